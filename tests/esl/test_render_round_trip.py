@@ -113,6 +113,10 @@ texts: st.SearchStrategy[Expr] = st.deferred(
         numbers.map(lambda operand: Cast(operand, Type(Kind.VARCHAR, length=7), safe=True)),
     )
 )
+# The binder checks constant patterns, so constants have none of the characters of patterns.
+patterns = texts.filter(
+    lambda expr: not (isinstance(expr, Literal) and set(str(expr.value)) & set(r"\!?*+([{"))
+)
 times: st.SearchStrategy[Expr] = st.deferred(
     lambda: st.one_of(
         columns("t"), literal(t.TIMESTAMP), st.builds(arithmetic, names(["+", "-"]), times, intervals)
@@ -161,8 +165,8 @@ conditions: st.SearchStrategy[Expr] = st.deferred(
         conditions.map(lambda operand: boolean("not", operand)),
         st.one_of(numbers, texts, conditions).map(lambda operand: boolean("isnull", operand)),
         st.lists(numbers, min_size=2, max_size=4).map(lambda parts: boolean("in", *parts)),
-        st.builds(boolean, names(["like", "ilike", "rlike", "contains"]), texts, texts),
-        st.builds(boolean, names(["like", "ilike"]), texts, texts, st.just(Literal("!", t.VARCHAR))),
+        st.builds(boolean, names(["like", "ilike", "rlike", "contains"]), texts, patterns),
+        st.builds(boolean, names(["like", "ilike"]), texts, patterns, st.just(Literal("!", t.VARCHAR))),
         st.builds(boolean, names(["before", "met by", "contains", "equals"]), periods, periods),
         st.builds(case, conditions, conditions, st.none() | conditions),
     )

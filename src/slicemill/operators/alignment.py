@@ -1,14 +1,14 @@
 """Merge order of several inputs: (timestamp, input, number) (M21).
 
-The register of an input is its watermark: no later row is below it. A row is released when no earlier row
-can arrive any more: its timestamp is below the registers of the inputs before its own, and not above
-those of the inputs after it. Its own input is ignored, since that input is in order:
+The register of an input is its watermark: no later row of the input is below the register. A row is released
+when no earlier row can arrive. Its timestamp is then below the registers of the inputs before its own input,
+and not above the registers of the inputs after its own input. Its own input does not matter, because rows of
+an input arrive in order:
 
     A: 1 3 3   register 3        released: 1 2
     B: 2       register 2        waiting:  A: 3 3, until the register of B is 3
 
-The released rows are therefore always a prefix of the total order of all rows, independent of run
-boundaries.
+The released rows are always a prefix of the total order of all rows, independent of run boundaries.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from slicemill.time import BEGINNING, END
 # Watermarks of the inputs needed to release a row: one for all inputs, one for each input, or a list of
 # alternatives.
 Due: TypeAlias = int | tuple[int, ...] | list[tuple[int, ...]]
-# Alternatives for several steps, as watermarks by log; all watermarks of one alternative are needed.
+# Alternatives for several steps. An alternative has the needed watermarks by log, and all of them must be
+# reached.
 Dues: TypeAlias = tuple[Mapping[str, int], ...]
 
 
 def borders(registers: Sequence[int]) -> list[int]:
-    """Return by input the timestamp below which rows are released; END for all."""
+    """Return by input the timestamp below which rows are released.
+
+    END for all rows.
+    """
     return [
         min([*registers[:place], *map(_behind, registers[place + 1 :])], default=END)
         for place in range(len(registers))
@@ -34,7 +38,7 @@ def borders(registers: Sequence[int]) -> list[int]:
 
 
 def due_in_turn(firsts: Sequence[int | None]) -> tuple[int, ...] | None:
-    """Return the watermarks needed by the first waiting row.
+    """Return the watermarks that release the first waiting row.
 
     None if no row waits. `firsts` has the timestamp of the first waiting row of each input.
     """
@@ -47,7 +51,7 @@ def due_in_turn(firsts: Sequence[int | None]) -> tuple[int, ...] | None:
 
 
 def earliest(dues: Iterable[Mapping[str, int]]) -> Dues:
-    """Remove alternatives that are met only after another one."""
+    """Drop alternatives that are never reached before another alternative."""
     found: list[Mapping[str, int]] = []
     for due in dues:
         if not any(_is_before(known, due) for known in found):
@@ -56,12 +60,12 @@ def earliest(dues: Iterable[Mapping[str, int]]) -> Dues:
 
 
 def is_reached(dues: Dues, watermarks: Mapping[str, int]) -> bool:
-    """Return True if some alternative is met at these watermarks."""
+    """Return True if an alternative is reached at these watermarks."""
     return any(all(watermarks[log] >= ts for log, ts in due.items()) for due in dues)
 
 
 def _is_before(due: Mapping[str, int], other: Mapping[str, int]) -> bool:
-    """Return True if `due` is met whenever `other` is met."""
+    """Return True if `due` is reached whenever `other` is reached."""
     return all(log in other and ts <= other[log] for log, ts in due.items())
 
 

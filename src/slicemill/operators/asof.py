@@ -1,9 +1,9 @@
-"""Vectorized ASOF join: sorted runs of versions, as in an LSM tree.
+"""Vectorized ASOF join.
 
-New rows of the second input become a *run*, sorted by (key, time). Runs of similar size are merged. A
-merge evicts the versions that no row can match any more: per key, of the versions that are no later than
-any future row of the first input, all but the last. A row therefore probes few runs, and each version is
-rewritten only a few times.
+The versions of the second input are stored as an LSM tree. A *version* of a key is a row of the second input.
+New versions become a *run*, sorted by (key, time). Runs of similar size are merged, so that a row probes few
+runs, and each version is rewritten only a few times. A merge evicts versions that no row can match any more.
+A version is evicted if the next version of its key is not later than any future row of the first input.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from slicemill.time import BEGINNING, END
 from slicemill.types import Row, Schema, Timed
 
 _KEY, _ROW = "#key", "."
-_MASK = "#mask0"  # blocks have a mask; it is unused here
+_MASK = "#mask0"  # blocks have a mask, which is not used here
 _SYSTEM = ("_ts", "_seq", "_arr")
 
 
 @stored_as("asof", version=1)
 @dataclass(slots=True)
 class AsOfState:
-    """State: `waiting` rows of input 0, and `runs` of versions, oldest first.
+    """Waiting rows of input 0, and runs of versions, oldest first.
 
-    The version of a waiting row is not known yet.
+    A row waits while later versions may still match.
     """
 
     waiting: pa.Table | None = None
@@ -65,7 +65,8 @@ class AsOfStep:
             [compile_vector(key, schema) for key in keys]
             for keys, schema in zip(join.keys, context.schemas, strict=True)
         ]
-        # All columns: runs stored before a column was added to the stream must have it too.
+        # A run may have been stored before a column was added to the stream. The column is then added to the
+        # run.
         rows = to_arrow(context.schemas[1])
         self._nothing = pa.schema([field.with_name(_ROW + field.name) for field in rows]).empty_table()
         self._blocks: dict[int, Block] = {}
@@ -123,9 +124,9 @@ class AsOfStep:
         return self._blocks[id(run)]
 
     def _merge(self, earliest: int) -> None:
-        """Merge runs of similar size and evict versions.
+        """Merge runs of similar size, and evict versions.
 
-        `earliest` is the earliest time of any future row of input 0.
+        `earliest` is a lower bound of the timestamps of future rows of input 0.
         """
         runs = self.state.runs
         while len(runs) > 1 and self._block(runs[-2]).rows <= 2 * self._block(runs[-1]).rows:
@@ -142,7 +143,7 @@ class AsOfStep:
         self._blocks = {key: block for key, block in self._blocks.items() if key in there}
 
     def _needed(self, block: Block, earliest: int) -> NDArray[np.bool_]:
-        """Return the mask of versions that rows at or after `earliest` can match."""
+        """Return the mask of versions that rows from `earliest` on can match."""
         kept = np.ones(block.rows, np.bool_)
         same = block.hashes[1:] == block.hashes[:-1]
         for name in (name for name in block.table.column_names if name.startswith(_KEY)):
@@ -153,7 +154,7 @@ class AsOfStep:
         window = self._join.window_us
         return kept if window is None else kept & (block.times > earliest - window)
 
-    # -- tuples ----------------------------------------------------------------------------------------
+    # -- probing ---------------------------------------------------------------------------------------
 
     def _joined(self, left: pa.Table) -> pa.Table:
         hashed = hash_keys([key(left) for key in self._keys[0]], left.num_rows)
@@ -166,7 +167,7 @@ class AsOfStep:
             rows = self._found(block, hashed.hashes, hashed.columns, times)
             if hashed.valid is not None:
                 rows[~hashed.valid] = -1
-            # At equal timestamps the version in the later run arrived later.
+            # At equal timestamps, the version in the later run arrived later.
             better = (rows >= 0) & (block.times[np.maximum(rows, 0)] >= latest)
             run_of[better], row_of[better] = number, rows[better]
             latest[better] = block.times[rows[better]]
@@ -178,7 +179,7 @@ class AsOfStep:
     def _found(
         self, block: Block, hashes: NDArray[np.uint64], keys: Sequence[pa.Array], times: Int64s
     ) -> Int64s:
-        """Return for each row the last matching version of a run, or -1."""
+        """Return each row's last matching version of a run, or -1."""
         window = self._join.window_us
         starts, ends = (np.empty(len(hashes), np.int32) for _ in range(2))
         none = np.zeros(0, np.int64)
@@ -189,7 +190,7 @@ class AsOfStep:
         )  # fmt: skip
         rows = np.where(ends > starts, ends - 1, -1).astype(np.int64)
         while keys:
-            # Hashes are equal. If keys differ, an earlier version may have the same hash and the right key.
+            # Hashes are equal. If keys differ, an earlier version may have the same hash and the same key.
             asked = np.flatnonzero(rows >= 0)
             same = np.ones(len(asked), np.bool_)
             for place, own in enumerate(keys):
@@ -224,8 +225,8 @@ class AsOfStep:
 class AsOfByRows:
     """Processes rows of both inputs by (timestamp, input).
 
-    At equal timestamps rows of input 0 precede rows of input 1. If equal timestamps match, a row of input 0
-    therefore waits until its timestamp is complete.
+    At equal timestamps, rows of input 0 precede rows of input 1. Unless the join is `strict`, rows with equal
+    timestamps match. A row of input 0 then waits until its timestamp is complete.
     """
 
     waits_for_time = True

@@ -1,8 +1,8 @@
-"""Assembly of output rows from input rows and call results.
+"""Assembly of output rows from input rows and results of calls.
 
-Each call answers at its own time: at once, at the end of a slot, and under ACTIVE EXPIRATION again when
-the row leaves the window. Output rows are ordered by (time, arrivals before expiries, row number). A row
-therefore waits for the answers of all calls to all earlier rows.
+A call returns its result for a row at once, at the end of a slot, or again when the row leaves the window
+(ACTIVE EXPIRATION). Output rows are ordered by (time, arrivals before expiries, sequence number). A row
+therefore waits until all calls have returned their results for all earlier rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SYSTEM = (_TS, _SEQ, _ARRIVAL)
 
 
 class CallAnswerBatch(Protocol):
-    """Answers of a call in a run, see `slicemill.aggregates.calls.Answers`."""
+    """Results of a call in a run (`slicemill.aggregates.calls.CallAnswers`)."""
 
     @property
     def numbers(self) -> NDArray[np.int64]: ...
@@ -47,9 +47,9 @@ class CallAnswerBatch(Protocol):
 @stored_as("assembly.returned", version=1)
 @dataclass(slots=True)
 class _PendingAnswers:
-    """Pending answers of one call, in order.
+    """Results of one call that wait for other calls, in order.
 
-    `place` numbers several answers to the same row.
+    `place` numbers the results for the same row.
     """
 
     ts: NDArray[np.int64]
@@ -69,22 +69,22 @@ class _PendingAnswers:
 @stored_as("assembly", version=1)
 @dataclass(slots=True)
 class AssemblyState:
-    """Rows that a call may still answer, and pending answers.
+    """Rows for which a call may still return results, and waiting results.
 
     `first` is the number of the first of these rows.
     """
 
     first: int = 0
     rows: pa.Table | None = None
-    held_from: int | None = None  # timestamp of the oldest row that a call has yet to answer
+    held_from: int | None = None  # timestamp of the oldest row for which a call has not returned a result
     waiting: list[_PendingAnswers | None] = field(default_factory=list)
 
 
 class Assembly:
-    """Assembles output rows; `names` are the output columns of each call.
+    """Assembles output rows. `names` are the output columns of each call.
 
-    `slides` are the slot lengths of calls that have slots. Without `numbering`, output rows keep the numbers
-    of their input rows.
+    `slides` are the slot lengths of the calls, or None. Without `numbering`, output rows have the sequence
+    numbers of their input rows.
     """
 
     def __init__(
@@ -102,12 +102,15 @@ class Assembly:
             state.waiting = [None] * len(names)
 
     def run(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> pa.Table:
-        """Add rows and answers to these and earlier rows; return complete rows."""
+        """Add new rows and results. Return the output rows that are complete."""
         out, leave = self._run(rows, answers)
         return self._numbering.apply(out, leave)
 
     def _run(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> tuple[pa.Table, Bools]:
-        """Return complete rows with their input row numbers, and expiry flags."""
+        """Return complete rows, and flags for expiries.
+
+        The rows have the sequence numbers of their input rows.
+        """
         state = self.state
         if self._one_each(rows, answers):
             return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
@@ -136,9 +139,9 @@ class Assembly:
         return out
 
     def _one_each(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> bool:
-        """Return True if each call has answered each new row once, in order.
+        """Return True if each call returned one result per new row.
 
-        False if older rows or answers are pending.
+        False if older rows or results are waiting.
         """
         state, count = self.state, rows.num_rows
         if (state.rows is not None and state.rows.num_rows) or any(
@@ -152,7 +155,7 @@ class Assembly:
         return all(not a.expired.any() and np.array_equal(a.numbers, wanted) for a in answers)
 
     def _beside(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> pa.Table:
-        """Append the answers to the rows."""
+        """Append the results to the rows."""
         for names, answer in zip(self._names, answers, strict=True):
             for name, column in zip(names, answer.columns, strict=True):
                 rows = rows.append_column(name, to_arrow(column, rows.num_rows))
@@ -161,7 +164,7 @@ class Assembly:
         return rows
 
     def _assemble(self, held: pa.Table, parts: Sequence[_PendingAnswers]) -> tuple[pa.Table, Bools]:
-        # Answers of one call are in order. Answers of several calls are sorted, and answers to one event
+        # Results of one call are in order. Results of several calls are sorted. Results for the same event
         # share a row.
         ts, expired, numbers, place = (
             np.concatenate([getattr(part, name) for part in parts])
@@ -232,16 +235,16 @@ def _append_answers(waiting: _PendingAnswers | None, new: _PendingAnswers) -> _P
 
 
 def _before(part: _PendingAnswers, ts: int, number: int) -> Bools:
-    """Return the mask of answers that precede an arrival.
+    """Return the mask of results before the arrival of row `number`.
 
-    The arrival has this `number` and time.
+    The row arrives at time `ts`.
     """
     earlier: Bools = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
     return earlier
 
 
 def _scatter_column(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
-    """Return a column with these values in these rows, else NULL."""
+    """Return a column with these values in `rows`, else NULL."""
     places = np.full(count, -1, np.int64)
     places[rows] = np.arange(len(rows))
     return column.take(pa.array(places, mask=places < 0))

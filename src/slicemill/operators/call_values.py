@@ -1,11 +1,11 @@
-"""Values of aggregate calls over materialized windows.
+"""Values of aggregate calls over windows whose rows are materialized.
 
-| the call is of | evaluated by |
+| aggregate | evaluated by |
 |---|---|
-| a built-in with a kernel, such as a median | `_kernel_values`: the kernel that also evaluates OVER |
-| models and others that share state | `_joint_values`: all of a query together |
-| another aggregate of a user or extension | `_routine_values`: its loop, each window as a group |
-| a built-in without a kernel, such as a synopsis | `_row_values`: row by row |
+| built-in with a kernel, such as a median | `_kernel_values`: the kernel that also evaluates OVER |
+| models and other aggregates that share state | `_joint_values`: all such calls of a query together |
+| other aggregates of a user or an extension | `_routine_values`: the routine, with each window as a group |
+| built-in without a kernel, such as a synopsis | `_row_values`: row by row |
 """
 
 from __future__ import annotations
@@ -35,12 +35,15 @@ from slicemill.types import Column, Kind, Row, Type
 
 Call: TypeAlias = AggregateCall | WindowCall
 
-_AT_ONCE = 2**20  # rows of windows that are evaluated together
+_AT_ONCE = 2**20  # number of window rows that are evaluated together
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows that windows are ranges of, with partition numbers and columns."""
+    """Rows of windows, with partition numbers and columns.
+
+    A window is a range of these rows.
+    """
 
     partitions: NDArray[np.int32]
     column: Callable[[str], pa.Array]
@@ -48,20 +51,26 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True)
 class CallValues:
-    """Result rows of windows; `windows` has each row's window, ascending."""
+    """Result rows of windows.
+
+    `windows` has the window of each result row, ascending.
+    """
 
     windows: Int64s
     columns: dict[str, pa.Array]
 
 
 Evaluate: TypeAlias = Callable[[WindowRows, Windows], CallValues]
-Argument: TypeAlias = tuple[str, Type]  # name of the argument's column, and its type
+Argument: TypeAlias = tuple[str, Type]  # (name of the argument's column, its type)
 
 
 def evaluators(
     calls: Sequence[AggregateCall], columns: Mapping[Expr, str], context: StepContext
 ) -> tuple[Evaluate, ...]:
-    """Return evaluators for these calls; `columns` names the argument columns."""
+    """Return evaluators for these calls.
+
+    `columns` has the column name of each argument.
+    """
     catalog = context.catalog
     joint = calls_together(calls, catalog)
     made: list[Evaluate] = []
@@ -95,14 +104,14 @@ def column_arguments(call: AggregateCall, catalog: Catalog) -> tuple[Expr, ...]:
 def has_group_kernel(call: Call, catalog: Catalog) -> bool:
     """Return True if a kernel evaluates a call over windows in FROM.
 
-    Synopses need row numbers, which such windows do not provide.
+    False for synopses, which need row numbers that such windows do not provide.
     """
     numbered = is_numbered(call) or call.name.startswith("approx")
     return not is_defined(call, catalog) and has_kernel(call) and not numbered
 
 
 def is_defined(call: Call, catalog: Catalog) -> bool:
-    """Return True for an aggregate of the user or of an extension."""
+    """Return True for an aggregate of a user or of an extension."""
     return catalog.aggregates(call.name) != (None, None)
 
 
@@ -131,7 +140,10 @@ def _joint_values(joint: JointCalls, arguments: Sequence[Argument], columns: Seq
 
 
 def _routine_values(uda: Uda, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
-    """Return an evaluator of routines: the last row's results, then TERMINATE's."""
+    """Return an evaluator of a routine.
+
+    A window has the results of its last row, then the results of TERMINATE.
+    """
     shown = [(place, column) for place, column in enumerate(columns) if column.type.kind is not Kind.ANY]
 
     def found(rows: WindowRows, windows: Windows) -> CallValues:
@@ -216,15 +228,15 @@ def _one_each(windows: Windows, columns: dict[str, pa.Array]) -> CallValues:
 
 
 def _tuples(arguments: Sequence[Vector], owners: NDArray[np.int32]) -> Tuples:
-    no_stamps = np.zeros(len(owners), np.int64)  # nothing expires here
+    no_stamps = np.zeros(len(owners), np.int64)  # no row expires, so timestamps are not used
     return Tuples(arguments, owners, no_stamps)
 
 
 def _pieces(windows: Windows) -> Iterator[tuple[int, Int64s, NDArray[np.int32]]]:
     """Yield batches of windows with a bounded number of rows.
 
-    A batch has the number of its first window, the rows of all its windows, and each row's window relative to
-    the first.
+    A batch is (number of the first window, rows of all windows, window of each row). The windows of rows are
+    counted from the first window.
     """
     lengths = windows.ends - windows.starts
     reached = np.cumsum(lengths)

@@ -1,4 +1,4 @@
-"""Cell of a step: its partition of the unit's state."""
+"""Cell: the partition of a unit's state in which a step runs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from slicemill.time import END
 class Cell:
     """Cell `number` of `count`: a task's partition of a unit's state.
 
-    `by_time`: all cells read all rows, and each stores the rows of its stripe (`columns.keys.stripes_of`); a
-    pair is found in the cell that stores its older row (S33). `tied`: several cells may emit rows of one
-    cause (`columns.merge`).
+    With `by_time`, all cells read all rows, and each cell stores the rows of one stripe
+    (`columns.keys.stripes_of`). The pair of two rows is found by the cell that stores the older row (S33).
+    With `tied`, several cells may emit results for the same row (`columns.merge`).
     """
 
     number: int = 0
@@ -29,8 +29,9 @@ WHOLE = Cell()
 class HeavyKey:
     """Heavy key, whose rows all cells read from `since` until `over`.
 
-    See `operators.join.heavy_keys`. `hash` is the hash of the key. `home` is the cell that stores its rows
-    before `since` and from `fades` on."""
+    `hash` is the hash of the key. `home` is the cell that stores its rows before `since` and from `fades` on.
+    See `operators.join.heavy_keys`.
+    """
 
     hash: int
     home: int

@@ -1,4 +1,4 @@
-"""Execution steps of drop boxes (S54)."""
+"""Execution of drop boxes (S54)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,10 @@ class DropState:
 
 
 class DropStep:
-    """Passes the share of rows that is set before each run."""
+    """Passes a share of the rows.
+
+    The share is set before each run.
+    """
 
     def __init__(self, operator: Drop, context: StepContext) -> None:
         self._dropping = NOTHING
@@ -66,7 +69,7 @@ class DropStep:
         return table, complete[0]
 
     def _kept(self, table: pa.Table) -> npt.NDArray[np.bool_] | None:
-        """Return the mask of rows to keep; None for all rows."""
+        """Return the mask of rows that are passed; None for all rows."""
         dropping, operator = self._dropping, self._operator
         if not table.num_rows or dropping == NOTHING:
             return None
@@ -83,12 +86,12 @@ class DropStep:
         report = self._state.report
         report.arrived += arrived
         report.dropped += arrived - stayed
-        # Estimated accuracy of results without the dropped rows.
+        # The accuracy of results is estimated as the share of rows that are passed.
         report.add(int(pc.max(table.column(TS)).as_py()), AccuracySums(float(stayed), arrived))
 
 
 class WholeWindowsStep:
-    """Passes results only of windows of which the box dropped no row."""
+    """Passes only results of windows from which the box dropped no row."""
 
     def __init__(self, operator: WholeWindows) -> None:
         self._box = operator.box

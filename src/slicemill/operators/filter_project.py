@@ -1,4 +1,4 @@
-"""Execution steps of filter and projection, which are stateless."""
+"""Execution of filter and projection, which have no state."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def project_step(_: Project, context: StepContext) -> ProjectStep | ProjectChang
     return _project_step(context.node, *context.schemas)
 
 
-# A unit may have a thousand selections. If a query is added or removed, steps of other queries are reused.
+# A unit may have a thousand filters. The cache reuses the steps of other queries when a query is added or
+# removed.
 @lru_cache(_REMEMBERED)
 def _filter_step(node: Node, schema: Schema) -> FilterStep | FilterChangesStep:
     assert isinstance(node.operator, Filter)
@@ -72,8 +73,8 @@ def _project_step(node: Node, schema: Schema) -> ProjectStep | ProjectChangesSte
 
 # Vectorized filter, projection and predicate masks.
 #
-# System columns (`_ts`, `_seq`, `_arr`) are passed through. Conditions and items are compiled once for a
-# schema, and then applied to any number of tables.
+# System columns (`_ts`, `_seq`, `_arr`) are passed through. Conditions and items are compiled once per
+# schema, and then evaluated on any number of tables.
 
 
 WORD_BITS = 64
@@ -83,7 +84,7 @@ Columns: TypeAlias = Callable[[Arrived], list[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Predicate bits: `words[w, row]` has bit b for predicate 64 w + b.
+    """Predicate bits: bit b of `words[w, row]` is predicate 64 w + b.
 
     A predicate that raised an error has no bit set.
     """
@@ -93,12 +94,12 @@ class Masks:
 
 
 def filter_table(table: pa.Table, condition: Callable[[Arrived], pa.ChunkedArray]) -> pa.Table:
-    """Return the rows on which the condition is true."""
+    """Return the rows for which the condition is true."""
     return table.filter(condition(table))
 
 
 def project_table(table: pa.Table, names: Sequence[str], columns: Columns) -> pa.Table:
-    """Return system columns and computed columns; raise the first error."""
+    """Return system columns and computed columns. Raise the first error."""
     arrays = {name: table.column(name) for name in table.column_names if is_system_column(name)}
     for name, outcome in zip(names, columns(table), strict=True):
         if isinstance(outcome, ExpressionError):
@@ -124,7 +125,10 @@ def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arriv
 
 
 def predicate_mask(table: Arrived, masks: Callable[[Arrived], Masks]) -> NDArray[np.uint64]:
-    """Return the bits of compiled conditions for a table; raise the first error."""
+    """Return the bits of compiled conditions for a table.
+
+    Raise the first error.
+    """
     found = masks(table)
     for error in found.errors.values():
         raise error
@@ -138,7 +142,7 @@ def _truth(vector: Vector, rows: int) -> Bools:
 def pack_masks(truths: Sequence[Sequence[Bools]], rows: int) -> NDArray[np.uint64]:
     """Pack masks into the bits of 64-bit words.
 
-    All masks have the same chunks; a mask without chunks sets no bits.
+    All masks have the same chunks. A mask without chunks sets no bits.
     """
     words = np.zeros((-(-len(truths) // WORD_BITS), rows), np.uint64)
     octets = words.view(np.uint8).reshape(len(words), rows, 8)
@@ -171,7 +175,7 @@ class FilterChangesStep:
 
 
 class ProjectChangesStep:
-    """Projection of a changelog; drops updates that change no selected column.
+    """Projection of a changelog. Drops updates that change no selected column.
 
     The first item is the operation.
     """
@@ -179,7 +183,7 @@ class ProjectChangesStep:
     def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
         self._names = [item.name for item in items if item.name != OP]
         self._columns = compile_many([item.expr for item in items if item.name != OP], schema)
-        # If all columns are selected, under any name, no update can become void.
+        # If all columns are selected, under any name, every update changes a selected column.
         self._has_all = set(schema.own.names) <= {
             item.expr.name for item in items if isinstance(item.expr, ColumnRef)
         }

@@ -15,10 +15,10 @@ from slicemill.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Operator in the graph; `schema` and `kind` are those of its output.
+    """Operator in the graph. `schema` and `kind` describe its output.
 
     `label` is the displayed name: the id without its digest. `owner` is the query, stream or view that has
-    the node for itself; it is empty for a node that several queries may share.
+    the node for itself. It is empty for a node that several queries may share.
     """
 
     id: str
@@ -40,7 +40,7 @@ class Node:
 
     @property
     def waits_for_time(self) -> bool:
-        """True if it is idle-waiting-prone (IWP, M21).
+        """Return True if the operator is idle-waiting-prone (IWP, M21).
 
         Such an operator holds rows until its inputs are complete.
         """
@@ -62,7 +62,7 @@ class Arc:
 class QueryGraph:
     """Nodes in topological order.
 
-    `streams` maps derived streams to the nodes that produce them.
+    `streams` maps the name of a derived stream to the node that produces it.
     """
 
     nodes: dict[str, Node]
@@ -98,12 +98,12 @@ class QueryGraph:
         return tuple(node for node in self if isinstance(node.operator, QueryResults))
 
     def stream_of(self, node_id: str) -> str | None:
-        """Return the first stream that a node produces."""
+        """Return the first stream that a node produces, or None."""
         names = self._streams_named.get(node_id)
         return names[0] if names else None
 
     def has_parts(self, node_id: str) -> bool:
-        """Return True if the node is shared by queries with a part each."""
+        """Return True if several queries share the node (see `Part`)."""
         return any(isinstance(reader.operator, Part) for reader in self.consumers(node_id))
 
     def consumers(self, node_id: str) -> tuple[Node, ...]:
@@ -118,7 +118,7 @@ class QueryGraph:
         return {source: tuple(nodes.values()) for source, nodes in found.items()}
 
     def ancestors(self, node_id: str) -> frozenset[str]:
-        """Return the node and all nodes that it depends on."""
+        """Return the node and all nodes on which it depends."""
         found: set[str] = set()
         waiting = [node_id]
         while waiting:
@@ -129,7 +129,7 @@ class QueryGraph:
         return frozenset(found)
 
     def only(self, node_ids: Iterable[str]) -> QueryGraph:
-        """Return the graph of these nodes, which must be closed under inputs."""
+        """Return the graph of these nodes, which must include their inputs."""
         kept = sorted(set(node_ids), key=self._positions.__getitem__)
         streams = {name: node_id for node_id in kept for name in self._streams_named.get(node_id, ())}
         return QueryGraph({node_id: self[node_id] for node_id in kept}, streams)
@@ -140,14 +140,14 @@ class QueryGraph:
 
     @cached_property
     def _streams_named(self) -> dict[str, list[str]]:
-        """Stream names by producing node."""
+        """Return the stream names by producing node."""
         found: dict[str, list[str]] = {}
         for name, node_id in self.streams.items():
             found.setdefault(node_id, []).append(name)
         return found
 
     def components(self) -> tuple[frozenset[str], ...]:
-        """Return weakly connected components (X1), ordered by their first node."""
+        """Return the weakly connected components (X1), ordered by their first node."""
         leader = {node_id: node_id for node_id in self.nodes}
 
         def find(node_id: str) -> str:

@@ -1,7 +1,4 @@
-"""GROUP BY over all history, with compiled aggregates.
-
-The routines are compiled by `slicemill.aggregates.udf.compiler`.
-"""
+"""GROUP BY over all history, with compiled aggregates (`aggregates.udf.compiler`)."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from slicemill.time import BEGINNING, END
 class GroupState:
     """Keys of groups, state of routines, and pending rows.
 
-    `first_seqs` has the number of the first row of each group.
+    `first_seqs` has the sequence number of the first row of each group.
     """
 
     keys: list[Keys] = field(default_factory=list)
@@ -43,7 +40,7 @@ class GroupState:
 
 
 class GroupCallsStep:
-    """GROUP BY that emits a row whenever an aggregate returns.
+    """GROUP BY that emits a row whenever an aggregate returns a row.
 
     The rows of TERMINATE are emitted at the end of input.
     """
@@ -53,7 +50,7 @@ class GroupCallsStep:
     ) -> None:
         schema = context.schemas[0]
         self.state = state
-        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any cell, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in all cells, set before each run
         self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
         self._arguments = CompiledColumns([call.arguments for call in operator.calls], schema)
@@ -109,7 +106,7 @@ class GroupCallsStep:
             self.state.first_seqs = np.concatenate([known, seqs[rows[numbers >= len(known)]]])
 
     def _terminate_groups(self) -> pa.Table:
-        """Return the rows of TERMINATE, by first appearance of their group.
+        """Return the rows of TERMINATE, ordered by their groups' first rows.
 
         Their timestamp is that of the last row.
         """

@@ -1,4 +1,4 @@
-"""Execution steps of lookups in tables and in views (`view`)."""
+"""Execution of lookup joins with tables and with views over streams."""
 
 from __future__ import annotations
 
@@ -68,14 +68,12 @@ def _qualify(alias: str, name: str) -> str:
     return f"{alias}.{name}" if alias else name
 
 
-# Vectorized lookup join with a table, or with a view's window (M40).
+# Vectorized lookup join with a table, or with the window of a view (M40).
 #
-# Equalities between the two sides are hash keys (NULL equals nothing). The rest of the condition is
-# evaluated on the candidate pairs. Without an equality every pair is a candidate. Pairs are built in
-# blocks, so that memory is bounded. The output is in the order of the stream, then of the table.
-#
-# Since the rest of the condition is evaluated on candidate pairs only, it cannot raise an error on a pair
-# that the equalities exclude.
+# Equalities between the two sides are hash keys. NULL equals no value. The rest of the condition is evaluated
+# only on pairs with equal keys, so that it raises no error on other pairs. Without an equality, every pair is
+# a candidate. Pairs are built in blocks to bound memory. The output is in the order of the stream, then of
+# the table.
 
 
 PAIRS_PER_BLOCK = 1 << 18
@@ -85,7 +83,7 @@ KeyColumn = Callable[[Arrived], pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class LookupKeys:
-    """Condition split into equal keys of both sides and a residual."""
+    """Condition, split into equal keys of both sides and a residual condition."""
 
     stream: tuple[Expr, ...]
     table: tuple[Expr, ...]
@@ -93,7 +91,7 @@ class LookupKeys:
 
 
 def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> LookupKeys:
-    """Split a condition into hash keys and a residual."""
+    """Split a condition into hash keys and a residual condition."""
     of_stream, of_table = frozenset(stream.names), frozenset(table.names)
     stream_keys: list[Expr] = []
     table_keys: list[Expr] = []
@@ -137,8 +135,8 @@ class RowRange:
 class LookupMatcher:
     """Compiled condition between stream rows and table rows.
 
-    Columns of both sides have different names, as in the condition. A left join keeps stream rows without
-    a match, with NULLs in the table's columns.
+    The columns of the two sides have different names, which the condition uses. A left join emits stream rows
+    without a match, with NULLs in the columns of the table.
     """
 
     def __init__(
@@ -151,7 +149,7 @@ class LookupMatcher:
         self._stream_keys = [compile_vector(key, stream_schema) for key in keys.stream]
         self._table_keys = [compile_vector(key, table_schema) for key in keys.table]
         self._rest = None if keys.rest is None else compile_vector(keys.rest, both)
-        # A condition without columns still needs the row count.
+        # A condition without columns still needs a column, from which the row count is taken.
         self._read = (columns_of(keys.rest) if keys.rest is not None else None) or self._columns[:1]
 
     def index(self, table: pa.Table) -> Index:
@@ -162,8 +160,8 @@ class LookupMatcher:
     ) -> pa.Table:
         """Return the joined rows: stream columns, then table columns.
 
-        System columns of the stream are kept. Without an `index`, one is built of the table rows with a key
-        of these stream rows.
+        The output has the system columns of the stream. Without `index`, an index is built of the table rows
+        whose key occurs in `stream`.
         """
         keys = [key(stream) for key in self._stream_keys]
         if index is None:
@@ -184,7 +182,10 @@ class LookupMatcher:
     def _matches(
         self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s, block: range
     ) -> tuple[Int64s, Int64s]:
-        """Return the indexes of matching rows; table row -1 for no match."""
+        """Return the index pairs of matching rows.
+
+        Table row -1 means no match.
+        """
         if self._rest is not None and len(tuples):
             held = self._rest(self._pairs(stream, table, tuples, rows))
             keep = pc.fill_null(held, False).combine_chunks().to_numpy(zero_copy_only=False)
@@ -198,7 +199,7 @@ class LookupMatcher:
         return tuples[order], rows[order]
 
     def _pairs(self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s) -> pa.Table:
-        """Return the columns of the residual condition for candidate pairs."""
+        """Return the columns of candidate pairs that the residual condition reads."""
         columns = {
             name: (stream if name in self._columns else table)
             .column(name)
@@ -217,7 +218,7 @@ class LookupMatcher:
 
 
 class TableLookup:
-    """Stored table with its index, ready for joins."""
+    """Stored table with its index."""
 
     def __init__(
         self,
@@ -236,9 +237,9 @@ class TableLookup:
 
 
 class Index:
-    """Hash index: `rows` are grouped by key, in table order within a group.
+    """Hash index: `rows` by key, then in table order.
 
-    With `wanted`, only rows with one of these keys are included.
+    With `wanted`, only rows whose first key column has one of these values are included.
     """
 
     def __init__(
@@ -268,7 +269,7 @@ class Index:
     def groups(
         self, keys: list[pa.ChunkedArray], tuples: int, stretch: RowRange | None = None
     ) -> tuple[Int64s, Int64s]:
-        """Return the start and size of each stream row's group.
+        """Return the start and the size of each stream row's group.
 
         The start is an index into `rows`.
         """
@@ -281,7 +282,7 @@ class Index:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert doubles to bits, with one zero and one NaN: NaN equals NaN."""
+    """Convert doubles to bits, with one NaN and one zero."""
     if not pa.types.is_floating(key.type):
         return key
     chunks = []
@@ -293,9 +294,9 @@ def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Int64s:
-    """Return the index of each key among the values, or -1.
+    """Return the index of each key among the values.
 
-    It is -1 for NULL and for missing values.
+    -1 for NULL and for values that do not occur.
     """
     found = pc.index_in(keys, value_set=values, skip_nulls=True)
     places: Int64s = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -303,9 +304,9 @@ def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Int64s:
 
 
 def _combine_codes(group: Int64s, key: pa.ChunkedArray, values: pa.Array) -> Int64s:
-    """Combine a group and one more key into one number.
+    """Combine group numbers and codes of another key column.
 
-    It is -1 if either of them is -1. Numbers are below the square of the table's row count.
+    The number is -1 if the group or the code is -1. Numbers are below the square of the table's row count.
     """
     codes = _codes(key, values)
     return np.where((group < 0) | (codes < 0), -1, group * max(len(values), 1) + codes)
@@ -333,7 +334,7 @@ def _concat(parts: list[Int64s]) -> Int64s:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-# Lookup in a view over a stream, as of the row's time (M40).
+# Lookup in a view over a stream, as of the time of the row (M40).
 #
 # view    a   b       c   d           [ROWS 2]          view rows of the same time precede the stream row
 # stream        x   y       z         x: a b   y: a b   z: c d
@@ -353,10 +354,10 @@ class ViewState:
 
 
 class ViewLookupStep:
-    """Processes rows of both inputs by time, view rows first.
+    """Joins rows of both inputs by time.
 
-    The result does not depend on the boundaries between runs. `stream` and `view` have the output column
-    names.
+    At equal times, view rows precede stream rows. The result does not depend on the boundaries between runs.
+    `stream` and `view` have the output column names.
     """
 
     def __init__(
@@ -408,7 +409,10 @@ class ViewLookupStep:
         return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
     def _met(self, stream: pa.Table, content: pa.Table) -> pa.Table:
-        """Join stream rows with view rows, in stream order, oldest view row first."""
+        """Join stream rows with view rows, in stream order.
+
+        The matches of a stream row are ordered oldest first.
+        """
         ts, times = _times(stream), _times(content)
         ends = np.searchsorted(times, ts, side="right")
         rows = content.drop_columns([TS])

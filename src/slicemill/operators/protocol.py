@@ -1,9 +1,9 @@
-"""Registration of operators: everything that planner, EXPLAIN and engine need.
+"""Registration of operators for the planner, EXPLAIN and the engine.
 
-The `spec.py` of each operator has its dataclass, followed by its `OperatorKind`; `registry` lists all
-kinds. No other module tests for the class of an operator. Functions take the operator, and where needed
-its node and the graph. Execution steps are named by strings and imported on execution, so that planning
-loads no kernels.
+The `spec.py` of each operator has its dataclass, followed by its `OperatorKind`. `registry` lists all kinds.
+No other module tests the class of an operator. The functions of a kind take the operator, and where needed
+its node and the graph. Execution steps are named by strings and imported on execution, so that planning loads
+no kernels.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from slicemill.types import Column
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
 
-# Base classes of operators: immutable specifications of what to compute.
+# Base classes of operators, which are immutable specifications of what to compute.
 
 
 class Operator:
-    """Specification of a node: a frozen dataclass, registered in `operators.registry`."""
+    """Specification of a node: a frozen dataclass that `operators.registry` lists."""
 
     __slots__ = ()
 
 
 class SharedOperator(Operator):
-    """One operator for several queries, its members.
+    """One operator for several queries. Each query has a member.
 
-    A `Part` that reads the operator provides the result of one member.
+    A `Part` node that reads this operator provides the result of one member.
     """
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class SharedOperator(Operator):
 
 
 def with_members(shared: SharedOperator, members: Iterable[Any]) -> SharedOperator:
-    """Return a shared operator with other members of the same kind."""
+    """Return the shared operator with other members."""
     return cast(SharedOperator, replace(cast(Any, shared), members=tuple(members)))
 
 
@@ -66,7 +66,7 @@ class Role(StrEnum):
 
 
 class UnitOf(Enum):
-    """Which queries share a unit with the query of a stateful operator."""
+    """Rule for which queries share a unit with a stateful operator."""
 
     QUERY = "none: it runs alone"
     KEYS = "all that keep something of the same log by the same keys"
@@ -85,8 +85,9 @@ class ColumnsRead:
 class InnerJoin:
     """Description of a join for partitioning.
 
-    `windows` are by input, the longest of all members. `equal` are sets of expressions with the same value,
-    as (input, expression over its columns). `columns` maps result columns to an input and its column.
+    `windows` has for each input the longest window of all members. `equal` are sets of expressions with equal
+    values, as (input, expression over the input's columns). `columns` maps a result column to an input and
+    its column.
     """
 
     windows: tuple[Window, ...]
@@ -96,23 +97,23 @@ class InnerJoin:
 
 @dataclass(frozen=True, slots=True)
 class MemberKind:
-    """Properties of one member of a shared operator, for its `Part`."""
+    """Properties of a member of a shared operator, for its `Part`."""
 
     words: Callable[[Any], Description]
     history_us: Callable[[Any], int | None]
     seq_bits: Callable[[Any, int, Catalog], int]
     keys_below: Callable[[Any, Any, Keys], tuple[Keys, ...] | None] = lambda *_: None
-    """Maps keys over the output to keys of each input of the shared operator (the first argument)."""
+    """Maps keys over the output to keys of each input of the shared operator, which is the first argument."""
     holds: Callable[[Any, Any], bool] = lambda *_: False
     """Returns True if the state of the first member has all that the second member needs."""
     columns_stored: Callable[[Any], Iterable[Column]] | None = None
-    """Returns the columns of a row that its state has; None if that does not depend on its readers."""
+    """Returns the columns that the state stores of a row; None if they do not depend on consumers."""
 
 
 def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:
     """Return the same keys, for operators that keep input columns.
 
-    They have a single input.
+    These operators have one input.
     """
     return ((node.inputs[0], keys),)
 
@@ -127,39 +128,39 @@ class OperatorKind(Generic[S]):
 
     | field | meaning |
     |---|---|
-    | `role`, `words` | role and description of the operator for display |
-    | `own_name` | name of a source, sink or table: of the stream, query or table |
-    | `relation` | name of the finite relation, if it is one: its output has no log |
-    | `label`, `shared_label` | name in node ids: for a query's own node, and for a shared node |
-    | `for_all` | True if the output does not depend on when a query started, so that queries share the node |
+    | `role`, `words` | role of the operator, and its description in EXPLAIN |
+    | `own_name` | name of the stream, query or table, for a source, sink or table |
+    | `relation` | name of the finite relation, for a table or view; its output has no log |
+    | `label`, `shared_label` | name in node ids, for a node of one query and for a shared node |
+    | `for_all` | True if the output does not depend on the start of a query, so that queries share the node |
     | `refer` | returns the operator with ids of other nodes replaced |
-    | `slack_us` | how far its output watermark is behind its input watermarks |
-    | `waits_for_time` | True if idle-waiting-prone (IWP, M21), given the timestamp kind of its inputs |
-    | `fed_by` | nodes whose rows its step reads, in order |
-    | `alias`, `looked_up` | its name for an input; True if the input provides rows for lookups |
-    | `selections` | its conditions on the rows of some inputs; contains None if all rows are needed |
-    | `columns_read` | what it reads of an input, given the columns read of its output; if None, all columns |
-    | `keeps_state` | True if it has state between runs |
-    | `by_position` | True if its state has rows by column position, so that inputs cannot get new columns |
+    | `slack_us` | how far the output watermark is behind the input watermarks |
+    | `waits_for_time` | True if idle-waiting-prone (IWP, M21), given the timestamp kind of the inputs |
+    | `fed_by` | nodes whose rows the step reads, in order |
+    | `alias`, `looked_up` | alias of an input; True if the input provides rows for lookups |
+    | `selections` | conditions on the rows of some inputs; None among them if all rows are needed |
+    | `columns_read` | columns that are read of an input, given the output columns; None: all columns |
+    | `keeps_state` | True if the operator has state between runs |
+    | `by_position` | True if the state has rows by column position, so that inputs cannot get new columns |
     | `computes` | False for a drop box, which only passes a share of the rows |
-    | `unit` | which queries share a unit with it |
-    | `keys` | by input, the expressions by which its work can be partitioned; None if it cannot |
-    | `split_by_any` | True if its work can be partitioned by any keys of its consumers |
-    | `joins` | description of its join, if each result has one row of each input |
-    | `keys_below` | maps keys over its output to keys over the nodes below; None if they lack them |
-    | `history_us` | how far back results depend on input rows; None if no time span limits it |
-    | `seq_bits`, `numbered_by` | bits of its row numbers, and the nodes that number them (`columns.order`) |
+    | `unit` | which queries share a unit with the operator |
+    | `keys` | by input, the expressions by which the work can be partitioned; None if it cannot be |
+    | `split_by_any` | True if the work can be partitioned by any keys of the consumers |
+    | `joins` | description of the join, if each result has one row of each input |
+    | `keys_below` | maps keys over the output to keys over the nodes below; None if a node lacks the keys |
+    | `history_us` | age up to which input rows affect results; None if unlimited |
+    | `seq_bits`, `numbered_by` | bits of sequence numbers, and the nodes that assign them (`columns.order`) |
     | `ties` | True if it adds or passes on ties to rows that several cells find together (`columns.merge`) |
-    | `takes` | which calls or columns of a former operator provide its state; None if they do not suffice |
+    | `takes` | calls or columns of a former operator that provide the state; None if they do not suffice |
     | `taken_over` | function that builds the state from that of a former operator, as `module:name` |
-    | `redistribute` | function that builds the state of a new cell from all old cells |
-    | `last_words` | True if it emits rows at the end of input, at the time of the last row |
-    | `member` | properties of one of its members, if it is shared |
-    | `stored` | its classes in states, by their names in checkpoints |
-    | `over_windows` | True if its results are wrong if rows of its windows are missing |
-    | `lag_us` | latency bound that it keeps by processing fewer values under load, or None |
-    | `details` | further keys of its node in the JSON of EXPLAIN |
-    | `step` | function that creates its step, as `module:name`; None if its consumers do its work |
+    | `redistribute` | function that builds the state of a new cell from all old cells, as `module:name` |
+    | `last_words` | True if rows are emitted at the end of input, at the time of the last row |
+    | `member` | properties of a member, for a shared operator |
+    | `stored` | classes in the state, by their names in checkpoints |
+    | `over_windows` | True if results are wrong when rows of a window are missing |
+    | `lag_us` | latency bound that the operator meets by processing fewer values under load, or None |
+    | `details` | additional keys of the node in the JSON of EXPLAIN |
+    | `step` | function that creates the step, as `module:name`; None if consumers do the work |
     """
 
     spec: type[S]
@@ -203,7 +204,10 @@ class OperatorKind(Generic[S]):
 
 
 def longest_us(windows: Iterable[Window]) -> int | None:
-    """Return the longest window; None if one is unbounded or counts rows."""
+    """Return the longest window.
+
+    None if a window is unbounded or counts rows.
+    """
     lengths = [window.extent if window.frame is FrameUnit.RANGE else None for window in windows]
     known = [length for length in lengths if length is not None]
     return max(known) if len(known) == len(lengths) else None
@@ -217,9 +221,9 @@ Fact: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Symbol of relational algebra (or none), title, and facts as (what, text).
+    """Description of an operator: symbol, title and facts.
 
-    The most important fact is first.
+    A fact is (what, text). The symbol may be empty. The most important fact is first.
     """
 
     symbol: str
@@ -234,14 +238,14 @@ class Description:
 def pluralize(number: int, word: str) -> str:
     """Return a number with a noun in singular or plural.
 
-    >>> many(1, "join"), many(2, "join")
+    >>> pluralize(1, "join"), pluralize(2, "join")
     ('1 join', '2 joins')
     """
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def each(aliases: Sequence[str], windows: Sequence[str]) -> str:
-    """Return the window of each input; only once if all are equal."""
+    """Return the window of each input, or the common window."""
     if len(windows) > 1 and len(set(windows)) == 1:
         return f"{windows[0]} each"
     return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))
@@ -264,7 +268,7 @@ def call_text(call: AggregateCall | WindowCall) -> str:
 
 
 def window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
-    """Return calls over one common window together, else each with its window."""
+    """Return the calls and their windows. A common window is shown once."""
     if len({(call.window, call.partition_by) for call in calls}) > 1:
         return tuple(("compute", f"{call_text(call)} OVER ({_over(call)})") for call in calls)
     computed = ", ".join(call_text(call) for call in calls)
@@ -273,7 +277,7 @@ def window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
 
 
 def length_of(window: Window) -> str:
-    """Return a window without its slide."""
+    """Return a window without its slide, as text."""
     return str(Window(window.frame, window.extent))
 
 

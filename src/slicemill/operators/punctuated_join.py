@@ -1,4 +1,7 @@
-"""Punctuation-window join, row by row; state is the rows of open windows."""
+"""Punctuation-window join, row by row.
+
+The state has the rows of open windows.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,13 @@ from slicemill.types import Row, Schema, Timed
 
 @dataclass(slots=True)
 class _WindowRow:
-    """Row of an open window, and its match flag."""
+    """Row of an open window, and whether it has a match."""
 
     timed: Timed
     matched: bool = False
 
 
-# By input, the rows of a window by number, in arrival order.
+# By input: the rows of a window by number, in arrival order.
 _Window: TypeAlias = tuple[dict[int, _WindowRow], dict[int, _WindowRow]]
 
 
@@ -34,8 +37,8 @@ _Window: TypeAlias = tuple[dict[int, _WindowRow], dict[int, _WindowRow]]
 class PunctuatedRows:
     """Row operator of a punctuation-window join.
 
-    `keys` and `closes` are functions of an input's row, `matches` is a function of a joined row. `widths` are
-    the numbers of columns of the inputs.
+    `keys` and `closes` are functions of an input's row, and `matches` is a function of a joined row. `widths`
+    are the column counts of the inputs.
     """
 
     operator: PunctuatedJoin
@@ -46,7 +49,7 @@ class PunctuatedRows:
     inputs: int = 2
     waits_for_time: bool = True
     _windows: ObjectsByKey[Row, _Window] = field(default_factory=lambda: ObjectsByKey(_plain, _made))
-    # Time, key and number of arrived rows, for inputs with a maximum age.
+    # (time, key, number) of arrived rows, for inputs with a maximum age.
     _ages: tuple[deque[tuple[int, Row, int]], ...] = field(default_factory=lambda: (deque(), deque()))
     _arrived: int = 0
 
@@ -91,7 +94,7 @@ class PunctuatedRows:
         return self.advance(END)
 
     def held_from(self) -> int | None:
-        """Return None: unmatched rows are emitted later than all results so far."""
+        """Return None, because unmatched rows follow all results so far."""
         return None
 
     def due(self) -> int | None:
@@ -105,7 +108,7 @@ class PunctuatedRows:
         )
 
     def _leaves(self, port: int, key: Row, number: int) -> _WindowRow | None:
-        """Expire a row; return None if its window was closed before."""
+        """Expire a row. Return None if its window is already closed."""
         window = self._windows.change(key)
         member = None if window is None else window[port].pop(number, None)
         if window is not None and not any(window):
@@ -129,7 +132,7 @@ class PunctuatedRows:
         self._arrived = state["arrived"]
         if "by_key" in state:
             self._windows = state["by_key"].opened(_plain, _made)
-        else:  # stored by versions without snapshots by key
+        else:  # written by versions without snapshots by key
             for key, sides in state["windows"]:
                 self._windows.put(key, _made(sides))
         for port, length in enumerate(self.operator.lengths):

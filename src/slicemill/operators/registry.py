@@ -1,4 +1,4 @@
-"""Registry of all operators: one line for each package, and those of extensions."""
+"""Registry of all operators, including operators of extensions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _KINDS: tuple[OperatorKind[Any], ...] = (
 
 @cache
 def kinds() -> tuple[OperatorKind[Any], ...]:
-    """Return the registrations of all operators, those of extensions last."""
+    """Return the registrations of all operators, extensions last."""
     hooks = [operators for extension in extensions().values() for operators in extension.operators]
     return (*_KINDS, *(kind for operators in hooks for kind in load(operators.kinds)))
 
@@ -45,6 +45,9 @@ def kind_of(operator: Operator) -> OperatorKind[Any]:
 
 
 def partition_keys(operator: Operator) -> tuple[Keys, ...] | None:
-    """Return by input the keys that partition an operator; None without keys."""
+    """Return by input the keys by which an operator can be partitioned.
+
+    None without keys.
+    """
     keys = kind_of(operator).keys(operator)
     return keys if keys is not None and all(keys) else None

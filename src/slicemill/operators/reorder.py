@@ -1,4 +1,4 @@
-"""Execution step of reordering: rows wait until no earlier row can arrive.
+"""Execution of reordering: rows wait until no earlier row can arrive.
 
 own time        1   2   3   4   5   6              SLACK 2
 column          -   1   -   2   5   -
@@ -26,7 +26,10 @@ from slicemill.time import BEGINNING, END
 @stored_as("reorder", version=1)
 @dataclass(slots=True)
 class ReorderState:
-    """Waiting rows in arrival order, with their new times; `least` is the lowest."""
+    """Waiting rows in arrival order, with their new timestamps.
+
+    `least` is the lowest of these.
+    """
 
     pieces: list[Slice] = field(default_factory=list)
     least: int | None = None
@@ -54,19 +57,19 @@ class ReorderStep:
         return None if self.state.least is None else self.state.least + self._slack + 1
 
     def _watermark(self, complete: int) -> int:
-        """Return the output watermark, which is behind the input by the slack."""
+        """Return the output watermark: input watermark minus slack."""
         return complete if complete == END else max(complete - self._slack, BEGINNING)
 
     def _stamped(self, table: pa.Table) -> pa.Table:
-        """Set the new times of rows.
+        """Set the new timestamps of rows.
 
-        Rows with a NULL or a too early time are dropped.
+        Rows are dropped if the new timestamp is NULL or too early.
         """
         table = table.select(self._schema.names).cast(self._schema)
         column = table.column(self._column).combine_chunks()
         own, new = table.column(TS).to_numpy(), numbers(column)
         taken = column.is_valid().to_numpy(zero_copy_only=False) & (new >= own - self._slack)
-        # The slack is a delay that the user asked for: latency is measured from the end of the slack.
+        # The slack is a requested delay. Latency is therefore measured from the end of the slack.
         arrivals = trigger_arrivals(new + self._slack + 1)
         for name, values in ((TS, new), (ARRIVAL, arrivals)):
             table = table.set_column(table.column_names.index(name), name, pa.array(values))

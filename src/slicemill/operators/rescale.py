@@ -1,4 +1,4 @@
-"""Rescale of an operator: where rows are stored before and after (S41)."""
+"""Rescale of an operator: cells of rows before and after the rescale (S41)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """Dimension of a grid of cells: partitioned by keys, or by row number.
+    """Dimension of a grid of cells, partitioned by keys or stripes.
 
-    `place` is the index of the new cell in this dimension.
+    `keys` is None for stripes of sequence numbers. `place` is the index of the new cell in this dimension.
     """
 
     count: int
@@ -35,8 +35,8 @@ class Dimension:
 class InputChange:
     """Rescale of one input.
 
-    `sources` are old cells that together have each row once; `dimensions` determine the rows that the new
-    cell reads.
+    `sources` are old cells that together have read each row once. `dimensions` determine the rows that the
+    new cell reads.
     """
 
     sources: tuple[int, ...]
@@ -56,7 +56,7 @@ class KeptRows:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """Rescale from the viewpoint of one new cell.
+    """Rescale, as seen by one new cell.
 
     All old cells have read the rows of `heavy` keys.
     """
@@ -67,7 +67,7 @@ class Redistribution:
     heavy: tuple[HeavyKey, ...] = ()
 
     def reading_states(self, input_: int, cells: Sequence[T | None]) -> list[T]:
-        """Return the states of old cells that together read each row once."""
+        """Return states that together have read each row once."""
         found = (cells[place] for place in self.inputs[input_].sources)
         return [one for one in found if one is not None]
 

@@ -1,13 +1,13 @@
-"""Fallback step that runs an operator row by row, without kernels.
+"""Fallback step that executes an operator row by row, without kernels.
 
-The step passes rows to the operator in order, as far as all inputs are complete. The output of a row
-operator does not say which input row caused it. An operator without keys has a single cell, and its
-output rows get new numbers. With keys, the output for an input row gets the number of that row. Output
-rows that the watermark releases follow, and are ordered by their values at equal timestamps. Any order
-would do that is the same in all cells.
+Rows are processed in order, as far as all inputs are complete. A row operator does not return which input row
+caused an output row. An operator without keys has a single cell, and its output rows are renumbered. For an
+operator with keys, the output rows of an input row get the sequence number of the input row. Output rows that
+the watermark releases follow. They are ordered by timestamp, then by a hash of their values, so that the
+order is the same for any number of cells.
 
-Joins of three or more streams over row counts run row by row (`join.rows`). So does coalescing under a
-budget of runs, or over row counts under any budget (`coalesce.rows`).
+Joins of three or more streams over row counts run row by row (`join.rows`). Coalescing runs row by row under
+a budget of runs, or over row counts under any budget (`temporal.rows`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from slicemill.storage.state_size import state_bytes
 from slicemill.time import END
 from slicemill.types import Row, Schema, Timed
 
-# An input row, and an output row: each with number and arrival of the input row. The number may be missing.
+# Input row, and output row, with the sequence number and arrival time of the input row. The number may be
+# None.
 Arrived: TypeAlias = tuple[Timed, int, int]
 Caused: TypeAlias = tuple[Timed, int | None, int]
 
@@ -43,7 +44,7 @@ Caused: TypeAlias = tuple[Timed, int | None, int]
 @stored_as("rows", version=1)
 @dataclass(slots=True)
 class RowState:
-    """State of a row operator, and the rows that wait for other inputs.
+    """State of a row operator, and rows that wait for other inputs.
 
     The operator itself is created from the plan.
     """
@@ -55,10 +56,10 @@ class RowState:
 
 
 class RowStep:
-    """Runs an operator row by row; `numbering` is set if it has keys.
+    """Executes an operator row by row.
 
-    Rows of several inputs are released by (timestamp, input, number). The operator therefore sees the same
-    sequence for any run boundaries.
+    `numbering` is set if the operator has keys. Rows of several inputs are processed by (timestamp, input,
+    sequence number), so that the order does not depend on run boundaries.
     """
 
     def __init__(
@@ -115,7 +116,10 @@ class RowStep:
         return self._table(out), until if held is None else min(until, held)
 
     def _table(self, out: list[Caused]) -> pa.Table:
-        """Return rows in order; rows that the watermark released have no arrival."""
+        """Return output rows in order.
+
+        Rows that the watermark released have no arrival time.
+        """
         if self._numbering is None:
             first, self._next_seq = self._next_seq, self._next_seq + len(out)
             return self._stored(out, range(first, self._next_seq))
@@ -129,9 +133,9 @@ class RowStep:
         return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)
 
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
-        """Return the report of dropped rows, if any may be dropped.
+        """Return the report of rows that were dropped for lack of memory.
 
-        Rows are dropped for lack of memory.
+        Empty if the operator drops no rows.
         """
         return {node_id: self._operator.report} if isinstance(self._operator, LossReporter) else {}
 
@@ -141,7 +145,7 @@ class RowStep:
         return due_in_turn([queue[0][0].ts if queue else None for queue in self._waiting]) or held
 
     def _ready(self, complete: Sequence[int]) -> list[tuple[int, Arrived]]:
-        """Remove and return the waiting rows that may be processed now, in order."""
+        """Remove and return the waiting rows to process, in order."""
         ready: list[tuple[int, Arrived]] = []
         known = [
             max([told, *(timed.ts for timed, _, _ in queue[-1:])])
@@ -179,18 +183,18 @@ def _by_values(row: Row) -> int:
 
 # Interface between the execution cycle and row operators.
 #
-# An operator is a pure state machine without access to buffers, schedulers or clocks. The cycle selects the
-# input whose first row is next (NOS rules, TSM registers: M15-M26) and passes the row to the operator. The
-# operator returns the rows it produces, in timestamp order.
+# A row operator is a pure state machine without access to buffers, schedulers or clocks. The execution cycle
+# selects the input whose first row is next (NOS rules, TSM registers: M15-M26), and passes the row to the
+# operator. The operator returns its output rows in timestamp order.
 
 
 @runtime_checkable
 class RowOperator(Protocol):
     """Operator that processes one row at a time.
 
-    `waits_for_time` marks idle-waiting-prone operators (IWP, M21): unions, window joins, and aggregates whose
-    output waits for the end of a slot or an expiry. Only for these operators, the cycle keeps a TSM register
-    per input and calls `advance`.
+    `waits_for_time` is True for idle-waiting-prone operators (IWP, M21): unions, window joins, and aggregates
+    whose output waits for the end of a slot or an expiry. Only for these operators, the cycle has a TSM
+    register per input and calls `advance`.
     """
 
     @property
@@ -207,7 +211,7 @@ class RowOperator(Protocol):
         ...
 
     def advance(self, ts: int) -> Sequence[Timed]:
-        """Release output when no later row of any input is below `ts`."""
+        """Release output up to `ts`, the watermark of all inputs."""
         ...
 
     def finish(self) -> Sequence[Timed]:
@@ -217,9 +221,9 @@ class RowOperator(Protocol):
 
 @runtime_checkable
 class RestorableOperator(Protocol):
-    """Row operator with a state that can be stored and restored.
+    """Row operator whose state can be stored and restored.
 
-    The state consists of plain values. Compiled code is created again from the plan.
+    The state has plain values. Compiled code is created from the plan.
     """
 
     def state(self) -> Any:
@@ -233,18 +237,24 @@ class RestorableOperator(Protocol):
 
 @runtime_checkable
 class DelayedOutput(Protocol):
-    """Row operator that holds output back, and knows until when.
+    """Row operator that holds output back until a known time.
 
-    Without this interface the cycle assumes that later output is at or after the operator's input time. It
-    then also schedules no wake-up, so that held output is emitted with the next row or enabling timestamp.
+    Without this interface, the cycle assumes that later output is not before the last input time. The cycle
+    then schedules no timer, so that held output is emitted with the next row or enabling timestamp.
     """
 
     def held_from(self) -> int | None:
-        """Return the lowest timestamp of held output; None if nothing is held."""
+        """Return the lowest timestamp of held output.
+
+        None if no output is held.
+        """
         ...
 
     def due(self) -> int | None:
-        """Return the timestamp at which `advance` releases output; None if nothing is held."""
+        """Return the timestamp at which `advance` releases output.
+
+        None if no output is held.
+        """
         ...
 
 
@@ -253,7 +263,7 @@ class InitialOutput(Protocol):
     """Row operator that has output without input rows."""
 
     def begin(self) -> Sequence[Timed]:
-        """Return the rows that hold before the first row, at `EARLIEST`.
+        """Return the rows that precede the first input row, at `EARLIEST`.
 
         A second call returns no rows.
         """
@@ -269,7 +279,10 @@ class LossReporter(Protocol):
 
 
 def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
-    """Compile a condition; a row passes only if the condition is TRUE."""
+    """Compile a condition.
+
+    A row passes only if the condition is TRUE, and not NULL.
+    """
     if condition is None:
         return lambda _: True
     evaluate = compile_expression(condition, schema)

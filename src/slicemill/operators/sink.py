@@ -1,4 +1,4 @@
-"""Execution step of query sinks."""
+"""Execution of query sinks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill.operators.step import StepContext
 
 
 class SinkStep:
-    """Passes rows through; the log of the query stores them."""
+    """Passes rows through unchanged. The log of the query stores the rows."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         return tables[0], complete[0]

@@ -1,4 +1,4 @@
-"""Specification of sources and sinks of the query graph."""
+"""Specifications of sources, sinks and operators without a package of their own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source(Operator):
-    """Declared stream; rows that are late by at most the slack are reordered."""
+    """Declared stream.
+
+    Rows that are late by at most the slack are reordered.
+    """
 
     stream: str
     kind: TimestampKind
@@ -59,9 +62,9 @@ class Scan(Operator):
 
 @dataclass(frozen=True, slots=True)
 class QueryResults(Operator):
-    """Results of a query.
+    """Sink with the results of a query.
 
-    With `incomplete`, rows of windows that began before the query are included.
+    With `incomplete`, the results include windows that began before the query.
     """
 
     query: str
@@ -103,8 +106,7 @@ _STREAMS_KINDS = (
     ),
 )
 
-
-# Specification of filter and projection.
+# Specifications of filter and projection.
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +141,9 @@ def _items(items: Sequence[SelectItem]) -> str:
 
 
 def _short_names(items: Sequence[SelectItem]) -> dict[str, str]:
-    """Return OVER calls without their windows, unless this is ambiguous.
+    """Map names of OVER calls to unambiguous names without windows.
 
-    The operator below shows the windows.
+    Empty if these names would be ambiguous. EXPLAIN shows the windows in the operator below.
     """
     names = sorted({name for item in items for name in columns_of(item.expr) if " OVER (" in name})
     short = {name: f"{name.split(' OVER (')[0]} OVER (…)" for name in names}
@@ -174,7 +176,7 @@ _SELECT_KINDS = (
         label=lambda _: "project",
         shared_label=lambda project: f"select {', '.join(item.name for item in project.items)}",
         for_all=lambda *_: True,
-        # An item that no consumer reads is computed as well, since it may raise an error.
+        # An item that no consumer reads is computed too, because it may raise an error.
         columns_read=lambda project, *_: ColumnsRead([item.expr for item in project.items], ()),
         keeps_state=False,
         ties=True,
@@ -184,15 +186,15 @@ _SELECT_KINDS = (
 )
 
 
-# Specification of drop boxes, and of filters for complete windows.
+# Specifications of drop boxes, and of filters for complete windows.
 
 
 @dataclass(frozen=True, slots=True)
 class Drop(Operator):
-    """Drop box: under load, passes only a share of the rows (S54).
+    """Drop box, which passes only a share of the rows under load (S54).
 
-    `weight` is the weight of the queries that read the box. `utility` ranks rows by their importance.
-    `range_us` is the length of the queries' windows, if whole windows are dropped.
+    `weight` is the weight of the queries that read the box. `utility` ranks rows by importance. If whole
+    windows are dropped, `range_us` is the length of the queries' windows.
     """
 
     budget: LoadBudget
@@ -203,7 +205,7 @@ class Drop(Operator):
 
 @dataclass(frozen=True, slots=True)
 class WholeWindows(Operator):
-    """Passes results only of windows of which `box` has dropped no row."""
+    """Passes only results of windows from which `box` has dropped no row."""
 
     box: str
 
@@ -231,7 +233,8 @@ _DROP_KINDS = (
         spec=Drop,
         words=lambda drop, *_: _describe_drop(drop),
         label=lambda _: "drop box",
-        # Queries with the same budget share a drop box, and can therefore share the operators that read it.
+        # Queries with the same budget share a drop box, so that they can also share the operators that read
+        # it.
         for_all=lambda *_: True,
         columns_read=lambda drop, _, wanted: ColumnsRead(
             [] if drop.utility is None else [drop.utility], wanted
@@ -265,16 +268,17 @@ def _describe_union(_: Merge, node: Node, __: QueryGraph) -> Description:
 
 
 def input_ranks(node: Node) -> int:
-    """Return how many bits are needed to number the inputs."""
+    """Return the bits that are needed to number the inputs."""
     return (len(node.inputs) - 1).bit_length()
 
 
 def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
-    """Return True if rows are numbered by (input, number there).
+    """Return True if rows are numbered by (input, number).
 
-    Such numbers do not depend on the number of cells. The inputs must be declared streams, possibly with
-    filters and projections, since their numbers leave enough bits. Only joins may read the union: groups are
-    ordered by their first rows and require numbers that grow with time. Otherwise rows are numbered anew.
+    The number is that of the row in its input. Such numbers do not depend on the number of cells. All inputs
+    must be declared streams, possibly behind filters and projections, because the numbers of declared streams
+    leave enough bits. All consumers must be joins. Aggregates order groups by their first rows, for which
+    numbers must increase with time. In all other cases rows are renumbered.
     """
     behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
     plain = all(isinstance(operator, Source | Filter | Project) for operator in behind)
@@ -283,7 +287,7 @@ def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
 
 def _feeds_only_joins(node: Node, graph: QueryGraph) -> bool:
     """Return True if every consumer is a join, possibly behind filters."""
-    from slicemill.operators.registry import kind_of  # imported late: it lists this kind too
+    from slicemill.operators.registry import kind_of  # cyclic import
 
     readers = graph.consumers(node.id)
     if not readers or graph.stream_of(node.id) is not None:
@@ -297,7 +301,10 @@ def _feeds_only_joins(node: Node, graph: QueryGraph) -> bool:
 
 
 def _union_keys_below(union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys to each input's columns by position; None if types differ."""
+    """Map keys to the columns of each input by position.
+
+    None if types differ.
+    """
     if not keeps_numbers(union, node, graph):
         return None
     read = {name for key in keys for name in columns_of(key)}
@@ -335,15 +342,15 @@ _UNION_KINDS = (
 )
 
 
-# Specification of lookups in tables and in views over streams.
+# Specifications of lookups in tables and in views over streams.
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Operator):
     """Join each stream row (input 0) with a finite relation (input 1).
 
-    `stream_alias` is empty if the stream's columns are qualified already. With `left`, a row without a match
-    is emitted with NULLs.
+    `stream_alias` is empty if the columns of the stream already have aliases. With `left`, a row without a
+    match is emitted with NULLs.
     """
 
     stream_alias: str
@@ -356,7 +363,7 @@ class Lookup(Operator):
 class Materialize(Operator):
     """View over a stream: the content of its window (M40).
 
-    Rows of other streams look up the content as of their own time.
+    A row of another stream reads the content as of the row's own time.
     """
 
     view: str
@@ -376,24 +383,24 @@ def _describe_lookup(lookup: Lookup, node: Node, graph: QueryGraph) -> Descripti
 
 
 def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
-    """Return True for a table, False for a view over a stream."""
+    """Return True for a table, False for a view of a stream."""
     return isinstance(graph[node.inputs[1]].operator, Scan)
 
 
 def _lookup_inputs(_: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
     """Return the input streams of a lookup.
 
-    A table is no input. A view's stream precedes the probing stream, so that a row matches view rows of its
-    own time.
+    A table is not an input stream. The stream of a view precedes the probing stream, so that a row matches
+    view rows with its own timestamp.
     """
     stream, relation = node.inputs
     return (stream,) if in_table(_, node, graph) else (graph[relation].inputs[0], stream)
 
 
 def _lookup_keys_below(lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys to the stream's own columns.
+    """Map keys to columns of the stream.
 
-    None if a key uses other columns.
+    None if a key has other columns.
     """
     prefix = f"{lookup.stream_alias}." if lookup.stream_alias else ""
     own = {prefix + name for name in graph[node.inputs[0]].schema.names}
@@ -434,15 +441,15 @@ _LOOKUP_KINDS = (
 )
 
 
-# Specification of `TABLE(f(…))`: each row with the rows of a function.
+# Specification of `TABLE(f(…))`: each row is joined with the rows that a function returns.
 
 
 @dataclass(frozen=True, slots=True)
 class TableCall(Operator):
     """Join each row of a stream with the rows of `query`.
 
-    `query` reads the `arguments`, computed from the row, by their names. `stream_alias` is empty if the
-    stream's columns are qualified already.
+    The body of the function is `query`. The `arguments` are computed from the row, and `query` reads them by
+    name. `stream_alias` is empty if the columns of the stream already have aliases.
     """
 
     stream_alias: str
@@ -458,9 +465,9 @@ def _describe_table_call(call: TableCall, *_: object) -> Description:
 
 
 def stream_keys_below(alias: str, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys to the stream's own columns.
+    """Map keys to columns of the stream.
 
-    None if a key uses other columns.
+    None if a key has other columns.
     """
     prefix = f"{alias}." if alias else ""
     own = {prefix + name for name in graph[node.inputs[0]].schema.names}
@@ -489,15 +496,15 @@ _TABLE_CALL_KINDS = (
 )
 
 
-# Specification of `UNNEST(list)`: each row with every element of its list.
+# Specification of `UNNEST(list)`: each row is joined with every element of its list.
 
 
 @dataclass(frozen=True, slots=True)
 class Unnest(Operator):
-    """Join each row of a stream with the elements of `list`.
+    """Join each row with the elements of `list`, in list order.
 
-    The elements are in list order. With `left`, a row whose list is empty or NULL is emitted with a NULL.
-    `stream_alias` is empty if the stream's columns are qualified already.
+    With `left`, a row whose list is empty or NULL is emitted with a NULL. `stream_alias` is empty if the
+    columns of the stream already have aliases.
     """
 
     stream_alias: str
@@ -529,25 +536,22 @@ _UNNEST_KINDS = (
 )
 
 
-# ASOF joins: each row with the latest row of its key.
-#
-# A row matches the latest row of the second stream, as of its own time.
+# ASOF join: each row of the first stream is joined with the latest row of its key in the second stream.
 #
 #     b   k=1: x         y              z
 #     a               1        1  1        1
 #     result         (1,x)   (1,y)(1,y)   (1,z)       at the times of a
 #
-# The second stream acts as a versioned table: the version of a key is its latest row (FOR SYSTEM_TIME AS
-# OF).
+# The second stream is a versioned table: the version of a key is its latest row (FOR SYSTEM_TIME AS OF).
 
 
 @dataclass(frozen=True, slots=True)
 class AsOfJoin(Operator):
-    """ASOF join; output columns are `alias.column`.
+    """ASOF join; output columns are named `alias.column`.
 
-    Results have the times of input 0. `keys` are over the inputs' own columns. A row of input 1 matches if it
-    is no later than the row of input 0, or earlier if `strict`, and less than `window_us` older, if set. With
-    `left`, a row without a match is emitted with NULLs.
+    Results have the timestamps of input 0. `keys` are over the columns of each input. A row of input 1
+    matches if it is not later than the row of input 0, or earlier if `strict`. If `window_us` is set, the row
+    must also be less than `window_us` older. With `left`, a row without a match is emitted with NULLs.
     """
 
     aliases: tuple[str, str]
@@ -576,7 +580,7 @@ _ASOF_KINDS = (
         alias=lambda join, port: join.aliases[port],
         keys=lambda join: join.keys if join.keys[0] else None,
         history_us=lambda join, *_: join.window_us,
-        # Results have the row numbers of the first input.
+        # Results have the sequence numbers of the first input.
         numbered_by=lambda _, node, __: node.inputs[:1],
         step="slicemill.operators.asof:as_of_step",
     ),
@@ -588,10 +592,10 @@ _ASOF_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class Reorder(Operator):
-    """Set the time of rows to `column`, and reorder the rows by it.
+    """Set the timestamp of rows to `column`, and reorder the rows.
 
-    The new time may be up to `slack_us` before the row's own time. Rows with an earlier time are dropped,
-    which depends on the row alone.
+    Rows whose new timestamp is more than `slack_us` before the old timestamp are dropped. This does not
+    depend on other rows.
     """
 
     column: str
@@ -617,24 +621,24 @@ _REORDER_KINDS = (
 )
 
 
-# Specification of the result of one query of a shared operator.
+# Specification of the result of one member of a shared operator.
 
 
 @dataclass(frozen=True, slots=True)
 class Part(Operator):
-    """Result of a shared operator, its input, for one member."""
+    """Result of one member of the shared operator in the input."""
 
     member: str
 
 
 def member_of(shared: SharedOperator, part: Part) -> Any:
-    """Return the member that a part belongs to."""
+    """Return the member of a part."""
     return next(member for member in shared.members if member.name == part.member)
 
 
 def _member_of_part(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
     """Return the kind of the member, and the member."""
-    from slicemill.operators.registry import kind_of  # imported late: it lists this kind too
+    from slicemill.operators.registry import kind_of  # cyclic import
 
     shared = graph[node.inputs[0]].operator
     assert isinstance(shared, SharedOperator), "a part is of what is shared"
@@ -644,7 +648,7 @@ def _member_of_part(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKi
 
 
 def _describe_part(part: Part, node: Node, graph: QueryGraph) -> Description:
-    """Describe a member like the operator that it was before sharing."""
+    """Describe the member like an operator that is not shared."""
     kind, member = _member_of_part(part, node, graph)
     return kind.words(member)
 
@@ -655,13 +659,13 @@ def _history_us(part: Part, node: Node, graph: QueryGraph) -> int | None:
 
 
 def _seq_bits(part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
-    """Return the number of sequence bits of a member's results."""
+    """Return the bits of the sequence numbers of a member's results."""
     kind, member = _member_of_part(part, node, graph)
     return kind.seq_bits(member, bits, catalog)
 
 
 def _part_keys_below(part: Part, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Return keys of the shared operator's inputs."""
+    """Return the corresponding keys of the shared operator's inputs."""
     kind, member = _member_of_part(part, node, graph)
     shared = graph[node.inputs[0]]
     below = kind.keys_below(shared.operator, member, keys)
@@ -687,7 +691,7 @@ _PART_KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class GroupAggregate(Operator):
-    """Grouped aggregates that emit a row whenever one of them returns (M30)."""
+    """Grouped aggregates, which emit a row whenever an aggregate returns a row (M30)."""
 
     group_by: tuple[SelectItem, ...]
     calls: tuple[AggregateCall, ...]
@@ -721,25 +725,25 @@ _GROUP_KINDS = (
 )
 
 
-# Joins over punctuation windows: a row closes the window of its key (S2).
+# Joins over punctuation windows. A row that satisfies a condition closes the window of its key (S2).
 #
 #     a, k = 7    ·  a1        a2            a3, closes            a4
 #     b, k = 7          b1          b2               ·  b3   b4
 #     windows of 7  [─────────────────────────────)(────────────────
 #     result      (a1,b1) (a2,b1) (a1,b2) …  (a3,b1) …      (a4,b3) …
 #
-# Both streams share the windows of a key. A window begins with the first row after the previous closing
-# row, and ends with the next closing row. The state of the key is then deleted.
+# A key has one window over both streams. The window begins with the first row after the previous closing row,
+# and ends with the next closing row. The state of the key is then deleted.
 
 
 @dataclass(frozen=True, slots=True)
 class PunctuatedJoin(Operator):
-    """Join over punctuation windows; output columns are `alias.column`.
+    """Join over punctuation windows; output columns are named `alias.column`.
 
-    `condition` is over output columns. `keys` are its equal expressions, and `closes` the conditions of
-    closing rows, both over the inputs' own columns. `lengths` are the maximum ages of rows; None if rows stay
-    until their window is closed. Depending on `kind`, an unmatched row is emitted when no match is possible
-    any more.
+    `condition` is over the output columns. `keys` are the equal expressions in `condition`. `closes` are the
+    conditions of closing rows. `keys` and `closes` are over the columns of each input. `lengths` are the
+    maximum ages of rows; None if rows stay until their window is closed. For outer, semi and anti joins
+    (`kind`), an unmatched row is emitted when no match is possible any more.
     """
 
     aliases: tuple[str, str]

@@ -1,8 +1,8 @@
-"""Registration of all state classes for checkpoints; import before reading one.
+"""Registration of all state classes for checkpoints. Import before reading a checkpoint.
 
-States also contain plan data: the definition of each query that they serve. After a change of the plan, a
-member with an unchanged definition keeps its state; a changed member starts empty. All of these classes
-are compared by value.
+A state also has the definitions of the queries that use it. After a change of the plan, a query with an
+unchanged definition takes over its state, and a changed query starts empty. Definitions are compared by
+value.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _CLASSES: dict[str, type] = {
 
 
 def _inner(plain: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade version 1, which had inner joins only."""
+    """Upgrade version 1, which had only inner joins."""
     return {**plain, "kind": query.JoinKind.INNER}
 
 

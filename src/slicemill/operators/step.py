@@ -1,7 +1,7 @@
-"""Interfaces of execution steps: new input rows and watermarks in, rows out.
+"""Interfaces of execution steps.
 
-A shared step returns a result for each of its members. An error of one member does not affect other
-members.
+A step reads new rows and watermarks, and returns output rows. A shared step returns a result for each of its
+members. An error of one member does not affect other members.
 """
 
 from __future__ import annotations
@@ -35,14 +35,15 @@ from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.shedding.load import Comparisons, SheddingDecision
 from slicemill.types import Row, Schema, Timed
 
-# Result of one member of a shared step: its rows and their watermark, or an error.
+# (rows, output watermark) of one member of a shared step, or the member's error.
 StepResult: TypeAlias = tuple[pa.Table, int] | SlicemillError
 
 
 class Step(Protocol):
-    """Step of an operator; `complete` are input watermarks.
+    """Execution of an operator over new rows.
 
-    No later row of input i is below `complete[i]`. `run` returns the output rows and the output watermark.
+    `complete` are the input watermarks: no later row of input i has a timestamp below `complete[i]`. `run`
+    returns the output rows and the output watermark.
     """
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]: ...
@@ -50,31 +51,31 @@ class Step(Protocol):
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Step with state; `state` is all of it, as stored by checkpoints.
+    """Step with a state that checkpoints store.
 
-    It consists of plain values, arrays, tables and registered classes (`codec`). A `Slice` in the
-    state is written once, when it is new, and referenced afterwards. Large states are therefore kept in
-    slices, so that the cost of a run depends only on what has changed.
+    The state has plain values, arrays, tables and registered classes (`codec`). A `Slice` in the state is
+    written once, and later checkpoints refer to it. Large states therefore consist of slices, so that the
+    cost of a checkpoint depends only on the changes.
     """
 
     @property
     def state(self) -> object: ...
 
     def due(self) -> Due | None:
-        """Return the input watermarks that release held rows; None if nothing is held.
+        """Return the input watermarks that release held rows.
 
-        A number applies to all inputs. A tuple has a watermark for each input, all of which are needed. A
-        list of tuples has alternatives.
+        None if no rows are held. A number applies to all inputs. A tuple has a watermark for each input, and
+        all of them are needed. A list of tuples has alternatives.
         """
         ...
 
 
 class StatefulStep(Step, Stateful, Protocol):
-    """Step of one operator with state."""
+    """Execution of one operator with state."""
 
 
 class SharedStep(Stateful, Protocol):
-    """Step of one operator for many queries; one result for each member."""
+    """Execution of one operator, with one result for each member."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]: ...
 
@@ -83,7 +84,7 @@ class SharedStep(Stateful, Protocol):
 class SheddingStep(Protocol):
     """Step that may shed rows.
 
-    It reports shed rows by node: its own node, or the nodes of its members.
+    Shed rows are reported by node: the node of the step, or the nodes of its members.
     """
 
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]: ...
@@ -91,14 +92,14 @@ class SheddingStep(Protocol):
 
 @runtime_checkable
 class MemoryReporter(Protocol):
-    """Step or operator with memory in addition to its stored state."""
+    """Step that uses memory in addition to its stored state."""
 
     def bytes_kept(self) -> int: ...
 
 
 @runtime_checkable
 class ComparisonCounter(Protocol):
-    """Step that compares rows; counts comparisons of the last run by age."""
+    """Step that counts its comparisons of rows by age."""
 
     @property
     def compared(self) -> Comparisons: ...
@@ -108,7 +109,7 @@ class ComparisonCounter(Protocol):
 class KeyPartitionedStep(Protocol):
     """Step of a unit that is partitioned by key.
 
-    It reports the work by key, and gets the keys whose rows all cells read before each run.
+    The step reports its work by key. Before each run, the heavy keys are set, whose rows all cells read.
     """
 
     @property
@@ -121,7 +122,7 @@ class KeyPartitionedStep(Protocol):
 class LoadControlledStep(Protocol):
     """Step that sheds load.
 
-    The rows or pairs to drop are set by node before each run.
+    Before each run, the share of rows or pairs to shed is set for each node.
     """
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None: ...
@@ -132,7 +133,7 @@ class InitialRowStep(Protocol):
     """Step that may emit a row before its first input row.
 
     An example is a global aggregate. `emits_first_row` is set before each run. It is False in a replay of
-    runs that have not emitted the row.
+    runs that did not emit the row.
     """
 
     emits_first_row: bool
@@ -142,8 +143,8 @@ class InitialRowStep(Protocol):
 class FinalOutputStep(Protocol):
     """Step that emits rows at the end of input.
 
-    Their time is that of the last row. `latest_elsewhere` is the time of the last row in other cells, set
-    before each run.
+    Their timestamp is that of the last row. `latest_elsewhere` is the time of the last row in other cells,
+    which is set before each run.
     """
 
     latest_elsewhere: int
@@ -152,38 +153,38 @@ class FinalOutputStep(Protocol):
     def latest_ts(self) -> int: ...
 
 
-# Context of an execution step: node, graph, catalog and state.
+# Context of an execution step.
 
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """Node of a step, with its environment and last state."""
+    """Node of a step, with graph, catalog, tables and last state."""
 
     node: Node
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
     state: object | None
-    newcomers: Covers = field(default_factory=dict)  # members of shared operators that are new to the state
+    newcomers: Covers = field(default_factory=dict)  # members of shared operators that have no state yet
     cell: Cell = WHOLE
-    # By member of a shared operator: the former member whose state it takes over.
+    # By member of a shared operator: the replaced member whose state it takes over.
     successors: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def schemas(self) -> list[Schema]:
-        """Schemas of the inputs that the step reads."""
+        """Return the schemas of the inputs that the step reads."""
         return [self.graph[source].schema for source in input_nodes(self.node, self.graph)]
 
     @property
     def seq_bits(self) -> int:
-        """Maximum bits of its inputs' row numbers (`columns.order`)."""
+        """Return the maximum bits of the inputs' sequence numbers (`columns.order`)."""
         return input_bits(self.node, self.graph, self.catalog)
 
     def rows_of(self, relation: str) -> Sequence[Row]:
         return relation_rows(relation, self.catalog, self.tables)
 
     def definition(self, call: AggregateCall | WindowCall) -> RowAggregate:
-        """Return the row form of an aggregate, with results of the call's type."""
+        """Return an aggregate's row form, with the call's result type."""
         definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
         if definition.columns == 1:
             definition = replace(definition, finish=result_converter(call.columns[0].type))
@@ -193,7 +194,7 @@ class StepContext:
 def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
     """Return the step of a node; None for tables, views and parts.
 
-    Tables and views are read by the operators that look them up.
+    Operators that look up a table or view read it directly.
     """
     operator = context.node.operator
     name = kind_of(operator).step
@@ -209,13 +210,13 @@ def input_nodes(node: Node, graph: QueryGraph) -> tuple[str, ...]:
 
 
 def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
-    """Return the number of bits of the row numbers that an operator reads."""
+    """Return the maximum bits of the sequence numbers that an operator reads."""
     kind = kind_of(node.operator)
     return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
 
 
 def bits_of(sources: Iterable[str], graph: QueryGraph, catalog: Catalog) -> int:
-    """Return the maximum bits of the row numbers of some nodes."""
+    """Return the maximum bits of the sequence numbers of some nodes."""
     return max((_output_bits(graph[source], graph, catalog) for source in sources), default=SEQ_BITS)
 
 
@@ -227,7 +228,7 @@ def _output_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
 def relation_rows(name: str, catalog: Catalog, tables: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
     """Return the rows of a table, or of a view over tables.
 
-    `tables` also contains the content of views over streams.
+    `tables` also has the content of views over streams.
     """
     relation = catalog.relation(name)
     if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
@@ -248,11 +249,11 @@ def view_content(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
     return [timed.row for timed in rows if timed.ts > now - window.extent]
 
 
-# Partition numbers of rows, and expressions over new rows.
+# Expressions over new rows, and partition numbers of rows.
 
 
 class CompiledColumns:
-    """Expressions over new rows, compiled together for several calls."""
+    """Expressions over new rows, in groups, compiled together."""
 
     def __init__(self, groups: Sequence[Sequence[Expr]], schema: Schema) -> None:
         self._sizes = [len(group) for group in groups]
@@ -260,7 +261,7 @@ class CompiledColumns:
         self._compute = compile_many([expr for group in groups for expr in group], schema)
 
     def of(self, table: pa.Table) -> list[list[pa.Array]]:
-        """Return the columns of each group; raise the first error."""
+        """Return the columns of each group. Raise the first error."""
         arrays = []
         for outcome in self._compute(table):
             if isinstance(outcome, ExpressionError):

@@ -1,4 +1,4 @@
-"""Execution step of table functions: one call per distinct arguments."""
+"""Execution of table functions, with one call per distinct arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicemill.types import Column, Row, Schema, Timed
 class TableCallStep:
     """Calls the function once per run for equal arguments.
 
-    Tables do not change during a run, and so the result is the same.
+    Tables do not change during a run, so that equal arguments have equal results.
     """
 
     def __init__(self, operator: TableCall, context: StepContext) -> None:
@@ -50,7 +50,7 @@ class TableCallStep:
         found: list[Row] = []
         counts = np.zeros(stream.num_rows, np.int64)
         for place, values in enumerate(tuples):
-            # 1 and 1.0 are equal, but different arguments; NaN is unequal to itself, but the same argument.
+            # The key is text, because 1 and 1.0 are different arguments, and NaN is the same argument as NaN.
             key = repr(values)
             if key not in known:
                 known[key] = self._call(self._rows_of, dict(zip(self._names, values, strict=True)))

@@ -1,4 +1,4 @@
-"""Execution step of UNION: sort-merge with waiting rows (M21-M25)."""
+"""Execution of UNION: sort-merge with waiting rows (M21-M25)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from slicemill.types import Schema
 @stored_as("merge", version=1)
 @dataclass(slots=True)
 class MergeState:
-    """Waiting rows, watermark of each input, and the next row number.
+    """Waiting rows, watermark of each input, and the next sequence number.
 
-    The row number is used only if rows are numbered anew.
+    `next_seq` is used only if rows are renumbered.
     """
 
     waiting: list[pa.Table] = field(default_factory=list)
@@ -37,10 +37,10 @@ class MergeState:
 
 
 class MergeStep:
-    """UNION by (timestamp, input, number), independent of run boundaries.
+    """UNION by (timestamp, input, sequence number), independent of run boundaries.
 
-    Row numbers contain the input, in `ranks` bits, and the number there. Without `ranks` rows are numbered
-    anew.
+    A sequence number has the input in its first `ranks` bits, followed by the number in the input. Without
+    `ranks`, rows are renumbered.
     """
 
     def __init__(self, state: MergeState, inputs: int, output: Schema, ranks: int | None) -> None:
@@ -53,7 +53,7 @@ class MergeStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state = self.state
         waited = state.waiting or [None] * len(tables)
-        # Branches agree in types; column names are those of the union.
+        # All branches have equal column types. The union has its own column names.
         named = [table.rename_columns(self._schema.names).cast(self._schema) for table in tables]
         if self._ranks is not None:
             named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]
@@ -76,7 +76,7 @@ class MergeStep:
 
 
 def _of_input(table: pa.Table, place: int, ranks: int) -> pa.Table:
-    """Prefix row numbers with the number of their input."""
+    """Prefix sequence numbers with the number of their input."""
     return with_seqs(table, rank_seqs(table.column(SEQ).to_numpy(), place, SEQ_BITS, ranks))
 
 
@@ -89,17 +89,16 @@ def merge(operator: Merge, context: StepContext) -> MergeStep:
 
 # Sort-merge of ordered inputs on whole tables (M21-M25).
 #
-# The TSM register of an input is its watermark: the timestamp of its last row, or a later enabling
-# timestamp. τ is the lowest register. Every row at or before τ is emitted, ordered by (timestamp, input,
-# position), and other rows wait:
+# The TSM register of an input is its watermark: the timestamp of its last row, or a later enabling timestamp.
+# τ is the lowest register. Rows at or before τ are emitted, ordered by (timestamp, input, position). Later
+# rows wait:
 #
 #     A: 1 3 3   register 3                    out:     1 2
 #     B: 2       register 2     τ = 2          waiting: A: 3 3
 #
-# A row at τ itself is emitted at once, though further rows at τ may follow (M21). This is the rule of the
-# reference, under which the order of rows with *equal* timestamps may depend on when they arrive. With
-# `in_order` a row also waits for the rows that precede it by (timestamp, input), and the result depends on
-# the input alone.
+# In the rule of the reference (M21), a row at τ is emitted at once, even if more rows at τ may follow. The
+# order of rows with equal timestamps then depends on their arrival. With `in_order`, a row also waits for
+# rows that precede it by (timestamp, input), so that the result depends only on the input.
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,7 @@ class MergeOutput:
 
     @property
     def enabling_ts(self) -> int:
-        """Lower bound of the timestamps of later rows."""
+        """Return a lower bound of the timestamps of later rows."""
         return min(self.registers)
 
 
@@ -124,8 +123,8 @@ def merge_tables(
 ) -> MergeOutput:
     """Merge tables of one schema, each in timestamp order.
 
-    Each table has the waiting rows, followed by new rows. `registers` are the registers of the last call,
-    raised by enabling timestamps since then.
+    Each table has waiting rows, followed by new rows. `registers` are the registers of the last call, or
+    later enabling timestamps.
     """
     times = [_times(table, time_column) for table in inputs]
     known = [
@@ -148,7 +147,10 @@ def _times(table: pa.Table, time_column: str) -> NDArray[np.int64]:
 
 
 def _borders(registers: Sequence[int], in_order: bool) -> list[int]:
-    """Return by input the timestamp below which rows are emitted; END for all."""
+    """Return by input the timestamp below which rows are emitted.
+
+    END for all rows.
+    """
     if in_order:
         return borders(registers)
     lowest = min(registers)
@@ -159,6 +161,6 @@ def _merge_by_time(parts: Sequence[pa.Table], moments: Sequence[NDArray[np.int64
     table = pa.concat_tables([part.rename_columns(parts[0].column_names) for part in parts])
     ts = np.concatenate(moments)
     if np.all(ts[1:] >= ts[:-1]):
-        return table  # a single input, or inputs that follow each other, without a copy
-    # A stable sort of sorted runs is a merge, by (timestamp, input, position).
+        return table  # a single input, or inputs that follow each other: no copy
+    # A stable sort of sorted inputs is a merge by (timestamp, input, position).
     return table.take(pa.array(np.argsort(ts, kind="stable")))

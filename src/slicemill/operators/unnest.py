@@ -1,4 +1,4 @@
-"""Execution step of UNNEST: flatten lists, and repeat rows by list length."""
+"""Execution of UNNEST: flatten lists, and repeat rows by list length."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class UnnestStep:
         counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
         elements = pc.list_flatten(lists)
         if self._left:
-            # Rows without elements get a NULL, so their position among the elements is masked.
+            # A row without elements gets a NULL, because its index into the elements is masked.
             places = np.repeat(np.cumsum(counts) - counts, np.maximum(counts, 1))
             counts, lacking = np.maximum(counts, 1), np.repeat(counts == 0, np.maximum(counts, 1))
             places += np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)

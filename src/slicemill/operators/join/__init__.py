@@ -1,25 +1,24 @@
-"""Window joins of two streams as shared chains of state slices (S9-S24, S45-S50).
+"""Window joins of streams.
 
-    windows     window ends of the queries, as tables of bits by age
+Queries share the stored rows as chains of state slices (S9-S24, S45-S50). A new row probes the stored rows of
+the other input and the other new rows. The age of the stored row, in time or in row numbers, determines the
+queries whose windows contain the pair (S49). Each row has a mask with one bit per query. The bit is set if
+the row passes the selection of the query (S19). The AND of both masks and the mask of the age gives the
+queries for which the pair is a result.
+
+    spec        what a join computes
+    step        execution of a two-way join
     hashing     64-bit hashes of keys of any type
-    conditions  selections of rows, and residual conditions on pairs
-    entry       preparation of arriving rows: hash and mask
-    block       rows of one side, grouped by key: the content of a slice
-    state       state between runs
-    side        state of one side: waiting rows, and slices that age
-    unmatched   unmatched rows of outer, semi and anti joins
-    measures    statistics of the join, and the slice cuts planned from them
+    conditions  selections of rows, residual conditions on pairs, preparation of arriving rows
+    block       rows of one input, grouped by key: the content of a slice; window ends as bit masks by age
+    state       state of a join between runs: waiting rows and slices
+    statistics  statistics of a join, from which the slice cuts are planned
+    probe       compiled loops that find pairs and expire rows
     pairs       pairs of rows with their columns
-    answers     results of each query
-    shared      the join itself
-    order       results of chained joins in the order of a single join
-    heavy       rows of heavy keys, spread over all cells
-    redistribute    state after a rescale
-    probe, placing, retain    compiled loops
-    loops       the signatures for which loops are compiled
-
-Each new row probes the slices of the other side and the other new rows. The age of the stored row, in
-time or in row numbers, determines which queries reach the pair (S49). The masks of both rows hold the
-queries whose selections passed (S19). The conjunction of these bits is the result for all queries at
-once.
+    answers     results of each query; unmatched rows of outer, semi and anti joins
+    heavy_keys  rows of heavy keys, spread over all cells
+    rescale     state after a rescale
+    rows        joins row by row: the reference, and joins over row counts
+    multiway*   join of three or more streams in one operator
+    slices      planning of slice cuts and of reused state
 """

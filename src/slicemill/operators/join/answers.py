@@ -1,4 +1,4 @@
-"""Results of each query, built from the pairs that a run has found."""
+"""Results of each query, built from the pairs of a run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from slicemill.types import BIGINT, TIMESTAMP, Schema, Type
 
 _TS, _NUMBER = "_ts", "_number"  # column names of a row's timestamp and row number
 
-# Columns that order the pairs of one row across cells.
+# Returns the columns that order the pairs of one new row across cells.
 Ties: TypeAlias = Callable[[Pairs], Mapping[str, pa.Array]]
 
 # Result of a query in a run: rows, or an error.
@@ -54,7 +54,7 @@ MOST_BYTES = 2 << 30
 
 
 class Answers:
-    """Builds the results of all queries from pairs."""
+    """Builds the results of all queries from pairs of rows."""
 
     def __init__(
         self,
@@ -70,10 +70,13 @@ class Answers:
         self._schemas = schemas
         self._seats = seats
         self._residuals = Residuals(members, schemas, seats)
-        self._bytes: dict[str, int] = {}  # by query, of its results in this run
+        self._bytes: dict[str, int] = {}  # bytes of the results in this run, by query
 
     def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
-        """Append each query's results of some pairs; record failed conditions."""
+        """Append the results that are in some pairs.
+
+        Failed conditions are added to `errors`.
+        """
         self._residuals.test(pairs, errors)
         if self._unmatched:
             self._unmatched.note(pairs)
@@ -133,19 +136,20 @@ def _concat_results(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
-# Unmatched rows of outer, semi and anti joins, on shared slices.
+# Unmatched rows of outer, semi and anti joins.
 #
-# Inner joins may share the same slices. Each slice has *pending* bits: for each row, the queries for which
-# the row has had no match yet. A pair that passes the conditions of a query clears the query's bit in both
-# rows. A row whose bit is still set at the end of its window has no partner and cannot get one:
+# These joins can share slices with inner joins. A slice has *pending* bits: for each row, the queries for
+# which the row is still unmatched. A pair that passes the conditions of a query clears the query's bit in
+# both rows. A row whose bit is still set at the end of its window has no partner and cannot get a partner any
+# more:
 #
 #     A.ts          B …                B …          A.ts + window of A
 #     |-------------|-------------------|------------|
 #     stored        match: bit cleared               bit still set: emit (A, NULL) at this time
 #
-# Rows with a NULL key never match and wait for that time outside the slices. If a column says when rows
-# expire, an unmatched row is emitted at its expiry if that is earlier than the end of the window, but not
-# before it arrived.
+# Rows with a NULL key never match. They are stored outside the slices until the end of their window. If rows
+# expire by a column, an unmatched row is emitted at the earlier of its expiry and the end of its window, but
+# after its own timestamp.
 
 
 _NEVER = np.int32(2**31 - 1)
@@ -153,7 +157,7 @@ _NEVER = np.int32(2**31 - 1)
 
 @typed_kernel(types.void(words_in, places_in, places_in, words_out))
 def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -> None:
-    """Clear pending bits of rows for the queries of their pairs."""
+    """Clear the pending bits of matched rows."""
     for pair in range(len(rows)):
         for word in range(pending.shape[1]):
             pending[rows[pair], word] &= ~wanted[places[pair], word]
@@ -163,7 +167,7 @@ def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -
 def find_first(
     wanted: Words, places: Int32s, rows: Int32s, pending: Words, word: int, bit: int, first: Int32s
 ) -> None:
-    """Find the first pair of each row that is pending for a query."""
+    """Find the first pair of each row that is pending."""
     for pair in range(len(rows)):
         row, place = rows[pair], places[pair]
         if wanted[place, word] & pending[row, word] & bit and place < first[row]:
@@ -172,7 +176,7 @@ def find_first(
 
 @typed_kernel(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
 def keep_first(wanted: Words, places: Int32s, rows: Int32s, word: int, bit: int, first: Int32s) -> None:
-    """Clear the query's bit in all pairs except the first of each row."""
+    """Clear the query's bit except in the first pair of each row."""
     for pair in range(len(rows)):
         if first[rows[pair]] != places[pair]:
             wanted[places[pair], word] &= ~bit
@@ -180,12 +184,12 @@ def keep_first(wanted: Words, places: Int32s, rows: Int32s, word: int, bit: int,
 
 @dataclass(frozen=True, slots=True)
 class _UnmatchedRows:
-    """Rows of an input that are emitted to a query without a partner."""
+    """Unmatched rows of an input that are emitted for a query."""
 
     side: int
-    times: Int64s  # of their results
+    times: Int64s  # of the results
     seqs: Int64s
-    table: pa.Table  # columns of the input, under the names used in slices
+    table: pa.Table  # columns of the input, with the names used in slices
 
 
 class UnmatchedTracker:
@@ -207,20 +211,20 @@ class UnmatchedTracker:
         return bool(self._members)
 
     def tracks_side(self, side: int) -> bool:
-        """Return True if a query tracks matches of this side."""
+        """Return True if a query tracks which rows of this side match."""
         return bool(self.judged[side].any())
 
     def result_bits(self, member: JoinMember) -> int:
-        """Return the number of bits of a query's sequence numbers before fan-out."""
+        """Return the bits of a query's sequence numbers before `fan_out`."""
         bits = rank_bits(self._seq_bits)
         return bits if member.kind is JoinKind.INNER else rank_bits(bits)
 
-    # -- matches clear bits ----------------------------------------------------------------------------
+    # -- recording matches -----------------------------------------------------------------------------
 
     def note(self, pairs: Pairs) -> None:
-        """Record matches, and drop pairs that semi and anti joins omit.
+        """Record matches in the pending bits.
 
-        The pairs have passed all conditions.
+        Pairs that semi and anti joins do not emit are dropped. The pairs have already passed all conditions.
         """
         for member in self._members:
             if member.kind is JoinKind.SEMI:
@@ -249,14 +253,15 @@ class UnmatchedTracker:
         for block, rows, places in left:
             keep_first(pairs.wanted, places, rows, word, bit, firsts[id(block)])
 
-    # -- emission when windows end ---------------------------------------------------------------------
+    # -- emitting unmatched rows -----------------------------------------------------------------------
 
     def told(
         self, member: JoinMember, sides: Sequence[JoinSide], new: Sequence[Block], known: int
     ) -> pa.Table:
-        """Return a query's rows that can no longer be matched.
+        """Return a query's rows that can no longer find a partner.
 
-        `known` is the watermark of both sides. The rows are in output order. Clears their pending bits.
+        The rows are in output order. `known` is the watermark of both sides. The pending bits of the returned
+        rows are cleared.
         """
         found = [
             part
@@ -279,7 +284,10 @@ class UnmatchedTracker:
         return pa.table(columns).take(pa.array(order))
 
     def with_pairs(self, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
-        """Merge unmatched rows and pairs; unmatched rows precede pairs of the same timestamp."""
+        """Merge unmatched rows and pairs.
+
+        Unmatched rows precede pairs of the same timestamp.
+        """
         later = rank_seqs(column_numbers(pairs, "_seq"), 1, rank_bits(self._seq_bits))
         pairs = with_seqs(pairs, later)
         if told is None or not pairs.num_rows:
@@ -334,7 +342,10 @@ class UnmatchedTracker:
                 yield _UnmatchedRows(number, ends, column_numbers(table, BLOCK_SEQ), table)
 
     def _first(self, member: JoinMember, number: int, side: JoinSide) -> int | None:
-        """Return when the first pending row is emitted. Slices are in time order."""
+        """Return when the first pending row is emitted.
+
+        None if no row is pending.
+        """
         word, bit = self._bit(member)
         window = member.windows[number]
         found = []
@@ -354,7 +365,7 @@ class UnmatchedTracker:
         return min(found, default=None)
 
     def _values(self, part: _UnmatchedRows, side: int, column: str) -> pa.Array:
-        """Return a result column; columns of the other input are NULL."""
+        """Return a result column. Columns of the other input are NULL."""
         schema = self._schemas[side]
         if column == "_number":
             return pa.array(part.seqs) if side == part.side else pa.nulls(len(part.times), pa.int64())
@@ -374,9 +385,9 @@ def _extent(window: Window) -> int:
 
 
 def _ends(window: Window, times: Int64s, table: pa.Table, rows: NDArray[np.int64]) -> Int64s:
-    """Return when rows can no longer be matched.
+    """Return the times from which rows cannot find a partner any more.
 
-    This is always later than the row's own time.
+    This time is always later than the row's own timestamp.
     """
     if window.expires is None:
         return times + _extent(window)

@@ -1,18 +1,17 @@
 """Rows of one side of a join, grouped by key.
 
-A block holds new rows, or the content of a slice. System columns begin with `#`, columns of the stream
-with `.`, so that names never clash.
+A block has new rows, or the rows of a slice. System columns begin with `#`, and columns of the stream with
+`.`, so that their names never clash.
 
-    #ts #arrival        of rows in time order (waiting rows)
-    #seq                row number; in grouped rows only if a query needs it
-    #time #first        of grouped rows: their time, and the directory (see `probe`)
+    #ts #arrival        timestamp and arrival time of waiting rows
+    #seq                sequence number; stored in blocks only if a query needs it
+    #time #first        timestamp of rows in a block, and the block's directory (see `probe`)
     #hash #key0 …       hash of the key; key columns unless equal hashes mean equal keys
     #mask0 …            queries that select the row (S19)
-    #number             count of earlier rows of the stream, if a query counts rows
-    #deadline           time until which a row can match that is itself a result of a join
-    #pending0 …         queries for which a row is unmatched; a slice stores these columns beside its
-    table,
-                        since they change, and includes them only while it is rewritten
+    #number             number of earlier rows of the stream, if a window counts rows
+    #deadline           in a chain of joins: time at which one of the joined rows leaves its window
+    #pending0 …         queries for which the row is unmatched. Slices store these columns outside the
+                        table, because matches change them. The table has them only during a rewrite.
 """
 
 from __future__ import annotations
@@ -46,8 +45,8 @@ _NONE = np.zeros(0, np.int64)
 class Block:
     """Rows in order of (hash, time, arrival).
 
-    `numbers` is empty unless a query counts rows. `pending` is the mask of queries for which each row is
-    unmatched, if a query tracks matches; it changes as rows match.
+    `numbers` is empty unless a window counts rows. `pending` is None unless a query tracks matches. It has
+    for each row the mask of the queries for which the row is unmatched, and changes as rows match.
     """
 
     table: pa.Table
@@ -64,7 +63,7 @@ class Block:
 
     @property
     def whole_table(self) -> pa.Table:
-        """The table, including the pending columns."""
+        """Return the table with the pending columns."""
         table = self.table
         for word in range(0 if self.pending is None else self.pending.shape[1]):
             assert self.pending is not None
@@ -74,16 +73,16 @@ class Block:
 
 
 def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
-    """Return a numeric column as one vector."""
+    """Return a numeric column as one array."""
     column = table.column(name)
     numbers: NDArray[Any] = (column.chunk(0) if column.num_chunks == 1 else column).to_numpy()
     return numbers
 
 
 def mask_words(table: pa.Table, words: int) -> Words:
-    """Return masks as [row, word]; missing words are 0.
+    """Return masks as [row, word].
 
-    A table that was written for fewer queries has fewer mask columns.
+    Missing words are 0, because a table that was written for fewer queries has fewer mask columns.
     """
     return _words(table, MASK, words)
 
@@ -119,22 +118,23 @@ def open_block(table: pa.Table, words: int) -> Block:
 
 
 def group_by_hash(table: pa.Table, words: int) -> tuple[Block, Int32s]:
-    """Group rows in time order into a block; also return their origins.
+    """Group the rows of a table by key.
 
-    The table may be a concatenation of blocks, in time order.
+    Also return the original index of each row. Rows are in time order. The table may be a concatenation of
+    blocks, also in time order.
     """
     hashes = column_numbers(table, HASH).view(np.uint64)
     order = np.empty(len(hashes), np.int32)
     first = np.empty(len(hashes), np.int32)
     probe.group(hashes, order, first)
     kept = table.select([name for name in table.column_names if name != FIRST])
-    # Without a key all hashes are equal, and a single block is sorted already.
+    # Without a key all hashes are equal, so the rows are sorted already. A single block is sorted too.
     sorted_ = kept if not (hashes[1:] < hashes[:-1]).any() else kept.take(pa.array(order))
     return open_block(sorted_.combine_chunks().append_column(FIRST, pa.array(first)), words), order
 
 
 def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema; fill columns that the table lacks.
+    """Conform a table to a schema, and fill missing columns.
 
     No query reads the filled values.
     """
@@ -151,15 +151,15 @@ def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-# Window ends of all queries as tables of bits (S17, S49).
+# Window ends of all queries as bit masks by age (S17, S49).
 #
-# Each query has a bit in the masks of rows. The ends of all windows on one side cut ages into slices: time
-# into [w_0, w_1), [w_1, w_2) …, and likewise row numbers for windows that count rows. A row in a slice is
-# reached by the queries whose window does not end before the slice.
+# The ends of the queries' windows on one side divide the ages into ranges [w_0, w_1), [w_1, w_2) … The mask
+# of a range has the queries whose windows are at least as long as the range's end. Windows that count rows
+# have the same table by row number.
 #
-# With an expiry column, a pair is a result while the partner's timestamp is before the expiry of the row.
-# When a row has expired, the bits of these queries are removed from its mask (S19); other queries may still
-# reach it.
+# With an expiry column, a pair is a result only if the partner's timestamp is before the expiry of the row.
+# When a row has expired, the bits of these queries are cleared in its mask (S19). Other queries may still
+# match the row.
 
 
 WORD_BITS = 64
@@ -170,9 +170,9 @@ _ALL_WHOLE: Mapping[str, float] = {}
 @stored_as("join.seats", version=1)
 @dataclass(frozen=True, slots=True)
 class QueryBits:
-    """Bit of each query in masks, for the query's lifetime.
+    """Bit of each query in masks.
 
-    A changed query counts as a new one.
+    A query keeps its bit for its whole lifetime. A query whose definition changes gets a new bit.
     """
 
     bits: Mapping[str, int]
@@ -189,7 +189,10 @@ class QueryBits:
         return words
 
     def assign_to(self, members: Sequence[JoinMember]) -> QueryBits:
-        """Assign bits after queries were added or removed; unchanged queries keep their bits."""
+        """Assign bits after queries were added or removed.
+
+        Unchanged queries keep their bits.
+        """
         bits = {m.name: self.bits[m.name] for m in members if _same(self.members.get(m.name), m)}
         free = (bit for bit in range(len(members) + len(bits)) if bit not in set(bits.values()))
         for member in members:
@@ -198,7 +201,7 @@ class QueryBits:
         return QueryBits(bits, {member.name: member for member in members})
 
     def without(self, names: Collection[str]) -> QueryBits:
-        """Return the bits without these queries."""
+        """Return the same bits without some queries."""
         return QueryBits(
             {name: bit for name, bit in self.bits.items() if name not in names},
             {name: member for name, member in self.members.items() if name not in names},
@@ -212,8 +215,8 @@ class QueryBits:
 def _same(before: JoinMember | None, now: JoinMember) -> bool:
     """Return True if a query is unchanged except for its output columns.
 
-    The query may output fewer columns, or a column that was added to its stream. A query that outputs more
-    columns of its rows is replaced by a new one (`plan.state_reuse.state_suffices`).
+    The query may output fewer columns than before, or a column that was added to its stream. A query that
+    outputs additional columns of stored rows is replaced by a new query (`plan.state_reuse.state_suffices`).
     """
     return before is not None and replace(before, columns=now.columns) == now
 
@@ -222,7 +225,8 @@ def _same(before: JoinMember | None, now: JoinMember) -> bool:
 class WindowReach:
     """Window lengths of the queries on one side.
 
-    `longest_us` and `most_rows` are -1 without such a window.
+    `longest_us` is the longest window in time, and `most_rows` the longest window in rows; -1 if there is
+    none.
     """
 
     ends_us: Int64s
@@ -231,7 +235,7 @@ class WindowReach:
     ends_rows: Int64s
     bits_rows: Words
     most_rows: int
-    # By query, longest windows first: its window in time or in rows (the other is -1), and its bit.
+    # By query, longest window first: its window in time or in rows (the other is -1), and its bit.
     names: tuple[str, ...]
     windows_us: Int64s
     windows_rows: Int64s
@@ -241,7 +245,7 @@ class WindowReach:
 
     @property
     def counts(self) -> bool:
-        """Return True if a query has a window that counts rows."""
+        """Return True if a window counts rows."""
         return self.most_rows >= 0
 
     @property
@@ -254,7 +258,10 @@ class WindowReach:
 
 
 def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
-    """Return the windows of a side, some shortened to a share."""
+    """Return the windows of a side.
+
+    `shares` shortens the windows of some queries.
+    """
     windows = {name: member.windows[side] for name, member in seats.members.items()}
     extents = {name: _extent(window) for name, window in windows.items()}
     for name, share in shares.items():
@@ -291,9 +298,9 @@ def _extent(window: Window) -> int:
 
 
 def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Int64s, Words]:
-    """Return window ends, ascending, and the queries reaching each slice.
+    """Return the window ends, and the mask of queries per range.
 
-    No query reaches beyond the last end.
+    The ends are distinct and ascending. The last mask, for ages beyond all windows, is empty.
     """
     ends = sorted(set(windows.values()))
     bits = [seats.mask([name for name, end in windows.items() if end >= slice_end]) for slice_end in ends]
@@ -305,7 +312,7 @@ def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Int64s, Words]
 
 @dataclass(frozen=True)
 class SideExpiry:
-    """Queries of a side with an expiry column, and their masks."""
+    """Queries of a side that have an expiry column, and their masks."""
 
     queries: Mapping[ExpiryColumn, tuple[str, ...]]
     masks: Mapping[ExpiryColumn, NDArray[np.uint64]]
@@ -314,11 +321,11 @@ class SideExpiry:
         return bool(self.queries)
 
     def by_query(self, block: Block) -> dict[str, Int64s]:
-        """Return the expiry of each row, for the queries with an expiry column."""
+        """Return the expiry of each row, by query with an expiry column."""
         return {name: ends for expiry, ends in self._ends(block) for name in self.queries[expiry]}
 
     def clear_expired(self, block: Block, words: Words, now: int) -> Words:
-        """Return the masks without the queries for which a row has expired."""
+        """Clear the bits of queries for which a row has expired."""
         for expiry, ends in self._ends(block):
             over = ends <= now
             if over.any():
@@ -327,10 +334,10 @@ class SideExpiry:
         return words
 
     def _ends(self, block: Block) -> Iterator[tuple[ExpiryColumn, Int64s]]:
-        """Yield the expiry of each row by expiry column.
+        """Yield the expiry of each row, by expiry column.
 
-        A block without the column has no rows for the queries that use the column. A row that has expired on
-        arrival is kept for one microsecond, so that it can be emitted without a partner.
+        A block without the column has no rows of the queries that use the column. A row that has already
+        expired on arrival stays for one microsecond, so that it can be emitted without a partner.
         """
         for expiry in self.queries:
             if DATA + expiry.column in block.table.column_names:
@@ -348,7 +355,10 @@ def expiry_of_side(seats: QueryBits, side: int) -> SideExpiry:
 
 
 def ends_of(column: pa.Array | pa.ChunkedArray, expiry: ExpiryColumn) -> Int64s:
-    """Return the times of a column, shifted by `after_us`, without overflow. NULL precedes all times."""
+    """Return the times of a column plus `after_us`, without overflow.
+
+    NULL becomes the earliest time.
+    """
     array = to_array(column)
     valid = validity(array)
     ends: Int64s = numbers(array).astype(np.int64, copy=False)

@@ -1,4 +1,4 @@
-"""Conditions of the queries of a shared join, on rows and on pairs."""
+"""Selections of rows and residual conditions on pairs of a shared join."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from slicemill.operators.join.slices.coverage import columns_to_store
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.types import TIMESTAMP, Column, Schema
 
-_TIME = Column("_ts", TIMESTAMP)  # a row's timestamp, beside its columns
+_TIME = Column("_ts", TIMESTAMP)  # timestamp of a row, which conditions can read like a column
 
 Evaluate: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 
 
 class Selections:
-    """Selections of all queries on one side.
+    """Evaluates the selections of all queries on one input.
 
-    Equal selections of several queries are evaluated once (S19).
+    A selection that several queries have is evaluated once (S19).
     """
 
     def __init__(self, members: Sequence[JoinMember], side: int, schema: Schema, seats: QueryBits) -> None:
@@ -73,7 +73,7 @@ class Selections:
 
 
 class Residuals:
-    """Residual conditions, evaluated on pairs whose keys, ages and masks agree."""
+    """Evaluates residual conditions on pairs whose keys, ages and masks already match."""
 
     def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits) -> None:
         own = [(*schema.columns, _TIME) for schema in schemas]
@@ -89,7 +89,7 @@ class Residuals:
     def test(self, pairs: Pairs, errors: dict[str, ExpressionError]) -> None:
         """Clear the bits of queries in pairs that fail their condition.
 
-        An error in a condition fails only the queries that have the failing pair.
+        An error in a condition fails only the queries for which the failing pair is a candidate.
         """
         for evaluate, read, names in self._tests:
             try:
@@ -98,7 +98,7 @@ class Residuals:
                 if len(names) == 1:
                     errors[names[0]] = problem
                     continue
-                # The failing pair may belong to only some of these queries.
+                # The failing pair may be a candidate of only some of these queries.
                 for name in names:
                     try:
                         self._test(pairs, evaluate, read, [name])
@@ -111,7 +111,7 @@ class Residuals:
         if not len(places):
             return
         whole = len(places) == len(pairs)
-        # A condition without columns still needs the row count.
+        # A condition without columns still needs a column, from which the row count is taken.
         columns = {"": pairs.moments()}
         for name in read:
             side, column = name.split(".", 1)
@@ -126,13 +126,15 @@ class Residuals:
         pairs.wanted[places[~held]] &= ~bits
 
 
-# Preparation of arriving rows: hash of the key, and mask of queries.
-#
-# Rows with a NULL key and rows that no query selects are dropped.
+# Preparation of arriving rows. Each row gets the hash of its key and the mask of its queries. Rows with a
+# NULL key and rows that no query selects are dropped.
 
 
 class RowPreparer:
-    """Prepares arriving rows of one side; `schema` is that of prepared rows."""
+    """Prepares arriving rows of one input.
+
+    `schema` is the schema of prepared rows.
+    """
 
     def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> None:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
@@ -144,10 +146,10 @@ class RowPreparer:
     def prepare(
         self, table: pa.Table, numbers: Int64s | None, errors: dict[str, ExpressionError]
     ) -> tuple[pa.Table, pa.Table | None]:
-        """Return the prepared rows, and NULL-key rows that outer joins emit.
+        """Return the prepared rows, and rows with a NULL key.
 
-        A query whose selection fails is recorded in `errors`. The second table is None if there are no such
-        rows.
+        Outer joins emit the rows with a NULL key. An error in the selection of a query is recorded in
+        `errors`. The second table is None if no outer join emits such a row.
         """
         hashed = hash_keys([key(table) for key in self._keys], table.num_rows)
         words = self._selections.masks(table, errors)
@@ -186,7 +188,7 @@ class RowPreparer:
 
 
 def reads_row_numbers(operator: SharedJoin, side: int) -> bool:
-    """Return True if a query outputs the row numbers of this side."""
+    """Return True if a query outputs the sequence numbers of this input."""
     asked = ((of, column) for member in operator.members for _, of, column in member.columns)
     return (side, "_number") in asked
 

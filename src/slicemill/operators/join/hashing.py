@@ -1,8 +1,8 @@
 """64-bit hashes of keys of any type, equal in every process.
 
-Equal keys have equal hashes. A key with a NULL is equal to no key. A single column of at most 64 bits is
-hashed by a bijection, so that equal hashes mean equal keys; other keys have to be compared as well. NaN
-equals NaN, and -0.0 equals 0.0, as in the reference.
+Equal keys have equal hashes. A key with a NULL matches no key. A single column of at most 64 bits is hashed
+by a bijection, so that equal hashes mean equal keys. Other keys are compared as well. NaN equals NaN, and
+-0.0 equals 0.0, as in the row-by-row reference.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 @dataclass(frozen=True, slots=True)
 class HashedKeys:
-    """Hashes of keys; `columns` must be compared where hashes are equal.
+    """Hashes of keys.
 
-    `columns` is empty if equal hashes mean equal keys.
+    `valid` is False for keys with a NULL; None if there are none. `columns` must be compared where hashes are
+    equal. It is empty if equal hashes mean equal keys.
     """
 
     hashes: Hashes
@@ -40,7 +41,10 @@ class HashedKeys:
 
 
 def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
-    """Return the hashes of rows. Without keys, all rows have the same hash."""
+    """Hash the keys of rows.
+
+    Without keys, all rows have the same hash.
+    """
     hashes = np.zeros(rows, np.uint64)
     valid: NDArray[np.bool_] | None = None
     columns = tuple(_comparable(key) for key in keys)
@@ -54,9 +58,9 @@ def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.Array:
-    """Convert a column so that its values are equal exactly if keys are.
+    """Convert a column to values that are equal exactly if keys are.
 
-    Values that fit into int64 are converted to int64.
+    Types of at most 64 bits are converted to int64.
     """
     array = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
     kind = array.type
@@ -69,13 +73,16 @@ def _comparable(key: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind):
         return array.cast(pa.int64())
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        # 64-bit offsets, so that one loop hashes strings of all types.
+        # large_binary has 64-bit offsets, so that one loop hashes strings of all types.
         return array.cast(pa.large_binary())
     return array
 
 
 def _mix_in(column: pa.Array, hashes: Hashes) -> None:
-    """Mix a column into the hashes so far; hashes of NULLs are arbitrary."""
+    """Mix the values of a column into the hashes.
+
+    Hashes of NULLs are arbitrary.
+    """
     kind = column.type
     rows = len(column)
     if not rows:
@@ -106,7 +113,10 @@ def _mix_bits(word: np.uint64) -> np.uint64:
 
 
 def invert_hashes(hashes: Hashes) -> Hashes:
-    """Return the keys of hashes, for one column of at most 64 bits."""
+    """Return the keys of hashes.
+
+    Only for a single key column of at most 64 bits.
+    """
     words = (hashes ^ (hashes >> np.uint64(31)) ^ (hashes >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
     words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
     return np.asarray((words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))) - _STEP)

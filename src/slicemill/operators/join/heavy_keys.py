@@ -1,16 +1,16 @@
 """Heavy keys: spread the rows of a skewed key over all cells (S37-S38).
 
-A heavy key has more work than one cell can do. Its rows are spread like the rows of a unit split by time:
+A heavy key has more work than one cell can do, so that all cells read its rows. The `home` of the key is the
+cell to which its hash assigns it. Three timestamps determine the cells that read and store a row of the key:
 
-    rows of the key, by time      since              fades               over
-    are read by            home     │  all cells        │  all cells        │  home
-    are stored at          home     │  one cell each,   │  home             │  home
-                                    │  by their stripe  │                   │
+    timestamp of the row          since              fades               over
+    cells that read     home        │  all cells        │  all cells        │  home
+    cell that stores    home        │  by sequence      │  home             │  home
+                                    │  number (stripe)  │                   │
 
-Every pair is found once, in the cell that stores its older row. From `since` on, a row probes in all
-cells, until all rows that are stored outside the home cell have left the longest window. The placement of
-a row depends only on its timestamp. It is therefore the same in a replay, and for rows that waited for a
-later run.
+The pair is found by the cell that stores its older row. From `since` on, all cells probe with a row, until
+the rows stored outside the home cell have left the longest window. The timestamp and the sequence number
+determine the cell that stores a row. A replay and a later run therefore choose the same cell.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.operators.cell import Cell, HeavyKey
 from slicemill.operators.join.probe import Hashes
 
-# Keys with a smaller share of the work are not reported, nor are more keys than this.
+# Keys with a smaller share of the work are not reported. At most this number of keys is reported.
 _TOLD_SHARE, _TOLD_KEYS = 1 / 64, 16
-# Minimum rows of a key in a sample; smaller groups occur by chance.
+# Minimum rows of a reported key in a sample. Smaller numbers occur by chance.
 _TOLD_ROWS = 4
-# Cost of reading, hashing, sorting and storing a row, in comparisons.
+# Cost of reading, hashing, sorting and storing a row, in comparisons of a pair.
 ROW_WORK = 32
 
 
 def broadcast_mask(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> Bools:
-    """Return the mask of rows that all cells read."""
+    """Return the mask of rows of heavy keys that all cells read."""
     found = np.zeros(len(hashes), np.bool_)
     for key in heavy:
         found |= (hashes == np.uint64(key.hash)) & (times >= key.since) & (times < key.over)
@@ -58,7 +58,7 @@ def local_mask(cell: Cell, heavy: Iterable[HeavyKey], hashes: Hashes, times: Int
 class KeyWork:
     """Work of a join in a run: rows read and pairs compared.
 
-    `keys` has the rows and pairs of the keys with the most work, by the hash of the key.
+    `keys` has (rows, pairs) of the keys with the most work, by the hash of the key.
     """
 
     rows: int = 0
@@ -71,10 +71,10 @@ NO_WORK = KeyWork()
 
 @dataclass(frozen=True, slots=True)
 class KeySample:
-    """Key frequencies in rows that were written to a log.
+    """Key frequencies, estimated from a sample of a log's rows.
 
-    `span_us` is the time that the rows span. `keys` has the frequent keys of a sample, by hash: the cell of
-    the key, and its estimated number of rows.
+    `rows` is the number of rows written, and `span_us` the time between the first and the last. `keys` has,
+    by hash, the cell and the estimated number of rows of each frequent key.
     """
 
     rows: int
@@ -97,11 +97,14 @@ def key_sample(
 
 
 def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
-    """Measure work by key, given each side's sorted hashes and pair counts."""
+    """Return the work by key.
+
+    `sides` has the sorted hashes and the pair counts of each side.
+    """
     found = [_by_key(hashes, pairs) for hashes, pairs in sides if len(hashes)]
     rows, pairs = (sum(int(one[column].sum()) for one in found) for column in (1, 2))
     least = (rows * ROW_WORK + pairs) * _TOLD_SHARE
-    # A heavy key has at least its share of the limit on one side, so that few candidates remain.
+    # A heavy key has at least its share of the limit on one side. Other keys need not be considered.
     some = [own[counts * ROW_WORK + pairs >= least / len(sides)] for own, counts, pairs in found]
     keys: dict[int, tuple[int, int]] = {}
     for key in {int(key) for own in some for key in own}:
@@ -114,6 +117,9 @@ def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
 
 
 def _by_key(hashes: Hashes, pairs: NDArray[np.int64]) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64]]:
-    """Group sorted hashes; return distinct hashes, their rows and their pairs."""
+    """Group sorted hashes.
+
+    Return the distinct hashes, with their row and pair counts.
+    """
     first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
     return hashes[first], np.diff(first, append=len(hashes)), np.add.reduceat(pairs, first)

@@ -1,18 +1,17 @@
-"""Vectorized window join of several streams, shared by all queries of a plan.
+"""Vectorized window join of three or more streams, for several queries.
 
-Each stream has one state, which all queries share. The modules are:
+Each stream has one state, which all queries share. A new row of a stream probes the states of the other
+streams, one after the other. No intermediate results are stored. Each partial result has a mask of the
+queries that may still emit it. The masks of rows, the ages of rows and the conditions clear bits of this
+mask. A partial result with an empty mask is dropped at once (S48). Queries share probes as long as their
+probing orders agree.
 
-    multiway_spec      specification, equal expressions, and the keys by which a state is looked up
+    multiway_spec      specification, equal expressions, and the keys by which a state is searched
     multiway_orders    the order in which rows of each stream probe the other states, and its statistics
     multiway_state     state between runs, preparation of arriving rows, and rescale
-    multiway_probe     partial results, level by level, residual conditions, and the results of each query
-    multiway           the join itself
-    multiway_form      choice by cost between this form and a tree of two-way joins
-
-A new row of a stream probes the states of the other streams, one after the other. No intermediate results are
-stored. Each partial result has a mask of the queries whose result it may become. Masks of rows, ages
-in windows and conditions clear bits of this mask, and a partial result without bits is dropped at once (S48).
-Queries share probes for as long as their probing orders agree.
+    multiway_probe     partial results, residual conditions, and the results of each query
+    multiway           execution of the join
+    multiway_form      choice by cost between this operator and a tree of two-way joins
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ from slicemill.time import BEGINNING
 from slicemill.types import TIMESTAMP, Schema
 
 PARTIALS_PER_BLOCK = 1 << 19
-# A partial result has the position and the time of a row of each input.
+# A partial result stores the position and the time of a row of each input.
 _BYTES_PER_PARTIAL = 16
 _NO_NUMBERS = np.zeros(0, np.int64)
 _TIMESTAMP = arrow_type(TIMESTAMP)
@@ -110,13 +109,13 @@ class MultiJoinKernel:
         *,
         tied: bool = False,
     ) -> None:
-        """Build the joins; `newcomers` are queries that start empty.
+        """Build the joins. `newcomers` are queries that start empty.
 
-        This holds even if a query of the same name and form ran before. `seq_bits` are the sequence bits of
-        each query's streams. With `tied`, other cells find a part of the results.
+        They start empty even if a query of the same name and definition ran before. `seq_bits` are the bits
+        of the sequence numbers, by query. With `tied`, other cells find results of the same rows.
         """
         self.state = state
-        self._rows_found: dict[str, int] = {}  # result rows by query in this run
+        self._rows_found: dict[str, int] = {}  # number of result rows of this run, by query
         self.members = operator.members
         self._names = operator.inputs
         self._schemas = schemas
@@ -176,20 +175,20 @@ class MultiJoinKernel:
             for member in operator.members
         }
         self._indexes = Indexes()
-        self.compared = ComparisonCounter(len(self._names))  # of the last run
+        self.compared = ComparisonCounter(len(self._names))  # comparisons of the last run
         self.shorten({})
         self.plan_orders()
 
     @property
     def index_bytes(self) -> int:
-        """Memory of the indexes, in addition to the state."""
+        """Return the memory of indexes, which the state excludes."""
         return self._indexes.bytes
 
     def shorten(self, shares: Mapping[str, float]) -> None:
         """Probe only the newest part of these queries' windows (S55).
 
-        The shares are valid from the next run on. Stored rows are kept: other queries use them, and these
-        queries need them again after the overload.
+        Valid from the next run on. Stored rows are not evicted. Other queries use these rows, and so do the
+        shortened queries after the overload.
         """
         self._reaches = [
             reach_of(seats, 0, shares) if shares else side.reach
@@ -197,7 +196,7 @@ class MultiJoinKernel:
         ]
 
     def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[RowTakeover]:
-        """Return the new queries that take over rows of another query."""
+        """Return the new queries that take over stored rows of another query."""
         served = []
         members = cast(Mapping[str, MultiJoinMember], self.state.seats.members)
         for name, by in newcomers.items():
@@ -218,7 +217,7 @@ class MultiJoinKernel:
             served.append(RowTakeover(name, known.mask([other.name]), holds))
         return served
 
-    # -- orders ----------------------------------------------------------------------------------------
+    # -- probing orders --------------------------------------------------------------------------------
 
     def plan_orders(self) -> None:
         """Choose the probing orders from the current statistics."""
@@ -233,7 +232,7 @@ class MultiJoinKernel:
             self._prepare(root)
 
     def _prepare(self, node: ProbingNode) -> None:
-        """Set the query mask and the conditions of each branch."""
+        """Compute the query mask and the conditions of each branch."""
         for look, further in node.next.items():
             names = further.members()
             self._masks[id(further)] = self.state.seats.mask(names)
@@ -243,9 +242,9 @@ class MultiJoinKernel:
             self._prepare(further)
 
     def _is_before(self, name: str, target: int, source: int) -> bool:
-        """Return True if an input precedes another one in FROM.
+        """Return True if input `target` precedes input `source` in the query's FROM.
 
-        Of rows with the same time, the row of the last stream in FROM finds the others.
+        Of rows with the same time, the row of the last stream in FROM probes for the other rows.
         """
         own = self.joined[name]
         return own.index(target) < own.index(source)
@@ -253,7 +252,7 @@ class MultiJoinKernel:
     def _expected(self, look: StateProbe) -> float:
         """Return the expected number of rows that a probe finds.
 
-        The number is measured, or derived from the probe in the opposite direction, or guessed.
+        The number is measured, or derived from the probe in the opposite direction, or assumed.
         """
         found = self.state.measures.probes.get(look.name)
         if found is not None and found.expected is not None:
@@ -273,16 +272,16 @@ class MultiJoinKernel:
     # -- runs ------------------------------------------------------------------------------------------
 
     def dues(self) -> list[tuple[int, ...]]:
-        """Return the watermarks needed before waiting rows may probe, by line."""
+        """Return by line the watermarks that release the next waiting row."""
         firsts = [side.next_ts() for side in self._sides]
         return [due for line in self._lines if (due := line.due(firsts)) is not None]
 
     def complete(self, name: str, complete: Sequence[int]) -> int:
-        """Return the watermark of a query's results, given the inputs' watermarks."""
+        """Return the watermark of a query's results."""
         return min(complete[input_] for input_ in self.joined[name])
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
-        """Join new rows of all inputs; return one answer for each query.
+        """Join new rows of all inputs. Return one answer for each query.
 
         The rows of each input are in time order.
         """
@@ -293,7 +292,7 @@ class MultiJoinKernel:
                 side.arrive(entry.prepare(table, errors))
         known = input_watermarks(self._sides, self._lines, complete)
         below = [line.below(known) for line in self._lines]
-        blocks: list[Block] = []  # to be stored
+        blocks: list[Block] = []  # rows to store
         probing: list[Block] = []
         new: dict[int, NewRows] = {}
         for number, side in enumerate(self._sides):
@@ -319,7 +318,7 @@ class MultiJoinKernel:
         return results
 
     def _keep(self, blocks: Sequence[Block], complete: Sequence[int]) -> None:
-        """Store new rows, and evict the rows that no later row can match."""
+        """Store new rows, and evict rows that no later row can match."""
         measures = self.state.measures
         for number, (name, side, block) in enumerate(zip(self._names, self._sides, blocks, strict=True)):
             joining = (line.complete(complete) for line in self._lines if number in line.inputs)
@@ -344,7 +343,7 @@ class MultiJoinKernel:
     def _targets(
         self, number: int, blocks: Sequence[Block], probing: Sequence[Block]
     ) -> Iterator[ProbeTarget]:
-        """Yield the blocks of an input that other inputs may probe, oldest first."""
+        """Yield the blocks of an input to probe, oldest first."""
         side, others = self._sides[number], [b for n, b in enumerate(probing) if n != number and b.rows]
         if not others:
             return
@@ -364,7 +363,7 @@ class MultiJoinKernel:
         found: dict[str, list[PartialResults]],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Collect the results of queries that end at a node, and probe further."""
+        """Collect the results that end at a node, and probe further."""
         for name in node.ends:
             own = partials.of(self.state.seats.mask([name]))
             if postponed:
@@ -390,10 +389,10 @@ class MultiJoinKernel:
                     self._probe_subtree(kept, further, targets, [*postponed, *unknown], found, errors)
 
     def _keep_unexpired(self, grown: PartialResults, source: int, target: int) -> None:
-        """Clear queries in partial results with rows that do not meet before expiry.
+        """Clear queries in partial results with an expired row.
 
-        The source's row is the latest. The stored row must not have expired at the time of the source's row,
-        nor the source's row at the time of the stored row.
+        The source's row is the latest row. The stored row must not have expired at the time of the source's
+        row, and the source's row must not have expired at the time of the stored row.
         """
         for input_, others in ((target, grown.times), (source, None)):
             for expiry, mask in self._sides[input_].expiry.masks.items():
@@ -413,8 +412,7 @@ class MultiJoinKernel:
     ) -> Iterator[PartialResults]:
         """Yield partial results extended by one row, in batches of bounded size.
 
-        `mask` are the queries that probe. `at_once` are the queries of `mask` that also match rows of the
-        same time.
+        `mask` are the queries that probe. Queries in `at_once` also match rows of the same time.
         """
         self.state.measures.record_probe(look.name, len(partials), 0, 0)
         if not len(partials):
@@ -446,17 +444,17 @@ class MultiJoinKernel:
                 yield grown
 
     def _count_compared(self, input_: int, partials: PartialResults, target: ProbeTarget, count: int) -> None:
-        """Count comparisons by age relative to the longest window."""
+        """Count comparisons by age, as a share of the longest window."""
         longest = self._sides[input_].reach.longest_us
-        # Partial results are in the order of hashes, so this is a random time.
+        # Partial results are ordered by hash, so the middle row has a random time.
         now = int(partials.times[len(partials) // 2])
         ages = (0, 0) if longest in (-1, FOREVER) else (now - target.latest, now - target.earliest)
         self.compared.add(input_, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _key_at(self, look: StateProbe) -> int:
-        """Return the index of the target to probe.
+        """Return the number of the target's index that is searched.
 
-        Without a key, all rows of the target have the same hash.
+        Without a key, all rows of the target are candidates.
         """
         if look.by is not None:
             return look.by.to_key
@@ -473,7 +471,7 @@ class MultiJoinKernel:
         first: int,
         end: int,
     ) -> PartialResults:
-        """Extend some partial results by all rows that they match.
+        """Extend a range of partial results by all rows that match.
 
         Queries in `later` do not match rows of the same time.
         """
@@ -513,9 +511,9 @@ class MultiJoinKernel:
         return self._drop_mismatches(grown, look)
 
     def _drop_mismatches(self, grown: PartialResults, look: StateProbe) -> PartialResults:
-        """Drop partial results whose keys differ.
+        """Drop partial results with different keys.
 
-        Only the hashes of the key that was looked up are equal so far.
+        So far, only the hashes of the key that was looked up are known to be equal.
         """
         agree: NDArray[np.bool_] | None = None
         for link in look.checks:
@@ -542,7 +540,7 @@ def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa
 
 
 def _borders(counts: Sequence[NDArray[np.int32]], total: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of partial results with a bounded number of candidates.
+    """Split partial results into ranges with a bounded number of candidates.
 
     Each range has at least one partial result.
     """
@@ -557,7 +555,7 @@ def _borders(counts: Sequence[NDArray[np.int32]], total: int) -> Iterator[tuple[
         first = end
 
 
-# Execution steps of multi-way window joins (operators.join).
+# Execution steps of multi-way window joins.
 
 
 def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> StatefulStep | SharedStep:
@@ -575,7 +573,7 @@ def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> Statef
 
 
 class SharedMultiJoinStep:
-    """Shared multi-way join with one result per query."""
+    """Execution of a shared multi-way join, with one result per query."""
 
     def __init__(self, join: MultiJoinKernel) -> None:
         self._join = join
@@ -591,17 +589,20 @@ class SharedMultiJoinStep:
         return self._join.compared.found()
 
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:  # noqa: ARG002
-        """Return the shedding reports of its queries, by node name."""
+        """Return the shedding reports of queries by name."""
         known = self.state.sheds
         return {member.name: known[member.name] for member in self._limited if member.name in known}
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
-        """Limit how far these queries reach into their windows in the next run."""
+        """Set the part of the windows that the next run probes."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> None:
-        """Estimate shed results: assume that skipped probes match as often as executed probes."""
+        """Estimate shed results.
+
+        Skipped probes are assumed to match as often as executed probes.
+        """
         for member in self._limited:
             own = [table for input_ in self._join.joined[member.name] if (table := tables[input_]).num_rows]
             rows = sum(table.num_rows for table in own)
@@ -630,7 +631,7 @@ class SharedMultiJoinStep:
 
 
 class MultiJoinStep:
-    """Multi-way join of a single query, as one operator of its unit."""
+    """Execution of a multi-way join that serves a single query."""
 
     def __init__(self, shared: SharedMultiJoinStep) -> None:
         self._shared = shared

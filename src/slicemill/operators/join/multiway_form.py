@@ -1,10 +1,10 @@
-"""Choice by cost: state per stream, or tree of joins (S16, S35).
+"""Choice by cost between two forms of a join of several streams (S16, S35).
 
-A tree stores the joined rows of two streams and joins them with the third. With one state per stream,
-joined rows are not stored, and are found again for each row of a third stream. A tree is therefore
-cheaper if few rows of two streams match and many rows of a third stream probe for them. It needs more
-memory if many rows match. As for chains of slices, the unit of cost is a comparison. The tree is chosen
-if its saving in comparisons exceeds its additional memory, both as ratios.
+A tree of two-way joins stores the joined rows of two streams and joins them with the third stream. The
+multi-way join has one state per stream and does not store joined rows. The joined rows are found again for
+each row of the third stream. The tree is cheaper if few rows of two streams match and many rows of the third
+stream probe. The tree needs more memory if many rows match. Costs are counted in comparisons. The tree is
+chosen if it saves a larger factor of comparisons than it adds memory.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJ
 from slicemill.operators.join.slices.workload import ASSUMED, ChainCost
 from slicemill.time import SECOND_US
 
-_LOOK = 8.0  # cost of a key lookup in comparisons, assuming about eight slices
-_STORE = 8.0  # cost of storing a row, including rewrites when slices grow
-_WORTH = 1.1  # minimum gain, since estimates are imprecise
-_ENDLESS = 1e9  # seconds
+_LOOK = 8.0  # cost of a key lookup in comparisons, with about eight slices
+_STORE = 8.0  # cost of storing a row in comparisons, including rewrites of slices
+_WORTH = 1.1  # minimum gain, because estimates are imprecise
+_ENDLESS = 1e9  # seconds, for an unbounded window
 _THETA = 1 / 3  # selectivity of a condition that is not an equality
 
 
@@ -28,8 +28,8 @@ _THETA = 1 / 3  # selectivity of a condition that is not an equality
 class JoinedStreams:
     """Streams to be joined: rows per second, windows in seconds, and conditions.
 
-    A condition has the streams it refers to, and its selectivity. `keys` are conditions by which rows are
-    looked up; equal expressions of several streams are one key.
+    A condition is (streams in the condition, selectivity). Rows are looked up by the conditions in `keys`.
+    Equal expressions of several streams are one key.
     """
 
     rates: tuple[float, ...]
@@ -38,7 +38,7 @@ class JoinedStreams:
     others: tuple[tuple[frozenset[int], float], ...] = ()
 
     def met(self, bound: Collection[int], target: int) -> float:
-        """Return the share of rows with the key of a partial result."""
+        """Return the share of `target`'s rows that match a partial result's keys."""
         share = 1.0
         for over, passing in self.keys:
             if target in over and any(one in over for one in bound):
@@ -46,7 +46,7 @@ class JoinedStreams:
         return share
 
     def passing(self, bound: Collection[int], target: int) -> float:
-        """Return the selectivity of conditions that can be tested on `target`."""
+        """Return the selectivity of the conditions tested when `target` is joined."""
         share = 1.0
         for over, passing in self.others:
             if target in over and over <= {*bound, target}:
@@ -54,26 +54,26 @@ class JoinedStreams:
         return share
 
     def looks(self, bound: Collection[int], target: int) -> float:
-        """Return the cost of looking up the rows of `target`."""
+        """Return the cost of one lookup in the state of `target`."""
         keyed = any(target in over and any(one in over for one in bound) for over, _ in self.keys)
         return _LOOK if keyed else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class JoinFormCosts:
-    """Costs of both forms."""
+    """Costs of the multi-way join and of the tree."""
 
     multi: ChainCost
     tree: ChainCost
 
     @property
     def use_tree(self) -> bool:
-        """True if the tree is cheaper by more than the estimation error."""
+        """Return True if the tree is clearly cheaper."""
         return self.tree.cpu * self.tree.memory * _WORTH < self.multi.cpu * self.multi.memory
 
     @property
     def why(self) -> str:
-        """The costs, as shown by EXPLAIN."""
+        """Return the text with both costs that EXPLAIN shows."""
         return (
             f"one state per stream keeps {self.multi.memory:,.0f} tuples and makes {self.multi.cpu:,.0f} "
             f"comparisons/s, a tree of joins {self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
@@ -81,14 +81,17 @@ class JoinFormCosts:
 
 
 def forms_of(streams: JoinedStreams, order: Sequence[int]) -> JoinFormCosts:
-    """Return the costs of both forms, the tree in the given order."""
+    """Return the costs of both forms.
+
+    The tree joins the streams in the given order.
+    """
     return JoinFormCosts(one_state_each(streams), tree_of_joins(streams, order))
 
 
 def one_state_each(streams: JoinedStreams) -> ChainCost:
-    """Return the cost of one state per stream.
+    """Return the cost of a multi-way join.
 
-    Every new row probes the states of all other streams, starting with the fewest matches.
+    Every new row probes the states of all other streams, starting with the state with the fewest matches.
     """
     probe = sum(_probing(streams, source) for source in range(len(streams.rates)))
     kept = sum(rate * window for rate, window in zip(streams.rates, streams.windows, strict=True))
@@ -114,7 +117,7 @@ def _probing(streams: JoinedStreams, source: int) -> float:
 def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
     """Return the cost of a chain of two-way joins.
 
-    A joined row is as big as its rows together, and is stored.
+    Joined rows are stored. The size of a joined row is the sum of the sizes of its rows.
     """
     first, *others = order
     rate, window, size = streams.rates[first], streams.windows[first], 1
@@ -135,7 +138,7 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
 
 
 def forms_from_measures(join: SharedMultiJoin) -> JoinFormCosts | None:
-    """Return both costs from measurements, with the longest window on each stream."""
+    """Return both costs from measured statistics and the longest windows."""
     known, inner = join.measured, inner_join_of(join)
     if known is None or inner is None:
         return None
@@ -148,10 +151,10 @@ def forms_from_measures(join: SharedMultiJoin) -> JoinFormCosts | None:
 
 
 def shared_state_share(members: Sequence[MultiJoinMember], there: Sequence[MultiJoinMember]) -> float:
-    """Return the share of a join's state that other joins store anyway.
+    """Return the share of a join's state that other joins already store.
 
     Streams are assumed to be equally fast, so that the share depends only on windows. Shared rows are also
-    sorted and written once. Probes cost the same, and are shared as long as their orders agree.
+    sorted and written only once. The cost of probes does not change.
     """
     own, known = _longest(members), _longest(there)
     whole = sum(own.values())
@@ -159,7 +162,7 @@ def shared_state_share(members: Sequence[MultiJoinMember], there: Sequence[Multi
 
 
 def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
-    """Return the longest window on each input in seconds, times selectivities."""
+    """Return by input the longest window in seconds, times the assumed selectivity."""
     found: dict[str, float] = {}
     for member in members:
         for name, window, selection in zip(member.inputs, member.windows, member.selections, strict=True):
@@ -170,7 +173,10 @@ def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
 
 
 def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
-    """Return the order of a tree: keyed joins first where possible."""
+    """Return the join order of a tree.
+
+    The next stream has a key in common with earlier streams if possible.
+    """
     order, left = [0], list(range(1, streams))
     while left:
         keyed = [one for one in left if any(one in over and over & set(order) for over in keys)]
@@ -180,7 +186,7 @@ def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
 
 
 def forms_of_member(member: MultiJoinMember) -> JoinFormCosts | None:
-    """Return both costs from assumptions; None if a window is unbounded."""
+    """Return both costs from assumed statistics; None if a window is unbounded."""
     extents = [window.extent for window in member.windows]
     if None in extents:
         return None

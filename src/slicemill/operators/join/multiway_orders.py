@@ -1,8 +1,8 @@
-"""Probing orders from each stream to all others (S25, S49, S57).
+"""Probing orders: which states a new row probes, in which order (S25, S49, S57).
 
-The orders of all queries from one stream form a tree. Queries share a branch for as long as they probe
-the same states by the same keys. The next state is the one with the fewest expected matches; states
-without a common key are last. Results do not depend on the order.
+The orders of all queries that start at the same stream form a tree. Queries share a branch as long as they
+probe the same states by the same keys. The next state is the state with the fewest expected matches. States
+without a common key are probed last. Results do not depend on the order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slicemill.time import BEGINNING
 class StateProbe:
     """Probe of an input's state.
 
-    `by` is the key that is looked up; keys in `checks` are compared.
+    `by` is the key that is looked up. The keys in `checks` are then compared.
     """
 
     target: int
@@ -37,16 +37,19 @@ class StateProbe:
 
     @property
     def name(self) -> str:
-        """Name of the probe; equal for all queries, and stable across sessions."""
+        """Return the name of the probe.
+
+        The name is equal for all queries, and after a restart.
+        """
         links = [self.by, *self.checks] if self.by is not None else []
         return f"{self.target}:" + ",".join(f"{link.of}.{link.of_key}={link.to_key}" for link in links)
 
 
 @dataclass(slots=True)
 class ProbingNode:
-    """Node of the tree of orders.
+    """Node of the tree of probing orders.
 
-    Its partial results have a row of each input in `bound`. They are results of the queries in `ends`.
+    A partial result of this node has a row of each input in `bound`. It is a result of the queries in `ends`.
     """
 
     bound: tuple[int, ...]
@@ -54,7 +57,7 @@ class ProbingNode:
     next: dict[StateProbe, ProbingNode] = field(default_factory=dict)
 
     def members(self) -> list[str]:
-        """Return all queries whose results pass this node."""
+        """Return the queries that end at this node or below."""
         return [*self.ends, *(name for node in self.next.values() for name in node.members())]
 
 
@@ -64,9 +67,9 @@ def probing_tree(
     keys: KeyTable,
     expected: Callable[[StateProbe], float],
 ) -> ProbingNode:
-    """Return the probing orders from one input.
+    """Return the tree of probing orders that start at one input.
 
-    `joined` has the inputs of each query; `expected` estimates the rows that a probe finds.
+    `joined` has the inputs of each query. `expected` estimates the number of rows that a probe finds.
     """
     return _grown((source,), {name: own for name, own in joined.items() if source in own}, keys, expected)
 
@@ -95,7 +98,10 @@ def _grown(
 def _probe(
     name: str, bound: tuple[int, ...], target: int, keys: KeyTable, expected: Callable[[StateProbe], float]
 ) -> StateProbe:
-    """Return the probe by the key with the fewest matches; compare other keys."""
+    """Return the probe by the key with the fewest matches.
+
+    The other keys are compared.
+    """
     links = keys.links(name, bound, target)
     if not links:
         return StateProbe(target, None)
@@ -103,23 +109,23 @@ def _probe(
     return StateProbe(target, by, tuple(link for link in links if link != by))
 
 
-# Lines: groups of queries whose rows may probe at the same time.
+# Lines: groups of queries that join the same streams in the same order of FROM.
 #
-# The queries of a line join the same streams, in the same order of FROM. A row may probe for a query once
-# no earlier row can arrive in the streams that the query joins (`operators.alignment`). Other streams of
-# the node are ignored, and so is the row's own stream, which is in order:
+# A row may probe for the queries of a line when no earlier row can arrive in the streams of the line
+# (`operators.alignment`). The row's own stream is not considered, because its rows are in order. Streams that
+# the line does not join are not considered either:
 #
-#     a: 5      d is silent. The row of a probes b and c for queries over a, b, c, and is stored.
-#     b: 7      For queries over a, b, d the row is late: it waits in their line until the watermark
-#     c: 6      of d reaches 5. Rows that it may match then are kept as long.
+#     a: 5      Stream d is silent. The row of stream a probes b and c for queries over a, b, c, and is
+#     b: 7      stored. For queries over a, b, d the row waits as a late row of their line, until the
+#     c: 6      watermark of d reaches 5. Rows that it may match are stored until then.
 #     d: -
 
 
 @dataclass(frozen=True, slots=True)
 class JoinOrderGroup:
-    """Queries that join the same inputs in the same order.
+    """Line: queries that join the same inputs in the same order.
 
-    `late` has their late rows by input.
+    `late` has, by input, the rows that other lines have processed and that still wait in this line.
     """
 
     inputs: tuple[int, ...]
@@ -137,8 +143,7 @@ class JoinOrderGroup:
     def due(self, firsts: Sequence[int | None]) -> tuple[int, ...] | None:
         """Return the watermarks needed by the first waiting row.
 
-        None if no row waits. The row's own input has already reached the time of the row. All inputs of the
-        line are therefore included.
+        None if no row waits. All inputs of the line have to reach at least the time of the row.
         """
         waiting = [_first(firsts[input_], self.late[input_].next_ts()) for input_ in self.inputs]
         asked = due_in_turn(waiting)
@@ -149,7 +154,7 @@ class JoinOrderGroup:
         return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
 
     def store_late(self, input_: int, rows: pa.Table, words: Words) -> None:
-        """Store rows that other lines have processed as late rows of this line."""
+        """Store rows that still wait in this line."""
         wanted = words.any(axis=1)
         if wanted.any():
             self.late[input_].arrive(replace_masks(rows, words).filter(pa.array(wanted)).combine_chunks())
@@ -162,9 +167,10 @@ def lines_of(
     late: dict[str, dict[str, SideState]],
     side_of: Callable[[int, SideState], JoinSide],
 ) -> list[JoinOrderGroup]:
-    """Return the lines of the queries, whose inputs `joined` has by number.
+    """Return the lines of all queries.
 
-    `late` has the stored late rows by line and input; lines without queries are deleted.
+    `joined` has the input numbers of each query. `late` has the stored late rows by line and input. Lines
+    without queries are deleted from `late`.
     """
     found: dict[str, list[MultiJoinMember]] = {}
     for member in members:
@@ -185,7 +191,7 @@ def lines_of(
 def input_watermarks(
     sides: Sequence[JoinSide], lines: Sequence[JoinOrderGroup], complete: Sequence[int]
 ) -> list[int]:
-    """Return each input's watermark, or its last waiting timestamp if later."""
+    """Return each input's watermark, or its later last waiting timestamp."""
     found = []
     for number, told in enumerate(complete):
         waiting = [sides[number], *(line.late[number] for line in lines if number in line.late)]
@@ -197,11 +203,11 @@ def input_watermarks(
 def split_ready(
     ready: pa.Table, input_: int, lines: Sequence[tuple[JoinOrderGroup, int]]
 ) -> tuple[pa.Table, bool]:
-    """Return the rows of an input that probe now.
+    """Return the rows of an input that may probe now.
 
-    The second result is True if these are all rows of `ready`. The masks of the rows contain only the queries
-    that the rows probe for. `lines` have the times below which rows may probe. Each row in `ready` may probe
-    for at least one line.
+    `lines` has the timestamp below which rows may probe for each line. Each row of `ready` may probe for at
+    least one line. The masks of the returned rows contain only the queries for which the rows probe. The
+    second result is True if these are all rows of `ready`.
     """
     late = [line.late[input_].ready(below) for line, below in lines]
     times, whole = column_numbers(ready, BLOCK_TS), True
@@ -225,21 +231,22 @@ def _first(*times: int | None) -> int | None:
     return min((ts for ts in times if ts is not None), default=None)
 
 
-# Statistics of streams and probes, used to choose probing orders (S52).
+# Statistics of streams and probes, from which the probing orders are planned (S52).
 #
-# Every cell measures and plans for itself, and keeps the statistics in its state.
+# Each cell measures and plans for itself, and stores the statistics in its state.
 
 
-_ENOUGH = 4_096  # probes needed before a measurement is used
-_PLANNED_AFTER = 20_000  # rows of all streams
+_ENOUGH = 4_096  # minimum probes before a measurement is used
+_PLANNED_AFTER = 20_000  # number of rows of all streams between two plans
 
 
 @stored_as("multijoin.probes", version=1)
 @dataclass(slots=True)
 class ProbeMeasures:
-    """Counts of a probe: partial results, candidates, and remaining results.
+    """Counts of a probe: probing partial results, candidates, and remaining results.
 
-    Candidates have the same key, and an age and a mask that match.
+    Candidates have the same key, a matching age and a matching mask. Remaining results also pass the
+    conditions.
     """
 
     probes: float = 0.0
@@ -248,14 +255,17 @@ class ProbeMeasures:
 
     @property
     def expected(self) -> float | None:
-        """Mean results per partial result; None with few measurements."""
+        """Return the mean results per partial result; None with few measurements."""
         return self.kept / self.probes if self.probes >= _ENOUGH else None
 
 
 @stored_as("multijoin.measures", version=1)
 @dataclass(slots=True)
 class MultiJoinMeasures:
-    """Rows by input, and statistics by probe; `since` counts rows since planning."""
+    """Rows by input, and statistics by probe.
+
+    `since` counts the rows since the last plan.
+    """
 
     rows: dict[str, int] = field(default_factory=dict)
     probes: dict[str, ProbeMeasures] = field(default_factory=dict)
@@ -276,7 +286,10 @@ class MultiJoinMeasures:
         found.kept += kept
 
     def is_due(self) -> bool:
-        """Return True if orders should be planned again, and halve older counts."""
+        """Return True if orders should be planned again.
+
+        If so, halve the counts of older probes.
+        """
         if self.since < _PLANNED_AFTER:
             return False
         self.since = 0
@@ -285,7 +298,7 @@ class MultiJoinMeasures:
         return True
 
     def begin_anew(self) -> None:
-        """Reset all statistics, since other queries select other rows by other keys."""
+        """Reset all statistics, because the queries have changed."""
         self.rows, self.probes, self.first_us, self.since = {}, {}, None, 0
 
     @property

@@ -1,8 +1,8 @@
-"""Partial results of new rows, level by level: each level adds one input.
+"""Partial results of new rows.
 
-A level stores for each partial result the index of its parent in the level before, and the row of a block
-that it adds. A partial result therefore takes only a few numbers, and columns are fetched only if they
-are needed.
+Each level of partial results adds a row of one more input. For each partial result, a level stores the index
+of its parent in the previous level, and the row that it adds. A partial result therefore takes only a few
+numbers. Columns are gathered on first access.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """Rows of a block, with the positions of their partial results."""
+    """Rows of a block, and the positions of their partial results."""
 
     block: Block
     rows: Int32s
@@ -54,7 +54,8 @@ class AddedRows:
 class PartialResults:
     """Partial results: parent, added row, time and query mask of each.
 
-    Rows are added block by block; `begins` has the position of the first row of each of `blocks`.
+    Results are ordered by the block of the added row. `begins` has the position of the first result of each
+    block.
     """
 
     input: int
@@ -72,7 +73,7 @@ class PartialResults:
         return len(self.rows)
 
     def kept(self, keep: NDArray[np.bool_]) -> PartialResults:
-        """Return the selected partial results."""
+        """Return the partial results for which `keep` is True."""
         counted = np.concatenate([[0], np.cumsum(keep)])
         begins = counted[self.begins]
         parents, rows, times = self.parents[keep], self.rows[keep], self.times[keep]
@@ -105,7 +106,10 @@ class PartialResults:
         return found
 
     def column(self, input_: int, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of one input's rows; missing values do not matter."""
+        """Return a column of one input's rows.
+
+        Missing values are NULL. No query reads missing values.
+        """
         known = (input_, name)
         if known not in self._fetched:
             self._fetched[known] = fetch(self.rows_of(input_), len(self), name, kind)
@@ -122,7 +126,7 @@ class PartialResults:
         return self._added[input_]
 
     def _locate_rows(self, at: Int32s | None) -> list[AddedRows]:
-        """Return the rows added at this level, for partial results with parents `at`."""
+        """Return the rows that this level added to partial results `at`."""
         rows = self.rows if at is None else _gather_rows(self.rows, at)
         if len(self.blocks) == 1:
             return [AddedRows(self.blocks[0], rows, np.arange(len(rows), dtype=np.int32))]
@@ -144,7 +148,7 @@ class PartialResults:
 
 
 def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -> pa.Array:
-    """Gather a column from blocks, each value at its position."""
+    """Gather a column from blocks into one array."""
     sources = [_values(part.block, name) for part in added]
     if width(kind) and all(values is not None and not values.null_count for values in sources):
         out = np.empty(rows, _RAW[width(kind)])
@@ -163,7 +167,7 @@ def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -
 
 
 def _values(block: Block, name: str) -> pa.Array | None:
-    """Return a column of a grouped block, which has one chunk per column."""
+    """Return a column of a block, which has one chunk per column."""
     return block.table.column(name).chunk(0) if name in block.table.column_names else None
 
 
@@ -180,23 +184,23 @@ def gather_times(values: Int64s, at: Int32s) -> Int64s:
 
 
 def new_rows(input_: int, block: Block) -> PartialResults:
-    """Return the first level: the new rows of one input."""
+    """Return the first level, which has the new rows of one input."""
     rows = np.arange(block.rows, dtype=np.int32)
     return PartialResults(input_, None, rows, [block], np.zeros(1, np.int64), rows, block.times, block.words)
 
 
 # Residual conditions, tested as soon as all their streams are joined (S48).
 #
-# A condition may raise an error, for example a division by zero, on a partial result that never becomes a
-# result. It is therefore tested again on complete results, and only an error there fails the query. The
-# outcome does not depend on the probing order.
+# A condition may raise an error, for example a division by zero, on a partial result that another condition
+# would drop later. An error is therefore ignored first. The condition is tested again on complete results,
+# and an error there fails the query. Results and errors do not depend on the probing order.
 
 
 @dataclass(frozen=True, slots=True)
 class ResidualCondition:
-    """Condition on rows of several inputs, and the queries that have it.
+    """Condition on rows of several inputs, with its queries.
 
-    Columns are named `0.column` by input.
+    Columns are named by input number, as in `0.column`.
     """
 
     evaluate: Evaluate
@@ -206,7 +210,7 @@ class ResidualCondition:
 
 
 class PartialTests:
-    """Conditions of all queries; equal conditions are tested once (S19)."""
+    """Tests the residual conditions of all queries. Equal conditions are tested once (S19)."""
 
     def __init__(
         self,
@@ -215,7 +219,7 @@ class PartialTests:
         schemas: Sequence[Schema],
         seats: QueryBits,
     ) -> None:
-        """Compile the conditions; `numbers` are the input numbers by name."""
+        """Compile the conditions. `numbers` are the input numbers by name."""
         both = Schema(tuple(column.of(number) for number, schema in enumerate(schemas) for column in schema))
         self._types = {column.name: arrow_type(column.type) for column in both}
         self._seats = seats
@@ -235,7 +239,7 @@ class PartialTests:
         ]
 
     def at(self, before: Collection[int], target: int, names: Collection[str]) -> list[ResidualCondition]:
-        """Return the conditions of some queries that can be tested at a level."""
+        """Return the conditions to test when `target` is joined."""
         tested = frozenset(before) if len(before) > 1 else frozenset[int]()
         there = {*before, target}
         return [
@@ -248,7 +252,7 @@ class PartialTests:
     def test(
         self, partials: PartialResults, conditions: Sequence[ResidualCondition]
     ) -> list[ResidualCondition]:
-        """Clear queries whose conditions fail; return conditions that raised errors."""
+        """Clear queries whose conditions are false. Return the conditions that raised errors."""
         unknown = []
         for condition in conditions:
             try:
@@ -264,7 +268,10 @@ class PartialTests:
         postponed: Sequence[ResidualCondition],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Test postponed conditions on a query's results; an error fails the query."""
+        """Test postponed conditions on the results of a query.
+
+        An error fails the query.
+        """
         for condition in postponed:
             if name in condition.names:
                 try:
@@ -277,7 +284,7 @@ class PartialTests:
         places = np.flatnonzero((partials.words & bits).any(axis=1))
         if not len(places):
             return
-        # A condition without columns still needs the row count.
+        # A condition without columns still needs a column, from which the row count is taken.
         columns = {"": pa.array(partials.times)}
         for name in condition.columns:
             input_, column = name.split(".", 1)
@@ -290,7 +297,7 @@ class PartialTests:
 
 
 def _of_inputs(expr: Expr, places: Sequence[int]) -> Expr:
-    """Rename columns from sides to input numbers."""
+    """Rename `side.column` to `input.column`."""
 
     def moved(part: Expr) -> Expr | None:
         if not isinstance(part, ColumnRef):
@@ -301,10 +308,10 @@ def _of_inputs(expr: Expr, places: Sequence[int]) -> Expr:
     return transform(expr, moved)
 
 
-# Results of each query in a run, in output order.
+# Results of each query in a run, in the order of a single join of all streams.
 #
-# The order is that of a single join of all streams. Results are ordered by their latest row, as (timestamp,
-# position in FROM, row number), then by the numbers of all rows, the first stream varying slowest.
+# Results are ordered by their latest row, as (timestamp, position in FROM, sequence number), then by the
+# sequence numbers of all rows in FROM order.
 
 
 _TS = "_ts"  # column name of a row's timestamp
@@ -314,8 +321,8 @@ _TS = "_ts"  # column name of a row's timestamp
 class NewRows:
     """New rows of an input.
 
-    `times` are in arrival order, `seqs` and `arrivals` in block order; `order` maps block positions to
-    arrival order.
+    `times` are in arrival order, `seqs` and `arrivals` in block order. `order` has the arrival position of
+    each row of the block.
     """
 
     times: Int64s
@@ -325,7 +332,10 @@ class NewRows:
 
 
 class ResultBuilder:
-    """Builds one query's results; `inputs` are its streams in FROM order."""
+    """Builds the results of one query.
+
+    `inputs` are its streams in FROM order.
+    """
 
     def __init__(
         self,
@@ -345,7 +355,7 @@ class ResultBuilder:
     def made(self, found: Sequence[PartialResults], new: Mapping[int, NewRows]) -> pa.Table:
         """Return all results of the query in a run.
 
-        Sources may be in any order.
+        `found` may be in any order.
         """
         rows = sum(map(len, found))
         if not rows:
@@ -383,7 +393,8 @@ class ResultBuilder:
         bits = rank_bits(self._seq_bits, self._rank_bits)
         if not self._tied:
             return fan_out(pa.table(columns), bits)
-        # With too many bits, ranking drops low bits of the row number, so the full number is the first tie.
+        # With too many bits, `rank_seqs` drops low bits of the number. The full number is then the first tie
+        # column.
         lost = self._seq_bits + self._rank_bits > MOST_BITS
         ties = [causing] if lost else []
         for number, tie in enumerate([*ties, *numbers[:, order]]):
@@ -395,7 +406,7 @@ class ResultBuilder:
         return stream_ranks(len(self._inputs))
 
     def _ranks(self, new: Mapping[int, NewRows]) -> tuple[dict[int, Int32s], int]:
-        """Return the rank of each new row by (timestamp, stream, number)."""
+        """Return the rank of each new row by (timestamp, stream, sequence number)."""
         found: dict[int, Int32s] = {}
         for place, input_ in enumerate(self._inputs):
             own = new[input_].times
@@ -425,20 +436,20 @@ def _source(found: PartialResults) -> int:
     return found.input
 
 
-# Indexes of blocks of rows, by any of their keys or by time.
+# Indexes of blocks, by key or by time.
 #
-# A block is sorted by the first key of its input. An index by another key has its own order of the rows. It
-# is built once and kept as long as the block.
+# A block is sorted by the first key of its input. An index by another key has the order of the rows by that
+# key. It is built on first use and dropped with the block.
 
 
-BY_TIME = -1  # index number of the order by time
+BY_TIME = -1  # number of the index by time
 
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex:
-    """Rows in order of (hash, time).
+    """Rows of a block in order of (hash, time).
 
-    `order` has the position of each row in the block; None for the order of the block.
+    `order` has the position of each row in the block; None if the block has the same order.
     """
 
     hashes: Hashes
@@ -449,7 +460,7 @@ class KeyIndex:
 
     @property
     def bytes(self) -> int:
-        """Memory of the index in addition to the block."""
+        """Return the memory of the index in addition to the block."""
         if self.order is None:
             return 0
         return sum(a.nbytes for a in (self.hashes, self.first, self.times, self.words, self.order))
@@ -457,7 +468,7 @@ class KeyIndex:
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """Block that can be probed, with its queries and time range."""
+    """Block that is probed, with its queries and time range."""
 
     block: Block
     live: NDArray[np.uint64]
@@ -466,7 +477,7 @@ class ProbeTarget:
 
 
 class Indexes:
-    """Lazily built indexes of the blocks of all inputs."""
+    """Indexes of the blocks of all inputs, built on first use."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], tuple[ref[pa.Table], KeyIndex]] = {}
@@ -494,7 +505,7 @@ def _build_index(block: Block, key: int) -> KeyIndex:
     by_time = np.argsort(block.times, kind="stable").astype(np.int32)
     if key == BY_TIME:
         order, first = by_time, np.zeros(rows, np.int32)
-        # All hashes are 0, so that the first range of the directory contains all rows.
+        # All hashes are 0, so the first range of the directory contains all rows.
         first[1:] = rows
         hashes = np.zeros(rows, np.uint64)
     else:
@@ -509,7 +520,7 @@ def _build_index(block: Block, key: int) -> KeyIndex:
 # Compiled loops that sort results.
 
 
-_RUN = 16  # up to this length insertion is faster than merging
+_RUN = 16  # insertion sort is used up to this length, merge sort beyond
 
 _numbers_in = types.Array(types.int64, 2, "C", readonly=True)
 
@@ -524,7 +535,7 @@ def _after(numbers: Any, one: Any, other: Any) -> Any:
 
 @kernel
 def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
-    """Sort order[start:end] by the rows of `numbers`, first row first."""
+    """Sort `order[start:end]` by the columns of `numbers`, the first stream first."""
     sorted_ = True
     for place in range(start + 1, end):
         if _after(numbers, order[place - 1], order[place]):
@@ -559,7 +570,7 @@ def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
 
 @typed_kernel(types.void(places_in, types.int64, _numbers_in, places_out))
 def order_by_cause(causes: Int32s, total: int, numbers: Int64s, order: Int32s) -> None:
-    """Sort results by cause, and results of one cause by all row numbers.
+    """Sort results by new row, then by all row numbers.
 
     `total` is the number of causes. `numbers` has one array row per stream, with the row numbers of that
     stream.

@@ -1,4 +1,4 @@
-"""Specification of joins of three or more streams with one state per stream."""
+"""Specification of multi-way joins, with one state per stream."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 class MultiJoinMember(JoinMember):
     """Join of one query in a shared multi-way join.
 
-    Its sides are in FROM order. `inputs` names the input of each side. `equal` are sets of expressions that
-    must have the same value, at most one per side, as (side, expression). `why` is shown by EXPLAIN: the
-    reason for this form.
+    Sides are in FROM order. `inputs` has the name of the input of each side. `equal` are sets of expressions
+    that must have equal values, as (side, expression), with at most one expression per side. `why` is shown
+    by EXPLAIN: the reason why the join is not a tree of two-way joins.
     """
 
     inputs: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class MultiJoinMember(JoinMember):
     why: str = field(default="", compare=False)
 
     def side_of(self, other: JoinMember, side: int) -> int | None:
-        """Return the side that reads the same input as another join's side."""
+        """Return the side that reads the same input as `other`'s `side`."""
         assert isinstance(other, MultiJoinMember), "they share a node"
         wanted = other.inputs[side]
         return self.inputs.index(wanted) if wanted in self.inputs else None
@@ -54,9 +54,10 @@ class MultiJoinMember(JoinMember):
 
 @dataclass(frozen=True, slots=True)
 class SharedMultiJoin(SharedOperator):
-    """Joins that each use some of the inputs, executed as one.
+    """Joins of several queries over the same inputs, executed as one operator.
 
-    `inputs` are the names of the inputs, in the order of the node's inputs. `measured` is shown by EXPLAIN.
+    A query may use only some of the inputs. `inputs` are the names of the inputs, in the order of the node's
+    inputs. `measured` is shown by EXPLAIN.
     """
 
     inputs: tuple[str, ...]
@@ -75,9 +76,9 @@ def _describe_multi_join(join: SharedMultiJoin) -> Description:
 
 
 def _measurement_facts(join: SharedMultiJoin) -> tuple[Fact, ...]:
-    """Return the measurements, and the cost of both forms."""
+    """Return the statistics and the cost of both forms, for EXPLAIN."""
     from slicemill.operators.join.multiway_form import (
-        forms_from_measures,  # imported late: it plans for this class
+        forms_from_measures,  # cyclic import
     )
 
     forms = forms_from_measures(join)
@@ -91,7 +92,7 @@ def _measurement_facts(join: SharedMultiJoin) -> tuple[Fact, ...]:
 def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
     """Return the facts of one query's join, for EXPLAIN.
 
-    Columns are called 0.…, 1.… in FROM order.
+    Columns are shown as `0.column`, `1.column`, … in FROM order.
     """
     sets = (" = ".join(f"{side}.{render(key)}" for side, key in equal) for equal in member.equal)
     facts = [("on", " AND ".join(sets) or "every combination")]
@@ -103,16 +104,16 @@ def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
 
 
 def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
-    """Return the keys by which all streams can be partitioned.
+    """Return the keys by which all inputs can be partitioned, by input.
 
-    These are the keys that all queries have in all of their streams, by input.
+    Every query must have these keys on all of its streams. None if there are no such keys.
     """
     by_member = [
         [_by_input(member, equal) for equal in _equal_in_all_streams(member)] for member in join.members
     ]
     if all(len(own) == 1 for own in by_member):
-        # Queries over other streams are compatible if they use the same key on each common stream. They may
-        # also be connected only through a third query, or not at all.
+        # Queries over different streams are compatible if they use the same key on each common stream. They
+        # may have no common stream at all.
         found: list[dict[str, Expr]] = [{}]
         for (own,) in by_member:
             if any(found[0].setdefault(name, key) != key for name, key in own.items()):
@@ -126,14 +127,14 @@ def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
 
 
 def _equal_in_all_streams(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
-    """Return the sets of equal expressions that include every stream."""
+    """Return the sets of equal expressions that cover every stream."""
     return [equal for equal in member.equal if len(equal) == len(member.inputs)]
 
 
 def one_key(member: MultiJoinMember) -> dict[str, Expr] | None:
     """Return the only key of a join, by input.
 
-    None if there are several keys, or if the key does not cover all streams.
+    None if there are several keys, or if the key does not include all streams.
     """
     return (
         _by_input(member, member.equal[0])
@@ -147,9 +148,10 @@ def _by_input(member: MultiJoinMember, equal: tuple[tuple[int, Expr], ...]) -> d
 
 
 def inner_join_of(join: SharedMultiJoin) -> InnerJoin | None:
-    """Describe the join for the planner; None unless all queries use all inputs.
+    """Describe the join for the planner.
 
-    Output columns are traced to their inputs for a single query only.
+    None unless all queries use all inputs. Output columns are mapped to input columns only if the join has a
+    single query.
     """
     if any(set(member.inputs) != set(join.inputs) for member in join.members):
         return None
@@ -167,7 +169,7 @@ def inner_join_of(join: SharedMultiJoin) -> InnerJoin | None:
 
 
 def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
-    """Return the equal expressions of a query, by input of the node."""
+    """Return the sets of equal expressions of a query, by input number."""
     ports = [join.inputs.index(name) for name in member.inputs]
     return [
         tuple(sorted(((ports[side], key) for side, key in equal), key=lambda part: part[0]))
@@ -176,18 +178,18 @@ def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[i
 
 
 def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Return keys of the inputs for keys of a single query's results.
+    """Return the input keys that correspond to keys of the results.
 
-    Parts answer for several queries.
+    None if the join has several queries. Their `Part` nodes return the keys instead.
     """
     below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
     return None if below is None else tuple(zip(node.inputs, below, strict=True))
 
 
 def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) -> tuple[Keys, ...] | None:
-    """Map keys of results to keys of all inputs.
+    """Map keys of the results to keys of all inputs.
 
-    None if some stream has no such key.
+    None if an input has no such key.
     """
     if len(member.inputs) < len(join.inputs):
         return None
@@ -211,7 +213,7 @@ def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) 
 
 
 def _columns_read(join: SharedMultiJoin, port: int) -> ColumnsRead:
-    """Return the expressions and columns that read one input."""
+    """Return the expressions and columns that the joins read of one input."""
     exprs: list[Expr] = []
     names: set[str] = set()
     for member, side in _users(join, port):
@@ -232,18 +234,21 @@ def _selections(join: SharedMultiJoin, ports: Sequence[int]) -> tuple[Expr | Non
 
 
 def _users(join: SharedMultiJoin, port: int) -> list[tuple[MultiJoinMember, int]]:
-    """Return the queries that join an input, and the side of each."""
+    """Return the queries that join an input, with its side."""
     name = join.inputs[port]
     return [(member, member.inputs.index(name)) for member in join.members if name in member.inputs]
 
 
 def _history_us(join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | None:
-    """Return the history of a single query; parts answer for several queries."""
+    """Return the history of the only query.
+
+    0 if the join has several queries.
+    """
     return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
 
 
 def seq_bits(member: MultiJoinMember, bits: int) -> int:
-    """Return the number of bits of the results' sequence numbers."""
+    """Return the bits of the results' sequence numbers."""
     return fan_out_bits(rank_bits(bits, stream_ranks(len(member.inputs))))
 
 
@@ -276,20 +281,20 @@ KINDS = (
 )
 
 
-# Equal expressions: how streams are connected, and keys of their states.
+# Equal expressions, which connect the streams and form the keys of their states.
 #
-#     a.k = b.k AND b.k = c.k AND b.x = c.x       is one set for k, over a, b and c, and one for x, over b
-#     and c
+#     a.k = b.k AND b.k = c.k AND b.x = c.x       two sets: k over a, b and c; x over b and c
 #
-# Sets over the same streams form one key. The state of a stream has an index for each of its keys. If a row
-# has several keys in common with a state, one key is looked up and the others are compared.
+# Sets over the same streams form one key. The state of a stream has an index for each of its keys. If a
+# partial result has several keys in common with a state, one key is looked up and the other keys are
+# compared.
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Equality of a key of `of`, which is already joined, and of `to`.
+    """Equality of keys of input `of` and input `to`.
 
-    `of_key` and `to_key` are indexes into the keys of each input.
+    Input `of` is already joined. `of_key` and `to_key` are indexes into the keys of each input.
     """
 
     of: int
@@ -299,12 +304,12 @@ class Link:
 
 
 class KeyTable:
-    """Keys of all inputs, and how they connect the inputs of each query."""
+    """Keys of all inputs, which connect the inputs of queries."""
 
     def __init__(self, inputs: Sequence[str], members: Sequence[MultiJoinMember]) -> None:
         self.keys: list[list[Keys]] = [[] for _ in inputs]
         numbers = {name: number for number, name in enumerate(inputs)}
-        self._joined: dict[str, list[dict[int, int]]] = {}  # by query: for each key, its index by input
+        self._joined: dict[str, list[dict[int, int]]] = {}  # by query, for each key: its index by input
         for member in members:
             found = []
             for by_side in keys_by_side(member):
@@ -318,7 +323,7 @@ class KeyTable:
             self._joined[member.name] = found
 
     def links(self, member: str, bound: Sequence[int], target: int) -> tuple[Link, ...]:
-        """Return the links of a query to an input, one for each key."""
+        """Return the links from joined inputs to `target`, by key."""
         found = []
         for places in self._joined[member]:
             of = next((one for one in bound if one in places), None)
@@ -327,7 +332,7 @@ class KeyTable:
         return tuple(found)
 
     def queries_requiring(self, input_: int, key: int) -> list[str]:
-        """Return the queries that need this key to be non-NULL."""
+        """Return the queries for which this key must not be NULL."""
         return [
             name for name, keys in self._joined.items() if any(places.get(input_) == key for places in keys)
         ]
@@ -336,7 +341,7 @@ class KeyTable:
 def keys_by_side(member: MultiJoinMember) -> list[dict[int, Keys]]:
     """Return the keys of a join by side, most streams first.
 
-    The order does not depend on the order of FROM.
+    The result does not depend on the order of FROM.
     """
     sets: dict[frozenset[int], list[dict[int, Expr]]] = {}
     for equal in member.equal:

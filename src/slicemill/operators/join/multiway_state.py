@@ -45,13 +45,13 @@ from slicemill.types import Schema
 class MultiJoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: dict[str, SideState] = field(default_factory=dict)  # by input
-    # Stored rows that have yet to probe for some queries, by line (`lines`) and input.
+    # Rows that are stored but have not probed for some queries yet, by line (`lines_of`) and input.
     late: dict[str, dict[str, SideState]] = field(default_factory=dict)
     measures: MultiJoinMeasures = field(default_factory=MultiJoinMeasures)
     sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query with load shedding
 
     def held(self) -> list[SliceContent]:
-        """List the slices of each stream, oldest first, and the waiting rows."""
+        """Return the content of slices, oldest first, and of waiting rows."""
         held = sorted(self.sides.items())
         held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
         return [
@@ -64,7 +64,7 @@ class MultiJoinState:
         ]  # fmt: skip
 
     def statistics(self) -> Statistics | None:
-        """Return the measurements by input; None without measurements."""
+        """Return the statistics; None without measurements."""
         measures = self.measures
         shares = [
             found.met / (found.probes * held)
@@ -77,25 +77,24 @@ class MultiJoinState:
         return Statistics(rates, sum(shares) / len(shares), measured=True)
 
     def _held(self, probe: str) -> int:
-        """Return the number of stored rows of the input that a probe reads."""
+        """Return the number of stored rows that a probe searches."""
         side = list(self.sides.values())[int(probe.split(":")[0])]
         return sum(stored.rows for stored in side.slices)
 
     def cuts(self) -> list[Cuts]:
-        """Return no cuts: slices are rewritten by their share of unreachable rows."""
+        """Return no cuts. Slices are rewritten by their share of expired rows."""
         return []
 
 
-# Preparation of arriving rows: key hashes and query masks.
-#
-# System columns are those of `operators.join.block`, and
+# Preparation of arriving rows. The system columns are described in `operators.join.block`. Additional columns
+# are:
 #
 #     #hash #hash1 …      hash of each key of the input
 #     #key0.0 #key0.1 …   columns of a key, unless equal hashes mean equal keys
 
 
 def hash_column(key: int) -> str:
-    """Return the hash column of a key.
+    """Return the name of a key's hash column.
 
     Blocks are sorted by the hash of the first key.
     """
@@ -109,7 +108,7 @@ def key_columns(key: int, keys: Keys) -> list[tuple[str, pa.DataType]]:
 
 
 def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, JoinMember]:
-    """Return the queries' demands on one input, as joins with a single side."""
+    """Return the queries that join an input, reduced to this side."""
     found = {}
     for name, member in members.items():
         if input_ in member.inputs:
@@ -120,7 +119,10 @@ def views(members: Mapping[str, MultiJoinMember], input_: str) -> dict[str, Join
 
 
 class StreamRowPreparer:
-    """Prepares arriving rows of one input; `schema` is that of prepared rows."""
+    """Prepares arriving rows of one input.
+
+    `schema` is the schema of prepared rows.
+    """
 
     def __init__(
         self,
@@ -133,7 +135,8 @@ class StreamRowPreparer:
     ) -> None:
         """Compile the keys and selections of an input.
 
-        `seats` are the query bits on this input; `queries_requiring` has the queries that need each key.
+        `demanded` has for each key the queries for which the key must not be NULL. `seats` are the query
+        bits.
         """
         self._keys = [[compile_vector(part, schema) for part in key] for key in keys]
         self._needed = [seats.mask(names) for names in demanded]
@@ -151,7 +154,7 @@ class StreamRowPreparer:
         self.schema = pa.schema([*fields, *data])
 
     def prepare(self, table: pa.Table, errors: dict[str, ExpressionError]) -> pa.Table:
-        """Return the prepared rows; record queries whose selection fails in `errors`."""
+        """Return the prepared rows. Add queries whose selection fails to `errors`."""
         words = self._selections.masks(table, errors)
         hashed = [hash_keys([part(table) for part in key], table.num_rows) for key in self._keys]
         for found, needed in zip(hashed, self._needed, strict=True):
@@ -169,13 +172,16 @@ class StreamRowPreparer:
         return whole if wanted.all() else whole.filter(pa.array(wanted))
 
 
-# Rescale a multi-way join: build a new cell's state (S41).
+# Build a cell's multi-way join state after a rescale (S41).
 
 
 def redistribute_state(
     operator: SharedMultiJoin, states: Sequence[MultiJoinState | None], change: Redistribution
 ) -> MultiJoinState:
-    """Return the state of a new cell; at least one old state exists."""
+    """Return the state of a new cell.
+
+    At least one old cell has state.
+    """
     found = next(state for state in states if state is not None)
     whole = MultiJoinState(found.seats, measures=found.measures)
     whole.measures.begin_anew()
@@ -196,7 +202,7 @@ def redistribute_state(
             ]
             kept = redistribute_side(late, number, seats, change, value, 0)
             whole.late.setdefault(line, {})[name] = kept
-    if change.after.number == 0:  # shed rows so far are reported by one cell only
+    if change.after.number == 0:  # one cell continues to report the rows shed so far
         told = [state for state in states if state is not None]
         names = {query for state in told for query in state.sheds}
         whole.sheds = {
@@ -206,7 +212,7 @@ def redistribute_state(
 
 
 def _value(table: pa.Table, key: Expr, keys: Sequence[Keys]) -> pa.Array:
-    """Return the values of one part of a key."""
+    """Return the values of one expression of a key."""
     for number, parts in enumerate(keys):
         if key in parts:
             name = f"{KEY}{number}.{parts.index(key)}"

@@ -1,7 +1,7 @@
-"""Pairs of rows found in a run, with query masks.
+"""Pairs of rows that a run has found, with query masks.
 
-Columns are fetched lazily. Pairs are found slice by slice and by key, so that fetches read adjacent rows.
-`places` are the positions of pairs in the order of results; all fetched columns are in this order.
+Columns are gathered on first access. Pairs are found slice by slice and key by key, so that a gather reads
+adjacent rows. `places` are the positions of the pairs in the result. Gathered columns have this order.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 class Probing:
     """New rows of a side, grouped by key.
 
-    `numbers` are the row numbers, `seqs` and `arrivals` those of their results, `ranks` their positions among
-    all new rows, and `seen` the counts of earlier rows of the other side. `stored` are the rows that later
-    rows can match: if several cells read the same rows, each cell stores a part of the rows.
+    `block` has all new rows, and `stored` the rows that this cell stores. By row of `block`: `numbers` are
+    sequence numbers, `seqs` and `arrivals` the sequence numbers and arrival times of results, `ranks` the
+    positions among the new rows of both sides, and `seen` the numbers of earlier rows of the other side.
     """
 
     block: Block
@@ -63,7 +63,7 @@ class Probing:
 
 @dataclass(frozen=True, slots=True)
 class FoundPairs:
-    """Pairs of new rows of a `side` with rows of one block."""
+    """Pairs of new rows of `side` with rows of one block."""
 
     side: int
     block: Block
@@ -83,7 +83,7 @@ class Pairs:
         return len(self.wanted)
 
     def moments(self) -> pa.Array:
-        """Return the timestamps of results: those of the probing rows."""
+        """Return the timestamps of results: the newer rows' timestamps."""
         return self._of_probes("now", lambda probing: probing.block.times)
 
     def seqs(self) -> pa.Array:
@@ -93,11 +93,14 @@ class Pairs:
         return self._of_probes("arrival", lambda probing: probing.arrivals)
 
     def causes(self) -> pa.Array:
-        """Return the row numbers of the probing rows."""
+        """Return the sequence numbers of the newer rows."""
         return self._of_probes("cause", lambda probing: probing.numbers)
 
     def older(self, name: str) -> pa.Array:
-        """Return an integer system column of the stored rows; 0 where missing."""
+        """Return an integer system column of the older rows.
+
+        0 if the column is missing.
+        """
         known = f"older{name}"
         if known not in self._fetched:
             out = np.zeros(len(self), np.int64)
@@ -118,7 +121,7 @@ class Pairs:
         return self._column(side, DATA + column, kind)
 
     def compare_keys(self, kinds: Sequence[pa.DataType]) -> None:
-        """Drop pairs with equal hashes but different keys."""
+        """Clear the masks of pairs with equal hashes but different keys."""
         for place, kind in enumerate(kinds):
             left, right = (self._column(side, f"{KEY}{place}", kind) for side in (0, 1))
             same = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
@@ -126,18 +129,18 @@ class Pairs:
                 self.wanted[~same] = 0
 
     def keep_deadlines(self) -> None:
-        """Drop pairs in which a row joined earlier has left its window.
+        """Clear the masks of pairs with an expired row on the left.
 
-        Applies to left rows that are results of a join themselves.
+        In a chain of joins, a left row is itself the result of a join.
         """
         over = self.moments().to_numpy() >= self._column(0, DEADLINE, pa.int64()).to_numpy()
         if over.any():
             self.wanted[over] = 0
 
     def keep_unexpired(self, side: int, expiry: ExpiryColumn, mask: NDArray[np.uint64]) -> None:
-        """Clear the queries of `mask` in pairs whose row had already expired.
+        """Clear the queries of `mask` in pairs with an expired row.
 
-        A row has expired if the timestamp of its partner is at or after the row's expiry.
+        A row has expired if the timestamp of its partner is not before the row's expiry.
         """
         ends = ends_of(self.data(side, expiry.column, _TIMESTAMP), expiry)
         over = self.times(1 - side).to_numpy() >= ends
@@ -145,7 +148,7 @@ class Pairs:
             self.wanted[over] &= ~mask
 
     def dropped(self) -> Pairs:
-        """Return the pairs with at least one query."""
+        """Return the pairs that are results of at least one query."""
         keep: NDArray[np.bool_] = np.any(self.wanted, axis=1)
         if keep.all():
             return self
@@ -174,7 +177,10 @@ class Pairs:
         return self._fetched[name]
 
     def _column(self, side: int, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of one side; missing values do not matter."""
+        """Return a column of one side.
+
+        Missing values are NULL. No query reads missing values.
+        """
         known = f"{side}{name}"
         if known not in self._fetched:
             sources = [self._source(found, side, name) for found in self.found]
@@ -187,7 +193,7 @@ class Pairs:
         block, places = found.block, found.rows
         if found.side == side:
             block, places = self.new[side].block, found.probes
-        # A grouped block has one chunk per column.
+        # A block has one chunk per column.
         held = name in block.table.column_names
         return block.table.column(name).chunk(0) if held else None, places
 
@@ -221,28 +227,32 @@ def fetch(column: pa.Array, places: Int32s) -> pa.Array:
 
 
 def width(kind: pa.DataType) -> int:
-    """Return the bits of a plain 32-bit or 64-bit number type, else 0."""
+    """Return the width of a 32-bit or 64-bit number type in bits.
+
+    0 for other types.
+    """
     plain = pa.types.is_primitive(kind) and kind.bit_width in _RAW
     return int(kind.bit_width) if plain else 0
 
 
 def raw(column: pa.Array) -> NDArray[Any]:
-    """Return a plain number column as a vector of unsigned integers."""
+    """Return a number column as an array of unsigned integers."""
     kind = _RAW[width(column.type)]
     return np.frombuffer(column.buffers()[1], kind)[column.offset : column.offset + len(column)]
 
 
-# Order of joined rows: by the latest row, then by FROM order.
+# Order of the results of chained joins.
 
 
 def in_order(
     table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS, *, tied: bool = False
 ) -> pa.Table:
-    """Sort joined rows by (timestamp, latest stream, row number, all numbers).
+    """Sort joined rows by (timestamp, latest stream, its number, all numbers).
 
-    `members` are, by stream, the columns with the timestamp and the row number of each joined row. If several
-    rows have the latest timestamp, the row of the last stream counts as the latest. Row numbers have
-    `seq_bits` bits. If other cells hold some of the rows, `tied` adds columns that order rows across cells.
+    `members` has, by stream, the columns with the timestamp and the sequence number of the joined row. If
+    several joined rows have the latest timestamp, the row of the last stream in FROM counts as the latest.
+    Sequence numbers have `seq_bits` bits. With `tied`, other cells emit results for the same row, and the
+    returned table has columns that order results across cells.
     """
     if not table.num_rows:
         return table
@@ -262,7 +272,8 @@ def in_order(
     bits = rank_bits(seq_bits, ranks)
     if not tied:
         return fan_out(ordered, bits)
-    # With too many bits, ranking drops low bits of the row number, so the full number is the first tie.
+    # With too many bits, `rank_seqs` drops low bits of the number. The full number is then the first tie
+    # column.
     lost = seq_bits + ranks > MOST_BITS
     for place, tie in enumerate((number, *numbers) if lost else numbers):
         ordered = ordered.append_column(tie_name(place, fan_out_bits(bits) - bits), pa.array(tie[order]))
@@ -270,7 +281,7 @@ def in_order(
 
 
 class InOrderStep:
-    """Orders joined rows like a single join, and drops helper columns."""
+    """Orders results like a single join, and drops helper columns."""
 
     def __init__(self, operator: InOrder, output: Schema, seq_bits: int, *, tied: bool) -> None:
         self._members = operator.members

@@ -1,8 +1,8 @@
-"""Compiled loops that find pairs of rows.
+"""Compiled loops that group rows by key and find matching rows.
 
-They group rows by key, look up keys, and test masks and ages. Rows of a block are sorted by (hash, time).
-Its directory has an entry per row: `first[b]` is the first row whose hash is in the b-th of `rows` equal
-ranges of hashes. A key is found with one lookup, whatever the block's size.
+Rows of a block are sorted by (hash, time). The block's directory `first` has one element per row. It divides
+the hash values into as many equal ranges as the block has rows: `first[b]` is the index of the first row in
+range b. A key is therefore found with one lookup, whatever the size of the block.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from slicemill.kernels.kernel import KernelFunction, Signature, kernel
 
 # Kernels with fixed signatures.
 #
-#     @loop(types.void(hashes_in, places_out))
+#     @typed_kernel(types.void(hashes_in, places_out))
 #     def group(hashes, order): ...
 #
-# Vectors of slices are memory-mapped and read-only, other vectors are writable. With inferred types, a loop
-# would be compiled for every combination of both.
+# Arrays of slices are memory-mapped and read-only. Other arrays are writable. With inferred types, Numba
+# would compile a loop for every combination of read-only and writable arrays.
 
 
 _GIVEN: Signature = ("the types that are given",)
@@ -68,13 +68,13 @@ def typed_kernel(*signatures: Any) -> Callable[[Any], TypedKernel]:
     return lambda function: TypedKernel(function, signatures)
 
 
-# Types of the vectors of compiled loops, for type checkers and for Numba.
+# Types of the arrays of compiled loops, for type checkers and for Numba.
 #
-# Vectors of slices are memory-mapped files, so input vectors are declared read-only.
+# Input arrays are declared read-only, because the arrays of slices are memory-mapped files.
 
 
 Hashes: TypeAlias = NDArray[np.uint64]
-Word: TypeAlias = NDArray[np.uint64]  # a mask, word by word
+Word: TypeAlias = NDArray[np.uint64]  # one mask
 Words: TypeAlias = NDArray[np.uint64]  # masks as [row, word]
 
 times_in = types.Array(types.int64, 1, "C", readonly=True)
@@ -89,7 +89,7 @@ places_out = types.Array(types.int32, 1, "C")
 flags_out = types.Array(types.boolean, 1, "C")
 
 
-_SHORT = 16  # larger groups are not sorted by insertion
+_SHORT = 16  # insertion sort is used up to this number of rows
 
 
 @kernel(inline="always")
@@ -100,7 +100,10 @@ def _part(hash_: Any, parts: Any) -> Any:
 
 @typed_kernel(types.void(hashes_in, places_out, places_out))
 def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
-    """Sort rows by hash, stable, and build the directory of that order."""
+    """Sort rows by hash, and build the directory of the sorted rows.
+
+    The sort is stable.
+    """
     rows = len(hashes)
     first[:] = 0
     for row in range(rows):
@@ -140,7 +143,7 @@ def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
 
 @kernel(inline="always")
 def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound: Any) -> Any:
-    """Return the first row in start … end at or after (hash, bound)."""
+    """Return the first row in [start, end) from (hash, bound) on."""
     while end - start > 8:
         middle = (start + end) >> 1
         if hashes[middle] < hash_ or (hashes[middle] == hash_ and numbers[middle] < bound):
@@ -177,9 +180,9 @@ def find_spans(
 ) -> int:
     """Find for each probe the earlier rows of its key within reach.
 
-    Returns the total number of candidates. A reach is negative if no query has a window of that kind.
-    `latest` and `earliest` are the last and first time of the block. A row of the probe's own time is earlier
-    if `at_same_time` is 1.
+    Returns the total number of candidates. `reach_us` and `reach_rows` are the longest windows in time and in
+    rows, or negative if no query has such a window. `earliest` and `latest` are the first and last time of
+    the block. Rows with the same time as the probe are included if `at_same_time` is 1.
     """
     rows = len(hashes)
     total = 0
@@ -241,12 +244,12 @@ def find_pairs(
     rows: Int32s,
     wanted: Words,
 ) -> int:
-    """Find the pairs that are results of some query.
+    """Find the pairs that are results of at least one query.
 
-    Only probes with ranks from `first_rank` to `end_rank` are considered. Returns the number of pairs;
-    `wanted` gets the mask of each pair. `ends_us` are the ends of windows, ascending, and `bits_us` the
-    queries that reach beyond the end before (S49); likewise for windows that count rows. `live` is the mask
-    of the queries that may get rows of this block.
+    Return their number. Only probes with first_rank <= rank < end_rank are considered. `wanted` receives the
+    mask of each pair. `ends_us` are the ends of windows, ascending. `bits_us[i]` are the queries whose
+    windows contain ages between end i-1 and end i (S49). `ends_rows` and `bits_rows` are the same for windows
+    that count rows. `live` is the mask of the queries that may use rows of this block.
     """
     found = 0
     width = words.shape[1]
@@ -276,7 +279,7 @@ def find_pairs(
     return found
 
 
-# Compiled loops that order pairs and fetch their values.
+# Compiled loops that order pairs and gather their values.
 
 
 @typed_kernel(types.void(places_in, places_in, types.int64, places_out, places_out))
@@ -299,9 +302,9 @@ def count_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, counts: Int32s
 
 @typed_kernel(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
 def count_before(times: Int64s, others: Int64s, at_same_time: int) -> Int64s:
-    """Count for each time the earlier `others`; both are sorted.
+    """Count for each time the earlier times in `others`.
 
-    Equal times are counted if `at_same_time` is 1.
+    Both arrays are sorted. Equal times are counted too if `at_same_time` is 1.
     """
     found = np.empty(len(times), np.int64)
     count = 0
@@ -354,7 +357,7 @@ def pairs_with_bit(wanted: Words, word: int, bit: Any) -> Int32s:
     return found[:count]
 
 
-# Compiled loops that find rows that a query can still reach (S19).
+# Compiled loops that find rows that are still in the window of a query (S19).
 
 
 @typed_kernel(types.void(words_in, word_in, places_in, word_in, times_out, times_out))
@@ -366,9 +369,10 @@ def count_wanted(
     wanted: Int64s,
     last: Int64s,
 ) -> None:
-    """Count selected rows by query, and rows by their first query.
+    """Count rows by selecting query and by first selecting query.
 
-    Queries are ordered by window, longest first, so the first one is the last to reach the row.
+    The counts are in `wanted` and in `last`. Queries are ordered by window, longest first. The first
+    selecting query therefore needs the row longest.
     """
     for row in range(len(words)):
         first = True
@@ -410,16 +414,15 @@ def find_alive(
 ) -> None:
     """Mark rows that are still in the window of a selecting query.
 
-    Query q has bit `bits[q]` of word `places[q]`. It has a window in time or in rows; the other one is
-    negative.
+    Query q has bit `bits[q]` of word `places[q]`. The window of q is in `windows_us` or in `windows_rows`.
+    The value in the other array is negative.
     """
     for row in range(len(times)):
         alive[row] = False
         for query in range(len(bits)):
             if not words[row, places[query]] & live[places[query]] & bits[query]:
                 continue
-            # Compared so that the difference cannot overflow, even for unbounded windows and the earliest
-            # times.
+            # Written so that the difference cannot overflow for unbounded windows and the earliest times.
             if windows_us[query] > 0 and (now <= times[row] or now - times[row] < windows_us[query]):
                 alive[row] = True
                 break

@@ -1,12 +1,12 @@
-"""Rescale a join: build a new cell's state (S41).
+"""Build a cell's join state after a rescale (S41).
 
-The state is built from the states of all cells of the old placement. Each stored row is read once, in
-arrival order, and kept if the new cell stores it. Each waiting row is kept if the new cell reads it.
-Slices are cut again, so that they have the same number of rows (S39).
+The new state is built from the states of all old cells. A stored row is kept if the new cell stores it, and a
+waiting row if the new cell reads it. Each row is read once, in arrival order. New slices have equal numbers
+of rows (S39).
 
-If several cells find pairs of one row, the pairs are ordered by the numbers of the older rows. A join in
-a single cell does not store these numbers. Its rows are then numbered here with negative numbers: in the
-same order, and before all later rows.
+If several cells find pairs of the same new row, pairs are ordered by the sequence numbers of the older rows.
+A join in a single cell does not store these numbers. Its rows then get negative numbers here, which keep
+their order and precede the numbers of later rows.
 """
 
 from __future__ import annotations
@@ -48,16 +48,19 @@ from slicemill.operators.rescale import KeptRows, Redistribution
 from slicemill.shedding.accuracy import merge_reports
 
 _SLICES = 8
-_SMALL_ROWS = 4096  # fewer rows are not worth a slice of their own
+_SMALL_ROWS = 4096  # minimum rows of a slice
 
-# Returns the values of a key in a table of stored rows.
+# Returns the values of a key column from a table of stored rows.
 ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
 
 
 def redistribute_state(
     operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
 ) -> JoinState:
-    """Return the state of a new cell; at least one old state exists."""
+    """Return the state of a new cell.
+
+    At least one old cell has state.
+    """
     found = [state for state in states if state is not None]
     whole = JoinState(found[0].seats, measures=found[0].measures)
     whole.measures.begin_anew()
@@ -72,7 +75,7 @@ def redistribute_state(
         before = [None if state is None else state.sides[number] for state in states]
         sides.append(redistribute_side(before, number, found[0].seats, change, value, number))
     whole.sides = (sides[0], sides[1])
-    if change.after.number == 0:  # shed pairs so far are reported by one cell only
+    if change.after.number == 0:  # one cell continues to report the pairs shed so far
         names = {name for state in found for name in state.sheds}
         whole.sheds = {
             name: merge_reports([s.sheds[name] for s in found if name in s.sheds]) for name in names
@@ -81,7 +84,7 @@ def redistribute_state(
 
 
 def plain_key(table: pa.Table, hash_column: str) -> pa.Array:
-    """Return a single integer key, recovered from its hash."""
+    """Recover a single integer key from its hash."""
     return pa.array(invert_hashes(column_numbers(table, hash_column).view(np.uint64)).view(np.int64))
 
 
@@ -93,9 +96,9 @@ def redistribute_side(
     value: ValueOf,
     of_member: int,
 ) -> SideState:
-    """Return the state that a new cell keeps of one input.
+    """Return the state of one input in a new cell.
 
-    `of_member` is the side of the members in `seats` that reads the input.
+    `of_member` is the side of the joins in `seats` that reads the input.
     """
 
     def rows(table: pa.Table) -> KeptRows:
@@ -114,13 +117,16 @@ def redistribute_side(
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
         side.slices = list(_cut(mine, seats, of_member))
     lone = [one.lone for one in sides if one is not None and one.lone is not None]
-    if lone and change.after.number == 0:  # they never match, so any cell can emit them
+    if lone and change.after.number == 0:  # these rows never match, so any cell can emit them
         side.lone = _in_order(lone, BLOCK_TS)
     return side
 
 
 def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
-    """Return waiting rows, except rows that also wait at their home."""
+    """Return waiting rows, without copies of rows of heavy keys.
+
+    The home cell of a heavy key also has the waiting rows of the key.
+    """
     away = [key for key in change.heavy if key.home != cell]
     hashes = column_numbers(table, HASH).view(np.uint64)
     return (
@@ -136,9 +142,9 @@ def _waiting(side: SideState) -> Iterator[pa.Table]:
 
 
 def _reachable_rows(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
-    """Yield rows of slices that some query may still reach.
+    """Yield the stored rows that a query still selects.
 
-    Their masks contain only these queries.
+    The masks of the returned rows contain only queries that still use the slice.
     """
     names = [f"{MASK}{word}" for word in range(seats.words)]
     for stored in side.slices:
@@ -151,10 +157,10 @@ def _reachable_rows(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
 
 
 def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
-    """Sort rows of several cells by (time, row number).
+    """Sort rows of several cells by (time, sequence number).
 
-    If some rows have no number, they precede the numbered rows of the same time in the order of their cells,
-    and all rows are renumbered.
+    If some rows have no sequence number, all rows are renumbered. Rows without a number then precede numbered
+    rows of the same time.
     """
     found = [table for table in tables if table.num_rows]
     if not found:

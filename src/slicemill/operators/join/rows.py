@@ -1,12 +1,11 @@
 """Row-at-a-time window join of two or more inputs, as reference (M14, S1-S3).
 
-A new row t of one input matches a stored row u of another input i while u is in the window of input i.
-For a time window of length W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the
-latest of its rows.
+A new row t matches a stored row u of another input if u is in the window of its input. For a window of length
+W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the latest of its rows.
 
-Rows are processed in (timestamp, port, arrival) order, and rows of equal timestamps match (age 0). In a
-self-join one stream feeds two ports, and each row matches itself once: port 0 stores the row, port 1
-finds it.
+Rows are processed in order of (timestamp, input, arrival), and rows of equal timestamps match. In a self-join
+one stream feeds two ports. Each row matches itself once, because the row is stored at port 0 before it is
+processed at port 1.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ class UnboundedJoinWindow:
 
 
 JoinWindow = TimeWindow | CountWindow | UnboundedJoinWindow
-# Returns when a row expires, in addition to its window; None means that it has expired.
+# Returns when a row expires by a column; None if the row has already expired.
 RowLife = Callable[[Row], int | None]
 
 
 def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
-    """Evict rows that no row from `now` on can match.
+    """Evict rows of a time window that no later row matches.
 
-    Count windows evict on arrival, by the length of the queue.
+    A count window has a queue of limited length, which evicts rows on arrival.
     """
     if isinstance(window, TimeWindow):
         while stored and now - stored[0].ts >= window.length_us:
@@ -61,11 +60,11 @@ def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
 
 
 class JoinByRows:
-    """Inner join; outputs the inputs' rows concatenated in FROM order.
+    """Inner join.
 
-    Results of one arrival are ordered by their partners, oldest first, the first input varying slowest. With
-    `member_times` the timestamps of the joined rows follow (S1), so that an aggregate knows when a result
-    leaves the windows.
+    A result has the columns of all inputs, in FROM order. Results of one new row are ordered by their stored
+    rows, oldest first. The row of the first input varies slowest. With `member_times`, the timestamps of the
+    joined rows are appended (S1), so that an aggregate knows when a result leaves the windows.
     """
 
     waits_for_time = True
@@ -105,7 +104,7 @@ class JoinByRows:
         return out
 
     def _all_live(self, combination: Sequence[Timed]) -> bool:
-        """Return True if no row had expired before the other rows arrived."""
+        """Return True if no row had expired when the other rows arrived."""
         for place, life in enumerate(self._lives):
             if life is not None:
                 end = life(combination[place].row)
@@ -130,7 +129,7 @@ class JoinByRows:
 
 
 class _StoredRow(NamedTuple):
-    """Stored row with its number, expiry and eviction time."""
+    """Stored row with number, expiry by a column, and eviction time."""
 
     timed: Timed
     number: int
@@ -141,11 +140,11 @@ class _StoredRow(NamedTuple):
 class OuterJoinByRows:
     """Outer, semi and anti joins of two streams over time windows.
 
-    A row is kept for its own window, together with whether it has a match. When time reaches the end of the
-    window, no later row can match it. An unmatched row is then emitted with NULLs for the other stream.
-    `lengths` are the windows, None if unbounded; `columns` are the numbers of columns of the inputs. With
-    `lives` rows expire earlier; a row that has expired on arrival is emitted one microsecond later. With
-    `member_times` both timestamps follow, NULL for a missing row.
+    A row is stored until the end of its own window, when no later row can match it. If the row is still
+    unmatched, it is emitted with NULLs for the other stream. `lengths` are the windows, None if unbounded.
+    `columns` are the column counts of the inputs. `lives` return when rows expire. A row that has already
+    expired on arrival is emitted one microsecond later. With `member_times`, both timestamps are appended,
+    NULL for a missing row.
     """
 
     waits_for_time = True
@@ -217,7 +216,7 @@ class OuterJoinByRows:
         return (*row, *times) if self._member_times else row
 
     def held_from(self) -> int | None:
-        """Return None: unmatched rows are emitted later than all results so far."""
+        """Return None, because unmatched rows follow all results so far."""
         return None
 
     def due(self) -> int | None:
@@ -271,7 +270,10 @@ def _life(window: Window, schema: Schema) -> RowLife | None:
 
 
 def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
-    """Join row by row: joins of three or more streams over row counts."""
+    """Return the step of a join row by row.
+
+    Used for three or more streams over row counts.
+    """
     if join.kind is not JoinKind.INNER:
         return row_step(outer_join_rows(join, context.schemas, context.node.schema), context)
     return row_step(join_rows(join, context.schemas, context.node.schema), context)

@@ -1,4 +1,4 @@
-"""Window joins of streams: specifications of plain and shared joins."""
+"""Specifications of window joins: one query, several queries, and order of results."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class AgeLimit:
 class WindowJoin(Operator):
     """Join of two or more streams, each over a window.
 
-    Output columns are named `alias.column`. `member_times` adds a column `alias._ts` per input: the
-    timestamps of the joined rows (S1). An aggregate needs them to know when a joined row leaves the windows.
-    With two inputs, `kind` may be an outer join, which emits a row without a partner, with NULLs, at the end
-    of the row's own window. No match is possible then.
+    Output columns are named `alias.column`. With `member_times`, the join also outputs `alias._ts` for each
+    input: the timestamps of the joined rows (S1). An aggregate uses these columns to know when a joined row
+    leaves the windows. With two inputs, `kind` may be an outer join. An outer join emits an unmatched row
+    with NULLs at the end of the row's own window, because no match is possible after that time.
     """
 
     aliases: tuple[str, ...]
@@ -63,12 +63,12 @@ class WindowJoin(Operator):
 
 @dataclass(frozen=True, slots=True)
 class JoinMember:
-    """Join of one query in a shared chain of state slices (S14, S19).
+    """Join of one query, inside a shared chain of state slices (S14, S19).
 
-    `selections` are conditions on the inputs' own columns. `residual` is the rest of the condition beside the
-    equal keys. It refers to the inputs' columns as `0.column` and `1.column`, and to their timestamps as
-    `0._ts` and `1._ts`. `columns` are the output columns: a name, the input, and the column there, `_ts` for
-    the row's timestamp, `_number` for its number in the stream.
+    `selections` are conditions on one input each, by input. `residual` is the join condition without the key
+    equalities. It names the inputs' columns `0.column` and `1.column`, and their timestamps `0._ts` and
+    `1._ts`. `columns` are the output columns as (name, input, column of the input). `_ts` is the timestamp of
+    the input row, and `_number` its sequence number.
     """
 
     name: str
@@ -81,9 +81,10 @@ class JoinMember:
 
     @property
     def history_us(self) -> int | None:
-        """Return how far back results depend on input rows.
+        """Return the age in microseconds up to which input rows affect results.
 
-        An unmatched row is emitted one window later, so that outer joins depend on the sum of both windows.
+        None if a window is unbounded. An outer join emits an unmatched row one window later, so its results
+        depend on the sum of both windows.
         """
         if self.kind is JoinKind.INNER:
             return longest_us(self.windows)
@@ -92,17 +93,17 @@ class JoinMember:
         return sum(known) if len(known) == len(extents) else None
 
     def side_of(self, _: JoinMember, side: int) -> int | None:
-        """Return the side that reads the same input as another join's."""
+        """Return the side with the same input as `side` of another join."""
         return side
 
 
 @dataclass(frozen=True, slots=True)
 class SharedJoin(SharedOperator):
-    """Joins of the same inputs on equal `keys`, executed as one.
+    """Joins of two inputs on equal `keys`, executed as one operator.
 
-    Keys are expressions over the inputs' own columns. `deadlines` are for rows of input 0 that are themselves
-    results of a join: the columns with the timestamps of the joined rows, and how long after its timestamp
-    each of them can be matched (S2: windows are those of the streams). `measured` is shown by EXPLAIN.
+    `keys` are expressions over the columns of each input. `deadlines` is set in a chain of joins, where rows
+    of input 0 are results of another join. It has pairs of a timestamp column of a joined row, and the length
+    of that row's window in microseconds (S2). `measured` is shown by EXPLAIN.
     """
 
     keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
@@ -112,31 +113,31 @@ class SharedJoin(SharedOperator):
 
     @property
     def counts_rows(self) -> bool:
-        """Return True if a window counts rows, over all keys."""
+        """Return True if a window counts rows instead of time."""
         windows = (window for member in self.members for window in member.windows)
         return any(window.frame is FrameUnit.ROWS for window in windows)
 
     @property
     def expires_rows(self) -> bool:
-        """Return True if a window expires rows by a column."""
+        """Return True if a window has an expiry column."""
         return any(window.expires is not None for member in self.members for window in member.windows)
 
     @property
     def tracks_matches(self) -> bool:
-        """Return True if the join must track which rows are matched.
+        """Return True if the join tracks which rows have a match.
 
-        All possible partners of a row then have to be in one cell.
+        All possible partners of a row must then be in one cell.
         """
         return any(member.kind is not JoinKind.INNER for member in self.members)
 
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Operator):
-    """Order the results of chained joins like those of one join.
+    """Order the results of chained joins like a single join.
 
-    `members` are, for each stream in the order of FROM, the columns with its timestamp and its row number.
-    Rows are ordered by their latest stream row, then by the numbers of the others. `why` is shown by EXPLAIN:
-    the reason for a chain of two-way joins.
+    `members` has, for each stream in the order of FROM, the columns with the timestamp and the sequence
+    number of the joined row. Results are ordered by the latest joined row, then by the numbers of the other
+    rows. `why` is shown by EXPLAIN: the reason why the join is a chain.
     """
 
     members: tuple[tuple[str, str], ...]
@@ -163,11 +164,11 @@ def _describe_shared_join(join: SharedJoin) -> Description:
 
 
 def _chain(join: SharedJoin) -> tuple[Fact, ...]:
-    """Return where slices end, and the expected cost of the chain.
+    """Return the ends of the slices and the expected costs, for EXPLAIN.
 
-    The costs of plans without slices are listed beside.
+    The costs of plans without slices are shown for comparison.
     """
-    from slicemill.operators.join.slices.cuts import chain_of_join  # imported late: it plans for this class
+    from slicemill.operators.join.slices.cuts import chain_of_join  # cyclic import
 
     chain = chain_of_join(join)
     if chain is None:
@@ -203,7 +204,7 @@ def _part_title(kind: JoinKind) -> str:
 def _own_part(member: JoinMember) -> tuple[Fact, ...]:
     """Return the facts of one query's join, for EXPLAIN.
 
-    Columns of the inputs are called 0.… and 1.…
+    Columns of the inputs are shown as `0.column` and `1.column`.
     """
     facts = [("windows", each(("0", "1"), [str(window) for window in member.windows]))]
     facts += [(f"where {n}", render(e)) for n, e in enumerate(member.selections) if e is not None]
@@ -212,9 +213,9 @@ def _own_part(member: JoinMember) -> tuple[Fact, ...]:
 
 
 def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
-    """Return the keys of both inputs; None if windows count rows.
+    """Return the partitioning keys of both inputs.
 
-    Such windows count rows of all keys.
+    None if a window counts rows, because such a window counts the rows of all keys.
     """
     return None if join.counts_rows or not join.keys[0] else join.keys
 
@@ -222,7 +223,7 @@ def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
 def _joins(join: SharedJoin) -> InnerJoin:
     """Describe the join for the planner.
 
-    Output columns are traced to their inputs for a single query only.
+    Output columns are mapped to input columns only if the join has a single query.
     """
     windows = tuple(longest_of([member.windows[side] for member in join.members]) for side in (0, 1))
     equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
@@ -237,20 +238,19 @@ def longest_of(windows: Sequence[Window]) -> Window:
 
 
 def _keys_below(join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Return keys of the inputs for keys of the results.
+    """Return the input keys that correspond to keys of the results.
 
-    Only for a join of a single query; parts answer for several queries.
+    None if the join has several queries. Their `Part` nodes return the keys instead.
     """
     below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
     return None if below is None else tuple(zip(node.inputs, below, strict=True))
 
 
 def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
-    """Map keys of results to keys of both inputs.
+    """Map keys of the results to keys of both inputs.
 
-    None unless all of them are keys of the join. Join keys are equal on both sides, so each side can be
-    partitioned by them, in any order. A key that is not compared does not determine the partition of the
-    other side's rows.
+    None unless every key is a join key. Join keys are equal on both sides, so both inputs can be partitioned
+    by them. Any other key says nothing about the rows of the other input.
     """
     taken = {name: (side, column) for name, side, column in member.columns}
 
@@ -274,7 +274,7 @@ def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[K
 
 
 def _columns_read(join: SharedJoin, port: int) -> ColumnsRead:
-    """Return the expressions and columns that read one input."""
+    """Return the expressions and columns that a join reads of one input."""
     exprs = list(join.keys[port])
     names: set[str] = set()
     for member in join.members:
@@ -294,22 +294,25 @@ def _selections(join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ..
 
 
 def _history_us(join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
-    """Return the history of a single query; parts answer for several queries."""
+    """Return the history of the only query.
+
+    0 if the join has several queries.
+    """
     return 0 if graph.has_parts(node.id) else join.members[0].history_us
 
 
 def pair_bits(member: JoinMember, bits: int) -> int:
-    """Return the number of bits of the results' sequence numbers.
+    """Return the bits of the sequence numbers of results.
 
-    `bits` is the number of bits of the input rows. Unmatched rows precede pairs of the same timestamp, which
-    takes a rank of its own.
+    `bits` is the number of bits in the sequence numbers of input rows. An outer join needs an additional
+    rank, which orders unmatched rows before pairs of the same timestamp.
     """
     ranked = rank_bits(bits)
     return fan_out_bits(ranked if member.kind is JoinKind.INNER else rank_bits(ranked))
 
 
 def stream_ranks(members: int) -> int:
-    """Return how many bits are needed to number the streams."""
+    """Return the bits that are needed to number the joined streams."""
     return (members - 1).bit_length()
 
 
@@ -319,7 +322,7 @@ def _order_facts(in_order: InOrder) -> tuple[Fact, ...]:
 
 
 def _input_streams(in_order: InOrder, node: Node, graph: QueryGraph) -> list[str]:
-    """Return the joined streams, whose row numbers order the results."""
+    """Return the joined streams. Their sequence numbers order the results."""
     found = []
     for _ in in_order.members[1:]:
         node = graph[node.inputs[0]]

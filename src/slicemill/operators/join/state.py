@@ -1,4 +1,4 @@
-"""State of a join between runs: query bits, waiting rows, slices and measurements."""
+"""State of a join: query bits, waiting rows, slices and statistics."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from slicemill.time import BEGINNING, END
 
 
 class StoredSlice:
-    """Slice with statistics that are known without opening it."""
+    """Slice with statistics that can be read without loading the slice."""
 
     def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
         self.slice = slice_
@@ -53,17 +53,18 @@ class StoredSlice:
         self.latest: int = known["latest"]
         self.last_number: int = known["last_number"]
         self.live: NDArray[np.uint64] = known["live"]
-        self.wanted: dict[str, int] = known["wanted"]  # rows by query
+        self.wanted: dict[str, int] = known["wanted"]  # rows that each query selects
         self.last: dict[str, int] = known["last"]  # rows by the selecting query with the longest window
         pending: NDArray[np.uint64] | None = known["pending"]
         self.pending = None if pending is None else np.require(pending, requirements="W")
-        # With an expiry column: when the last row expires, by query, and when half of all rows have expired.
+        # With an expiry column: the last expiry by query, and the time at which half of all rows have
+        # expired.
         self.ends: dict[str, int] = known["ends"]
         self.half_over: int | None = known["half_over"]
         self._block: Block | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return all fields except the lazily opened block."""
+        """Return all fields except the block, which is loaded on access."""
         return {name: value for name, value in vars(self).items() if name != "_block"}
 
     def block(self, words: int) -> Block:
@@ -72,7 +73,7 @@ class StoredSlice:
         return self._block
 
     def stay_pending(self, allowed: NDArray[np.uint64]) -> None:
-        """Restrict pending bits to these queries, and resize them to its words."""
+        """Clear the pending bits of all queries that are not in `allowed`."""
         if self.pending is not None:
             words = np.zeros((self.rows, len(allowed)), np.uint64)
             kept = min(words.shape[1], self.pending.shape[1])
@@ -85,21 +86,21 @@ class StoredSlice:
 class SideState:
     """State of one side of a join.
 
-    `seen` counts the rows of the stream that the other side has already been joined with. `moments` are the
-    times of the rows that follow. Both are maintained only while rows are numbered.
+    `seen` counts the rows of this side's stream that are consumed. `moments` are the timestamps of the rows
+    that are not consumed yet. Both are maintained only if a window counts rows.
     """
 
     waiting: list[Slice | pa.Table] = field(default_factory=list)
-    taken: int = 0  # rows of the first waiting table that have been consumed
+    taken: int = 0  # number of consumed rows of the first waiting table
     slices: list[StoredSlice] = field(default_factory=list)
-    cuts_us: tuple[int, ...] | None = None  # ages at which unreachable rows are evicted; None: not planned
+    cuts_us: tuple[int, ...] | None = None  # ages at which expired rows are evicted; None: not planned yet
     seen: int = 0
     moments: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    # Rows with a NULL key that are to be emitted without a partner, in time order.
+    # Rows with a NULL key, in time order. Outer joins emit these rows without a partner.
     lone: pa.Table | None = None
 
     def has_numbers(self) -> bool:
-        """Return True if slices store the row numbers."""
+        """Return True if slices store sequence numbers."""
         return bool(self.slices) and BLOCK_SEQ in self.slices[-1].slice.table.column_names
 
     def held(self) -> list[SliceContent]:
@@ -117,10 +118,10 @@ class JoinState:
     seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
     measures: Measures = field(default_factory=Measures)
-    sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query with load shedding
+    sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query, for queries with load shedding
 
     def held(self) -> list[SliceContent]:
-        """List the slices of each side, oldest first, and the waiting rows."""
+        """Return the content of slices, oldest first, and of waiting rows."""
         return [
             SliceContent(
                 f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted
@@ -134,7 +135,7 @@ class JoinState:
         return self.measures.statistics()
 
     def cuts(self) -> list[Cuts]:
-        """Return the planned cuts of each side, with the current measurements."""
+        """Return the planned cuts of each side, with current statistics."""
         found: list[Cuts] = []
         for number, side in enumerate(self.sides):
             cuts = self.measures.cuts(number, reach_of(self.seats, number))
@@ -160,28 +161,28 @@ def table_of(held: Slice | pa.Table) -> pa.Table:
     return held.table if isinstance(held, Slice) else held
 
 
-# State of one side of a join: waiting rows, and slices.
+# State of one side of a join.
 #
-# Waiting rows have not been joined yet. Rows in slices can be probed by the other side. Slices are in time
-# order. New rows become a slice, and small slices are merged as they age, so that each row is rewritten
-# only a few times and few slices have to be probed. Whenever a slice is written, rows that no query can
-# reach any more are evicted. A slice is rewritten when a sufficient part of it is out of reach (retention
-# by mask, S19): this is the step of a row from one slice of the chain to the next. The ages at which a
-# rewrite pays off are planned from measurements (`plan.slices.set_wise`).
+# Waiting rows have not been joined yet. Slices hold joined rows, which rows of the other side probe. Slices
+# are in time order. New rows become a slice. Small slices are merged as they age, like the runs of an LSM
+# tree, so that each row is rewritten only a few times and few slices have to be probed. When a slice is
+# written, its expired rows are evicted. A row has expired when it has left the windows of all queries that
+# select the row. A slice is rewritten when enough of its rows have expired (S19). The ages at which a rewrite
+# pays off are planned from statistics (`slices.cuts.cheapest_cuts`).
 
 
-# The longest window is cut into about so many slices; a slice that is out of every window is dropped whole.
+# Number of slices in the longest window. A slice that has left all windows is dropped without a rewrite.
 _SLICES_PER_WINDOW = 8
-_REWRITE_SHARE = 4  # without planned cuts: rewrite a slice if more than one row in so many is out of reach
-_SMALL_ROWS = 4096  # smaller slices are not stored in a file of their own, nor checked for a rewrite
+_REWRITE_SHARE = 4  # without planned cuts: rewrite a slice if more than 1/4 of its rows have expired
+_SMALL_ROWS = 4096  # smaller slices have no file of their own, and are not checked for a rewrite
 
 
 @dataclass(frozen=True, slots=True)
 class RowTakeover:
     """New query that takes over rows stored for another query.
 
-    It takes over the rows on which its own selection `holds`. `by` is the mask of the other query, at the bit
-    that the other query had when the rows were stored.
+    `holds` evaluates the selection of the new query. `by` is the mask of the other query, with the bit that
+    it had when the rows were stored.
     """
 
     name: str
@@ -190,7 +191,7 @@ class RowTakeover:
 
 
 class JoinSide:
-    """One side of a join, with the current queries."""
+    """Operations on the state of one side, for the current queries."""
 
     def __init__(
         self,
@@ -202,9 +203,9 @@ class JoinSide:
         asked: bool = False,
         judged: bool = False,
     ) -> None:
-        """Open the state of a side for the current queries.
+        """Open the state of one side.
 
-        `asked`: a query needs row numbers; `judged`: a query needs to know which rows have a match.
+        `asked`: a query needs sequence numbers. `judged`: a query tracks which rows have a match.
         """
         self.numbered = NUMBER in schema.names
         self.state = state
@@ -220,10 +221,9 @@ class JoinSide:
         self.everybody = seats.mask(list(seats.members))
 
     def change(self, stayed: list[str], served: Sequence[RowTakeover] = ()) -> None:
-        """Update stored rows after queries were added or removed.
+        """Update the masks of stored rows after queries were added or removed.
 
-        Rows remain visible to the queries in `same_queries`; `served` queries take over rows of other
-        queries.
+        Queries in `stayed` still see all their rows. Queries in `served` take over rows of other queries.
         """
         allowed, words = self._seats.mask(stayed), self._seats.words
         state = self.state
@@ -261,9 +261,9 @@ class JoinSide:
         table: pa.Table,
         masks: Words,
     ) -> None:
-        """Set the bits of served queries on rows of another query.
+        """Set the bits of queries that take over rows.
 
-        If `live` is given, the bit of the other query counts only if `live` still has it.
+        If `live` is given, rows are taken over only from queries that `live` contains.
         """
         plain = table.rename_columns([name.removeprefix(DATA) for name in table.column_names])
         for one in served:
@@ -272,7 +272,7 @@ class JoinSide:
             masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
 
     def numbers_for(self, moments: Int64s) -> Int64s:
-        """Return consecutive numbers for all arriving rows of the stream, given their times."""
+        """Number all arriving rows of the stream consecutively, given their timestamps."""
         begun = self.state.seen + len(self.state.moments)
         self.state.moments = np.concatenate([self.state.moments, moments])
         return np.arange(begun, begun + len(moments))
@@ -304,12 +304,12 @@ class JoinSide:
         return whole.combine_chunks()
 
     def _store_waiting(self) -> None:
-        """Store large waiting tables as slices, so that a checkpoint writes them once."""
+        """Convert large waiting tables to slices, which checkpoints write once."""
         state = self.state
         if state.waiting and state.taken:
             first = table_of(state.waiting[0])
             if first.num_rows - state.taken < _SMALL_ROWS:
-                # Copy the rest, so that consumed rows are not kept in memory.
+                # Copy the remaining rows, so that the consumed rows can be freed.
                 state.waiting[0] = first.take(pa.array(np.arange(state.taken, first.num_rows)))
                 state.taken = 0
         for index, table in enumerate(state.waiting):
@@ -329,14 +329,17 @@ class JoinSide:
         )
 
     def count_consumed(self, moments: Int64s) -> None:
-        """Count rows of the stream as consumed, including rows with a NULL key."""
+        """Count rows of the stream as consumed.
+
+        Rows with a NULL key count too.
+        """
         self.state.seen += len(moments)
         self.state.moments = self.state.moments[len(moments) :]
 
     # -- slices ----------------------------------------------------------------------------------------
 
     def blocks(self, earliest_probe: int) -> list[tuple[StoredSlice, Block]]:
-        """Return the slices that later probes may reach, oldest first."""
+        """Return the slices that later probes may match, oldest first."""
         words = self._seats.words
         return [
             (stored, stored.block(words))
@@ -345,19 +348,19 @@ class JoinSide:
         ]
 
     def pending_from(self, latest: int) -> list[StoredSlice]:
-        """Return the slices with unmatched rows up to a time."""
+        """Return the slices that may have unmatched rows up to `latest`."""
         return [one for one in self.state.slices if one.pending is not None and one.earliest <= latest]
 
     def store_null_keys(self, lone: pa.Table | None) -> None:
-        """Keep rows with a NULL key that will be emitted without a partner."""
+        """Store rows with a NULL key, which outer joins emit."""
         if lone is not None:
             known = [] if self.state.lone is None else [self.state.lone]
             self.state.lone = pa.concat_tables([*known, lone]).combine_chunks()
 
     def add(self, block: Block, now: int) -> None:
-        """Store new rows, then merge, evict and rewrite slices.
+        """Store new rows, then evict, merge and rewrite slices.
 
-        New rows that no later row can match are not stored.
+        New rows that have already left all windows are not stored.
         """
         state = self.state
         if block.rows and not self._alive(block, self.everybody, now).all():
@@ -375,8 +378,8 @@ class JoinSide:
         state.slices = written
 
     def _is_wasted(self, stored: StoredSlice, now: int) -> bool:
-        """Return True if rewriting a slice without the unreachable rows pays off."""
-        unwanted = stored.rows - sum(stored.last.values())  # last wanted by queries that have been removed
+        """Return True if evicting the expired rows pays for rewriting the slice."""
+        unwanted = stored.rows - sum(stored.last.values())  # rows of removed queries only
         over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
         if stored.half_over is not None and now >= stored.half_over:
             return True
@@ -388,17 +391,19 @@ class JoinSide:
         return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
 
     def count_by_query(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
-        """Count the rows of a sample by query.
+        """Count the first rows of a block by query.
 
-        Returns how many rows each query selects, and for how many of these rows it has the longest window.
+        Returns two counts by query: selected rows, and selected rows for which the query has the longest
+        window.
         """
         return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 
     def _first_to_merge(self) -> int:
-        """Return the index of the first slice to merge with all later ones.
+        """Return the index of the first slice to merge.
 
-        An older slice is merged if it has at most twice the rows of all later slices together. One merge may
-        make the next older slice due; all of these slices are merged in one write.
+        All later slices are merged too. An older slice is merged if it has at most twice the rows of all
+        later slices together. A merge may make the next older slice due. All slices that are due are merged
+        in one write.
         """
         slices, longest = self.state.slices, self.reach.longest_us
         bounded = not self.reach.counts and longest != FOREVER
@@ -410,7 +415,7 @@ class JoinSide:
         return first
 
     def _written(self, parts: list[StoredSlice], now: int) -> list[StoredSlice]:
-        """Merge slices, and evict rows that no query can reach."""
+        """Merge slices, and evict expired rows."""
         words = self._seats.words
         with self._writing.doing(sum(part.rows for part in parts)):
             kept = [self._kept(part.block(words), part.live, now) for part in parts]
@@ -418,7 +423,7 @@ class JoinSide:
             return [self.stored(group_by_hash(whole, words)[0])] if whole.num_rows else []
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
-        """Return the rows that a query can still reach.
+        """Return the rows that are still in a selecting query's window.
 
         Bits of queries for which a row has expired are cleared.
         """
@@ -442,13 +447,13 @@ class JoinSide:
     def numbers(self, block: Block) -> Int64s:
         """Return the row numbers, or zeros if rows were not numbered.
 
-        The numbers of rows stored before a query counted rows do not matter.
+        Rows that were stored before a query counted rows have no number, and no query reads it.
         """
         counted = len(block.numbers) or not self.reach.counts
         return block.numbers if counted else np.zeros(block.rows, np.int64)
 
     def stored(self, block: Block) -> StoredSlice:
-        """Return a new slice with its statistics."""
+        """Return a slice with its statistics."""
         wanted, last = self._counted(block, self.everybody)
         known = {
             "rows": block.rows,
@@ -466,10 +471,10 @@ class JoinSide:
         return stored
 
     def _lives(self, block: Block) -> dict[str, object]:
-        """Return when rows expire by a column.
+        """Return when the rows of a slice expire by a column.
 
-        `ends` is the last expiry by query, `half_over` the time when half of all rows are out of every
-        window.
+        `ends` is the last expiry by query. `half_over` is the time at which half of the rows have left all
+        windows.
         """
         by_query = self.expiry.by_query(block) if self.expiry else {}
         if not by_query:
@@ -500,7 +505,7 @@ class JoinSide:
         return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
 
     def _reaches(self, name: str, stored: StoredSlice, now: int, seen: int | None = None) -> bool:
-        """Return True if a query can still reach a row of a slice."""
+        """Return True if the query's window may still contain a row."""
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
         if now >= stored.ends.get(name, END):
@@ -516,7 +521,7 @@ def resize_mask(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
 
 
 def replace_masks(table: pa.Table, masks: Words) -> pa.Table:
-    """Replace the mask columns that a table has."""
+    """Replace the mask columns of a table."""
     for word in range(masks.shape[1]):
         place = table.schema.get_field_index(f"{MASK}{word}")
         column = pa.array(np.ascontiguousarray(masks[:, word]))

@@ -1,8 +1,8 @@
-"""Statistics of a join, used to plan its slice cuts (S18, S20, S52).
+"""Statistics of a join, from which its slice cuts are planned (S18, S20, S52).
 
-Each cell measures and plans for itself and keeps the statistics in its state, so that nothing has to be
-collected. Costs are in comparisons of a pair. The cost of rewriting rows is measured in the same unit
-(Csys). Both are taken from processor time of this machine while the join runs.
+Each cell measures and plans for itself, so that no statistics are sent between cells. The unit of cost is the
+comparison of a pair. The cost of rewriting a row (Csys) is converted to comparisons. Both costs are measured
+as processor time while the join runs.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from slicemill.operators.join.slices.cuts import (
 from slicemill.operators.join.slices.workload import Statistics
 from slicemill.time import SECOND_US
 
-_ENOUGH = 10_000  # rows or pairs that must be timed before the measurement is used
-_REWRITING = 8.0  # used until then; measured on one machine
-_MORE = 1.25  # plan again when rows have grown by this factor
+_ENOUGH = 10_000  # minimum timed rows or pairs before the measurement is used
+_REWRITING = 8.0  # default until then, measured on one machine
+_MORE = 1.25  # plan again when the number of rows has grown by this factor
 
 
 @stored_as("join.timed", version=1)
 @dataclass(slots=True)
 class MeasuredStage:
-    """Count and processor seconds of a repeated operation."""
+    """Number of executions and processor seconds of an operation."""
 
     times: int = 0
     seconds: float = 0.0
@@ -52,9 +52,9 @@ class MeasuredStage:
 class SideMeasures:
     """Statistics of one side.
 
-    `rows` counts arrivals, `kept_s` sums the time that rows were within reach, and `compared` counts
-    comparisons. For a sample, `wanted` counts selected rows by query, and `last` by the query with the
-    longest window.
+    `rows` counts arrived rows. `kept_s` is the sum of the seconds that rows were in the longest window.
+    `compared` counts comparisons. `sampled`, `wanted` and `last` describe a sample of rows. `wanted` counts
+    rows by selecting query, and `last` by the selecting query with the longest window.
     """
 
     rows: int = 0
@@ -65,9 +65,10 @@ class SideMeasures:
     last: dict[str, int] = field(default_factory=dict)
 
     def time_passes(self, held: int, new: int, elapsed_s: float, window_s: float) -> None:
-        """Add the time that rows stay within reach.
+        """Add the seconds that rows were in the longest window.
 
-        Stored rows are assumed to have all ages, and new rows to have arrived evenly.
+        Assumes that stored rows have ages evenly distributed over the window, and that new rows arrived
+        evenly.
         """
         within_s = min(elapsed_s, window_s)
         self.rows += new
@@ -84,7 +85,7 @@ class SideMeasures:
 @stored_as("join.measures", version=1)
 @dataclass(slots=True)
 class Measures:
-    """Statistics of both sides, and the row count of the last plan."""
+    """Statistics of both sides, and the row count at the last plan."""
 
     sides: tuple[SideMeasures, SideMeasures] = field(default_factory=lambda: (SideMeasures(), SideMeasures()))
     first_us: int | None = None
@@ -94,9 +95,9 @@ class Measures:
     planned_rows: int = 0
 
     def begin_anew(self) -> None:
-        """Reset statistics of rows; measured costs of operations stay valid.
+        """Reset the statistics of rows. Measured costs of operations stay valid.
 
-        Called when the queries change, since other queries select other rows.
+        Called when queries were added or removed, because the new queries select other rows.
         """
         self.sides = (SideMeasures(), SideMeasures())
         self.first_us, self.planned_rows = None, 0
@@ -104,7 +105,7 @@ class Measures:
     def time_passes(self, first_us: int, until_us: int) -> float:
         """Return the seconds since the last run.
 
-        In the first run, these are the seconds since `first_us`.
+        In the first run, return the seconds since `first_us`.
         """
         before = self.reached_us
         if self.first_us is None:
@@ -126,14 +127,14 @@ class Measures:
 
     @property
     def rewriting(self) -> float:
-        """Cost of a cut for each row that reaches it, in comparisons: Csys."""
+        """Return the cost of a cut per row, in comparisons (Csys)."""
         if min(self.probing.times, self.writing.times) < _ENOUGH or not self.probing.seconds:
             return _REWRITING
         a_row, a_pair = (t.seconds / t.times for t in (self.writing, self.probing))
         return a_row / a_pair
 
     def statistics(self) -> Statistics | None:
-        """Return this cell's input of the cost formulas; None without measurements."""
+        """Return this cell's input for the cost formulas; None without measurements."""
         if not all(side.sampled and side.kept_s for side in self.sides) or self.elapsed_s <= 0:
             return None
         rates = (self.sides[0].rows / self.elapsed_s, self.sides[1].rows / self.elapsed_s)
@@ -149,9 +150,9 @@ class Measures:
         return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 
     def stream(self, side: int, reach: WindowReach) -> SetWiseStream | None:
-        """Return one side as input of the planner.
+        """Return the statistics of one side for the planner.
 
-        None without measurements, for example with unbounded windows.
+        None without measurements, for example if windows are unbounded.
         """
         seen = self.sides[side]
         if not seen.sampled or not seen.kept_s:
@@ -162,9 +163,10 @@ class Measures:
         return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
 
     def cuts(self, side: int, reach: WindowReach) -> Cuts | None:
-        """Return the finest, the cheapest and the used cuts of a side.
+        """Return the cuts of one side: finest, cheapest and used.
 
-        The used cuts are a compromise between the finest and the cheapest.
+        The used cuts also weigh the memory of the state, and therefore lie between the finest and the
+        cheapest.
         """
         stream = self.stream(side, reach)
         if stream is None:
@@ -182,18 +184,18 @@ class Measures:
         )
 
 
-# Content, cuts and statistics of a chain of slices, for monitoring.
+# Content, cuts and statistics of a join's slices, for monitoring.
 
 
 @dataclass(frozen=True, slots=True)
 class SliceContent:
-    """Content of a slice: time range and rows by query.
+    """Time range and row counts of one slice.
 
-    `part` names the part of the state that the slice belongs to.
+    `part` names the part of the state, for example `input 0, waiting`.
     """
 
     part: str
-    slice: Slice | None  # None for small tables, which are kept as they are
+    slice: Slice | None  # None for small tables, which are not stored as a slice
     rows: int
     earliest: int
     latest: int
@@ -202,10 +204,10 @@ class SliceContent:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Cuts of a chain of slices, with the measured reasons.
+    """Cuts of a chain of slices, with their statistics.
 
-    Cuts are in seconds of age. Rates are per second. `rewriting` is the cost of a cut for each row that
-    reaches the cut, in comparisons.
+    Cuts are ages in seconds. Rates are per second. `rewriting` is the cost of a cut per row that reaches the
+    cut, in comparisons.
     """
 
     part: str
@@ -220,7 +222,7 @@ class Cuts:
 
 @runtime_checkable
 class Inspectable(Protocol):
-    """State that reports its content, cuts and statistics."""
+    """State that reports its slices, cuts and statistics for monitoring."""
 
     def held(self) -> Sequence[SliceContent]: ...
 

@@ -1,4 +1,4 @@
-"""Execution steps of two-way window joins, for one query or several (operators.join)."""
+"""Execution of two-way window joins, for one query or several."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from slicemill.types import Schema
 def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
     state = context.state if isinstance(context.state, JoinState) else JoinState()
     is_link = _is_link(context)
-    # The next link runs in the same cell and reads all results of this one.
+    # The next join of the chain runs in the same cell and reads all results of this join.
     cell = WHOLE if is_link else context.cell
     join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits, cell)
     limited = [member.name for member in operator.members if member.limit is not None]
@@ -62,11 +62,11 @@ def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | Sh
 
 
 def _is_link(context: StepContext) -> bool:
-    """Return True if this join is a link of a longer chain.
+    """Return True if this join belongs to a chain of joins.
 
-    Joins of three or more streams are chains of two-way joins. Such a chain may join the streams in another
-    order than FROM. All rows of a timestamp are therefore joined together once the timestamp is complete, and
-    are put into the order of FROM at the end.
+    A join of three or more streams may run as a chain of two-way joins, whose order can differ from FROM.
+    Rows of equal timestamps are therefore joined together when the timestamp is complete. `InOrder` then
+    restores the order of FROM.
     """
     graph, own = context.graph, context.node.id
     chained = (node.id for node in graph if isinstance(node.operator, InOrder))
@@ -74,15 +74,16 @@ def _is_link(context: StepContext) -> bool:
 
 
 class SharedJoinStep:
-    """Shared join with one result per query.
+    """Execution of a shared join, with one result per query.
 
-    Rows are read `order_backfills_last`, or timestamp by timestamp.
+    With `in_turn`, rows are read in (timestamp, input) order. Otherwise all rows of a timestamp are read
+    together when the timestamp is complete.
     """
 
     def __init__(self, join: JoinKernel, counted: Sequence[str] = (), *, in_turn: bool = True) -> None:
         self._join = join
         self._in_turn = in_turn
-        self._counted = counted  # queries that may shed pairs
+        self._counted = counted  # queries with load shedding
         self._shares: Mapping[str, float] = {}
 
     @property
@@ -101,16 +102,19 @@ class SharedJoinStep:
         self._join.set_heavy(heavy)
 
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:  # noqa: ARG002
-        """Return the shedding reports of its queries, by node name."""
+        """Return the shedding reports of queries by name."""
         return {name: self.state.sheds[name] for name in self._counted if name in self.state.sheds}
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
-        """Limit how far these queries reach into their windows in the next run."""
+        """Set the part of the windows that the next run probes."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self._join.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], until: int) -> None:
-        """Estimate shed pairs: assume that skipped pairs match as often as compared pairs."""
+        """Estimate shed pairs.
+
+        Skipped pairs are assumed to match as often as compared pairs.
+        """
         rows = sum(table.num_rows for table in tables) - self._join.foreign
         for name in self._counted if rows else ():
             report = self.state.sheds.setdefault(name, AccuracyReport())
@@ -134,14 +138,14 @@ class SharedJoinStep:
 
 
 def _first(waiting: tuple[int, ...] | None, unmatched: tuple[int, ...] | None) -> Due | None:
-    """Return the earlier due time of waiting and unmatched rows."""
+    """Return the earlier due time, of waiting rows and of unmatched rows."""
     if waiting is None or unmatched is None:
         return waiting or unmatched
     return min(waiting, unmatched, key=max)
 
 
 class JoinStep:
-    """Join of a single query, as one operator of its unit."""
+    """Execution of a join that serves a single query."""
 
     def __init__(self, shared: SharedJoinStep) -> None:
         self._shared = shared
@@ -179,26 +183,29 @@ class JoinStep:
 
 # Vectorized window join of two streams, shared by all queries of a plan.
 #
-# A run takes the rows that no later input can precede. These rows probe the slices of the other side and
-# each other, and are then stored as slices themselves. Results have the order of the reference: by the
+# A run consumes the rows that no later input can precede. These rows probe the slices of the other side and
+# each other. They are then stored in slices. Results have the order of the row-by-row reference: by the
 # newer row (timestamp, input, arrival), then by the older row, oldest first.
 #
-# If every cell of the unit reads all rows, each cell stores only its stripe, a hash range of row numbers. A
-# pair is found once, in the cell that stores the older row (PSP-D, S33). New rows of all stripes probe, but
-# among the new rows they match only rows of the cell's own stripe.
+# If every cell of the unit reads all rows, each cell stores only one stripe, a hash range of sequence
+# numbers. The pair is found by the cell that stores the older row, and by no other cell (PSP-D, S33). New
+# rows of all stripes probe. Among the new rows, a probing row matches only rows of the cell's own stripe.
 #
-# A new query gets only pairs of rows that have both arrived since the query started, as if it ran alone. If
-# the plan shows that rows stored for another query cover its history, the new query uses these rows (S23).
+# A query that is added later gets only pairs whose rows have both arrived since the query started. If
+# another query has stored rows that the new query would also have stored, the new query uses them (S23).
 
 
 PAIRS_PER_BLOCK = 1 << 19
-_SAMPLED = 1 << 12  # new rows of a side that are counted by query in each run
+_SAMPLED = 1 << 12  # new rows of a side per run for which matching queries are counted
 SIDES = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class _ProbeTarget:
-    """Block that new rows probe, with the candidates of each new row."""
+    """Block that new rows probe.
+
+    `starts` and `ends` are the candidates of each new row.
+    """
 
     side: int
     block: Block
@@ -208,7 +215,7 @@ class _ProbeTarget:
 
 
 class JoinKernel:
-    """Two-way window join of a plan, with its state."""
+    """Two-way window join of all queries of a plan, with its state."""
 
     def __init__(
         self,
@@ -219,17 +226,18 @@ class JoinKernel:
         seq_bits: int = SEQ_BITS,
         cell: Cell = WHOLE,
     ) -> None:
-        """Build the join; `newcomers` are queries that start empty.
+        """Build the join. `newcomers` are queries that start empty.
 
-        This holds even if a query of the same name and form ran before.
+        They start empty even if a query of the same name and definition ran before.
         """
         self.state = state
         self._cell = cell
         self._heavy: tuple[HeavyKey, ...] = ()
         self._measures_keys = cell.count > 1 and not cell.tied and bool(operator.keys[0])
-        self.key_work = NO_WORK  # rows and pairs by key, of the last run
+        self.key_work = NO_WORK  # rows and pairs by key in the last run
         self.foreign = 0  # rows of the last run that another cell counts
-        # Once row numbers are stored, keep storing them: the order of results may still depend on them.
+        # If stored rows have sequence numbers, new rows need them too, because the order of results may
+        # depend on the numbers.
         self._asked = [
             cell.tied
             or reads_row_numbers(operator, side)
@@ -249,8 +257,8 @@ class JoinKernel:
         self._unmatched = UnmatchedTracker(operator.members, schemas, state.seats, seq_bits)
         self._sides = self._make_sides()
         self._reaches = [side.reach for side in self._sides]
-        self.compared = ComparisonCounter(len(SIDES))  # in the last run
-        # Errors of selections evaluated on stored rows; reported by the next run.
+        self.compared = ComparisonCounter(len(SIDES))  # comparisons of the last run
+        # Errors of selections on stored rows, which the next run reports.
         self._problems: dict[str, ExpressionError] = {}
         if known.members and before != state.seats:
             for number, side in enumerate(self._sides):
@@ -275,13 +283,13 @@ class JoinKernel:
 
     @property
     def _tied(self) -> bool:
-        """Return True if other cells find pairs of the same rows."""
+        """Return True if other cells find pairs of the same new row."""
         return self._cell.tied or bool(self._heavy)
 
     def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
-        """Set the keys whose rows other cells read too.
+        """Set the heavy keys, whose rows other cells read too.
 
-        The keys are valid from the next run on.
+        Valid from the next run on.
         """
         self._heavy = heavy
         if self._tied and not all(self._asked):
@@ -291,8 +299,8 @@ class JoinKernel:
     def shorten(self, shares: Mapping[str, float]) -> None:
         """Probe only the newest part of these queries' windows (S55).
 
-        The shares are valid from the next run on. Stored rows are kept: other queries use them, and these
-        queries need them again after the overload.
+        Valid from the next run on. Stored rows are not evicted. Other queries use these rows, and so do the
+        shortened queries after the overload.
         """
         self._reaches = [
             reach_of(self.state.seats, side, shares) if shares else self._sides[side].reach for side in SIDES
@@ -302,9 +310,9 @@ class JoinKernel:
         return {member.name for member in self._members}
 
     def _served(self, newcomers: Covers, side: int, known: QueryBits) -> list[RowTakeover]:
-        """Return the new queries that take over rows of another query.
+        """Return the new queries that take over stored rows of another query.
 
-        The other query may have been removed by now.
+        The other query may have been removed in the meantime.
         """
         served = []
         for name, by in newcomers.items():
@@ -333,14 +341,14 @@ class JoinKernel:
         return [told if ts is None else max(told, ts) for told, ts in zip(complete, lasts, strict=True)]
 
     def due_unmatched(self) -> tuple[int, ...] | None:
-        """Return the watermarks needed to emit the next unmatched row.
+        """Return the watermarks that are needed to emit the next unmatched row.
 
-        None if no row is pending.
+        None if no row is unmatched.
         """
         due = self._unmatched.due(self._sides) if self._unmatched else None
         if due is None:
             return None
-        # The waiting row already shows that its side has reached that time.
+        # A waiting row proves that its side has reached the row's time.
         lasts = (side.last_ts() for side in self._sides)
         return tuple(BEGINNING if last is not None and last >= due else due for last in lasts)
 
@@ -349,9 +357,9 @@ class JoinKernel:
     ) -> list[Answer]:
         """Join new rows, and return one answer for each query.
 
-        The rows of each side are in time order. Rows of a side are joined if they are `below` the bound of
-        that side. `until` is the joint watermark; `known` may be later, and is the time up to which unmatched
-        rows can be emitted.
+        Rows of each side are in time order. A side consumes its rows with a timestamp less than its entry in
+        `below`. `until` is the watermark of both sides. Unmatched rows are emitted up to `known`, which may
+        be later than `until`.
         """
         errors, self._problems = self._problems, {}
         self.compared.begin_anew()
@@ -371,7 +379,7 @@ class JoinKernel:
         told = self._told(new, until if known is None else known)
         for kept, moments in zip(self._sides, passed, strict=True):
             kept.count_consumed(moments)
-        # At the end of time no row follows, so nothing has to be stored.
+        # At the end of time no row follows, so no row has to be stored.
         if until < FOREVER:
             self._measure(new, until)
             for kept, rows in zip(self._sides, new, strict=True):
@@ -385,7 +393,7 @@ class JoinKernel:
         ]
 
     def _told(self, new: Sequence[Probing], known: int) -> dict[str, pa.Table]:
-        """Return by query the rows that can no longer find a partner."""
+        """Return by query the rows that can no longer be matched."""
         blocks = [rows.block for rows in new]
         found = {
             member.name: self._unmatched.told(member, self._sides, blocks, known)
@@ -401,10 +409,10 @@ class JoinKernel:
         return fan_out(whole, self._unmatched.result_bits(member))
 
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
-        """Return the columns that order the pairs of one new row across cells.
+        """Return the columns that order a row's pairs across cells.
 
-        Pairs of a row are ordered by their older rows. If ranking has dropped low bits of the new rows'
-        numbers, the number of the new row precedes these columns.
+        Pairs of one new row are ordered by their older rows. If low bits of the new row's number were
+        dropped, the whole number is the first of these columns.
         """
         if not self._tied:
             return {}
@@ -415,7 +423,7 @@ class JoinKernel:
         return {tie_name(place, fan_out_bits(bits) - bits): tie for place, tie in enumerate(ties)}
 
     def _measure(self, new: Sequence[Probing], until: int) -> None:
-        """Update the statistics, and plan new cuts if enough rows have arrived."""
+        """Update statistics, and plan new cuts if enough rows have arrived."""
         measures = self.state.measures
         begins = [int(rows.block.times.min()) for rows in new if rows.block.rows]
         if not begins:
@@ -426,7 +434,7 @@ class JoinKernel:
             if window_s is not None and elapsed_s > 0:
                 held = sum(stored.rows for stored in kept.state.slices)
                 seen.time_passes(held, rows.stored.rows, elapsed_s, window_s)
-                # Rows are in the order of hashes, so that the first ones are a random sample.
+                # Rows are ordered by hash, so the first rows are a random sample.
                 seen.sample(*kept.count_by_query(rows.stored, _SAMPLED))
         if measures.is_due():
             for side, kept in enumerate(self._sides):
@@ -436,9 +444,9 @@ class JoinKernel:
     # -- finding pairs ---------------------------------------------------------------------------------
 
     def _moments(self, side: int, below: int) -> Int64s:
-        """Return the times of the stream's rows that this run consumes.
+        """Return the timestamps of the stream's rows that this run consumes.
 
-        Empty if no query counts rows.
+        Empty if no window counts rows.
         """
         moments = self._sides[side].state.moments
         return moments if below == FOREVER else moments[: np.searchsorted(moments, below)]
@@ -481,7 +489,7 @@ class JoinKernel:
         return new
 
     def _foreign(self, prepared: pa.Table) -> int:
-        """Count the arriving rows of heavy keys whose home is another cell."""
+        """Count arriving rows of heavy keys with another home cell."""
         away = [key for key in self._heavy if key.home != self._cell.number]
         if not away:
             return 0
@@ -513,9 +521,9 @@ class JoinKernel:
         return targets
 
     def _count_compared(self, side: int, probes: Int64s, earliest: int, latest: int, count: int) -> None:
-        """Count comparisons by age relative to the longest window."""
+        """Count comparisons by age, as a share of the longest window."""
         longest = self._sides[side].reach.longest_us
-        # Rows are in the order of hashes, so this is the time of a random probe.
+        # Rows are ordered by hash, so the middle row is a random probe.
         now = int(probes[len(probes) // 2])
         ages = (0, 0) if longest in (-1, FOREVER) else (now - latest, now - earliest)
         self.compared.add(side, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
@@ -525,7 +533,7 @@ class JoinKernel:
     ) -> Iterator[tuple[Block, NDArray[np.uint64], int, int]]:
         """Yield the blocks that new rows may match, oldest first.
 
-        Each block has the mask of its queries and its time range.
+        Each result is (block, mask of its queries, earliest time, latest time).
         """
         other, rows = self._sides[1 - side], new[1 - side].stored
         for stored, block in other.blocks(int(new[side].block.times.min())):
@@ -534,7 +542,7 @@ class JoinKernel:
             yield rows, other.everybody, int(rows.times.min()), int(rows.times.max())
 
     def _pairs(self, new: Sequence[Probing]) -> Iterator[Pairs]:
-        """Yield bounded batches of pairs, in the order of newer rows."""
+        """Yield pairs in batches of bounded size, ordered by the newer row."""
         targets = self._targets(new)
         if self._measures_keys:
             self.key_work = self._work_by_key(targets, new)
@@ -559,7 +567,7 @@ class JoinKernel:
     ) -> tuple[FoundPairs, NDArray[np.uint64]]:
         """Return the pairs with rows of one block, and their masks.
 
-        The positions of the pairs in the output are set later.
+        `_placed` sets the positions of the pairs in the result.
         """
         probing, other = new[target.side], self._sides[1 - target.side]
         inside = (probing.ranks >= first) & (probing.ranks < end)
@@ -582,9 +590,9 @@ class JoinKernel:
     def _placed(
         self, parts: list[tuple[FoundPairs, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
     ) -> Pairs:
-        """Order pairs by the rank of the probing row.
+        """Order pairs by the rank of the new row.
 
-        Pairs of one probing row stay as found, oldest slice first.
+        Pairs of one new row keep the order in which they were found, oldest slice first.
         """
         counts = np.zeros(end - first, np.int32)
         for found, _ in parts:
@@ -604,7 +612,7 @@ def _holds(selections: Selections, errors: dict[str, ExpressionError], table: pa
 def _borders(
     targets: Sequence[_ProbeTarget], new: Sequence[Probing], total: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield ranges of ranks with a bounded number of pairs each."""
+    """Split ranks into ranges with a bounded number of pairs."""
     counts = np.zeros(total, np.int64)
     for target in targets:
         counts[new[target.side].ranks] += target.ends - target.starts

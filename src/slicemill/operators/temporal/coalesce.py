@@ -1,8 +1,9 @@
-"""Coalescing of whole tables, equivalent to `reference.coalesce`.
+"""Coalescing on whole tables.
 
-All tuples that a window may still show are sorted by partition. Runs are found in one pass, and each
-window emits its part of them. The time is proportional to the number of stored tuples and output rows,
-for any slide. Results do not depend on how the input is split into tables.
+All tuples that a window may still show are sorted by partition. One pass finds the runs. Each window then
+emits its part of the runs. The time is proportional to the number of stored tuples and output rows, for any
+slide. Results do not depend on the division of the input into tables. Coalescing row by row has the same
+results.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ KEY, TIME, NUMBERED, SELECTED, NUMBER = "key", "ts", "seq", "selected", "number"
 class CoalescingState:
     """Tuples that windows may still show, in order of arrival.
 
-    For windows by time, all slides up to `closed` have been emitted. For windows by rows, `arrived` has
-    the number of tuples of each partition.
+    For windows by time, all slides up to `closed` have been emitted. For windows by rows, `arrived` has the
+    number of tuples of each partition.
     """
 
     keys: StoredKeys = field(default_factory=StoredKeys)
@@ -58,7 +59,7 @@ class CoalescingState:
 class SortedTuples:
     """All stored and new tuples, sorted by partition and arrival.
 
-    `order` has their positions in the table.
+    `order` has the index of each sorted tuple in `table`.
     """
 
     table: pa.Table
@@ -70,15 +71,15 @@ class SortedTuples:
     runs: Runs
 
     def in_table(self, sorted_: Bools) -> Bools:
-        """Return a mask of sorted rows in the order of the table."""
+        """Reorder a mask of sorted rows to the order of the table."""
         out = np.empty(len(sorted_), np.bool_)
         out[self.order] = sorted_
         return out
 
     def changes(self) -> Bools:
-        """Return the rows with a period that differ from their predecessor.
+        """Return the rows with a non-empty period that differ from their predecessor.
 
-        Unbounded windows need only these rows, because there a run always begins with its first tuple.
+        Unbounded windows need only these rows, because each run begins with its first tuple.
         """
         places = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
         partitions, selected = self.partitions[places], self.selected[places]
@@ -92,7 +93,7 @@ class SortedTuples:
 
 
 class Coalescing(ABC):
-    """Coalescing operator, without the window logic of the subclasses."""
+    """Coalescing of tuples. Subclasses define the windows."""
 
     def __init__(
         self,
@@ -127,8 +128,8 @@ class Coalescing(ABC):
     ) -> tuple[pa.Table | None, int]:
         """Process new rows in order.
 
-        `complete` and the returned number are lower bounds of later timestamps. At the end of the input,
-        time stops at the last tuple of all cells.
+        `complete` is the watermark. Also returns the output watermark. At the end of the input, time stops at
+        the last tuple of all cells.
         """
         known = [ts.as_py() for ts in table.column(TS)[-1:]]
         known.append(latest_elsewhere if complete == END else complete)
@@ -147,7 +148,7 @@ class Coalescing(ABC):
         """Update the state, and return the output that is due."""
 
     def _taken(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
-        """Return the columns of new rows that are stored, and the arrival times."""
+        """Return the columns to store of new rows, and arrival times."""
         found = []
         for outcome in self._evaluate(table):
             if isinstance(outcome, ExpressionError):
@@ -177,7 +178,7 @@ class Coalescing(ABC):
         return SortedTuples(table, order, partitions, ts, selected, values, runs)
 
     def _sorted(self, keys: Int32s, times: Int64s) -> tuple[Int64s, Int32s]:  # noqa: ARG002
-        """Return the row positions by partition and time, and their partitions.
+        """Return row indexes by partition and time, and their partitions.
 
         The input is in order of time.
         """
@@ -185,17 +186,17 @@ class Coalescing(ABC):
         return order, partitions
 
     def _keep_recent(self, new: pa.Table, content: SortedTuples, recent: Bools) -> None:
-        """Keep the rows that later windows may show.
+        """Store the rows that later windows may show.
 
         Older rows may stay for a while.
         """
         self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(recent))
 
     def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
-        """Keep only the rows that unbounded windows show.
+        """Store only the rows that unbounded windows show.
 
-        A row with an empty period must not be kept without its successor, because it would seem to hold
-        until the next row.
+        A row with an empty period must not be stored without its successor. Otherwise its period would last
+        until the next stored row.
         """
         self._keep(new, content, content.changes())
 
@@ -203,7 +204,7 @@ class Coalescing(ABC):
         self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(needed), exactly=True)
 
     def _is_change(self, begins: Int64s, ends: Int64s, now: Int64s | int) -> Bools:
-        """Return a mask of runs that changed since the previous slide (L8).
+        """Return the mask of runs that changed since the previous slide (L8).
 
         A change is the begin or the end of a run.
         """
@@ -212,7 +213,7 @@ class Coalescing(ABC):
         return changed
 
     def _output(self, content: SortedTuples, spans: RunSpans, seqs: Int64s, arrivals: Int64s) -> pa.Table:
-        """Return the runs that windows show. `seqs` and `arrivals` are per window."""
+        """Return the runs that windows show. `seqs` and `arrivals` are by window."""
         found = runs_in_windows(content.runs, spans)
         if self._changes:
             told = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))
@@ -234,19 +235,19 @@ class Coalescing(ABC):
 class Runs(NamedTuple):
     """Tuples with a non-empty period, and their runs.
 
-    `places` are the rows, which are sorted. `numbers` are their run numbers.
+    `places` are the indexes of these tuples among the sorted rows. `numbers` are their run numbers.
     """
 
     places: Int64s
     partitions: Int32s
     begins: Int64s
     numbers: Int64s
-    firsts: Int64s  # first tuple of each run
-    ends: Int64s  # of each run
+    firsts: Int64s  # index of the first tuple of each run
+    ends: Int64s  # end of each run
 
 
 class WindowRuns(NamedTuple):
-    """Runs shown by windows: window, representative row, and period there."""
+    """Runs that windows show: window, representative row, and period in the window."""
 
     windows: Int64s
     places: Int64s
@@ -255,7 +256,7 @@ class WindowRuns(NamedTuple):
 
 
 def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa.Array]) -> Runs:
-    """Return the runs of rows sorted by partition and arrival."""
+    """Return the runs of rows that are sorted by partition and arrival."""
     ends = ends_of(partitions, ts)
     places = np.flatnonzero(selected & (ends > ts))
     begins, ends, of = ts[places], ends[places], partitions[places]
@@ -271,7 +272,7 @@ def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa
 
 
 def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
-    """Return the end of each row's period: the next row's time, or open."""
+    """Return the end of each period: the next row's time, or FOREVER."""
     ends = np.full(len(ts), FOREVER)
     follows = partitions[1:] == partitions[:-1]
     ends[:-1][follows] = ts[1:][follows]
@@ -281,7 +282,7 @@ def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
 def runs_in_windows(runs: Runs, spans: RunSpans) -> WindowRuns:
     """Return the runs of each window.
 
-    A run begins with its first tuple in the window, and ends at the window's end at the latest.
+    A run begins with its first tuple in the window, and ends no later than the window.
     """
     first = runs.numbers[spans.starts]
     counts = runs.numbers[spans.stops - 1] - first + 1
@@ -294,9 +295,9 @@ def runs_in_windows(runs: Runs, spans: RunSpans) -> WindowRuns:
 
 
 def as_before(values: Sequence[pa.Array]) -> Bools:
-    """Return a mask of the rows that equal their predecessor.
+    """Return the mask of rows that equal their predecessor.
 
-    The mask has no entry for the first row.
+    The first row has no element.
     """
     same = np.ones(max(len(values[0]) - 1, 0), np.bool_)
     for column in values:
@@ -310,7 +311,7 @@ def as_before(values: Sequence[pa.Array]) -> Bools:
 
 # Windows as row ranges.
 #
-# Rows are sorted by partition, then by time. A window is a range [start, stop) of rows with an end time
+# Rows are sorted by partition, then by time. A window is a range [start, stop) of rows, with an end time
 # `end`.
 
 
@@ -332,8 +333,8 @@ def windows_of_time(
 ) -> tuple[Int64s, Int64s, Int64s]:
     """Return the non-empty windows that end at multiples of `slide`.
 
-    `first` and `last` limit these multiples. A window with end e contains the rows of its partition that
-    begin in [e - extent, e). Periods without rows are skipped.
+    `first` and `last` are the numbers of the first and the last multiple. A window with end e has the rows of
+    its partition that begin in [e - extent, e). Times without rows are skipped.
     """
     starts, stops, ends = np.empty(16, np.int64), np.empty(16, np.int64), np.empty(16, np.int64)
     found, head = 0, 0
@@ -371,11 +372,11 @@ def _double_length(values: Int64s) -> Int64s:
     return out
 
 
-# Accuracy of what remains of runs, as columns (L13).
+# Accuracy of the runs that remain after shedding, as columns (L13).
 
 
 class RunPieces(NamedTuple):
-    """Runs or their remainders, as columns."""
+    """Runs, or remaining parts of runs, as columns."""
 
     runs: Int64s
     partitions: Int64s
@@ -387,7 +388,10 @@ class RunPieces(NamedTuple):
         return RunPieces(*(column[chosen] for column in self))
 
     def put_together(self) -> RunPieces:
-        """Merge adjacent pieces of one run, ordered by partition and time."""
+        """Merge adjacent pieces of a run.
+
+        Pieces are then ordered by partition and time.
+        """
         here = self.take(np.lexsort((self.begins, self.partitions)))
         if not len(here.runs):
             return here
@@ -399,7 +403,7 @@ class RunPieces(NamedTuple):
 
 
 def sums(exact: RunPieces, left: RunPieces, wanted: Callable[[RunPieces], RunPieces]) -> AccuracySums:
-    """Return the accuracy sums over the wanted runs and fragments."""
+    """Return the accuracy sums over the wanted runs and pieces."""
     exact, left = wanted(exact), wanted(left)
     order = np.argsort(exact.runs)
     runs: Any = exact.runs[order]

@@ -1,8 +1,8 @@
 """Coalescing row by row with a memory budget (L14-L25).
 
-Like `coalesce`, but the window's tuples are in a memory that drops tuples when it is full. The period of
-a tuple is known when its successor arrives, so a dropped tuple leaves a gap. The newest tuple of each
-partition is stored outside this memory until its end is known.
+The tuples of windows are in a memory that sheds tuples when it is full. The period of a tuple is known when
+its successor arrives, so a shed tuple leaves a gap in its run. The newest tuple of each partition is stored
+outside this memory until its end is known.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LatestTuple(NamedTuple):
 class AccuracyPartition:
     """State of a partition.
 
-    `run` is the number of the last known run, with values `run_values` and end `run_end`.
+    `run` is the number of the last run with a known end, with values `run_values` and end `run_end`.
     """
 
     head: Row
@@ -73,7 +73,7 @@ class AccuracyPartition:
 
 
 class Fragment(NamedTuple):
-    """A run, or a contiguous remainder of it."""
+    """A run, or a contiguous part left after shedding."""
 
     run: int
     values: Values
@@ -82,19 +82,19 @@ class Fragment(NamedTuple):
     def row(self, partition: AccuracyPartition, open_until: int | None = None) -> Row:
         """Return the output row.
 
-        If `open_until` is given, the row has a flag for runs that reach this time.
+        If `open_until` is given, the row ends with a flag that is true for runs that reach this time.
         """
         assert isinstance(self.values, tuple)
-        # Replace the comparable form of NaN.
+        # Replace the comparable form of NaN by NaN.
         shown = (float("nan") if value is NanKey.NAN else value for value in self.values)
         flag = () if open_until is None else (self.period[1] == open_until,)
         return (*partition.head, *shown, self.period, *flag)
 
 
 class AccuracyMeter:
-    """Accuracy measurement: compares remaining runs with the exact runs.
+    """Measures accuracy by comparing the remaining runs with the exact runs.
 
-    `wanted` selects the output rows that count.
+    `wanted` selects the output rows for which accuracy is measured.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class AccuracyMeter:
         return run.last_begin >= now - self._extent
 
     def _begin(self, partition: AccuracyPartition, run: OriginalRun, first: int | None, now: int) -> int:
-        """Return where a run begins in the window, as far as known.
+        """Return the known begin of a run in the window.
 
         A run begins with its first tuple in the window.
         """
@@ -172,17 +172,17 @@ class AccuracyMeter:
         return first if first is not None and run.lost_begin < horizon else horizon
 
 
-# Windows of row-wise temporal queries, sliding by time or by rows.
+# Windows of temporal queries row by row, sliding by time or by rows.
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalQuery:
-    """A temporal query as functions: attributes, leading columns, partition key, and window.
+    """A temporal query as functions of rows, and its window.
 
-    With `by_rows`, `extent` and `slide` count tuples of a partition. The window has the last `extent`
-    tuples, and every `slide`-th tuple triggers output. Only tuples for which `where` holds form runs. Each
-    other tuple still ends the period of its predecessor. With `tells_open`, rows end with a flag for runs
-    that continue (L3).
+    With `by_rows`, `extent` and `slide` count tuples of a partition: the window has the last `extent` tuples,
+    and each `slide`-th tuple triggers output. Only tuples for which `where` is true form runs. Other tuples
+    still end the period of their predecessor. With `tells_open`, rows end with a flag for runs that continue
+    (L3).
     """
 
     values: Callable[[Row], Row]
@@ -198,7 +198,7 @@ class TemporalQuery:
     def tells(self, period: tuple[int, int], now: int) -> bool:
         """Return True if a run is emitted.
 
-        With `changes` these are the runs that began or ended since the previous slide (L8).
+        With `changes`, only runs that began or ended since the previous slide are emitted (L8).
         """
         begin, end = period
         before = now - self.slide
@@ -227,7 +227,7 @@ class SlidingPartitions(ABC, Generic[P]):
 
     @abstractmethod
     def _arrive(self, key: Hashable, partition: P, tuple_: Timed) -> None:
-        """Add a tuple to its partition, and count it."""
+        """Add a tuple to its partition, and count the tuple."""
 
     @abstractmethod
     def _report(self, partitions: Mapping[Hashable, P], now: int) -> list[Timed]: ...
@@ -236,11 +236,11 @@ class SlidingPartitions(ABC, Generic[P]):
     def _expire_before(self, end: int) -> None:
         """Evict tuples older than the window that ends at `end`.
 
-        Empty partitions are dropped.
+        Partitions without tuples are dropped.
         """
 
     def _after_report(self, end: int) -> None:
-        """Clean up after all partitions were emitted for a time window."""
+        """Clean up after a window by time was emitted."""
 
     @property
     def waits_for_time(self) -> bool:
@@ -294,7 +294,7 @@ class SlidingPartitions(ABC, Generic[P]):
     def _has_next_slide(self, ts: int | None) -> bool:
         """Return True if there is another slide.
 
-        An unbounded window never becomes empty, but it does not change after the end of the input.
+        An unbounded window never becomes empty, but its content does not change after the end of the input.
         """
         return self._temporal.extent is not None or ts is not None
 
@@ -303,9 +303,10 @@ _TIME_BYTES = 40
 
 
 class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
-    """Coalescing with load shedding. Returns rows as `Coalesce`.
+    """Coalescing with load shedding.
 
-    `wanted` selects the rows that the query uses, for which accuracy is measured.
+    Returns the same rows as `Coalescing`, except for shed tuples. `wanted` selects the rows that the query
+    uses, for which accuracy is measured.
     """
 
     def __init__(self, temporal: TemporalQuery, budget: Budget, wanted: Callable[[Row], bool]) -> None:
@@ -319,7 +320,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
             self._shadow, temporal.extent, temporal.by_rows, wanted, temporal.tells_open
         )
         self._serial = 0
-        self._until: deque[tuple[int, int]] = deque()  # ends of slides, and tuples arrived by then
+        self._until: deque[tuple[int, int]] = deque()  # (end of a slide, tuples until then)
         self.report = MemoryReport(capacity=budget.capacity)
 
     def state(self) -> Any:
@@ -373,9 +374,9 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self.report.sampled = self._shadow.share
 
     def _closed(self, partition: AccuracyPartition, now: int) -> Tuple | None:
-        """Return the tuple whose period ends now, or None.
+        """Return the tuple whose period ends now.
 
-        The result is None for a tuple that forms no run, or whose period is empty.
+        None if the tuple forms no run, or if its period is empty.
         """
         newest = partition.newest
         if newest is None or newest.values is None or newest.begin == now:
@@ -384,7 +385,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
 
     def _has_passed(self, closed: Tuple, partition: AccuracyPartition) -> bool:
-        """Return True if no later window shows the tuple."""
+        """Return True if the tuple is in no later window."""
         if self._extent is None:
             return False
         if self._by_rows:
@@ -405,7 +406,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     # -- windows ---------------------------------------------------------------------------------------
 
     def _after_report(self, end: int) -> None:
-        # Expire now what no later window shows, to make room before the next slide ends.
+        # Expire tuples that are in no later window now, to make room before the next slide ends.
         self._expire_before(end + self._temporal.slide)
 
     def _expire_before(self, end: int) -> None:
@@ -421,7 +422,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._shadow.expire(lambda _, run: run.last_begin < horizon)
 
     def _forget_runs(self) -> None:
-        """Drop runs that left windows by rows, once there are many."""
+        """Drop runs that left windows by rows, if there are many runs."""
         if len(self._shadow) >= self._shadow.limit:
             inside = self._exactness.in_window
             self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
@@ -466,9 +467,9 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
 
 
 def temporal(operator: Coalesce, schema: Schema) -> TemporalQuery:
-    """Return a temporal query as functions of rows."""
+    """Return the functions of a temporal query."""
     attributes = [schema.index(name) for name in operator.attributes]
-    # A partition column that is also an attribute appears once, as the attribute.
+    # A partitioning column that is also an attribute appears once, as the attribute.
     head = [item for item in operator.partition_by if item.name not in operator.attributes]
     window = operator.window
     assert window.slide is not None, "the grammar asks for SLIDES"
@@ -499,7 +500,7 @@ FEW = 100
 class BudgetState(CoalescingState):
     """Packed memory with its partitions. `values` has the columns of value codes.
 
-    During a run the memory is unpacked, and values are looked up by number.
+    During a run the memory is unpacked, and values are numbered.
     """
 
     memory: m.PackedMemory | None = None

@@ -1,8 +1,8 @@
-"""Compiled memory that drops the cheapest tuple, or a random one (L16-L18, L21-L23).
+"""Compiled memory that sheds the cheapest tuple, or a random tuple (L16-L18, L21-L23).
 
-The choice is the same as in `slicemill.shedding.memory` and `blind`, which explain it. Tuples are in
-slots, linked by partition. If inner tuples may be dropped, a fragment that loses its shortest tuple is
-searched for the next one.
+The choice is the same as in `slicemill.shedding.memory`, which explains the choice. Tuples are in slots that
+are linked by partition. A *fragment* is a sequence of adjacent tuples of one run. If inner tuples may be
+shed, a fragment that loses its shortest tuple is searched for the next shortest one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _is_shorter(slots: Int64s, slot: int, than: int) -> bool:
 
 @kernel
 def _scan_fragment(a: MemoryArrays, fragment: int) -> None:
-    """Find a fragment's shortest tuple, and set its tuples' owner."""
+    """Find a fragment's shortest tuple, and set its tuples' fragment."""
     slots = a.slots
     slot = shortest = a.fragments[fragment, HEAD]
     while True:
@@ -81,7 +81,7 @@ def _scan_fragment(a: MemoryArrays, fragment: int) -> None:
 
 @kernel
 def _split(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> None:
-    """Split a fragment at an inner tuple that is dropped."""
+    """Split a fragment at an inner tuple that is shed."""
     counts, fragment = a.counts, a.slots[slot, OWNER]
     new = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
     counts[FRAGMENTS] += 1
@@ -94,15 +94,15 @@ def _split(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> Non
 
 @kernel
 def remove(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> None:
-    """Remove a tuple that is dropped or expires.
+    """Remove a tuple that is shed or expires.
 
-    Only the first tuple of a partition expires.
+    Only the first tuple of a partition can expire.
     """
     slots, counts = a.slots, a.counts
     fragment, before, after = slots[slot, OWNER], slots[slot, BEFORE], slots[slot, AFTER]
     inside = a.fragments[fragment, HEAD] != slot and a.fragments[fragment, TAIL] != slot
     if rule.drawn:
-        # Move the last one to the free position.
+        # Move the last slot to the free position.
         place, last = slots[slot, TIES], a.valid[counts[HELD] - 1]
         a.valid[place], slots[last, TIES] = last, place
     elif inside:
@@ -177,7 +177,7 @@ def append(
             a.fragments[fragment, SHORTEST] = slot
     else:
         if before != NONE:
-            offer(a, parts, rule, slots[before, OWNER])  # this fragment cannot grow any more
+            offer(a, parts, rule, slots[before, OWNER])  # the previous fragment cannot grow any more
         fragment = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
         counts[FRAGMENTS] += 1
         a.fragments[fragment] = slot
@@ -196,7 +196,7 @@ def victim(a: MemoryArrays, rule: SheddingRule) -> Any:
 
 
 def unpack_memory(stored: PackedMemory, capacity: int, parts: Int64s, rule: SheddingRule) -> MemoryArrays:
-    """Return an unpacked memory with this capacity."""
+    """Unpack a memory with room for `capacity` tuples."""
     a = empty(capacity, rule.shadow_limit)
     shadow = unpack_shadow(stored)
     a.shadow[: len(shadow)] = shadow
@@ -214,7 +214,7 @@ def _restore(a: MemoryArrays, parts: Int64s, rule: SheddingRule, tuples: Int64s)
         append(a, parts, rule, t[PART], t[BEGIN], t[END], t[CODE], t[RUN], t[TIES], t[ROW])
 
 
-# Arrivals, window expiry, and the shadow of runs in a compiled memory.
+# Arrivals, expiry by window, and the exact runs (*shadow*) in a compiled memory.
 
 
 @kernel
@@ -226,9 +226,10 @@ def samples(run: int, halvings: int, seed: int) -> bool:
 
 @kernel
 def _shadow_row(a: MemoryArrays, parts: Int64s, rule: SheddingRule, part: int, begin: int, end: int) -> int:
-    """Return the shadow row of a tuple's run, or -1 if not sampled.
+    """Return the shadow row of a tuple's run, or -1.
 
-    The tuple's period has just ended. Its run continues, or begins with it.
+    The result is -1 if the run is not sampled. The period of the tuple has just ended. The tuple continues a
+    run, or begins a run.
     """
     shadow, counts = a.shadow, a.counts
     run, row = parts[part, LAST_RUN], parts[part, SEEN]
@@ -283,7 +284,7 @@ def take(
 ) -> None:
     """Add tuples in order.
 
-    Tuples that began before the horizon are not stored once their period has ended.
+    When the period of a tuple has ended, the tuple is stored only if it began at or after the horizon.
     """
     counts = a.counts
     for i in range(len(ts)):
@@ -323,7 +324,7 @@ def take(
 def expire(a: MemoryArrays, parts: Int64s, rule: SheddingRule, horizon: int) -> None:
     """Expire tuples that began before the horizon.
 
-    Partitions whose newest tuple expired are dropped.
+    A partition whose newest tuple expired is dropped.
     """
     for part in range(len(parts)):
         p = parts[part]
@@ -339,7 +340,7 @@ def expire(a: MemoryArrays, parts: Int64s, rule: SheddingRule, horizon: int) -> 
         a.counts[HALVINGS] = 0
 
 
-# Compiled heap of candidates, ordered by cost, then by tie.
+# Compiled heap of shedding candidates, ordered by cost, then by tie.
 #
 # Each push has an entry number. Only the latest entry of a fragment is valid.
 
@@ -404,7 +405,7 @@ def pop(costs: Floats, heap: Int64s, count: int) -> int:
 
 @kernel
 def tidy(costs: Floats, heap: Int64s, count: int, valid: Int64s) -> int:
-    """Remove entries that are not the latest of their fragment."""
+    """Remove entries that are not the latest entry of their fragment."""
     kept = 0
     for place in range(count):
         if valid[heap[place, FRAGMENT]] == heap[place, ENTRY]:
@@ -424,18 +425,19 @@ Records: TypeAlias = NDArray[Any]
 SLACK = 64
 NONE = -1
 
-# Columns of slots. A free slot has no partition. The columns after the first STORED ones are derived.
+# Columns of slots. A free slot has no partition. The first STORED columns are stored, and the other columns
+# are derived.
 BEGIN, END, CODE, RUN, TIES, PART, ROW, BEFORE, AFTER, OWNER = range(10)
 STORED = 7
 # Columns of partitions: linked list, newest tuple, and last known run.
 FIRST, LAST, ALIVE, CHOSEN, SINCE, NEW_CODE, NEW_RUN, SERIAL, LAST_RUN, RUN_CODE, RUN_END, SEEN = range(12)
-# Columns of fragments. SHORTEST is used if inner tuples may be dropped.
+# Columns of fragments. SHORTEST is used if inner tuples may be shed.
 HEAD, TAIL, SHORTEST = range(3)
 # Columns of the shadow.
 S_RUN, S_PART, S_CODE, S_BEGIN, S_END, S_LAST, S_LOST = range(7)
 # Counters.
 HELD, FRAGMENTS, ENTRIES, HEAP, SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED = range(10)
-DRAWN = ENTRIES  # the random method has no heap entries
+DRAWN = ENTRIES  # the random method has no heap entries, and uses this counter for drawn numbers
 
 
 class MemoryArrays(NamedTuple):
@@ -445,7 +447,7 @@ class MemoryArrays(NamedTuple):
     free_slots: Int64s
     fragments: Int64s
     free_fragments: Int64s
-    valid: Int64s  # the latest entry of each fragment
+    valid: Int64s  # latest entry of each fragment
     costs: Floats
     heap: Int64s
     shadow: Int64s
@@ -455,9 +457,9 @@ class MemoryArrays(NamedTuple):
 class SheddingRule(NamedTuple):
     """The shedding method in numbers. `threshold` is -1 if there is none.
 
-    If `drawn`, victims are chosen at random by position. The position is in the column of ties, and
-    `valid` has the slots by position. If `inner`, the shortest tuple of a fragment may be dropped,
-    wherever it is. Otherwise only the first or last one is.
+    If `drawn`, tuples to shed are chosen at random by position. The column TIES then has the position of a
+    slot, and `valid` has the slots by position. If `inner`, the shortest tuple of a fragment may be shed at
+    any position. Otherwise only the first and the last tuple of a fragment may be shed.
     """
 
     drawn: bool
@@ -493,8 +495,8 @@ def new_partitions(count: int) -> Int64s:
     return out
 
 
-# Storage format of a tuple and of a run in the shadow between runs of the unit. Times are offsets from a
-# common base, in 32 bits if this is enough (71 minutes). Runs are numbered backwards from the latest.
+# Storage format of tuples and of exact runs between the runs of a unit. Times are offsets from a common base,
+# in 32 bits if their range is below 71 minutes. Runs are numbered backwards from the latest run.
 _SHORT, _LONG = (
     np.dtype([("begin", time), ("end", time), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")])
     for time in ("u4", "i8")
@@ -507,9 +509,9 @@ ORIGINAL = np.dtype(
 
 @stored_as("coalesce.packed", version=2)
 class PackedMemory(NamedTuple):
-    """Packed memory: tuples by partition and time, and the shadow.
+    """Packed memory: tuples by partition and time, and exact runs.
 
-    Everything else is derived from these.
+    All other arrays are derived.
     """
 
     tuples: Records
@@ -569,12 +571,12 @@ def unpack_tuples(stored: PackedMemory, shadow: Int64s) -> Int64s:
     return out
 
 
-# Compiled pseudo-random hash, the same in every process.
+# Compiled pseudo-random hash, equal in every process.
 
 
 @kernel
 def hash_number(number: int, seed: int) -> Any:
-    """Like `slicemill.shedding.methods.splitmix64`."""
+    """Return the same hash as `slicemill.shedding.methods.splitmix64`."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     mixed = np.uint64(number) + np.uint64(seed) * golden + golden
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

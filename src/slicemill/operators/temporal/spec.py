@@ -1,4 +1,4 @@
-"""Operator: temporal coalescing (maximal runs of equal attributes)."""
+"""Specification of temporal coalescing: adjacent periods of equal attributes become one run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Coalesce(Operator):
-    """Maximal runs of equal attributes with their valid period, per slide (L4-L8).
+    """Runs of equal attributes with their valid periods, at each slide (L4-L8).
 
-    `where` selects the tuples that form runs. The condition must not be pushed down as a filter, because
-    also a tuple that is not selected ends the period of its predecessor (L3). With a `budget`, tuples may
-    be shed; `wanted` selects the runs whose accuracy is measured. `tells_open` adds a column that is true
-    while a run continues (L3). With `changes`, a run is emitted only when it begins and when it ends (L8).
-    With `late`, the input also has late tuples, at the time of their arrival. Late tuples correct runs
+    `where` selects the tuples that form runs. The condition must not be pushed down as a filter, because a
+    tuple that is not selected still ends the period of its predecessor (L3). With a `budget`, tuples may be
+    shed, and the accuracy is measured for the runs that `wanted` selects. `tells_open` adds a column that is
+    true while a run continues (L3). With `changes`, a run is emitted only when it begins and when it ends
+    (L8). With `late`, the input also has late tuples, at the time of their arrival. Late tuples correct runs
     from the next slide on (L5).
     """
 
@@ -61,9 +61,9 @@ def _late_fact(late: LateTuples) -> tuple[str, str]:
 
 
 def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:
-    """Return the partition keys.
+    """Return the partitioning keys.
 
-    With a budget there are no keys, because all partitions share one memory.
+    None with a budget, because all partitions share one memory.
     """
     return None if coalesce.budget else (tuple(item.expr for item in coalesce.partition_by),)
 
@@ -78,7 +78,7 @@ KINDS = (
         waits_for_time=lambda *_: True,
         unit=UnitOf.KEYS,
         keys=_keys,
-        # With a budget, shedding depends on all earlier tuples.
+        # With a budget, the shed tuples depend on all earlier tuples.
         history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),
         seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         last_words=True,

@@ -1,6 +1,6 @@
-"""Step of temporal queries, by kernels (`slicemill.operators.temporal`).
+"""Execution of temporal queries.
 
-Some shedding methods have no kernel. Queries with these are evaluated row by row.
+Kernels evaluate most queries. Queries whose shedding method has no kernel are evaluated row by row.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ from slicemill.types import Schema
 
 
 class CoalesceStep:
-    """Coalescing of one temporal query."""
+    """Coalescing for one temporal query."""
 
     def __init__(self, coalescing: Coalescing, output: pa.Schema, numbering: Numbering) -> None:
-        self.latest_elsewhere = BEGINNING  # timestamp of the last tuple of all cells, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last tuple in all cells, set before each run
         self._coalescing = coalescing
         self._output = output
         self._numbering = numbering
@@ -73,7 +73,7 @@ class CoalesceStep:
         return self._coalescing.state.now
 
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
-        """Return the report of dropped tuples, if there is a budget."""
+        """Return the report of shed tuples, if there is a budget."""
         state = self._coalescing.state
         return {node_id: state.report} if isinstance(state, BudgetState) else {}
 
@@ -99,17 +99,17 @@ def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep
         return row_step(shedding_rows(operator, budget, context.schemas[0], output), context)
     known = context.state if isinstance(context.state, BudgetState) else BudgetState()
     budgeted = BudgetedByTime(operator, context.schemas[0], output.names, output, known)
-    # A memory shared by all partitions implies a single cell, so rows are renumbered.
+    # All partitions share one memory, so there is a single cell, and output rows can be renumbered.
     return CoalesceStep(budgeted, with_system_columns(to_arrow(output)), Numbering())
 
 
-# Coalescing over windows by rows: the last n tuples, at every m-th tuple.
+# Coalescing over windows by rows: the last n tuples, at each m-th tuple.
 
 
 class CoalescingByRows(Coalescing):
     """Coalescing with output at each tuple that completes a slide.
 
-    The output has this tuple's timestamp. The tuple itself is not shown, because its period is still
+    The output has the timestamp of this tuple. The tuple itself is not in the output, because its period is
     empty.
     """
 
@@ -149,7 +149,7 @@ class CoalescingByRows(Coalescing):
         return out
 
 
-# Coalescing over windows by time: tuples wait until the slide ends.
+# Coalescing over windows by time. Tuples wait until the slide ends.
 
 
 _FEW_KEYS = 1000
@@ -158,7 +158,7 @@ _FEW_KEYS = 1000
 class CoalescingByTime(Coalescing):
     """Coalescing with output at each multiple of the slide.
 
-    There is output while the window is not empty.
+    There is no output while the window is empty.
     """
 
     def due(self) -> int | None:
@@ -184,11 +184,12 @@ class CoalescingByTime(Coalescing):
         content = self._content(new)
         runs, first, last = content.runs, state.closed // slide + 1, state.now // slide
         if ended:
-            # An unbounded window never becomes empty, but it does not change after the end of the input.
+            # An unbounded window never becomes empty, but its content does not change after the end of the
+            # input.
             last = last + 1 if self._extent is None else FOREVER // slide
         extent = FOREVER if self._extent is None else self._extent
         spans = RunSpans(*windows_of_time(runs.partitions, runs.begins, slide, extent, first, last))
-        # Partitions are ordered by the first tuple that they show.
+        # Partitions are ordered by the first tuple in their output.
         numbered: Int64s = numbers(content.table.column(NUMBERED).combine_chunks())[content.order]
         seqs = numbered[runs.places[spans.starts]]
         order = np.lexsort((seqs, spans.ends))
@@ -202,7 +203,7 @@ class CoalescingByTime(Coalescing):
         return out
 
     def _forget_keys(self) -> None:
-        """Evict partitions without tuples if there are many."""
+        """Evict partitions without tuples if there are many partitions."""
         state = self.state
         if len(state.keys) <= 2 * sum(len(piece.table) for piece in state.pieces) + _FEW_KEYS:
             return
@@ -223,13 +224,13 @@ def _keys(piece: Slice) -> Int32s:
 
 # Temporal queries with late tuples, which split and merge later runs (L5).
 #
-# Late tuples are in the input at the time of their arrival. The output of a slide shows the tuples that
-# arrived before it, each from its own time on. So output depends on arrival, and not on how the input is
-# split.
+# Late tuples are in the input at the time of their arrival. The output of a slide has the tuples that arrived
+# before the slide's end, each from its own time on. The output therefore depends on the order of arrival, and
+# not on the division of the input into runs.
 
 
 class CoalescingWithLate(CoalescingByTime):
-    """Like `CoalescingByTime`, for tuples sorted by their own times."""
+    """Like `CoalescingByTime`, with tuples sorted by their own times."""
 
     def __init__(
         self, operator: Coalesce, schema: Schema, names: Sequence[str], state: CoalescingState
@@ -249,7 +250,7 @@ class CoalescingWithLate(CoalescingByTime):
             self.state.closed = int(arrived[0]) // self._slide * self._slide
         reports, start = [], 0
         for place in self._first_of_slides(arrived, begun):
-            # Output up to the tuple's arrival must not include it.
+            # The output up to the arrival of the tuple must not include the tuple.
             before = int(arrived[place]) // self._slide * self._slide
             reports.append(super().run(table.slice(start, place - start), before)[0])
             start = place
@@ -261,7 +262,7 @@ class CoalescingWithLate(CoalescingByTime):
         return _integers(table.column(self._column).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()))
 
     def _first_of_slides(self, arrived: Int64s, begun: Int64s) -> list[int]:
-        """Return the first late tuple of each slide that has any."""
+        """Return the first late tuple of each slide with late tuples."""
         late = np.flatnonzero(begun < arrived)
         _, firsts = np.unique(arrived[late] // self._slide, return_index=True)
         return [int(place) for place in late[firsts]]
@@ -277,7 +278,7 @@ class CoalescingWithLate(CoalescingByTime):
         return order, keys[order]
 
     def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
-        """Keep tuples unmerged while a late tuple may arrive between them."""
+        """Store tuples unmerged while a late tuple may arrive between them."""
         assert self.state.closed is not None, "something was reported"
         needed = content.changes() | (content.ts >= self.state.closed - self._within)
         self._keep(new, content, needed)
@@ -288,10 +289,10 @@ def _integers(column: pa.ChunkedArray) -> Int64s:
     return found
 
 
-# Coalescing over time windows with a tuple budget: a compiled `coalesce.rows`.
+# Coalescing over windows by time with a tuple budget: the compiled form of `temporal.rows`.
 #
-# Tuples pass one by one through the compiled memory, slide by slide. At the end of a slide, the remaining
-# tuples are merged into runs and the accuracy is computed, both on whole columns.
+# Tuples are added one by one to the compiled memory, slide by slide. At the end of a slide, the tuples that
+# were not shed are merged into runs, and the accuracy is computed. Both operate on whole columns.
 
 
 _ALWAYS = -(2**62)
@@ -316,7 +317,7 @@ class BudgetedByTime(Coalescing):
             method.blind, inner, method.lost, method.lookahead, threshold, method.seed, SEED, limit
         )
         self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
-        # Working state of a run. Between runs, everything is in the state.
+        # Unpacked during a run. Between runs, the state has the packed memory.
         self._memory = m.empty(0, 0)
         self._values = Keys()
         self._now = 0  # end of the current slide
@@ -324,7 +325,7 @@ class BudgetedByTime(Coalescing):
             state.report = MemoryReport(capacity=self._capacity)
 
     def _wake(self, coming: int) -> None:
-        """Unpack the memory with room for new tuples, within the budget."""
+        """Unpack the memory with room for `coming` new tuples, within the budget."""
         stored = self.state.memory or m.pack_memory(self._memory)
         room = min(self._capacity, len(stored.tuples) + coming)
         self._memory = unpack_memory(stored, room, self.state.partitions, self._rule)
@@ -379,7 +380,7 @@ class BudgetedByTime(Coalescing):
         out = self._shown(end)
         goes_on = bool(state.partitions[:, m.ALIVE].any()) and not (self._extent is None and last)
         state.next_end = end + self._slide if goes_on else None
-        # Expire now what no later window shows, to make room before the next slide ends.
+        # Expire tuples that are in no later window now, to make room before the next slide ends.
         self._expire(end + self._slide)
         return out
 
@@ -420,7 +421,10 @@ class BudgetedByTime(Coalescing):
         return table
 
     def _exact(self, left: RunPieces, tuples: RunPieces, kept: int, now: int) -> tuple[RunPieces, RunPieces]:
-        """Return the exact runs and their remainders, for the sampled runs."""
+        """Return the runs without shedding, and the remaining runs.
+
+        Both for the sampled runs.
+        """
         counts = self._memory.counts
         shadow = self._memory.shadow[: counts[m.SHADOW]]
         sampled = left.take(_samples(left.runs, int(counts[m.HALVINGS])))
@@ -458,7 +462,7 @@ class BudgetedByTime(Coalescing):
         values = self._values.values(pieces.codes)
         times = [pa.array(t).cast(pa.timestamp("us", tz="UTC")) for t in (pieces.begins, pieces.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
-        # The watermark triggers these rows, so they have no arrival time of a tuple.
+        # The watermark triggers these rows, so no tuple determines their arrival time.
         system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (self._now, 0, 0)]
         flags = [pa.array(pieces.ends == self._now)] if self._tells_open else []
         columns = [*system, *(keys[place] for place in self._heads), *values, period, *flags]

@@ -1,1 +1,1 @@
-"""Aggregates over windows: panes, OVER, expiring rows and top rows."""
+"""Aggregates over windows: panes, OVER, GROUP BY and top rows."""

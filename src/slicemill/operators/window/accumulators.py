@@ -1,9 +1,9 @@
-"""Accumulators of aggregate calls, and which former calls provide the state of new ones.
+"""Accumulators of aggregate calls, and takeover of accumulators by a changed query.
 
-A definition that is replaced hands its state to its successor, call by call:
+When a query is replaced, its calls take over the accumulators of the former calls:
 
-    sum(v), count(*)              before: accumulators 0 and 1
-    avg(v), count(*), sum(v)      takes over 0, 1 and 0, because a sum is kept with its count
+    sum(v), count(*)              former calls: accumulators 0 and 1
+    avg(v), count(*), sum(v)      new calls take over 0, 1 and 0, because a sum is stored with its count
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ORDERED = (*_INTEGERS, Kind.TIMESTAMP, Kind.DATE)
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 _SUMS = ("sum", "avg", "mean")
 _SQUARES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
-# Their state is numbered by calls, or counts all tuples since the start.
+# The state of these aggregates is numbered by calls, or counts all tuples since the start.
 _NOT_BY_COLUMN = ("priority_sample", "approx_count", "approx_count_if")
 
 
 class Accumulator(StrEnum):
-    """Kind of a running aggregate (`over.running`)."""
+    """Kind of a running aggregate (`window.running`)."""
 
     COUNT = "count"
     DISTINCT = "distinct values"
@@ -40,7 +40,7 @@ class Accumulator(StrEnum):
 
 
 def accumulator_of(call: Call) -> Accumulator | None:
-    """Return the kind of a call's accumulator, or None if there is none."""
+    """Return the kind of a call's accumulator, or None."""
     name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
     if name == "count":
         return Accumulator.DISTINCT if call.distinct else Accumulator.COUNT
@@ -54,9 +54,9 @@ def accumulator_of(call: Call) -> Accumulator | None:
 
 
 def sources_of_calls(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] | None:
-    """Return by call the index of a former call with the same accumulator.
+    """Return by call a former call with the same accumulator.
 
-    Return None if a call has no such former call.
+    None if a call has no such former call.
     """
     places = {_kept_as(call): place for place, call in reversed(list(enumerate(kept)))}
     found = [places[_kept_as(call)] for call in calls if _kept_as(call) in places]
@@ -64,9 +64,9 @@ def sources_of_calls(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] |
 
 
 def sources_of_columns(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] | None:
-    """Return by stored argument its index among the former ones.
+    """Return by stored argument its index among the former stored arguments.
 
-    Return None if an argument was not stored, or if the calls do not store their arguments alone.
+    None if an argument was not stored, or if calls store more than their arguments.
     """
     if not kept or not calls or not all(map(_stores_arguments, (*kept, *calls))):
         return None
@@ -75,12 +75,12 @@ def sources_of_columns(kept: Sequence[Call], calls: Sequence[Call]) -> list[int]
 
 
 def stored_columns(calls: Iterable[Call]) -> list[Expr]:
-    """Return the arguments that are stored for calls, without repetitions."""
+    """Return the distinct arguments that are stored for calls."""
     return list(dict.fromkeys(expr for call in calls for expr in stored(call)))
 
 
 def stored(call: Call) -> Sequence[Expr]:
-    """Return the arguments of a built-in call that are stored."""
+    """Return the arguments that are stored for a built-in call."""
     return BUILTINS[call.name.lower()].stored(call.arguments)
 
 
@@ -91,7 +91,7 @@ def _stores_arguments(call: Call) -> bool:
 
 
 def is_by_itself(call: Call) -> bool:
-    """Return True if the state of an unbounded call can move to another position."""
+    """Return True if a call's state does not depend on its index."""
     return _stores_arguments(call) and len(stored(call)) <= 1
 
 

@@ -1,4 +1,4 @@
-"""Aggregates with OVER by compiled routines (`aggregates.udf.compiler`), for one query or several."""
+"""Aggregates with OVER that run as routines (`aggregates.udf.compiler`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from slicemill.types import Column, Schema
 
 
 class RoutineArguments:
-    """Arguments of all routines for new tuples, each evaluated once."""
+    """Arguments of all routines for new tuples. Each argument is evaluated once."""
 
     def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
         self._exprs = tuple(dict.fromkeys(exprs))
@@ -49,7 +49,7 @@ class RoutineArguments:
 
 
 class CallsOfMember:
-    """Output of one query, combined from the results of its routines."""
+    """Builds the output of one query from the results of its routines."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class CallsOfMember:
 
 
 class SharedCallsStep:
-    """`agg(args) OVER (…)` for several queries, with one output per query."""
+    """Execution of `agg(args) OVER (…)` for several queries, with one output per query."""
 
     def __init__(self, members: Mapping[str, RoutineMember], context: StepContext, costs: Any = None) -> None:
         self.state = context.state if isinstance(context.state, CallsState) else CallsState()
@@ -156,7 +156,7 @@ class SharedCallsStep:
 
 
 class WindowCallsStep:
-    """Like `SharedCallsStep`, for a node of one query."""
+    """Like `SharedCallsStep`, for a single query."""
 
     def __init__(self, context: StepContext, operator: WindowAggregate) -> None:
         member = RoutineMember(operator.calls, context.node.schema.columns)
@@ -177,7 +177,7 @@ class WindowCallsStep:
 
 
 def _slot_of(window: Window) -> int | None:
-    """Return the length of the time slots of a window, or None.
+    """Return the length of a window's time slots, or None.
 
     Results are emitted at the end of each slot.
     """
@@ -185,24 +185,24 @@ def _slot_of(window: Window) -> int | None:
 
 
 def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
-    """Return the argument, or NULLs if it failed.
+    """Return the argument, or NULLs if its evaluation failed.
 
-    Queries that read a failed argument are stopped.
+    A failed argument stops the queries that read it.
     """
     return from_values([None] * rows, expr.type) if isinstance(found, ExpressionError) else found
 
 
-# Routines of window calls, shared by joint calls that started together.
+# Routines of window calls.
 #
-# Each call has a routine, except that joint calls over the same window, such as models, share one. They share
-# a routine only if they started together, because then their windows always contain the same tuples. A joint
-# call that starts later gets a new routine, shared with those that started with it.
+# A routine executes one call, or several joint calls, for example models, over the same window. Joint calls
+# share a routine only if they started together, because then their windows always have the same tuples. A
+# joint call that starts later gets a new routine, together with other calls that start at the same time.
 
 
 @stored_as("calls.member", version=1)
 @dataclass(frozen=True, slots=True)
 class RoutineMember:
-    """Calls of one query, and the output columns that are read."""
+    """Calls of one query, and the output columns that consumers read."""
 
     calls: tuple[WindowCall, ...]
     columns: tuple[Column, ...]
@@ -211,9 +211,9 @@ class RoutineMember:
 @stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
 @dataclass(slots=True)
 class RoutineState:
-    """State of a routine for one call, or for the joint calls in `asked`.
+    """State of a routine for one call, or for joint calls.
 
-    A routine keeps the `costs` that it started with, because its state layout depends on them.
+    `costs` never change, because the layout of the state depends on the costs.
     """
 
     partition_by: tuple[Expr, ...]
@@ -236,7 +236,7 @@ class RoutineState:
 class RoutineMemberState:
     """State of one query.
 
-    `answers` has for each call the number of its routine, and its joint call there.
+    `answers` has for each call the number of its routine, and its joint call in that routine or None.
     """
 
     member: RoutineMember
@@ -247,10 +247,7 @@ class RoutineMemberState:
 @stored_as("calls", version=1)
 @dataclass(slots=True)
 class CallsState:
-    """State of all window calls, by query and by routine.
-
-    Partitions are numbered by their keys.
-    """
+    """State of all window calls: partition keys, queries and routines."""
 
     keys: dict[tuple[Expr, ...], Keys] = field(default_factory=dict)
     members: dict[str, RoutineMemberState] = field(default_factory=dict)
@@ -264,10 +261,10 @@ class CallsState:
         catalog: Catalog,
         costs: Any = None,
     ) -> None:
-        """Restore state for these queries.
+        """Restore the state of these queries.
 
-        New ones start together; state of removed ones is dropped. The output columns that are read of a
-        kept query may have changed, for example by a new stream column.
+        New queries start together. State of removed queries is dropped. Consumers may read other output
+        columns of a remaining query than before, for example a new column of its stream.
         """
         known = {
             name: replace(state, member=members[name])
@@ -291,9 +288,9 @@ class CallsState:
     def _begin(
         self, call: WindowCall, first: int, catalog: Catalog, costs: Any
     ) -> tuple[int, JointCall | None]:
-        """Return the routine for a new call.
+        """Return the routine of a new call, and its joint call.
 
-        A joint call may use a routine with a number from `first` on.
+        Joint calls share a routine only if its number is at least `first`, because then it has just started.
         """
         asked = joint_call(call, catalog)
         if asked is None or not _has_machine_code(asked, call.window):
@@ -315,7 +312,7 @@ class CallsState:
 
 
 def _can_run_model(routine: RoutineState, asked: JointCall, call: WindowCall) -> bool:
-    """Return True if a routine of joint calls can also run this one."""
+    """Return True if a routine can also execute this joint call."""
     if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
         return False
     return asked.shares_with(routine.asked)
@@ -330,14 +327,14 @@ def _has_machine_code(asked: JointCall, window: Window) -> bool:
 
 
 def _forget(routine: RoutineState, wanted: Sequence[JointCall]) -> None:
-    """Drop joint calls that no query uses any more."""
+    """Drop the joint calls that no query uses any more."""
     if routine.kept is None or all(asked in wanted for asked in routine.asked):
         return
     routine.asked = routine.joint_calls.only(wanted, routine.kept).asked
 
 
 class Routine:
-    """A prepared routine with its state."""
+    """Compiled routine with its state."""
 
     def __init__(self, state: RoutineState, catalog: Catalog, tables: Source) -> None:
         self.state = state
@@ -352,5 +349,8 @@ class Routine:
             state.kept = self.uda.start()
 
     def columns(self, asked: JointCall | None) -> list[int]:
-        """Return the indexes of the routine's result columns for a call."""
+        """Return the indexes of result columns for a joint call.
+
+        All columns if `asked` is None.
+        """
         return list(range(len(self.uda.returns))) if asked is None else [self.state.asked.index(asked)]

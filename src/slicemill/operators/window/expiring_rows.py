@@ -1,4 +1,4 @@
-"""Step of GROUP BY over windows of FROM."""
+"""GROUP BY over windows of FROM."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def windowed_group(aggregate: RelationAggregate, context: StepContext) -> Statef
     return count_windows(aggregate, context) or relation_windows(aggregate, context)
 
 
-# GROUP BY over the last n rows of a stream, per tuple.
+# GROUP BY over the last n rows of a stream, for each tuple.
 #
-# In `FROM s [ROWS n] WHERE … GROUP BY k` the window contains rows of all groups, and WHERE filters the
-# window. So a row counts while its number in the stream is high enough. So the query has an OVER window
-# with row numbers in place of timestamps.
+# In `FROM s [ROWS n] WHERE … GROUP BY k` the window has rows of all groups, and WHERE filters the rows in the
+# window. A row counts as long as its number in the stream is among the last n. The query is therefore
+# evaluated as an OVER window with row numbers in place of timestamps.
 #
 #     number    1  2  3  4  5  6                ROWS 3
 #     group     a  b  a  a  b  a
@@ -68,7 +68,7 @@ def windowed_group(aggregate: RelationAggregate, context: StepContext) -> Statef
 @stored_as("count_window", version=1)
 @dataclass(slots=True)
 class CountWindowState:
-    """Counts of tuples read and rows emitted; state of OVER calls."""
+    """Counts of tuples and emitted rows, and the OVER calls' state."""
 
     arrived: int = 0
     given: int = 0
@@ -76,7 +76,7 @@ class CountWindowState:
 
 
 class CountWindowStep:
-    """Step that evaluates the aggregate by OVER calls over tuple numbers."""
+    """Evaluates the aggregate as OVER calls over tuple numbers."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class CountWindowStep:
 
 
 def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
-    """Return a step based on OVER, or None if results would differ."""
+    """Return a step that uses OVER; None if results would differ."""
     window = counting_window(operator, context.catalog)
     if window is None:
         return None
@@ -135,26 +135,26 @@ def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table
 
 # Aggregates over rows that expire in any order, for example joined rows.
 #
-# A row has a lifetime: it counts from its `time` until before its `end`. A joined tuple ends when the first
-# of its components leaves its window, which may be long before earlier tuples expire:
+# A row counts from its `time` until before its `end`. A joined row ends when the first of its input rows
+# leaves its window, which may be long before earlier rows end:
 #
 #     time     0  1  2  3  4  5  6  7
 #     a        [-----------------)            window at 3: a b c
 #     b           [--------)                  window at 5: a c
 #     c              [--------------)
 #
-# So a window is not a range of neighbouring rows. The rows of each window are copied to a contiguous range.
-# The work is proportional to the number of rows in all windows.
+# A window is therefore not a range of neighbouring rows. The rows of each window are copied to a contiguous
+# range. The work is proportional to the number of rows in all windows.
 
 
 TIME, EXPIRY = "time", "end"
-_AT_ONCE = 1 << 20  # maximum number of rows in copied windows at a time
+_AT_ONCE = 1 << 20  # maximum number of copied rows at a time
 
 
 @stored_as("lives", version=1)
 @dataclass(slots=True)
 class UnexpiredRowsState:
-    """Unexpired rows in order of arrival, and the watermark."""
+    """Rows that have not expired, in order of arrival, and the watermark."""
 
     slices: list[Slice] = field(default_factory=list)
     now: int = BEFORE_ALL
@@ -162,7 +162,7 @@ class UnexpiredRowsState:
 
 @dataclass(frozen=True, slots=True)
 class WindowResults:
-    """Results of windows: ends, representative rows, and call values."""
+    """Results of windows: ends, representative rows, and values of calls."""
 
     moments: Int64s
     rows: pa.Table
@@ -170,10 +170,10 @@ class WindowResults:
 
 
 class UnexpiredRowsEvaluator:
-    """Calls over the unexpired rows of each group.
+    """Evaluates calls over the unexpired rows of each group.
 
-    Calls are evaluated for each new row, or at each slide for all groups. `keys` name the columns with the
-    group keys.
+    Calls are evaluated for each new row, or for all groups at each slide. `keys` are the names of the columns
+    with the group keys.
     """
 
     def __init__(
@@ -185,10 +185,7 @@ class UnexpiredRowsEvaluator:
         self._slide = slide
 
     def run(self, new: pa.Table, now: int) -> WindowResults:
-        """Process new rows in order.
-
-        No later row has a time before `now`.
-        """
+        """Process new rows in order. `now` is the watermark."""
         state = self.state
         now = max([state.now, now, *numbers(new.column(TIME).combine_chunks())[-1:].tolist()])
         old = [piece.table for piece in state.slices]
@@ -210,7 +207,7 @@ class UnexpiredRowsEvaluator:
         return end if alive else None
 
     def _each(self, rows: pa.Table, fresh: Bools) -> WindowResults:
-        """Return results for each new row over its group, including the row."""
+        """Return results for each new row over its group."""
         order, _, head = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, EXPIRY))
         asked = np.flatnonzero(fresh[order])
@@ -233,7 +230,7 @@ class UnexpiredRowsEvaluator:
         moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
         for low, high in _periods(first, last, slide):
             places, at = _repeat_rows(np.maximum(first, low), np.minimum(last, high), slide)
-            # Sort by end. Rows with one end stay sorted by group.
+            # Sort by end. Rows with the same end stay sorted by group.
             by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
             places, at = places[by_end], at[by_end]
             begins = np.ones(len(places), np.bool_)
@@ -253,7 +250,7 @@ class UnexpiredRowsEvaluator:
         return WindowResults(moments[order], rows.take(pa.array(shown[order])), values)
 
     def _sorted(self, rows: pa.Table) -> tuple[Int64s, Int64s, Int64s]:
-        """Return row positions by group and arrival, their groups, and group starts."""
+        """Return row indexes by group, their groups, and group starts."""
         keys = distinct_keys([to_array(rows.column(name)) for name in self._keys], len(rows))
         order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
         return order, groups.astype(np.int64), head
@@ -261,7 +258,7 @@ class UnexpiredRowsEvaluator:
     def _values(self, rows: pa.Table, places: Int64s, sizes: Int64s) -> tuple[int, CallValues]:
         """Evaluate all calls over consecutive windows of these sizes.
 
-        Return the number of windows and the values.
+        Returns the number of windows and the values.
         """
         ends = np.cumsum(sizes)
         windows = Windows(ends - sizes, ends)
@@ -277,7 +274,7 @@ class UnexpiredRowsEvaluator:
         return len(sizes), align_results(found, len(sizes))
 
     def _concat_values(self, rows: pa.Table, parts: Sequence[tuple[int, CallValues]]) -> CallValues:
-        """Concatenate the values of all parts, with consecutive window numbers."""
+        """Concatenate the values of all parts, and renumber their windows."""
         none = np.zeros(0, np.int64)
         parts = parts or [self._values(rows, none, none)]
         before = np.cumsum([0, *(windows for windows, _ in parts)])
@@ -293,7 +290,10 @@ def _next(time: Any, slide: int) -> Any:
 
 
 def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield index ranges with a bounded total, or with one element."""
+    """Yield index ranges with a bounded total of `counts`.
+
+    A single element may exceed the bound.
+    """
     total = np.cumsum(counts)
     start = 0
     while start < len(counts):
@@ -327,9 +327,9 @@ def _entries(first: Int64s, last: Int64s, low: int, high: int, slide: int) -> in
 
 
 def _repeat_rows(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64s]:
-    """Repeat each row for every end at which it is alive.
+    """Repeat each row for every window end at which it counts.
 
-    Return the row positions and the ends.
+    Returns the row indexes and the ends.
     """
     counts = np.maximum((last - first) // slide + 1, 0)
     places = np.repeat(np.arange(len(counts)), counts)
@@ -339,9 +339,9 @@ def _repeat_rows(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64
 
 @kernel
 def _rows_in_windows(head: Int64s, times: Int64s, ends: Int64s, asked: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the rows alive at the time of each asked row.
+    """Return the unexpired rows at the time of each asked row.
 
-    Only rows of the same group count. The row positions for all asked rows are concatenated.
+    Only rows of the same group are returned. The row indexes for all asked rows are concatenated.
     """
     most = 0
     for i in asked:
@@ -363,10 +363,10 @@ def _numpy(table: pa.Table, name: str) -> Int64s:
     return found
 
 
-# GROUP BY over windows whose tuples expire in any order (operators.window.lives).
+# GROUP BY over windows whose rows expire in any order.
 #
-# One case is a join, where each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP BY
-# k`. The other case is a window by rows with a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
+# There are two cases. In a join each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP
+# BY k`. A window by rows may have a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
 
 
 _START, _END = "window_start", "window_end"
@@ -377,8 +377,8 @@ _START, _END = "window_start", "window_end"
 class RelationAggregateState:
     """Unexpired rows, and the number of emitted rows.
 
-    A window by rows also keeps the number of tuples that arrived, and the times of the last ones. The
-    first `passed` of these are in no window any more.
+    A window by rows also stores the number of tuples read, and the times of the last tuples. The first
+    `passed` of these times are in no window any more.
     """
 
     lives: UnexpiredRowsState = field(default_factory=UnexpiredRowsState)
@@ -399,7 +399,7 @@ def argument_column(place: int | str) -> str:
 
 
 class _RelationWindowsStep:
-    """Common part of both steps: input of the kernel, and output rows."""
+    """Common part of both steps: stored rows, and output rows."""
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         schema = context.schemas[0]
@@ -448,7 +448,7 @@ class _RelationWindowsStep:
 class TimedWindowsStep(_RelationWindowsStep):
     """Windows by time.
 
-    A tuple counts while it is in its window. A joined tuple counts while all its components are in their
+    A tuple counts while it is in its window. A joined row counts while all its input rows are in their
     windows.
     """
 
@@ -474,7 +474,7 @@ class TimedWindowsStep(_RelationWindowsStep):
             out = self._table(found, found.moments, found.rows.column(ARRIVAL), ())
         else:
             starts = found.moments - max(length for _, length in self._members)
-            # The watermark triggers these rows, so they have no arrival time of a tuple.
+            # The watermark triggers these rows, so no tuple determines their arrival time.
             due = pa.chunked_array([np.zeros(len(starts), np.int64)])
             out = self._table(found, found.moments, due, (starts, found.moments))
         held = self.due()
@@ -485,10 +485,10 @@ class TimedWindowsStep(_RelationWindowsStep):
         return out, until if held is None else min(until, held)
 
     def _placed(self, out: pa.Table, found: WindowResults) -> pa.Table:
-        """Number rows by their group's position in the window.
+        """Number rows by the index of their group in the window.
 
-        Groups are ordered by their first row. Sequence numbers of joined rows do not increase with time,
-        so they cannot define this order.
+        Groups are ordered by their first row. Sequence numbers of joined rows do not increase with time, so
+        they cannot define this order.
         """
         out = with_seqs(out, np.zeros(out.num_rows, np.int64))
         if self._cells == 1:
@@ -504,8 +504,8 @@ class TimedWindowsStep(_RelationWindowsStep):
 class CountedWindowsStep(_RelationWindowsStep):
     """Windows over the last rows, with the tuple number as time.
 
-    With a slide of n, each n-th tuple causes a row per group in the window. Otherwise each tuple causes a
-    row.
+    With a slide of n, each n-th tuple causes a row for each group in the window. Without a slide, each tuple
+    causes a row.
     """
 
     def __init__(self, operator: RelationAggregate, context: StepContext, rows: int) -> None:
@@ -518,7 +518,7 @@ class CountedWindowsStep(_RelationWindowsStep):
         first, state.arrived = state.arrived, state.arrived + table.num_rows
         clock = pa.table({TIME: table.column(TS), ARRIVAL: table.column(ARRIVAL)}).combine_chunks()
         known = pa.concat_tables([*(piece.table for piece in state.times), clock]).slice(state.passed)
-        before = state.arrived - known.num_rows  # tuples before the first of `known`
+        before = state.arrived - known.num_rows  # tuples before the first tuple of `known`
         place = table.schema.get_field_index(TS)
         numbered = table.set_column(place, TS, pa.array(np.arange(first, state.arrived)))
         if self._where is not None:
@@ -542,7 +542,7 @@ class CountedWindowsStep(_RelationWindowsStep):
 def relation_windows(
     operator: RelationAggregate, context: StepContext
 ) -> TimedWindowsStep | CountedWindowsStep:
-    """Return the step of an aggregate over such windows."""
+    """Return the step for rows that expire in any order."""
     _, window = operator.windows[0]
     if window.frame is FrameUnit.ROWS:
         assert window.extent is not None, "the binder asks for a window with a beginning"
@@ -552,8 +552,8 @@ def relation_windows(
 
 # Rescale of GROUP BY over windows (S41).
 #
-# The state consists of unexpired rows with their group keys. A new cell gets the rows of its groups, in the
-# order in which a single cell would have them.
+# The state has unexpired rows with their group keys. A new cell gets the rows of its groups, in the order in
+# which a single cell would have them.
 
 
 def redistribute_state(

@@ -1,16 +1,16 @@
-"""Step of aggregates with OVER.
+"""Aggregates with OVER.
 
-Rows are sorted by partition, then by arrival. Each window is then a range of neighbouring rows, and
-windows of later tuples begin and end later:
+Rows are sorted by partition, then by arrival. A window is then a range of neighbouring rows, and windows of
+later tuples begin and end later:
 
     partition   a a a a a | b b b | c c c c
     windows     [---)                            evaluated in order: each kernel adds rows at
                   [-----)                        one end and removes rows at the other
                           [---)
 
-This module evaluates all calls of a query. `over_groups` has the calls that share a window, `running` the
-aggregates without a beginning. Results are bit-identical to the oracle's, for any split of the input into
-runs. Sums, for example, are integers of arbitrary precision.
+This module evaluates all calls of a query. `over_groups` evaluates the calls with the same window, and
+`running` aggregates over unbounded windows. Results are bit-identical to the oracle's results, for any
+division of the input into runs. For example, sums are computed as integers of arbitrary precision.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def over(operator: WindowAggregate, context: StepContext) -> WindowCallsStep | W
     return builtin_windows(operator, context)
 
 
-# Plain built-in aggregates with OVER for all queries of one stream and key.
+# Plain built-in aggregates with OVER, for all queries of one stream and key.
 #
-# Rows are stored once. Queries that started together form a cohort, which keeps the rows of its longest
-# window. A query that starts later has seen fewer tuples, so it gets a cohort of its own.
+# Rows are stored once for the queries that started together, called a cohort. A cohort stores the rows of its
+# longest window. A query that starts later has read fewer tuples, and therefore gets another cohort.
 
 
 _SYSTEM = 3  # number of system columns of each tuple
@@ -74,7 +74,7 @@ _SYSTEM = 3  # number of system columns of each tuple
 @stored_as("over.cohort", version=1)
 @dataclass(slots=True)
 class Cohort:
-    """Queries that started together, by name, and their shared state."""
+    """Queries that started together, by name, with their shared state."""
 
     members: dict[str, WindowAggregate]
     kept: WindowState | None = None
@@ -108,9 +108,9 @@ class SharedOverState:
         newcomers: Collection[str],
         successors: Mapping[str, str],
     ) -> None:
-        """Restore state for these queries.
+        """Restore the state of these queries.
 
-        New queries form a new cohort. A query that replaces another takes over the other's state.
+        New queries form a new cohort. A query that replaces another query takes over its state.
         """
         known: set[str] = set()
         heirs = {before: name for name, before in successors.items() if name in members}
@@ -128,7 +128,7 @@ class SharedOverState:
 
 
 class SharedOverStep:
-    """Step that evaluates the cohorts, with one output per query."""
+    """Evaluates all cohorts, with one output per query."""
 
     def __init__(self, operator: SharedOver, context: StepContext) -> None:
         self.state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()
@@ -157,7 +157,7 @@ class SharedOverStep:
         return [parts[member.name] for member in self._members]
 
     def due(self) -> int | None:
-        return None  # output of each tuple is emitted at once
+        return None  # the output of a tuple never waits
 
     def _part(
         self, name: str, own: WindowAggregate, table: pa.Table, values: Sequence[pa.ChunkedArray]
@@ -173,12 +173,12 @@ def _calls(members: Mapping[str, WindowAggregate]) -> tuple[WindowCall, ...]:
 
 
 def _columns(calls: Sequence[WindowCall]) -> list[Expr]:
-    """Return the stored arguments in the order of their column numbers (`calls.WindowCalls`)."""
+    """Return the stored arguments, in the order of their column numbers (`WindowCalls`)."""
     return list(dict.fromkeys(e for call in calls for e in call.arguments[: count_stored_arguments(call)]))
 
 
 def _frames(calls: Sequence[WindowCall]) -> list[FrameUnit]:
-    """Return the frame units of the groups, in order."""
+    """Return the frame units in the order of the groups."""
     return list(dict.fromkeys(call.window.frame for call in calls))
 
 
@@ -189,7 +189,7 @@ def _columns_of_frame(members: Mapping[str, WindowAggregate], frame: FrameUnit) 
 def _narrow_state(
     kept: OverGroupState, used: Sequence[Expr], names: Mapping[str, str], after: Sequence[Expr]
 ) -> OverGroupState:
-    """Rename the columns of a group and drop arguments no longer used."""
+    """Rename the columns of a group, and drop unused arguments."""
     wanted = {str(after.index(expr)) for expr in used}
     old = {name: new for name, new in names.items() if new in wanted}
     system = (TIME, SEQUENCE)
@@ -206,11 +206,11 @@ def shared_over(operator: SharedOver, context: StepContext) -> SharedOverStep:
     return SharedOverStep(operator, context)
 
 
-# Step for built-in aggregates with OVER, evaluated by kernels (`slicemill.operators.window`).
+# Built-in aggregates with OVER, evaluated by kernels.
 
 
 class WindowsStep:
-    """A window aggregate whose calls are all built-ins."""
+    """Execution of a window aggregate whose calls are all built-in."""
 
     def __init__(self, calls: WindowCalls, output: pa.Schema) -> None:
         self._calls = calls
@@ -239,7 +239,7 @@ def builtin_windows(operator: WindowAggregate, context: StepContext) -> WindowsS
 #     windows = WindowCalls(calls, schema)
 #     table, complete = windows.run(new_rows, complete)
 #
-# Returns the same rows as `reference.window_aggregate`, in the same order, for any split of the input into
+# Returns the same rows as the row-by-row reference, in the same order, for any division of the input into
 # runs. Calls with the same PARTITION BY and window share partitioning, sorting and window bounds.
 
 
@@ -251,17 +251,20 @@ _FEW_KEYS = 1000
 @stored_as("over.partitions", version=1)
 @dataclass(slots=True)
 class PartitionState:
-    """Partition keys seen so far, and the number of tuples of each."""
+    """Partition keys, and the number of tuples of each partition."""
 
     keys: Keys = field(default_factory=Keys)
-    crowded: int = _FEW_KEYS  # evict idle keys only beyond this number of keys
+    crowded: int = _FEW_KEYS  # partitions without rows are evicted only beyond this number
     arrived: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @stored_as("over", version=1)
 @dataclass(slots=True)
 class WindowState:
-    """State between runs. `now` is the watermark, and `sequence` counts tuples."""
+    """State between runs.
+
+    `now` is the watermark, and `sequence` is the number of tuples so far.
+    """
 
     partitions: list[PartitionState]
     groups: list[OverGroupState]
@@ -272,7 +275,7 @@ class WindowState:
 
 @dataclass(frozen=True, slots=True)
 class CallGroup:
-    """A group with its PARTITION BY and its calls."""
+    """Calls with the same PARTITION BY and window, by index."""
 
     group: OverGroup
     partitioning: int
@@ -280,7 +283,7 @@ class CallGroup:
 
 
 class WindowCalls:
-    """Evaluator of the OVER calls of one operator."""
+    """Evaluates the OVER calls of one operator."""
 
     def __init__(
         self,
@@ -293,8 +296,8 @@ class WindowCalls:
     ) -> None:
         """Compile the calls and restore their state.
 
-        With `apart`, an argument that fails stops only the calls that use it. `failed` has these
-        arguments.
+        With `apart`, an argument whose evaluation fails stops only the calls that read it. `failed` then has
+        the errors of these arguments.
         """
         self._calls = calls
         self._apart = apart
@@ -318,11 +321,11 @@ class WindowCalls:
     def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
         """Process new rows in order.
 
-        `complete` and the returned number are lower bounds of later timestamps.
+        `complete` is the watermark. Also returns the output watermark.
         """
         state = self.state
         names = [*_SYSTEM_COLUMNS, *self._names]
-        # Copy the columns without their statistics (such as "has no NULLs"), which may differ between runs.
+        # Copy the columns without statistics such as "has no NULLs", which may differ between runs.
         table = pa.table([table.column(name) for name in names], names=names)
         keys, columns = self._evaluated(table)
         table = table.combine_chunks()
@@ -393,7 +396,7 @@ class WindowCalls:
     # -- output ----------------------------------------------------------------------------------------
 
     def _at_once(self, table: pa.Table, found: Sequence[WindowAnswers]) -> pa.Table:
-        """Return the output where no call has to wait for time."""
+        """Return the output if no call waits for the watermark."""
         first = self.state.sequence - len(table)
         values: list[pa.Array] = [None] * len(self._calls)
         some = np.zeros(len(table), np.bool_)
@@ -412,7 +415,7 @@ class WindowCalls:
     def _output_in_time_order(
         self, table: pa.Table, sequence: Int64s, found: Sequence[WindowAnswers]
     ) -> pa.Table:
-        """Return the output where some call has to wait for time."""
+        """Return the output if a call waits for the watermark."""
         calls = range(len(self._calls))
         nulls = [pa.nulls(len(table), type_) for type_ in self._types]
         marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
@@ -431,10 +434,9 @@ class WindowCalls:
         return self._output(self._released(out), out.values)
 
     def _released(self, out: WindowEvents) -> pa.Table:
-        """Return released rows, with the trigger time as arrival time.
+        """Return the emitted rows with their arrival times.
 
-        This applies to rows that waited for the end of a slot or for an expiry. The arrival time of other
-        rows is unchanged.
+        Rows that waited for the end of a slot or for an expiry get the trigger time as arrival time.
         """
         ts = out.ts
         until = np.where(out.expiry, ts, BEFORE_ALL)
@@ -450,7 +452,10 @@ class WindowCalls:
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
     def _expiries(self, place: int, answers: WindowAnswers) -> WindowEvents | None:
-        """Return rows for tuples that expired, with the time of expiry as timestamp."""
+        """Return the rows emitted for expired tuples.
+
+        Their timestamp is the time of expiry.
+        """
         if answers.expired is None:
             return None
         placed = self._groups[place]
@@ -459,7 +464,7 @@ class WindowCalls:
         extent = placed.group.window.extent
         assert extent is not None
         left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
-        # At equal timestamps, tuples that arrive precede tuples that expire.
+        # At equal timestamps, arriving tuples precede expiring tuples.
         seqs = rank_seqs(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
         tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
         rows = len(tuples)
@@ -484,7 +489,7 @@ class WindowCalls:
         return pa.table([*columns, *values], names=names)
 
     def _held(self) -> int:
-        """Return the lowest timestamp that a waiting row may have."""
+        """Return a lower bound of the timestamps of waiting rows."""
         if self.state.waiting is not None:
             return int(self.state.waiting.ts[0])
         due = self.due()
@@ -493,9 +498,9 @@ class WindowCalls:
     # -- eviction of partitions --------------------------------------------------------------------------
 
     def _forget(self, place: int) -> None:
-        """Evict partitions without rows if there are many.
+        """Evict partitions without rows if there are many partitions.
 
-        Partitions stay if some count has to outlive their rows.
+        Partitions stay if they have a count that must outlive their rows.
         """
         state = self.state.partitions[place]
         groups = [
@@ -531,8 +536,8 @@ def _group_calls(
 ) -> list[CallGroup]:
     """Group calls by PARTITION BY and window.
 
-    Plain calls share the rows of the longest window, separately for time windows and row windows. Calls
-    over unbounded windows or panes of rows get a group each, because each compacts its own rows.
+    Plain calls share the rows of the longest window, separately for time windows and row windows. A call over
+    an unbounded window or over panes of rows gets a group of its own, because it compacts its rows.
     """
     members: dict[tuple[int, Window | FrameUnit, int | None], list[int]] = {}
     for place, call in enumerate(calls):
@@ -552,7 +557,7 @@ def _new_rows(
 ) -> pa.Table:
     """Return the columns of new tuples that a group stores.
 
-    A group stores its arguments, and with active expiry all columns.
+    These are its arguments, or all columns for windows with ACTIVE expiry.
     """
     new = {TIME: pa.array(ts), SEQUENCE: pa.array(sequence)}
     new |= {str(place): columns[place] for place in group.columns}
@@ -562,7 +567,7 @@ def _new_rows(
 
 
 def _merge_expiries(parts: list[WindowEvents]) -> list[WindowEvents]:
-    """Merge a tuple's expiries from windows of equal length."""
+    """Merge the expiries of a tuple from several windows of equal length."""
     if len(parts) < 2:
         return parts
     together = merge_events(parts)
@@ -587,9 +592,9 @@ def _with_keys(piece: Slice, renumbered: np.ndarray[tuple[int], np.dtype[np.int3
 
 # Output order of a query whose calls return results at different times.
 #
-# A row is an arrival or an expiry. Rows are ordered by time, then arrivals before expiries, then by
-# sequence number. A row is emitted when each call has returned a value or is known not to, and all earlier
-# rows were emitted. A row without any value is dropped.
+# An event is an arrival or an expiry of a tuple. Events are ordered by time, then arrivals before expiries,
+# then by sequence number. An event is emitted when each call has returned a value or is known to return none,
+# and all earlier events were emitted. An event without a value is dropped.
 
 
 OPEN, SILENT, ANSWERED = 0, 1, 2
@@ -599,7 +604,7 @@ Marks = NDArray[np.int8]
 @stored_as("over.events", version=1)
 @dataclass(slots=True)
 class WindowEvents:
-    """Tuples with sequence numbers, and a mark and value per call."""
+    """Events with sequence numbers, and each call's marks and values."""
 
     tuples: pa.Table
     sequence: Int64s
@@ -639,7 +644,7 @@ def merge_events(parts: Sequence[WindowEvents]) -> WindowEvents:
 
 
 def split_released(events: WindowEvents) -> tuple[WindowEvents, WindowEvents]:
-    """Split events into emitted and waiting ones."""
+    """Split events into events to emit and waiting events."""
     marks = np.stack(events.marks)
     open_ = (marks == OPEN).any(axis=0)
     until = int(np.argmax(open_)) if open_.any() else len(events)
@@ -649,7 +654,7 @@ def split_released(events: WindowEvents) -> tuple[WindowEvents, WindowEvents]:
 
 
 def store_results(events: WindowEvents, call: int, sequence: Int64s, values: pa.Array) -> None:
-    """Store a call's results for arrivals."""
+    """Store the results of a call for arrivals."""
     place = np.flatnonzero(~events.expiry)
     rank = np.argsort(events.sequence[place], kind="stable")
     place = place[rank]
@@ -661,9 +666,9 @@ def store_results(events: WindowEvents, call: int, sequence: Int64s, values: pa.
 
 
 def mark_silent(events: WindowEvents, call: int, sequence: Int64s) -> None:
-    """Mark arrivals for which a call returns nothing.
+    """Mark arrivals for which a call returns no value.
 
-    Some of them may have been emitted already.
+    Some of these arrivals may have been emitted already.
     """
     gone = pc.is_in(pa.array(events.sequence), value_set=pa.array(sequence)).to_numpy(zero_copy_only=False)
     marks = events.marks[call]

@@ -1,4 +1,4 @@
-"""Calls that share PARTITION BY and window: their state, and their evaluation."""
+"""State and evaluation of calls with the same PARTITION BY and window."""
 
 from __future__ import annotations
 
@@ -35,21 +35,23 @@ from slicemill.operators.window.running import GroupedRows, RunningAggregate, ad
 from slicemill.time import BEFORE_ALL
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
-LEAST_PANE = 32  # in rows; a smaller pane saves less memory than it takes
+LEAST_PANE = 32  # minimum rows of a pane; a smaller pane needs more memory than it saves
 
 
 @stored_as("over.group", version=2, upgrade={1: lambda plain: {**plain, "running": None, "last": None}})
 @dataclass(slots=True)
 class OverGroupState:
-    """State of a group: rows that later windows read, by arrival.
+    """State of a group: rows that later windows read.
 
-    The first `passed` rows have expired. `ones` has, for each call that needs it, the number of ones per
-    partition since the start. `past` has the compacted rows of a window with SLIDE that is unbounded or
-    counts rows in panes. `summaries` are their accumulators, where rows alone are not enough.
+    The first `passed` rows have expired. `ones` has, by call, the number of values equal to 1 in each
+    partition since the start.
 
-    An unbounded window without SLIDE has an accumulator array over all partitions (`running_totals`) if the
-    function supports one. Otherwise `last` has the compacted rows per partition, or the last rows per
-    partition if the window counts rows. Version 1 stored these rows in `past` and `slices`.
+    A window with SLIDE that is unbounded or counts rows in panes has compacted rows in `past`. `summaries`
+    are their accumulators, if rows alone are not sufficient.
+
+    An unbounded window without SLIDE has one accumulator per partition in `running`, if the function supports
+    such accumulators. Otherwise `last` has the compacted rows by partition. For a window that counts rows,
+    `last` has the last rows by partition. Version 1 stored these rows in `past` and `slices`.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -63,21 +65,21 @@ class OverGroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpan:
-    """Tuples of a run, their partitions, and the watermarks around the run."""
+    """Partitions of new tuples, and the watermarks before and after a run."""
 
     partitions: NDArray[np.int32]
-    count: int  # of partitions
-    arrived: Int64s  # tuples of each partition in earlier runs
+    count: int  # number of partitions
+    arrived: Int64s  # number of tuples in earlier runs, by partition
     before: int
     now: int
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAnswers:
-    """Values of tuples, by sequence number.
+    """Results for tuples, by sequence number.
 
-    Tuples followed by another in their slot have no value (`overtaken`). `expired` are the tuples that
-    left the window, with `expired_values`.
+    Tuples that are not the last tuple of their slot have no result (`overtaken`). `expired` are the tuples
+    that left the window, with the results `expired_values`.
     """
 
     sequence: Int64s
@@ -89,10 +91,11 @@ class WindowAnswers:
 
 @dataclass(frozen=True, slots=True)
 class SortedRows:
-    """Rows sorted by partition: `order` has their positions in order of arrival.
+    """Rows sorted by partition, then by arrival.
 
-    The first `keep_needed` rows of the table are from earlier runs. Earlier rows were filtered by
-    `looked_at`, because partitions without a new tuple need no evaluation.
+    `order` has the index of each sorted row in `table`. The first `kept` rows of `table` are from earlier
+    runs. `looked_at` marks the stored rows that this run reads. Partitions without new tuples are not
+    evaluated.
     """
 
     table: pa.Table
@@ -111,10 +114,10 @@ class SortedRows:
 
 
 class OverGroup:
-    """Evaluator of calls that share rows.
+    """Evaluates calls that share rows.
 
     `places` has the argument columns of each call. All calls have the same window, or plain windows
-    (`is_plain`) of several lengths. Rows are kept for the longest.
+    (`is_plain`) of several lengths. Rows are stored for the longest window.
     """
 
     def __init__(self, calls: Sequence[WindowCall], places: Sequence[Sequence[int]]) -> None:
@@ -127,15 +130,15 @@ class OverGroup:
         self.by_rows = window.frame is FrameUnit.ROWS
         self.waits = window.active or (window.slide is not None and not self.by_rows)
         self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
-        # Rows per pane if rows arrive and expire in panes, each kept as one row where possible (M35).
+        # Rows per pane; None if rows are not combined to panes (M35).
         self.pane = pane_of(window, calls)
-        # Counts since the start must survive the rows of a partition.
+        # Counts since the start must outlive the rows of a partition.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
         self._call = calls[0]
-        # True if each window ends with its tuple and reads only earlier rows of the partition.
+        # True if each window ends at its tuple and begins with the first row of the partition.
         plain = window.extent is None and window.slide is None
         self._has_figure = plain and running_aggregate(calls[0]) is not None
-        # Moments without a running accumulator are kept beside the rows (`_keep_past`).
+        # Moments without a running accumulator are stored as summaries beside the rows (`_keep_past`).
         without_moments = plain and not isinstance(self._functions[0], ColumnMoments)
         counted_back = self.by_rows and window.extent is not None
         self._by_partition = self.pane is None and (without_moments or counted_back)
@@ -143,8 +146,8 @@ class OverGroup:
     def run(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
         """Process new rows.
 
-        `new` has the columns TIME, SEQUENCE and the arguments. With active expiry it also has the tuples'
-        columns.
+        `new` has the columns TIME, SEQUENCE and the arguments. For ACTIVE expiry, `new` also has all columns
+        of the tuples.
         """
         if self._has_figure:
             return self._figures(state, span, new)
@@ -167,7 +170,7 @@ class OverGroup:
         return answers
 
     def _figures(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
-        """Evaluate an unbounded window by accumulators per partition."""
+        """Evaluate an unbounded window with one accumulator per partition."""
         if state.running is None:
             state.running = running_aggregate(self._call)
             assert state.running is not None, "seen when the group was made"
@@ -184,7 +187,7 @@ class OverGroup:
         return WindowAnswers(_numpy(new, SEQUENCE), [values], np.zeros(0, np.int64))
 
     def _adopt_rows(self, state: OverGroupState, span: GroupSpan) -> None:
-        """Take over rows that version 1 stored in order of arrival."""
+        """Convert rows that version 1 stored in order of arrival."""
         if state.last is None:
             state.last = RowRanges()
             state.last.reach(span.count)
@@ -262,9 +265,10 @@ class OverGroup:
         )
 
     def _read_mask(self, rows: pa.Table | None, span: GroupSpan) -> Bools:
-        """Return a mask of the kept rows that this run reads.
+        """Return the mask of stored rows that this run reads.
 
-        A run reads the rows of partitions with new tuples, or all rows if time alone can cause output.
+        A run reads the rows of partitions with new tuples. It reads all rows if the watermark alone can cause
+        output.
         """
         if rows is None:
             return np.zeros(0, np.bool_)
@@ -308,8 +312,7 @@ class OverGroup:
         if window.extent is None:
             return rows.head
         if self.pane is not None:
-            # Windows begin at the start of a pane, so it does not matter which of its rows represents the
-            # pane.
+            # Windows begin at the start of a pane, so it does not matter which row of the pane is stored.
             assert rows.numbers is not None
             return starts_from(rows.head, rows.numbers, rows.numbers - extent)
         if self.by_rows:
@@ -318,7 +321,7 @@ class OverGroup:
         return starts_from(rows.head, rows.ts, latest - extent)
 
     def _asked(self, rows: SortedRows, span: GroupSpan) -> tuple[Int64s, Int64s]:
-        """Return the rows to evaluate now, and the rows without a result."""
+        """Return the rows to evaluate, and rows without a result."""
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
             return np.flatnonzero(rows.fresh), nobody
@@ -339,7 +342,7 @@ class OverGroup:
             return None, []
         leaves = rows.ts + self._extent
         ends = ends_until(rows.head, rows.ts, leaves)
-        # Nothing is emitted if the window is empty afterwards (X13).
+        # No row is emitted if the window is then empty (X13).
         going = (leaves >= span.before) & (leaves < span.now) & (ends > np.arange(len(ends)) + 1)
         places = np.flatnonzero(going)
         values = self._values(seen, [Windows(places + 1, ends[places])] * len(seen))
@@ -366,14 +369,14 @@ class OverGroup:
             passed = self._passed([*(piece.table for piece in state.slices), new], span)
             state.slices, state.passed = drop_first_rows(state.slices, new, passed)
             return
-        # All rows of partitions without new tuples are still needed.
+        # Partitions without new tuples still need all their rows.
         needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
         places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
         needed[places[rows.order]] = self._needed(rows, span)
         state.slices = keep_needed(state.slices, new, needed)
 
     def _keep_last(self, state: OverGroupState, rows: SortedRows, span: GroupSpan, seen: Rows) -> None:
-        """Replace the rows of partitions with new rows."""
+        """Replace the stored rows of partitions with new rows."""
         if self.window.extent is None:
             sorted_table = rows.table.take(pa.array(rows.order))
             texts = str(self._places[0][0]) if self._places[0] else ""
@@ -389,7 +392,7 @@ class OverGroup:
     ) -> None:
         """Combine the rows of each complete pane that later windows read.
 
-        The last pane may still grow.
+        The last pane of a partition may still get rows.
         """
         assert rows.numbers is not None and self.window.slide is not None
         arrived = span.arrived + np.bincount(span.partitions, minlength=span.count)
@@ -405,7 +408,7 @@ class OverGroup:
     def _keep_past(
         self, state: OverGroupState, rows: SortedRows, seen: Rows, closed: Bools, gone: Bools | None = None
     ) -> None:
-        """Compact closed rows, by the partitions of `seen`."""
+        """Compact closed rows. `seen` defines the partitions."""
         table = rows.table.take(pa.array(rows.order))
         if gone is not None and gone.any():
             stay = np.flatnonzero(~gone)
@@ -424,7 +427,7 @@ class OverGroup:
         state.past, state.summaries = past, summaries
 
     def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
-        """Return the number of expired rows where expiry depends only on time."""
+        """Return the number of expired rows of a time window."""
         limit, passed = max(span.now - self._extent, BEFORE_ALL), 0
         for table in tables:
             found = int(np.searchsorted(_numpy(table, TIME), limit))
@@ -454,9 +457,9 @@ def _reach(window: Window) -> int:
 
 
 def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
-    """Return the pane length of a window by rows, or None.
+    """Return the number of rows in a pane, or None.
 
-    The window must have a SLIDE, and its only call must be algebraic.
+    The window must count rows and have a SLIDE. Its only call must be algebraic.
     """
     if window.frame is not FrameUnit.ROWS or window.slide is None or window.extent is None or len(calls) != 1:
         return None
@@ -467,7 +470,7 @@ def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
 
 
 def _kept_rows(state: OverGroupState) -> pa.Table | None:
-    """Return the unexpired kept rows in order of arrival."""
+    """Return the stored rows that have not expired, in order of arrival."""
     if state.past is not None:
         return state.past
     if not state.slices:
@@ -476,9 +479,9 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
 
 
 def _rows_of(state: OverGroupState, partitions: Int64s) -> tuple[pa.Table | None, Bools, int]:
-    """Return the kept rows of these partitions, a mask, and their number.
+    """Return the stored rows of partitions, a mask, and their number.
 
-    The mask is True everywhere, since these are all rows that the run reads.
+    The mask is True for all rows, because the run reads all rows.
     """
     assert state.last is not None, "made when the run began"
     rows, numbered = state.last.of(partitions)
@@ -488,7 +491,7 @@ def _rows_of(state: OverGroupState, partitions: Int64s) -> tuple[pa.Table | None
 
 
 def _replace(last: RowRanges, rows: pa.Table, partitions: Any, of: Int64s) -> None:
-    """Replace the rows of some partitions by `rows`, which are sorted by partition."""
+    """Replace the rows of the partitions `of`. `rows` are sorted by partition."""
     ends = np.searchsorted(partitions, of, side="right")
     last.replace(of, ends - np.searchsorted(partitions, of), rows.drop_columns([KEY]))
 
@@ -515,16 +518,16 @@ def _times_in_window(ts: Int64s, extent: int, now: int) -> Int64s:
     return ts[ts + extent >= now]
 
 
-# Compaction of the rows of unbounded windows to what later windows need (M31).
+# Compaction of the rows of unbounded windows (M31).
 
 
 def put_together(
     function: ColumnStatistic, rows: Rows, closed: Bools, table: pa.Table, weight: str, text: str
 ) -> tuple[pa.Table, NDArray[np.object_] | None]:
-    """Return the rows to keep of a sorted table, and their summaries.
+    """Return the rows of a sorted table to store, and their summaries.
 
-    Rows of closed slots are combined; rows of open slots stay unchanged. `weight` and `text` name the
-    columns that change where a row stands for several rows.
+    Rows of closed slots are combined. Rows of open slots stay unchanged. `weight` and `text` are the names of
+    the columns that change if a stored row replaces several rows.
     """
     places = np.flatnonzero(closed)
     part = rows if len(places) == len(rows) else subset(rows, places)
@@ -551,7 +554,7 @@ def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def subset(rows: Rows, places: Int64s) -> Rows:
-    """Return the rows at these positions."""
+    """Return the rows at these indexes."""
     chosen = pa.array(places)
     return Rows(
         rows.partitions[places],

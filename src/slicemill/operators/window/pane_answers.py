@@ -1,4 +1,4 @@
-"""Built-in aggregates, computed from partial aggregates for spans of entries."""
+"""Built-in aggregates, computed from the partial aggregates of spans of entries."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop":
 
 @dataclass(frozen=True)
 class PaneAggregate:
-    """Evaluation of an aggregate call over panes: its partials, and its result column."""
+    """Evaluation of a call over panes: partial aggregates and result."""
 
     partials: tuple[PartialAggregate, ...]
     over: Callable[[PaneView, Spans], pa.Array]
 
 
 def pane_aggregate_of(call: Call) -> PaneAggregate | None:
-    """Return the evaluation of a call over panes, or None if unsupported."""
+    """Return the evaluation of a call over panes, or None."""
     if call.distinct:
         return None
     if call.name == "count" and not call.arguments:
@@ -108,7 +108,7 @@ def _total(known: NonNullCount, sum_: PartialSum, call: Call, type_: Type) -> Pa
 
 
 def _limits(type_: Type) -> tuple[int, int]:
-    """Return the range of a column's values, in units of the last digit."""
+    """Return a column's value range, in units of the last digit."""
     if type_.kind is Kind.DECIMAL:
         largest = 10 ** (type_.precision or 0) - 1
         return -largest, largest
@@ -160,15 +160,15 @@ def _doubles(values: NDArray[np.float64], valid: NDArray[np.bool_]) -> pa.Array:
     return fixed_width(values, None if valid.all() else valid, pa.float64())
 
 
-# View: entries of selected patterns by key and time, with span indexes.
+# Views: the entries of one query by key and time, with indexes over spans.
 
 
 @dataclass
 class PaneView:
     """Entries ordered by key and time.
 
-    The entries of `keys[r]` are at positions begin[r] to begin[r + 1]. There is one entry per key and
-    pane, unless entries are single tuples.
+    The entries of `keys[r]` have indexes from begin[r] to begin[r + 1]. There is one entry per key and pane,
+    or one entry per tuple if entries have single tuples.
     """
 
     keys: Int64s
@@ -183,7 +183,7 @@ class PaneView:
         return start
 
     def index(self, name: str) -> Any:
-        """Return the index of a partial, built on first use."""
+        """Return the index of a partial aggregate, built on first use."""
         if name not in self._made:
             if not name:
                 self._made[name] = CountIndex(self.columns["rows"])
@@ -193,7 +193,7 @@ class PaneView:
         return self._made[name]
 
     def output_keys(self, values: Callable[[Int64s], list[pa.Array]]) -> list[pa.Array]:
-        """Return the key columns, with -0.0 replaced by 0.0."""
+        """Return the key columns, with -0.0 as 0.0."""
         if "keys" not in self._made:
             self._made["keys"] = [
                 pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
@@ -203,7 +203,10 @@ class PaneView:
         return found
 
     def ranks(self, keys: Int64s) -> Int64s:
-        """Return the rank of each key, -1 for a key without entries."""
+        """Return the index of each key in the view.
+
+        -1 for a key without entries.
+        """
         places = np.searchsorted(self.keys, keys)
         places[places == len(self.keys)] = 0
         found = self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
@@ -211,17 +214,16 @@ class PaneView:
 
 
 def by_key(entries: Columns, n_keys: int) -> Columns:
-    """Return the entries ordered by key, then time."""
+    """Return the entries ordered by key, then by time."""
     return take_partials(entries, _key_order(entries["key"], n_keys))
 
 
 def view_of(
     ordered: Columns, selected: NDArray[np.bool_], since: int, partials: Partials, single: bool = False
 ) -> PaneView:
-    """Return the view of entries with a selected pattern.
+    """Return the view of entries whose pattern is selected.
 
-    Panes that begin before `since` are excluded. `ordered` is sorted by key once and shared by several
-    views.
+    Panes that begin before `since` are excluded. `ordered` is sorted by key, and is shared by several views.
     """
     wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
     columns = ordered if wanted.all() else take_partials(ordered, np.flatnonzero(wanted))

@@ -1,8 +1,8 @@
-"""State of shared windows: slices of entries and keys, progress of queries.
+"""State of windows over panes: entries, keys, and progress of queries.
 
-Slices are merged as in a log-structured merge tree: each slice is more than twice as long as the next. So
-there are few slices and each row is rewritten only a few times. A pane that is still open may have
-entries in several slices.
+Entries are stored in slices, which are merged like the runs of a log-structured merge tree. A slice has more
+than twice the rows of the next slice. There are therefore few slices, and each row is rewritten only a few
+times. A pane that is still open may have entries in several slices.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _is_unbalanced(slices: Sequence[Slice]) -> bool:
 @stored_as("panes.entries", version=1)
 @dataclass
 class PaneStore:
-    """Entries in slices, ordered by pane.
+    """Slices of entries, ordered by pane.
 
-    If `single`, each entry holds one tuple and is never merged.
+    If `single`, each entry has one tuple, and entries are never merged.
     """
 
     single: bool = False
@@ -64,7 +64,7 @@ class PaneStore:
     def keep(self, needed: Callable[[Int64s, Int64s], NDArray[np.bool_]]) -> None:
         """Evict entries that are not needed.
 
-        A large slice is rewritten only if more than half of it is evicted.
+        A large slice is rewritten only if more than half of its entries are evicted.
         """
         kept = []
         for part in self.slices:
@@ -77,14 +77,14 @@ class PaneStore:
         self.slices = kept
 
     def used(self, column: str, count: int) -> NDArray[np.bool_]:
-        """Return a mask of the used key or pattern numbers below `count`."""
+        """Return the mask of used key or pattern numbers below `count`."""
         alive = np.zeros(count, np.bool_)
         for part in self.slices:
             alive[part.table.column(column).to_numpy()] = True
         return alive
 
     def renumber(self, column: str, numbers: NDArray[np.integer[Any]]) -> None:
-        """Replace key or pattern numbers by `numbers[old]`."""
+        """Replace each key or pattern number by its new number."""
         self.slices = [Slice(_renumber_column(part.table, column, numbers)) for part in self.slices]
 
     @property
@@ -93,7 +93,7 @@ class PaneStore:
 
 
 class StoredKeys:
-    """Dictionary of group keys, stored as slices of newly added keys."""
+    """Dictionary of group keys. Newly added keys are stored as a slice."""
 
     def __init__(self) -> None:
         self._keys = Keys()
@@ -114,7 +114,7 @@ class StoredKeys:
         return self._keys.keep(alive)
 
     def stored(self) -> list[Slice]:
-        """Return slices that together contain all keys."""
+        """Return slices that together have all keys."""
         if self._stored < len(self._keys):
             new = self._keys.values(np.arange(self._stored, len(self._keys)))
             if new:
@@ -148,8 +148,8 @@ class MemberState:
     """Progress of one query.
 
     Windows that end at or before `closed` have been emitted. `oldest` and `newest` are the starts of the
-    first and last pane with tuples of the query. `waiting` has, for OVER with SLIDE, the last tuple of
-    each key in each open slot.
+    first and the last pane with tuples of the query. `waiting` is used for OVER with SLIDE: it has the last
+    tuple of each key in each open slot.
     """
 
     definition: object
@@ -163,10 +163,10 @@ class MemberState:
 @stored_as("panes", version=1)
 @dataclass
 class PaneState:
-    """State of the operator.
+    """Entries, keys and patterns, and the progress of each query.
 
-    `patterns[i]` is the set of queries whose conditions the tuples of an entry satisfy. `values` are
-    entries of single tuples, for aggregates that need each value.
+    `patterns[i]` is the set of queries whose conditions the tuples of an entry satisfy. `entries` have
+    partial aggregates. `values` are entries of single tuples, for aggregates that read each value.
     """
 
     keys: StoredKeys = field(default_factory=StoredKeys)
@@ -190,9 +190,9 @@ class PaneState:
             self.patterns = [frozenset(taken.get(name, name) for name in p) for p in self.patterns]
 
     def adopt(self, definitions: Mapping[str, object]) -> None:
-        """Restore state for these queries.
+        """Restore the state of these queries.
 
-        New ones start empty; state of removed ones is dropped.
+        New queries start empty. State of removed queries is dropped.
         """
         known = {
             name: member
@@ -253,11 +253,11 @@ def _renumber_column(table: pa.Table, column: str, numbers: NDArray[np.integer[A
     return table.set_column(table.column_names.index(column), column, pa.array(changed))
 
 
-# Entries: aggregates of the tuples of one pane, key and pattern.
+# Entries: partial aggregates of the tuples of one pane, key and pattern.
 #
-# Entries are stored as columns: `start` (of the pane), `key` and `pattern` (numbers), `seq` (of the first
-# tuple), `rows` (tuple count), and the columns of each partial aggregate. Entries are ordered by pane, and
-# within a pane by first tuple. Tuples are ordered by time.
+# Entries are stored as columns: `start` of the pane, `key` and `pattern` as numbers, `seq` of the first
+# tuple, `rows` as the number of tuples, and the columns of each partial aggregate. Entries are ordered by
+# pane, and in a pane by their first tuple. Tuples are ordered by time.
 
 
 _SPARE_CELLS = 4
@@ -273,10 +273,10 @@ def aggregate_panes(
     lifted: Mapping[str, Columns],
     partials: Partials,
 ) -> tuple[Columns, Int64s]:
-    """Aggregate rows into entries.
+    """Aggregate rows to entries.
 
-    Return these without key and pattern, and the first row of each. `cells` has a number per row for its
-    combination of key and pattern, and how many combinations there are.
+    Returns the entries without the columns `key` and `pattern`, and the first row of each entry. `cells` has
+    for each row the number of its combination of key and pattern, and the number of combinations.
     """
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)
@@ -288,7 +288,7 @@ def aggregate_panes(
 
 
 def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> tuple[Int64s, int]:
-    """Return a number per row for its key and pattern.
+    """Number the combination of key and pattern of each row.
 
     The second result is an upper bound of these numbers.
     """
@@ -296,7 +296,7 @@ def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> 
         return codes, n_codes
     both = codes * n_patterns + patterns
     if n_codes * n_patterns <= _SPARE_CELLS * len(both):
-        return both, n_codes * n_patterns  # Unused numbers cost less than encoding the used ones.
+        return both, n_codes * n_patterns  # unused numbers cost less than encoding the used ones
     encoded = pc.dictionary_encode(pa.array(both))
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
@@ -323,9 +323,9 @@ def _slots(cells: Int64s, n_cells: int, borders: Int64s) -> tuple[Int64s, Int64s
 
 
 def reduce_groups(entries: Columns, group: Int64s, count: int, partials: Partials) -> Columns:
-    """Combine entries of the same group.
+    """Merge entries of the same group.
 
-    The result keeps `seq` of the group's first tuple.
+    `seq` of the result is that of the first tuple of the group.
     """
     first = first_of_group(group, count)
     made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
@@ -338,7 +338,8 @@ def reduce_groups(entries: Columns, group: Int64s, count: int, partials: Partial
 def concat_partials(parts: Sequence[Columns], partials: Partials) -> Columns:
     """Concatenate entries.
 
-    Partials missing in some parts are filled in; unused partials are dropped.
+    Partial aggregates that a part lacks are filled with neutral values. Unused partial aggregates are
+    dropped.
     """
     made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
     for name, partial in partials.items():
@@ -358,7 +359,7 @@ def take_partials(entries: Columns, places: Int64s) -> Columns:
 def merge_panes(older: Columns, newer: Columns, partials: Partials) -> Columns:
     """Merge two consecutive sets of entries.
 
-    The last pane of `older` may be the first of `newer`.
+    The last pane of `older` may be the first pane of `newer`.
     """
     border = newer["start"][0]
     head = int(np.searchsorted(older["start"], border))
@@ -369,7 +370,7 @@ def merge_panes(older: Columns, newer: Columns, partials: Partials) -> Columns:
     last = len(older["start"]) + tail
     codes = whole["key"][head:last] * (int(whole["pattern"].max()) + 1) + whole["pattern"][head:last]
     _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
-    # Keep entries of a pane in the order of their first tuples.
+    # Order the entries of a pane by their first tuples.
     ranks = np.empty(len(firsts), np.int64)
     ranks[np.argsort(firsts)] = np.arange(len(firsts))
     group = np.concatenate((np.arange(head), head + ranks[group]))

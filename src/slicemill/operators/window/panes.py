@@ -1,12 +1,13 @@
-"""Step for sliding-window aggregates of all queries with the same stream and keys.
+"""Sliding-window aggregates of several queries, computed from shared panes.
 
-Time is cut into panes at each point where a window of any query begins or ends. Per pane, key and pattern
-(the set of queries whose conditions a tuple satisfies) there is one *entry* (`pane_state`). An entry stores
-the partial aggregates from which the aggregates of the queries are computed (`partial_aggregates`).
+All queries have the same stream and keys. A pane is the interval between two neighbouring points where a
+window of any query begins or ends. A *pattern* is the set of queries whose conditions a tuple satisfies. The
+tuples of one pane, key and pattern are aggregated into one *entry* (`pane_state`), which has the partial
+aggregates for all queries (`partial_aggregates`).
 
-A view orders the entries that one query reads by key and time. Each window is then a span of neighbouring
-entries (`spans`). The result of a window is computed from both ends of the span (`pane_answers`), in a time
-that does not depend on the number of tuples.
+A view has the entries of one query, ordered by key and time. Each window is a span of neighbouring entries in
+the view (`spans`). The result of a window is computed from the two ends of its span (`pane_answers`). The
+time for a window therefore does not depend on the number of its tuples.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ from slicemill.types import Column, Schema
 
 
 class SharedWindowsStep:
-    """Step that evaluates the windows of all queries that share panes.
+    """Evaluates the windows of all queries that share panes.
 
-    A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
+    A query that is added to the plan aggregates only tuples that arrive afterwards. State that only removed
     queries used is dropped.
     """
 
@@ -74,7 +75,7 @@ class SharedWindowsStep:
         schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
         definitions = _as_kept(shared.members, state, context.successors)
         state.hand_over(definitions, context.successors)
-        # A query that is dropped and created again with the same name and definition starts empty.
+        # A query that was dropped and created again with the same name and definition starts empty.
         state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
         definitions |= {m.name: m for m in shared.members if m.name in newcomers}
         state.adopt(definitions)
@@ -119,9 +120,9 @@ def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindo
 def _as_kept(
     members: Sequence[WindowMember], state: PaneState, successors: Mapping[str, str]
 ) -> dict[str, WindowMember]:
-    """Return the queries in the form in which their state is stored.
+    """Return the queries with the form of their stored state.
 
-    Earlier versions stored the values of all tuples for means of decimals; this version stores sums.
+    For means of decimals, earlier versions stored the values of all tuples. This version stores sums.
     """
     found = {}
     for member in members:
@@ -170,21 +171,22 @@ def _pane_aggregate(call: PaneCall) -> PaneAggregate:
     return figure
 
 
-# Shared windows: aggregates of many queries, computed from common panes.
+# Evaluation of all queries over shared panes.
 #
-# Each run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window
-# will read. An error in one query does not stop other queries. A new query aggregates only tuples that
-# arrive after its start, because entries store the queries that they belong to.
+# A run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window will
+# read. An error in one query does not stop other queries. An entry has the set of its queries, so that a new
+# query does not read tuples that arrived before its start.
 
 
-# Rows (None: no rows) and the output watermark; or the error of a failed query.
+# (rows or None, output watermark), or the error of a failed query.
 Answer = tuple[pa.Table | None, int] | SlicemillError
 
 
 class PaneWindows:
-    """Pane windows of several queries.
+    """Windows of several queries over shared panes.
 
-    `conditions` select the tuples of a query; None selects all. Panes are cut at `edges`.
+    `conditions` select the tuples of each query; None selects all tuples. `edges` are the grids of pane
+    borders.
     """
 
     def __init__(
@@ -272,7 +274,7 @@ class PaneWindows:
     ) -> tuple[Int64s, Int64s]:
         """Add rows to their panes.
 
-        Return the key number and pattern number of each row.
+        Return the key number and the pattern number of each row.
         """
         state = self.state
         distinct = distinct_keys(selected.keys, selected.table.num_rows)
@@ -289,7 +291,7 @@ class PaneWindows:
         return numbers, patterns
 
     def _arguments(self, selected: SelectedTuples) -> dict[str, pa.Array]:
-        """Return the argument column of each partial."""
+        """Return the argument column of each partial aggregate."""
         users: dict[Expr, list[str]] = {}
         for name, member in self._live():
             for expr in dict.fromkeys(partial.expr for partial in member.partials):
@@ -328,7 +330,7 @@ class PaneWindows:
         self.state.values.append(made, self._values)
 
     def _note(self, panes: tuple[Int64s, Int64s], patterns: Int64s, names: Sequence[frozenset[str]]) -> None:
-        """Update the first and last pane with tuples, for each query."""
+        """Update the first and the last pane with tuples of each query."""
         starts, borders = panes
         for number, taking in enumerate(names):
             rows = np.flatnonzero(patterns == number) if len(names) > 1 else np.array([0, len(patterns) - 1])
@@ -343,7 +345,7 @@ class PaneWindows:
     # -- output ----------------------------------------------------------------------------------------
 
     def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
-        """Return the output of these queries.
+        """Return the output of some queries.
 
         Queries with the same patterns share a view.
         """
@@ -358,7 +360,7 @@ class PaneWindows:
             store = self.state.values if by_value else self.state.entries
             partials = self._values if by_value else self._partials
             if by_value not in stored:
-                # Without group keys there is one key, number 0, which may not be stored yet.
+                # Without group keys there is one key with number 0, which may not be stored yet.
                 stored[by_value] = by_key(store.all(partials), max(len(self.state.keys), 1))
             since = min(self._members[n].since(self.state.members[n]) for n in names)
             selected = np.array(signature, np.bool_)
@@ -379,13 +381,12 @@ class PaneWindows:
 
 # Evaluation of conditions, keys and arguments, once for all queries.
 #
-# A query fails if one of these expressions fails on a tuple in its windows. Errors on tuples that a query
-# does not select are ignored.
+# An error in an expression fails a query only if the tuple is in a window of the query.
 
 
 @dataclass(frozen=True)
 class PaneInput:
-    """Schema of the stream and group keys, common to all queries."""
+    """Schema of the stream and group keys of all queries."""
 
     schema: Schema
     keys: tuple[Expr, ...]
@@ -393,7 +394,7 @@ class PaneInput:
 
 @dataclass(frozen=True)
 class SelectedTuples:
-    """Tuples that some query selects, with condition bits and keys."""
+    """Tuples that at least one query selects, with condition bits and keys."""
 
     table: pa.Table
     words: NDArray[np.uint64]
@@ -409,10 +410,10 @@ class SelectedTuples:
 
 
 class TupleSelection:
-    """Evaluator of the conditions, keys and arguments of all queries.
+    """Evaluates the conditions, keys and arguments of all queries.
 
-    `conditions` select the tuples of a query; None selects all. `holds` returns which timestamps lie in a
-    window of the query. The parameter `live` of methods names the queries that have not failed.
+    `conditions` select the tuples of each query; None selects all tuples. `holds` returns for each query
+    which timestamps are in a window. The parameter `live` of methods names the queries that have not failed.
     """
 
     def __init__(
@@ -431,7 +432,7 @@ class TupleSelection:
     def select(
         self, table: pa.Table, live: Collection[str]
     ) -> tuple[SelectedTuples, dict[str, ExpressionError]]:
-        """Return the tuples that live queries select, and the failed queries."""
+        """Return the selected tuples, and the errors of failed queries."""
         masks = self._masks(table)
         failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
         selected = SelectedTuples(table, masks.words)
@@ -459,10 +460,7 @@ class TupleSelection:
         return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
 
     def _needs(self, name: str, selected: SelectedTuples) -> Bools:
-        """Return a mask of tuples for which a query needs its arguments.
-
-        The group keys count as arguments.
-        """
+        """Return the mask of tuples that the query's windows contain."""
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(
@@ -481,9 +479,9 @@ class TupleSelection:
     def arguments(
         self, selected: SelectedTuples, users: Mapping[Expr, Collection[str]]
     ) -> tuple[dict[Expr, pa.Array], dict[str, ExpressionError]]:
-        """Return the column of each expression, and the failed queries.
+        """Return the column of each expression, and the errors of failed queries.
 
-        Rows that no query needs may be NULL.
+        Values that no query reads may be NULL.
         """
         found: dict[Expr, pa.Array] = {}
         failed: dict[str, ExpressionError] = {}
@@ -505,7 +503,7 @@ class TupleSelection:
         return found, failed
 
 
-# Evaluation of one query over panes: GROUP BY, and OVER with SLIDE.
+# Windows of one query over panes: GROUP BY, and OVER with SLIDE.
 
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -520,13 +518,14 @@ def first_end_after(ts: int, slide: int) -> int:
 class GroupWindows:
     """`GROUP BY` over `[RANGE … SLIDE …]`: one row per non-empty window.
 
-    If `grows` is set, windows begin at multiples of `length` and end at each slide (cumulative windows).
+    If `grows` is set, windows are cumulative. A cumulative window begins at a multiple of `length`, and one
+    window ends at each slide.
     """
 
     length: int
     slide: int
     key_names: tuple[str, ...]
-    figures: Mapping[str, PaneAggregate]  # by the name of the column
+    figures: Mapping[str, PaneAggregate]  # by column name
     columns: tuple[Column, ...]
     grows: bool = field(default=False, kw_only=True)
 
@@ -535,18 +534,18 @@ class GroupWindows:
         return tuple(partial for figure in self.figures.values() for partial in figure.partials)
 
     def begins(self, end: Any) -> Any:
-        """Return the start of windows with these ends."""
+        """Return the begins of windows with these ends."""
         return (end - 1) // self.length * self.length if self.grows else end - self.length
 
     def holds(self, ts: Int64s) -> Bools:
-        """Return a mask of the timestamps that lie in a window.
+        """Return the mask of timestamps that are in a window.
 
-        If slide > length, some timestamps lie in none.
+        If the slide exceeds the length, some timestamps are in no window.
         """
         return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
 
     def due(self, state: MemberState) -> int | None:
-        """Return the end of the next non-empty window, None without tuples."""
+        """Return the end of the next non-empty window; None without tuples."""
         if state.oldest is None or state.newest is None:
             return None
         end = first_end_after(max(state.closed, state.oldest), self.slide)
@@ -566,14 +565,14 @@ class GroupWindows:
         return self._table(view, keys, spans, found)
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
-        """Return new windows by end, then by first tuple of the group."""
+        """Return new windows by end, then by the group's first tuple."""
         spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until, self.grows)
         seqs = view.columns["seq"][spans.lo]
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
         return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
 
     def _table(self, view: PaneView, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
-        # The watermark triggers these rows, so they have no arrival time of a tuple.
+        # The watermark triggers these rows, so no tuple determines their arrival time.
         arrays: dict[str, Any] = {
             "_ts": spans.end,
             "_seq": view.columns["seq"][spans.lo],
@@ -601,9 +600,9 @@ def _take_at(column: pa.Array, places: Int32s) -> pa.Array:
 
 @dataclass(frozen=True)
 class ValueGroupWindows(GroupWindows):
-    """Like `GroupWindows`, for calls that need all values of a window (`call_values`)."""
+    """Like `GroupWindows`, for calls that read all values of a window (`call_values`)."""
 
-    values: tuple[ValueList, ...]  # the arguments of all calls
+    values: tuple[ValueList, ...]  # arguments of all calls
     evaluates: tuple[Evaluate, ...]
 
     @property
@@ -612,7 +611,7 @@ class ValueGroupWindows(GroupWindows):
 
     def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
-        # Kernels require windows with ascending ends, so the windows are ordered by key.
+        # Kernels require windows with ascending ends, so windows are ordered by key.
         order = np.argsort(spans.rank, kind="stable")
         windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
@@ -626,13 +625,13 @@ class ValueGroupWindows(GroupWindows):
 
 @dataclass(frozen=True)
 class OverWindows:
-    """`OVER (… RANGE … SLIDE …)`, evaluated at the end of each slot.
+    """`OVER (… RANGE … SLIDE …)`, evaluated at the end of each slot of the slide's length.
 
-    The last tuple of each key in the slot gets the results.
+    The last tuple of each key in the slot is emitted with the results.
     """
 
     slide: int
-    figures: Mapping[str, tuple[int, PaneAggregate]]  # by column: the length of the window, and the aggregate
+    figures: Mapping[str, tuple[int, PaneAggregate]]  # by column: window length and aggregate
     columns: tuple[Column, ...]
 
     @property
@@ -649,14 +648,17 @@ class OverWindows:
         return [column.name for column in self.columns if column.name not in self.figures]
 
     def holds(self, ts: Int64s) -> Bools:
-        """Return True for all timestamps, since any tuple may be emitted."""
+        """Return True for all timestamps, because any tuple may be emitted."""
         return np.ones(len(ts), np.bool_)
 
     def due(self, state: MemberState) -> int | None:
         return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())
 
     def held(self, state: MemberState) -> int | None:
-        """Return the oldest waiting tuple's timestamp, which bounds later output."""
+        """Return the timestamp of the oldest waiting tuple.
+
+        Later output is not older.
+        """
         return None if state.waiting is None else int(state.waiting.column("_ts")[0].as_py())
 
     def since(self, state: MemberState) -> int:
@@ -698,7 +700,7 @@ class OverWindows:
 
 @kernel
 def _last_of_slots(slots: Int64s, keys: Int64s, n_keys: int) -> Int64s:
-    """Return the position of the last tuple of each key in each slot.
+    """Return the last tuple of each key in each slot.
 
     Tuples are ordered by slot.
     """

@@ -1,7 +1,7 @@
-"""Partial aggregates: the columns that entries store per argument.
+"""Partial aggregates: the columns of an entry for one argument.
 
-`lift` computes the columns for single rows, and `reduce` combines rows or entries by group. An index over
-the entries of a view then answers any span of entries, for example by prefix sums.
+`lift` computes these columns for single rows. `reduce` merges rows or entries by group. `index` builds an
+index over the entries of a view, for example prefix sums, which returns the aggregate of any span of entries.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from slicemill.operators.window import spans as groups
 from slicemill.operators.window.spans import Spans, least_of_group, sum_by_group
 from slicemill.types import Kind, Type
 
-Columns: TypeAlias = Mapping[str, Any]  # NumPy arrays, or Arrow arrays for types without a NumPy counterpart
+Columns: TypeAlias = Mapping[str, Any]  # NumPy arrays, or Arrow arrays of types that NumPy lacks
 
 
 class PartialAggregate(Protocol):
-    """A partial aggregate of one argument.
+    """Partial aggregate of one argument.
 
-    `name` is the same in every plan with the same partial. Stored columns are found by this name.
+    `name` is equal in all plans with the same partial aggregate, and is the prefix of its stored columns.
     """
 
     name: str
@@ -43,13 +43,13 @@ class PartialAggregate(Protocol):
     def lift(self, column: pa.Array, places: Int64s) -> Columns:
         """Return the columns of single rows.
 
-        `places` are the rows' positions in the log.
+        `places` are the positions of the rows in the log.
         """
 
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns: ...
 
     def missing(self, count: int) -> Columns:
-        """Return neutral columns for entries older than this partial."""
+        """Return neutral columns for entries older than this partial aggregate."""
 
     def joined(self, parts: Sequence[Columns]) -> Columns: ...
 
@@ -147,9 +147,9 @@ class EdgeValueIndex:
 
 
 class ValueList(NamedPartial):
-    """All values, for aggregates that need each of them.
+    """All values, for aggregates that read each value.
 
-    Entries hold single tuples and are not reduced.
+    Each entry has a single tuple and is never merged.
     """
 
     def __init__(self, expr: Expr) -> None:
@@ -168,16 +168,15 @@ class ValueList(NamedPartial):
         return columns["value"]
 
 
-# Exact sums of values and squares, in the cheapest exact representation.
+# Exact sums of values and squares.
 #
-# | values | usual form | fallback |
+# | values | usual columns | fallback |
 # |---|---|---|
 # | integers, decimals | 64-bit integers `s` | Python integers `x` |
 # | doubles | pairs of doubles `hi`, `lo` | Python integers `x`, in units of the smallest double |
 #
-# Infinities and NaNs are counted separately (`nan`, `up`, `down`) if there are any, because they cannot be
-# subtracted from a sum. Column names show the representation. If parts have different ones, the wider one
-# is used.
+# Infinities and NaNs are counted in separate columns (`nan`, `up`, `down`), because they cannot be subtracted
+# from a sum. If parts have different columns, all are converted to Python integers.
 
 
 _SAFE = 2.0**62
@@ -195,7 +194,7 @@ class PartialSum(NamedPartial):
 
     @property
     def units(self) -> int:
-        """Return the scale of integer sums: this many units make 1."""
+        """Return the scale of integer sums: the number of units in 1."""
         if self._double:
             return 1 << (SMALLEST * self._degree)
         return int(10 ** ((self.type.scale or 0) * self._degree))
@@ -268,7 +267,7 @@ class PartialSum(NamedPartial):
         return joined
 
     def widened(self, columns: Columns) -> Columns:
-        """Return the same sums as Python integers."""
+        """Convert the sums to Python integers."""
         nonfinite = {f: columns[f] for f in _NONFINITE if f in columns}
         if "x" in columns:
             return columns
@@ -328,10 +327,10 @@ class SumIndex:
         return Totals(self.partial.units, hi=hi, lo=lo, nonfinite=nonfinite)
 
 
-# Minima and maxima of any span of entries, by sparse tables (C17).
+# Minimum and maximum of any span of entries, by sparse tables (C17).
 #
-# Of equal values the first one is returned. The choice matters only for 0.0 and -0.0. If a column contains
-# -0.0, entries also store their first zero (`zero`): twice its position in the log, plus 1 if it is -0.0.
+# Of equal values the first value is returned. This matters only for 0.0 and -0.0. If a column has -0.0, each
+# entry stores its first zero in the column `zero`: twice the position in the log, plus 1 for -0.0.
 
 
 _FLIP = np.int64(2**63 - 1)
@@ -350,7 +349,7 @@ _PLAIN = (
 
 
 def sortable(type_: Type) -> bool:
-    """Return True if panes support minima and maxima of this type."""
+    """Return True if panes support minimum and maximum of this type."""
     return type_.kind in _PLAIN or type_.kind in _RANKED
 
 
@@ -393,10 +392,10 @@ class PartialExtreme(NamedPartial):
         return super().joined(parts)
 
     def _with_zeros(self, parts: Sequence[Columns]) -> list[Columns]:
-        """Add the `zero` column to all parts.
+        """Add the column `zero` to all parts.
 
-        Parts are consecutive in the log. Zeros of a part without -0.0 get positions between those of its
-        neighbours.
+        Parts are consecutive in the log. The zeros of a part without -0.0 get positions between those of the
+        neighbouring parts.
         """
         made: list[Columns] = []
         last = -2
@@ -418,7 +417,7 @@ class PartialExtreme(NamedPartial):
         return ExtremeIndex(_levels(ranks, longest), values, zeros, self)
 
     def _ranks(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
-        """Return each value's rank among the distinct values, and these values."""
+        """Return the rank of each value, and the sorted distinct values."""
         encoded = column.dictionary_encode()
         order = pc.array_sort_indices(
             encoded.dictionary, order="descending" if self._greatest else "ascending"
@@ -435,7 +434,7 @@ class PartialExtreme(NamedPartial):
         return np.where(valid, places[np.where(valid, codes, 0)], _NOTHING), values
 
     def restore_zero_signs(self, ranks: Int64s, zeros: Int64s) -> Int64s:
-        """Replace ranks of -0.0 by the unused rank next to 0.0."""
+        """Replace the ranks of -0.0 by the unused rank next to 0.0."""
         return np.where((ranks == self._rank_of_zero) & (zeros % 2 > 0), ~self._rank_of_zero, ranks)
 
     def shown(self, ranks: Int64s, values: pa.Array | None, known: NDArray[np.bool_]) -> pa.Array:
@@ -456,7 +455,8 @@ class PartialExtreme(NamedPartial):
 def _rank(values: NDArray[Any]) -> Int64s:
     """Return integers that sort like the values.
 
-    The bits of doubles sort like the doubles, except that those of negative numbers have to be inverted.
+    The bits of doubles sort like the doubles. For negative doubles, all bits except the sign are inverted
+    first.
     """
     if values.dtype != np.float64:
         return values.astype(np.int64)
@@ -465,9 +465,9 @@ def _rank(values: NDArray[Any]) -> Int64s:
 
 
 class ExtremeIndex:
-    """Sparse table: row j has the minimum rank of each 2^j consecutive entries.
+    """Sparse table of the minimum ranks of 2^j consecutive entries.
 
-    Two of them cover any span (C17).
+    Row j has the minima for 2^j. Any span is covered by two such ranges (C17).
     """
 
     def __init__(
@@ -486,7 +486,7 @@ class ExtremeIndex:
 
 
 def _levels(ranks: Int64s, longest: int) -> Int64s:
-    """Build the sparse table, up to the length of the longest possible span."""
+    """Build the sparse table, up to the length of the longest span."""
     levels = [ranks]
     while 2 ** len(levels) <= longest:
         last, reach = levels[-1], 2 ** (len(levels) - 1)

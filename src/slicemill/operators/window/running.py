@@ -1,12 +1,12 @@
-"""Running aggregates of groups, kept as arrays with an accumulator per group.
+"""Running aggregates of groups, stored as arrays with one accumulator per group.
 
 Counts, sums and means of integers support retractions. Distinct counts, minima and maxima support only
-groups that grow. Rows are sorted by group once for all aggregates:
+inserts. Rows are sorted by group once for all aggregates:
 
-    group   0   0   1   0      sorted   0   0   0   1       kept before   7   2
-    value   1   5   2   1               1   5   1   2       sums          8  13  14   4
+    group   0   0   1   0      sorted   0   0   0   1       stored before   7   2
+    value   1   5   2   1               1   5   1   2       sums            8  13  14   4
 
-Other aggregates keep rows, or compacted rows (`over.past`).
+Other aggregates store rows, or compacted rows (`OverGroupState.past`).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from slicemill.kernels.kernel import kernel
 from slicemill.operators.window.accumulators import Accumulator, Call, accumulator_of
 from slicemill.types import NULL
 
-# Rows of a run by group, the input of running aggregates (`over.running_totals`).
+# Rows of a run by group, the input of running aggregates.
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """Rows of a run with their group numbers.
+    """Rows of a run, with their group numbers in `numbered`.
 
-    There are `count` groups in all. `distinct_numbers` are the groups with rows in this run. `order` sorts
-    rows by group; `groups` has for each sorted row the index of its group in `distinct_numbers`. `signs`
-    are 1 for inserted and -1 for retracted rows. `tells` marks the rows after which a result is needed.
-    Without these two, all rows are inserts and each needs a result.
+    `count` is the number of all groups. `touched` are the groups with rows in this run. `order` sorts rows by
+    group. `groups` has for each sorted row the index of its group in `touched`. `signs` are 1 for inserted
+    and -1 for retracted rows. `tells` marks the rows after which a result is needed. Without `signs` and
+    `tells`, all rows are inserts that need a result.
     """
 
     numbered: Int32s
@@ -72,13 +72,13 @@ class GroupedRows:
         return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
 
     def in_rows(self, figures: Int64s) -> Int64s:
-        """Return figures of rows sorted by group in the rows' original order."""
+        """Reorder values from group order to row order."""
         found = np.empty_like(figures)
         found[self.order] = figures
         return found
 
     def counted(self, chosen: Bools, kept: Int64s) -> Int64s:
-        """Return a running count of chosen rows in each row's group.
+        """Return by row the running count of its group's chosen rows.
 
         `kept` has the counts of earlier runs, and is updated.
         """
@@ -88,7 +88,7 @@ class GroupedRows:
         return self.in_rows(found)
 
     def keep_last(self, figures: Int64s, kept: Int64s) -> None:
-        """Store the last figure of each group in `kept`."""
+        """Store the last value of each group in `kept`."""
         last = last_of_each(self.groups)
         kept[self.touched] = figures[last]
 
@@ -104,11 +104,11 @@ def all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Bools:
     return chosen
 
 
-# Running sums, means, variances and deviations of groups: exact, in limbs (`aggregates.exact`).
+# Running sums, means, variances and deviations of groups, exact in limbs (`aggregates.exact`).
 
 
 _LIMB_BITS = 32
-_STEP = 64  # Exponents are multiples of this, so that a new value seldom needs a lower exponent.
+_STEP = 64  # exponents are multiples of this, so that a new value seldom needs a lower exponent
 
 
 def _no_limbs() -> NDArray[np.uint32]:
@@ -118,11 +118,11 @@ def _no_limbs() -> NDArray[np.uint32]:
 @stored_as("group.moments", version=1)
 @dataclass(slots=True)
 class RunningMoments:
-    """Exact sums of numbers per group, and of squares for variances.
+    """Exact sums of numbers per group, and sums of squares for variances.
 
-    `sums` has `size` limbs for each group, and `squares` twice as many. The unit is 2**`exponent` for
-    doubles and the last digit for decimals. `odd` counts NaNs and infinities, by name. All numbers are
-    below 2**`high`, and no group has more than `most` numbers.
+    `sums` has `size` limbs for each group, and `squares` twice as many. The unit is 2**`exponent` for doubles
+    and the last digit for decimals. `odd` counts NaNs and infinities, by name. All numbers are below
+    2**`high`, and no group has more than `most` numbers.
     """
 
     counts: Int64s = field(default_factory=empty_counts)
@@ -158,7 +158,7 @@ class RunningMoments:
         return values.take(pa.array(places, mask=places < 0))
 
     def adopt(self, past: Rows, count: int, call: AggregateCall | WindowCall) -> None:
-        """Take over the moments of partitions from the state of an unbounded window."""
+        """Convert the moments of partitions from the state of an unbounded window."""
         statistic = _statistic(call)
         nothing = Rows(past.partitions, [past.arguments[0]], summaries=past.summaries)
         prepared = statistic.prepare(nothing)
@@ -193,9 +193,9 @@ class RunningMoments:
         odd: dict[str, Int64s],
         told: Int64s,
     ) -> pa.Array:
-        """Return the aggregates after some of the sorted rows.
+        """Return the aggregates after the sorted rows `told`.
 
-        The sums of row i have index i + 1.
+        The sums after row i have index i + 1.
         """
         counts, ends = counts[told], told + 1
         odd = {name: counted[told] for name, counted in odd.items()}
@@ -208,7 +208,7 @@ class RunningMoments:
         return statistic.by_moments(statistic.moments(counts, totals, odd, self.exponent))
 
     def _odd(self, rows: GroupedRows, prepared: PreparedNumbers, leaves: Bools | None) -> dict[str, Int64s]:
-        """Return running counts of NaNs and infinities in each row's group."""
+        """Return running counts of NaNs and infinities by sorted row."""
         none = np.zeros(len(rows.groups), np.int64)
         found = {}
         for name in {**self.odd, **prepared.odd}:
@@ -217,7 +217,7 @@ class RunningMoments:
         return found
 
     def _fit(self, prepared: PreparedNumbers, most: int) -> None:
-        """Widen the sums as far as the new numbers require."""
+        """Widen the sums if the new numbers need more limbs."""
         self.most = max(self.most, most)
         self.high = max(self.high, prepared.exponent + prepared.bits)
         exponent = min(self.exponent, prepared.exponent // _STEP * _STEP)
@@ -238,7 +238,7 @@ def _refit_limbs(flat: NDArray[np.uint32], before: int, size: int, shift: int) -
 
 
 def _running_counts(rows: GroupedRows, counted: Int64s, leaves: Bools | None, kept: Int64s) -> Int64s:
-    """Return the counts of groups up to each sorted row, and update `kept`."""
+    """Return running counts by sorted row, and update `kept`."""
     signed = counted if leaves is None else np.where(leaves, -counted, counted)
     found: Int64s = running_totals(rows.groups, signed, kept[rows.touched])
     rows.keep_last(found, kept)
@@ -248,7 +248,10 @@ def _running_counts(rows: GroupedRows, counted: Int64s, leaves: Bools | None, ke
 def _sum_moments(
     rows: GroupedRows, numbers: limbs.Limbs, leaves: Bools | None, kept: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], limbs.Limbs]:
-    """Return the sums to keep, and running sums after a zero row."""
+    """Return the sums to store, and the running sums.
+
+    The running sums begin with a row of zeros.
+    """
     size = numbers.shape[1]
     if leaves is not None:
         limbs.negate_where(numbers, leaves)
@@ -259,24 +262,30 @@ def _sum_moments(
     return kept, found
 
 
-_EXACT = 2**53  # doubles represent all integers up to here
+_EXACT = 2**53  # doubles represent all integers up to this
 _LOW_BITS = 32
 
 
 class RunningAggregate(Protocol):
-    """Accumulators of all groups for one call; `counts` has the values of each group so far."""
+    """Accumulators of all groups for one call.
+
+    `counts` has the number of values of each group.
+    """
 
     counts: Int64s
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
-        """Process rows, and return the aggregate of each row's group after the row."""
+        """Process rows.
+
+        Return for each row the aggregate of its group after the row.
+        """
 
 
 class RetractableAggregate(RunningAggregate, Protocol):
-    """Running aggregate with support for retracted rows."""
+    """Running aggregate that supports retracted rows."""
 
     def keep(self, alive: Bools) -> None:
-        """Drop all groups but these."""
+        """Drop all groups except these."""
 
 
 @stored_as("group.count", version=1)
@@ -297,8 +306,8 @@ class RunningCount:
 class RunningDistinct:
     """Count of distinct values.
 
-    `met` has pairs (group number, value number), in sorted runs. A run is at least twice as long as the
-    next, so a pair is copied only when the number of pairs has doubled.
+    `met` has pairs (group number, value number) in sorted runs. A run is at least twice as long as the next
+    run, so that a pair is copied only when the number of pairs has doubled.
     """
 
     counts: Int64s = field(default_factory=empty_counts)
@@ -309,16 +318,17 @@ class RunningDistinct:
         return self.run_over(rows, arguments, self.number(rows, arguments))
 
     def number(self, rows: GroupedRows, values: Sequence[pa.Array]) -> Int32s:
-        """Return the number of each row's value, whether the row counts or not.
+        """Return the number of each row's value.
 
-        Calls that differ only in FILTER get the same numbers, so they can share one call of this method.
+        Rows that do not count are numbered too. Calls that differ only in FILTER get the same numbers. They
+        can therefore share one call of this method.
         """
         return self.values.number(distinct_keys(values, len(rows.numbered)), values)
 
     def run_over(self, rows: GroupedRows, arguments: Sequence[pa.Array], numbered: Int32s) -> pa.Array:
-        """Like `run` for numbered values.
+        """Process rows whose values are numbered.
 
-        A value counts if all arguments are not NULL.
+        A value counts if no argument is NULL.
         """
         chosen = np.flatnonzero(all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
@@ -363,7 +373,7 @@ def running_sums(groups: Int32s, values: Int64s, before: Int64s) -> Int64s:
 class RunningSum:
     """Exact sums of integers.
 
-    A sum is split into its upper half and a lower half of 32 bits that is never negative.
+    A sum is stored as an upper half and a lower half. The lower half has 32 bits and is never negative.
     """
 
     counts: Int64s = field(default_factory=empty_counts)
@@ -387,19 +397,19 @@ class RunningSum:
         if call.name.lower() == "sum":
             convert = result_converter(call.columns[0].type)
             for place in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
-                # The sum does not fit into its column. Raise the same error as row-wise evaluation.
+                # The sum does not fit into its column. Raise the same error as row-by-row evaluation.
                 assert convert is not None
                 convert((int(upper[place]) << _LOW_BITS) + int(lower[place]))
             return bigints(sums, None if valid.all() else valid)
         divisors = np.maximum(counts, 1)
         means = sums / divisors
-        # Division is exact up to rounding if doubles represent the sum. Otherwise use integers in Python.
+        # Floating-point division is correct if doubles represent the sum. Otherwise divide Python integers.
         for place in np.flatnonzero(wide | (sums > _EXACT) | (sums < -_EXACT)):
             means[place] = ((int(upper[place]) << _LOW_BITS) + int(lower[place])) / int(divisors[place])
         return doubles(means, valid)
 
     def adopt(self, past: Rows, count: int) -> None:
-        """Take over the moments of partitions."""
+        """Convert the moments of partitions from the state of an unbounded window."""
         self.counts, self.upper, self.lower = (
             extend_array(kept, count) for kept in (self.counts, self.upper, self.lower)
         )
@@ -414,7 +424,7 @@ class RunningSum:
 
 
 def _running_sum(rows: GroupedRows, values: Int64s, kept: Int64s) -> Int64s:
-    """Return the running sums of rows including earlier runs, and update `kept`."""
+    """Return the running sums of rows, including earlier runs, and update `kept`."""
     sums = running_sums(rows.groups, values[rows.order], kept[rows.touched])
     rows.keep_last(sums, kept)
     return rows.in_rows(sums)
@@ -443,7 +453,7 @@ def running_extremes(groups: Int32s, values: Int64s, before: Int64s, greatest: b
 class RunningExtreme:
     """Minimum or maximum of each group.
 
-    Groups without values have the neutral element.
+    A group without values has the neutral element.
     """
 
     counts: Int64s = field(default_factory=empty_counts)
@@ -469,7 +479,7 @@ class RunningExtreme:
 def values_counted(call: Call) -> tuple[Expr, ...]:
     """Return the columns whose values `count(DISTINCT …)` counts.
 
-    With FILTER the argument is a CASE, and its value is counted.
+    With FILTER the argument is a CASE expression. The column inside the CASE is then returned.
     """
     if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
         value = case.branches[0][1]
@@ -480,7 +490,7 @@ def values_counted(call: Call) -> tuple[Expr, ...]:
 
 
 def running_aggregate(call: Call) -> RunningAggregate | None:
-    """Return the running aggregate for a call, or None if there is none."""
+    """Return the running aggregate for a call, or None."""
     kind = accumulator_of(call)
     return None if kind is None else _FIGURES[kind]()
 
@@ -497,14 +507,15 @@ _FIGURES: Mapping[Accumulator, type[RunningAggregate]] = {
 def retractable_aggregate(call: Call) -> RetractableAggregate | None:
     """Return the running aggregate for a call over a changelog, or None.
 
-    Extremes are excluded: after a retraction of the maximum, a smaller value becomes the maximum.
+    Minimum and maximum are excluded, because after a retraction of the maximum an earlier value becomes the
+    maximum.
     """
     figure = running_aggregate(call)
     return figure if isinstance(figure, RunningCount | RunningSum | RunningMoments) else None
 
 
 def adopt_past(figure: RunningAggregate, past: Rows, count: int, call: Call) -> None:
-    """Initialise an accumulator from the state of an unbounded window with `count` partitions."""
+    """Initialise an accumulator from an unbounded window with `count` partitions."""
     if isinstance(figure, RunningMoments):
         figure.adopt(past, count, call)
     elif isinstance(figure, RunningSum):
@@ -512,7 +523,7 @@ def adopt_past(figure: RunningAggregate, past: Rows, count: int, call: Call) -> 
     else:
         figure.run(GroupedRows.of(past.partitions, count), past.arguments, call)
     if isinstance(figure, RunningCount):
-        # A kept row may stand for several rows.
+        # A stored row may stand for several rows.
         chosen = np.flatnonzero(all_known(GroupedRows.of(past.partitions, count), past.arguments))
         figure.counts[:] = 0
         np.add.at(figure.counts, past.partitions[chosen], weights_of(past)[chosen])

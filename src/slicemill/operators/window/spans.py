@@ -1,4 +1,4 @@
-"""Spans: the entries of each window, in a view by key and time."""
+"""Spans: ranges of entries in a view, one per window."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _ENDS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Windows as ranges `lo` to `hi` of the entries of a key.
+    """Windows as index ranges [lo, hi) of the entries of a key.
 
-    `rank` is the position of the key in the view, and `end` the end of the window.
+    `rank` is the index of the key in the view, and `end` the end of the window.
     """
 
     end: Int64s
@@ -37,9 +37,9 @@ class Spans:
 def spans_of(
     begin: Int64s, start: Int64s, length: int, slide: int, after: int, until: int, grows: bool = False
 ) -> Spans:
-    """Return non-empty windows with after < end <= until, by end, then key.
+    """Return non-empty windows with after < end <= until.
 
-    If `grows` is set, windows begin at multiples of `length`.
+    They are ordered by end, then by key. If `grows` is set, windows begin at multiples of `length`.
 
     >>> found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30)
     >>> found.end.tolist(), found.rank.tolist(), found.lo.tolist(), found.hi.tolist()
@@ -53,7 +53,7 @@ def spans_of(
     parts = []
     block = first
     while block <= last:
-        # Skip to the first window end after the next entry. Entries may be years apart.
+        # Skip to the first window end after the next entry, which may be years later.
         awaited = int(start[start >= block - length].min())
         block = max(block, (awaited // slide + 1) * slide)
         count = max(0, min(_ENDS_AT_ONCE, (last - block) // slide + 1))
@@ -135,9 +135,9 @@ def _fill(
 
 
 def spans_at(begin: Int64s, start: Int64s, length: int, rank: Int64s, end: Int64s) -> Spans:
-    """Return one window per key rank, with the given ends.
+    """Return one window for each key rank and end.
 
-    Rank -1 stands for a key without entries, whose window is empty.
+    Rank -1 means a key without entries, whose window is empty.
     """
     lo, hi = _search(begin, start, length, rank, end)
     return Spans(end, np.maximum(rank, 0).astype(np.int32), lo, hi)
@@ -154,14 +154,14 @@ def _search(begin: Int64s, start: Int64s, length: int, rank: Int64s, end: Int64s
     return los, his
 
 
-# Assignment of timestamps to panes, given the edge grids (slicemill.operators.window.spec).
+# Assignment of timestamps to panes, given the grids of pane borders (`window.spec.edge_grids`).
 
 
 def cut(ts: Int64s, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[Int64s, Int64s]:
-    """Return the pane starts of sorted timestamps, and each pane's first position.
+    """Return the panes of sorted timestamps, with their first positions.
 
-    `not_before` is the start of the newest known pane. Panes never start earlier, even if a changed plan has
-    a coarser grid.
+    `not_before` is the start of the newest known pane. New panes never start earlier, even if a changed plan
+    has longer panes.
 
     >>> starts, borders = cut(np.array([1, 2, 9, 10, 31]), ((10, 0), (10, 3)), -100)
     >>> starts.tolist(), borders.tolist()
@@ -188,9 +188,7 @@ def _cut(ts: Int64s, steps: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s]:
     return starts[:count], borders[: count + 1]
 
 
-# Kernels for aggregation by group.
-#
-# `group` has the group number of each row or entry.
+# Kernels for aggregation by group. `group` has the group number of each row or entry.
 
 
 @kernel
@@ -211,7 +209,7 @@ def sum_by_group(values: NDArray[Any], group: Int64s, groups: int) -> Int64s:
 
 @kernel
 def least_of_group(values: Int64s, group: Int64s, groups: int) -> Int64s:
-    """Return the position of the first minimum of each group."""
+    """Return the index of the first minimum of each group."""
     place = np.full(groups, -1, np.int64)
     for i in range(len(group)):
         g = group[i]

@@ -1,4 +1,4 @@
-"""Operators: aggregates over sliding time windows that share panes."""
+"""Specifications of aggregates over windows."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from slicemill.types import DOUBLE, Column, Kind
 
 @dataclass(frozen=True, slots=True)
 class WindowMember:
-    """Aggregate query that shares panes with others (M35).
+    """Aggregate query that shares panes with other queries (M35).
 
-    `name` is stable for the lifetime of the query. `columns` are the output columns that consumers read.
-    If `partial`, results are combined from partial aggregates of panes; otherwise panes keep the argument
-    values of each tuple.
+    `name` does not change during the lifetime of the query. `columns` are the output columns that consumers
+    read. If `partial`, results are combined from partial aggregates of panes. Otherwise the state has the
+    argument values of each tuple.
     """
 
     name: str
@@ -62,21 +62,21 @@ class WindowMember:
 
     @property
     def calls_read(self) -> Sequence[PaneCall]:
-        """Return the calls whose results are read."""
+        """Return the calls whose result columns are read."""
         read = {column.name for column in self.columns}
         return [call for call in self.operator.calls if call.columns[0].name in read]
 
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(SharedOperator):
-    """Aggregates over sliding windows with common input and keys, in one operator."""
+    """Sliding-window aggregates of several queries with equal input and keys."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
 
 
 def _describe_panes(shared: SharedWindows) -> Description:
-    """Describe for EXPLAIN where panes are cut and what they store."""
+    """Describe for EXPLAIN the borders of panes and their partial aggregates."""
     edges = edge_grids(window for member in shared.members for window in member.windows)
     panes = " and ".join(
         f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}" for step, offset in edges
@@ -110,9 +110,9 @@ def _member_history_us(member: WindowMember) -> int | None:
 
 
 def _holds(kept: WindowMember, member: WindowMember) -> bool:
-    """Return True if the panes kept for `kept` contain all that `member` reads.
+    """Return True if the panes of `kept` contain all that `member` reads.
 
-    sum(v), count(*)   [RANGE 60 SLIDE 10]     keeps per pane: rows, count and sum of v
+    sum(v), count(*)   [RANGE 60 SLIDE 10]     stores per pane: rows, count and sum of v
     avg(v)             [RANGE 60 SLIDE 10]     reads per pane: count and sum of v
     """
     if not (kept.partial and member.partial) or kept.conditions != member.conditions:
@@ -131,7 +131,7 @@ def _holds(kept: WindowMember, member: WindowMember) -> bool:
 
 
 def _input_columns(member: WindowMember) -> list[Column]:
-    """Return the input columns in the member's output.
+    """Return the input columns that the query outputs.
 
     Waiting tuples are stored with these columns.
     """
@@ -171,18 +171,18 @@ _PANES_KINDS = (
 )
 
 
-# Panes (M35): where time is cut, and which partial aggregates a pane stores.
+# Panes (M35): borders, and partial aggregates that a pane stores.
 #
-# RANGE w SLIDE s has windows that end at the multiples of s and begin w earlier. Panes are cut at all these
-# edges, for all windows that share them, and nowhere else. These panes are never finer than the grid of the
-# greatest common divisor, and often much coarser:
+# RANGE w SLIDE s has windows that end at the multiples of s and begin w earlier. A pane is the interval
+# between two neighbouring begins or ends of any window that shares the panes. Such panes are never shorter
+# than gcd(w, s), and often much longer:
 #
 #     RANGE 7 SLIDE 10     ends    0         10        20
-#                          begins     3         13        23          4 edges in 20, where the gcd, 1, has
-#                          20
+#                          begins     3         13        23          4 edges in 20; panes of
+#                                                                     gcd 1 would have 20
 #
-# `KEPT` lists the partials that panes store for each aggregate. For aggregates that are not listed they
-# store the values. The kernels are in `slicemill.operators.window.pane_answers`.
+# `KEPT` has the partial aggregates that panes store for each aggregate. For other aggregates, panes store the
+# argument values. `slicemill.operators.window.pane_answers` evaluates the aggregates.
 
 
 PaneCall: TypeAlias = AggregateCall | WindowCall
@@ -204,7 +204,9 @@ _NO_ORDER = (Kind.PERIOD, Kind.MONTHS, Kind.NULL, Kind.ANY)
 
 
 def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return (step, offset) of the edges of windows (length, slide), without redundant grids.
+    """Return the grids of window edges as (step, offset), without redundant grids.
+
+    `windows` are pairs (length, slide). A grid has the edges step * n + offset.
 
     >>> edge_grids([(60, 10), (40, 20)]), edge_grids([(7, 10)])
     (((10, 0),), ((10, 0), (10, 3)))
@@ -221,16 +223,16 @@ def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...
 
 
 def partials_for(calls: Sequence[PaneCall]) -> set[tuple[str, Expr]]:
-    """Return the partials that panes store for some calls.
+    """Return the partial aggregates that panes store for some calls.
 
-    The tuple count for `count(*)` is always stored.
+    `count(*)` needs none, because the tuple count is always stored.
 
     >>> from slicemill.catalog.expressions import ColumnRef
     >>> from slicemill.types import BIGINT, DOUBLE, Column
     >>> v = ColumnRef("v", BIGINT)
     >>> total = AggregateCall("sum", (v,), False, (Column("a", BIGINT),))
     >>> mean = AggregateCall("avg", (v,), False, (Column("m", DOUBLE),))
-    >>> kept_for([mean]) == kept_for([total])
+    >>> partials_for([mean]) == partials_for([total])
     True
     """
     return {(kept, argument) for call in calls for argument in call.arguments for kept in KEPT[call.name]}
@@ -244,13 +246,13 @@ def combines_panes(call: PaneCall, catalog: Catalog) -> bool:
     if call.name == "count":
         return True
     if call.name in MEANS:
-        # With OVER, means of decimals keep rows for compatibility with stored state of earlier versions.
+        # With OVER, means of decimals store rows, because the state of earlier versions does.
         decimal = isinstance(call, WindowCall) and kinds[0] is Kind.DECIMAL
         return not decimal and kinds[0] not in (Kind.NULL, Kind.ANY)
     return kinds[0] not in _NO_ORDER
 
 
-# Operators: aggregates with OVER, for one query or shared by several.
+# Specifications of aggregates with OVER, for one query or for several.
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,9 +267,9 @@ class WindowAggregate(Operator):
 
 @dataclass(frozen=True, slots=True)
 class OverMember:
-    """One of the window aggregates that share stored rows.
+    """Aggregates with OVER of one query, over shared rows.
 
-    `columns` are the output columns that are read.
+    `columns` are the output columns that consumers read.
     """
 
     name: str
@@ -277,7 +279,7 @@ class OverMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedOver(SharedOperator):
-    """Plain aggregates with OVER of several queries, over shared rows.
+    """Plain aggregates with OVER of several queries (`is_plain`), over shared rows.
 
     All queries have the same input and keys.
     """
@@ -294,7 +296,7 @@ _COUNTING_FOREVER = ("priority_sample", "approx_count_if")
 
 
 def is_plain(call: WindowCall) -> bool:
-    """Return True if a call needs only a range of the newest rows."""
+    """Return True if a call reads only the newest rows."""
     window = call.window
     stretch = window.extent is not None and window.slide is None and not window.active
     return stretch and call.name.lower() not in _COUNTING_FOREVER
@@ -303,7 +305,7 @@ def is_plain(call: WindowCall) -> bool:
 def holds(kept: OverMember, member: OverMember) -> bool:
     """Return True if the rows stored for `kept` are sufficient for `member`.
 
-    Both have plain calls. Each argument must be stored for a window that reaches at least as far back.
+    Both have plain calls. Each argument of `member` must be stored for a window that is at least as long.
     """
     return all(
         any(
@@ -322,7 +324,10 @@ def _argument_exprs(calls: Iterable[WindowCall]) -> set[Expr]:
 
 
 def _takes(kept: WindowAggregate, over: WindowAggregate) -> list[int] | None:
-    """Return by call the former call with the same state, for windows without a beginning."""
+    """Return by call the former call with the same state.
+
+    For unbounded windows.
+    """
     partitions = [list(dict.fromkeys(call.partition_by for call in one.calls)) for one in (kept, over)]
     if partitions[0] != partitions[1] or not all(map(_is_unbounded, (*kept.calls, *over.calls))):
         return None
@@ -335,7 +340,7 @@ def _is_unbounded(call: WindowCall) -> bool:
 
 
 def has_expiries(calls: Sequence[WindowCall]) -> bool:
-    """Return True if tuples that leave a window also cause rows."""
+    """Return True if rows are also emitted when tuples leave a window."""
     return any(call.window.active for call in calls)
 
 
@@ -350,7 +355,7 @@ def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object
 
 
 def calls_wait(calls: Sequence[WindowCall]) -> bool:
-    """Return True if output waits for a slot's end or an expiry."""
+    """Return True if output waits for slots or expiries."""
     windows = [call.window for call in calls]
     return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
 
@@ -412,19 +417,19 @@ _OVER_KINDS = (
 )
 
 
-# Operator: GROUP BY over windows of FROM.
+# Specification of GROUP BY over windows of FROM.
 
 
-GROUP_BITS = 32  # bits for the position of a group in its window
+GROUP_BITS = 32  # bits for the index of a group in its window
 
 
 @dataclass(frozen=True, slots=True)
 class RelationAggregate(Operator):
-    """Base aggregates over windows of FROM: rows per slide, or per arrival.
+    """GROUP BY over windows of FROM, per slide or per arrival.
 
-    `windows` belong to the inputs of the join below, in order, with the column of each input's timestamp.
-    The column is None for a single stream. `where` filters the content of a ROWS window. The condition
-    must not be applied before the window, because the last n rows would be different rows.
+    `windows` are the windows of the inputs of the join below, each with the column of the input's timestamp.
+    The column is None for a single stream. `where` filters the rows in a ROWS window. Filtering before the
+    window would select other last n rows.
     """
 
     group_by: tuple[SelectItem, ...]
@@ -449,9 +454,9 @@ def describe_windows(aggregate: RelationAggregate) -> Description:
 
 
 def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
-    """Return the group keys as partition keys.
+    """Return the group keys as partitioning keys.
 
-    ROWS windows have none, because they count the rows of all groups.
+    None for ROWS windows, which count the rows of all groups.
     """
     if aggregate.windows[0][1].frame is not FrameUnit.RANGE or not aggregate.group_by:
         return None
@@ -459,9 +464,9 @@ def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
 
 
 def numbers_by_group(aggregate: RelationAggregate) -> bool:
-    """Return True if results of a window are numbered from 0.
+    """Return True if the results of each window are numbered from 0.
 
-    Results are numbered so for sliding windows over joins, if these are partitioned by key.
+    This is the case for sliding windows over joins that are partitioned by key.
     """
     joined = any(column is not None for column, _ in aggregate.windows)
     return joined and aggregate.slide is not None and keys_of_windows(aggregate) is not None
@@ -481,7 +486,7 @@ def _seq_bits(aggregate: RelationAggregate, bits: int) -> int:
 
 
 def _windowed_group_takes(kept: RelationAggregate, aggregate: RelationAggregate) -> list[int] | None:
-    """Return by stored argument its index in the former state of the same windows."""
+    """Return by stored argument its index in the former state."""
     if replace(kept, calls=()) != replace(aggregate, calls=()):
         return None
     return sources_of_columns(kept.calls, aggregate.calls)
@@ -511,14 +516,14 @@ _WINDOWED_GROUP_KINDS = (
 )
 
 
-# Translation of GROUP BY over the last rows into calls with OVER.
+# Translation of GROUP BY over the last rows to calls with OVER.
 #
-# GROUP BY runs the base version of an aggregate, and OVER its window version. Aggregates for which the two
-# differ are not translated: user-defined ones with both versions, and built-ins whose result depends on
-# expired rows.
+# GROUP BY evaluates the base version of an aggregate, and OVER its window version. An aggregate is not
+# translated if the two versions may differ: a user-defined aggregate with both versions, or a built-in
+# aggregate whose result depends on expired rows.
 
 
-# Their result depends on the number of tuples that arrived before the window or left it.
+# Results depend on the number of tuples that arrived before the window or left the window.
 _KNOWS_THE_PAST = ("approx_count_if", "priority_sample")
 
 
@@ -531,13 +536,13 @@ def same_over(call: AggregateCall, catalog: Catalog) -> bool:
 
 
 def calls_that_run(operator: RelationAggregate, catalog: Catalog) -> tuple[AggregateCall | WindowCall, ...]:
-    """Return the calls as they are evaluated, possibly translated to OVER."""
+    """Return the calls that are executed, which may be translated to OVER."""
     window = counting_window(operator, catalog)
     return operator.calls if window is None else over_calls(operator, window)
 
 
 def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """Return an equivalent OVER window by tuple numbers, or None."""
+    """Return an equivalent OVER window over tuple numbers, or None."""
     _, rows = operator.windows[0]
     if operator.slide is not None or rows.frame is not FrameUnit.ROWS:
         return None
@@ -547,9 +552,9 @@ def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | N
 
 
 def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall, ...]:
-    """Return the calls with OVER.
+    """Translate the calls to OVER.
 
-    Their columns have names that no column of a tuple has.
+    The names of their columns clash with no input column.
     """
     keys = tuple(item.expr for item in operator.group_by)
     return tuple(
@@ -566,7 +571,10 @@ def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall,
 
 
 def output_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
-    """Return the select list: group keys with -0.0 as 0.0, and call results."""
+    """Return the select list: group keys and results of calls.
+
+    In group keys, -0.0 becomes 0.0.
+    """
     groups = tuple(SelectItem(item.name, _with_one_zero(item.expr)) for item in operator.group_by)
     columns = (column for call in operator.calls for column in call.columns)
     return (
@@ -583,16 +591,16 @@ def _with_one_zero(expr: Expr) -> Expr:
     return Call("+", (expr, Literal(0.0, DOUBLE)), DOUBLE) if expr.type.kind is Kind.DOUBLE else expr
 
 
-# Operator: ORDER BY, LIMIT and ranks among the rows of one timestamp.
+# Specification of ORDER BY, LIMIT and ranks among the rows of one timestamp.
 
 
 @dataclass(frozen=True, slots=True)
 class WindowTop(Operator):
     """Top rows per timestamp and partition, in order.
 
-    Rows with a rank above `limit` are dropped. Ranks are final when the watermark has passed the
-    timestamp, so each row is emitted once and no state is kept afterwards. `shown` names the output column
-    with the rank, if any.
+    Rows with a rank above `limit` are dropped. Ranks are final when the watermark has passed the timestamp.
+    Each row is therefore emitted once, and no state is stored afterwards. `shown` is the name of the output
+    column with the rank, if any.
     """
 
     by: RankedBy

@@ -1,4 +1,4 @@
-"""State of OVER calls that a replaced definition hands to its successor."""
+"""Takeover of aggregate state when a query replaces another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
 
 
 def windows_taken_over(operator: WindowAggregate, state: object, calls: Sequence[int]) -> WindowState:
-    """Return the state of unbounded calls, given the former call of each."""
+    """Return the state of unbounded calls.
+
+    `calls` has the index of each call's former call.
+    """
     if not isinstance(state, WindowState):
         raise not_taken_over()
     columns = stored_columns(operator.calls)
@@ -32,7 +35,7 @@ def windows_taken_over(operator: WindowAggregate, state: object, calls: Sequence
 
 
 def with_columns(group: OverGroupState, names: Mapping[str, str]) -> OverGroupState:
-    """Rename the stored arguments of a group, and drop those without a new name."""
+    """Rename a group's stored arguments, and drop arguments without name."""
 
     def renamed(table: pa.Table) -> pa.Table:
         chosen = {name: names.get(name, name) for name in table.column_names if _is_kept(name, names)}
@@ -58,20 +61,23 @@ def _is_kept(name: str, names: Mapping[str, str]) -> bool:
 
 
 def _columns_of(group: OverGroupState) -> list[str]:
-    """Return the names of a group's stored arguments."""
+    """Return the column names of a group's stored arguments."""
     tables = [piece.table for piece in group.slices]
     tables += [piece.table for piece in group.last.added.pieces] if group.last is not None else []
     tables += [group.past] if group.past is not None else []
     return sorted({name for table in tables for name in table.column_names if name.isdigit()})
 
 
-# State of windows of FROM that a replaced definition hands to its successor.
+# Takeover of the state of GROUP BY over windows of FROM.
 
 
 def taken_over(
     _: RelationAggregate, state: object, columns: Sequence[int]
 ) -> CountWindowState | RelationAggregateState:
-    """Return the state of other calls over the same windows, given the former index of each column."""
+    """Return the state of new calls over the same windows.
+
+    `columns` has the former index of each column.
+    """
     if isinstance(state, CountWindowState) and isinstance(state.calls, WindowState):
         names = {str(former): str(place) for place, former in enumerate(columns)}
         groups = [with_columns(group, names) for group in state.calls.groups]

@@ -1,4 +1,4 @@
-"""Step of ORDER BY and LIMIT for each result of a window."""
+"""Execution of ORDER BY, LIMIT and ranks for window results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from slicemill.time import END
 @stored_as("window_top", version=1)
 @dataclass(slots=True)
 class WindowTopState:
-    """Rows of timestamps that are still open, and the next sequence number."""
+    """Rows that the watermark has not passed, and the next number."""
 
     waiting: pa.Table | None = None
     next_seq: int = 0
@@ -65,7 +65,7 @@ class WindowTopStep:
         groups = [ts]
         if keys:
             found = distinct_keys(keys, len(ts))
-            groups.append(np.asarray(found.rows)[found.codes])  # partitions by their first rows
+            groups.append(np.asarray(found.rows)[found.codes])  # number partitions by their first rows
         order = sort_positions([*groups, *codes], -arrival if self._by.latest_first else arrival)
         if self._limit is None:
             return rows.take(pa.array(order))
@@ -78,7 +78,7 @@ class WindowTopStep:
 
 
 def _begins(codes: Sequence[Int64s], order: Int64s) -> NDArray[np.bool_]:
-    """Return which rows, in this order, start a run of equal codes."""
+    """Return which sorted rows begin a run of equal codes."""
     begins = np.zeros(len(order), np.bool_)
     begins[:1] = True
     for code in codes:
@@ -89,7 +89,7 @@ def _begins(codes: Sequence[Int64s], order: Int64s) -> NDArray[np.bool_]:
 def _ranks(function: str, first: NDArray[np.bool_], other: NDArray[np.bool_]) -> Int64s:
     """Return the ranks of sorted rows.
 
-    `first` marks the first row of each partition, and `other` the rows that differ from their predecessor.
+    `first` marks the first row of each partition. `other` marks rows that differ from the previous row.
     """
     places = np.arange(len(first))
     starts = np.maximum.accumulate(np.where(first, places, 0))

@@ -1,8 +1,8 @@
 """Reuse of stored rows by a query that is added later (S23).
 
-A new query can use rows stored for another query if they include all rows that the new query would have
-stored. This requires that the other query has no selection on the stream, or the same one, and stores the
-required columns. Each stream is considered separately.
+A new query can use the rows stored for another query if they include all rows that the new query would have
+stored. The other query must have no selection on the stream, or the same selection, and must store the
+columns that the new query needs. Each stream is considered separately.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.specs import Part
 
-# By new query: for each side, the query whose stored rows the new query uses, or None.
+# By new query, for each side: the query whose stored rows the new query uses, or None.
 Covers: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 
 def columns_to_store(member: JoinMember, side: int) -> frozenset[str]:
-    """Return the columns of one side that a query needs of stored rows."""
+    """Return the columns that a query reads of stored rows."""
     read = {column for _, of, column in member.columns if of == side}
     if member.residual is not None:
         read |= {origin.column for origin in origins_of(member.residual) if origin and origin.input == side}
@@ -34,7 +34,7 @@ def columns_to_store(member: JoinMember, side: int) -> frozenset[str]:
 
 
 def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
-    """Return True if rows stored for one query suffice for a new query."""
+    """Return True if one query's stored rows suffice for another."""
     wanted = newcomer.selections[side]
     needed = columns_to_store(newcomer, side)
     there = stored.side_of(newcomer, side)
@@ -51,10 +51,10 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
-    """Return the queries that provide rows to each new query, by side.
+    """Return by new query the queries whose stored rows it uses.
 
-    Of all suitable queries, the one with the longest window is chosen. Outer, semi and anti joins start
-    empty, because it is unknown whether earlier rows would have been matched.
+    Of all suitable queries, the query with the longest window is chosen. Outer, semi and anti joins start
+    empty, because it is unknown which earlier rows have a match.
     """
     return {
         one.name: tuple(
@@ -72,10 +72,11 @@ def complete_from(
     since: Mapping[str, int],
     now: int,
 ) -> int | None:
-    """Return from when on a new query's results are complete.
+    """Return the time from which a new query's results are complete.
 
-    From then on they equal the results of a query that has always existed. `since` has the start of queries
-    that have not always existed. None if a window is unbounded.
+    From this time on, the results equal those of a query that has always existed. `since` has the start of
+    each query that has not always existed. None if the results never become complete because a window is
+    unbounded.
     """
     ends = [now]
     if newcomer.kind is not JoinKind.INNER:
@@ -99,10 +100,10 @@ def complete_from(
 
 
 def _side_complete_from(stored: JoinMember, side: int, since: int | None) -> int | None:
-    """Return from when on the stored rows of a side are complete.
+    """Return the time from which stored rows are complete.
 
-    `since` is the time from which the query counts rows, given its longest window. Rows of a shorter window
-    may start later, and are complete at the same time.
+    The results of the query are complete from `since` plus its longest window on. Rows of a shorter window
+    then only have to be complete from a later time on.
     """
     longest, window = stored.history_us, stored.windows[side].extent
     return since if since is None or longest is None or window is None else since + longest - window
@@ -116,9 +117,9 @@ def admit_queries(
 ) -> tuple[Covers, dict[str, int | None]]:
     """Let added queries use rows that are stored for other queries.
 
-    `members` are the joins of each query; `since` is the time from which each query counts rows, which is now
-    for queries in `joining`. `newcomers` were added before, and no rows are stored for them yet. Returns all
-    newcomers, and the times; a query that uses stored rows counts from a correspondingly earlier time.
+    `members` are the joins of each query. `since` is the start of each query, which is now for queries in
+    `joining`. `newcomers` were added before, and have no stored rows yet. Returns all newcomers, and the
+    start of each query. The start of a query that uses stored rows is earlier than now.
     """
     stored = [
         (query, member)
@@ -145,7 +146,7 @@ def admit_queries(
 
 
 def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
-    """Yield the members of shared joins that a result depends on."""
+    """Yield the members of shared joins on which a result depends."""
     for node in sorted(graph.ancestors(root)):
         part = graph[node].operator
         shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None
@@ -164,18 +165,17 @@ def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: i
 
 # Steps from one set of cuts to another (S23).
 #
-# A step merges two slices or splits one. No step moves state, so any order is correct. Merging first leaves
-# only cuts that are also new cuts, so that no split can fall between cuts of the two streams that do not
-# belong together.
+# A step merges two slices or splits a slice. A step moves no rows, so the steps are correct in any order.
+# Merging first leaves only cuts that the new set also has.
 
 
 Cut = tuple[float, float]
-"""The end of a slice on the left and on the right stream."""
+"""End of a slice on the left and on the right stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSlice:
-    """Cut slice `number` (from 0) at these ages."""
+    """Cut slice `number`, counted from 0, at these ages."""
 
     number: int
     at: Cut
@@ -189,12 +189,12 @@ class MergeSlices:
 
 
 def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[SplitSlice | MergeSlices]:
-    """Yield the steps from slices ending at `old` to slices ending at `new`.
+    """Yield the steps from cuts `old` to cuts `new`.
 
-    Both end at the same last cut.
+    Both lists have the same last cut.
 
     >>> list(changes([(1, 1), (2, 2), (4, 4)], [(2, 2), (3, 3), (4, 4)]))
-    [MergeSlices(number=0), Split(number=1, at=(3, 3))]
+    [MergeSlices(number=0), SplitSlice(number=1, at=(3, 3))]
     """
     wanted = set(new)
     now = list(old)

@@ -1,8 +1,8 @@
-"""Choice of cuts: Mem-Opt, CPU-Opt, or a weighted objective (S17, S18, S20).
+"""Choice of slice cuts: Mem-Opt, CPU-Opt, or a weighted objective (S17, S18, S20).
 
-Window ends are nodes, and a slice from one end to a later one is an edge whose length is its cost. The
-best chain is the shortest path from age 0 to the longest window. Nodes are sorted, so that one pass over
-O(N²) edges finds it.
+The choice is a shortest path problem. Window ends are nodes. A slice from one end to a later end is an edge,
+whose length is the cost of the slice. The best chain is the shortest path from age 0 to the longest window.
+Nodes are sorted, so that one pass over O(N²) edges finds the path.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ Objective = Callable[[ChainCost], float]
 
 
 def by_cpu(cost: ChainCost) -> float:
-    """Count comparisons only: the CPU-Opt chain."""
+    """Objective of the CPU-Opt chain: comparisons only."""
     return cost.cpu
 
 
 def cost_objective(cpu: float, memory: float) -> Objective:
-    """Return an objective that weighs comparisons and state."""
+    """Return an objective that weighs comparisons and state memory."""
     return lambda cost: cpu * cost.cpu + memory * cost.memory
 
 
 def finest(workload: JoinWorkload) -> tuple[Ends, Ends]:
-    """Return the Mem-Opt cuts: one at every window (Theorems 5, 6).
+    """Return the Mem-Opt cuts: one cut at every window end (Theorems 5, 6).
 
-    No slice then keeps a row that no query needs.
+    No slice then stores a row that no query needs.
     """
     return windows(workload.members, 0), windows(workload.members, 1)
 
 
 def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[Ends, Ends]:
-    """Return the cuts of least cost on the left and the right stream.
+    """Return the cheapest cuts of the left and the right stream.
 
-    If every query has equal windows on both streams, both streams get the same cuts. Otherwise each stream is
-    cut alone, since the cost of a span does not depend on the cuts of the other stream.
+    If every query has equal windows on both streams, both streams get the same cuts. Otherwise the streams
+    are cut independently, because the cost of a span does not depend on the cuts of the other stream.
     """
     left, right = finest(workload)
     if workload.symmetric:
@@ -69,9 +69,9 @@ def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[End
 
 
 def shortest_path(nodes: Sequence[float], length: Callable[[float, float], float]) -> Ends:
-    """Return the nodes on the shortest path from 0 to the last node.
+    """Return the shortest path from 0 to the last node.
 
-    Of equally short paths, the one with longer edges is returned.
+    Of equally short paths, the path with the longer edges is returned.
 
     >>> shortest_path([1, 2, 3], lambda start, end: (end - start) ** 2)
     (1, 2, 3)
@@ -97,22 +97,23 @@ def _length(workload: JoinWorkload, objective: Objective, side: int, start: floa
     return objective(span_cost(workload, side, start, end))
 
 
-# Cuts of least cost for slices that are files (S3, S17-S20).
+# Cheapest cuts for slices that are files (S3, S17-S20).
 #
-# Operators that process row by row pay for purging, routing and a union at every cut. Slices that are files
-# have none of these costs: a probe looks up its key only, a table maps the age of a pair to its queries,
-# and files are dropped whole. At a cut, the rows that reach it are scanned, and those that pass are
-# rewritten, at `rewriting` comparisons each (Csys). A cut saves the rows that no query selects beyond the
-# cut: such rows are neither stored nor compared any more. Cuts therefore pay off only where selections end.
+# An operator that processes row by row pays for evicting, routing and a union at every cut. A slice in a file
+# has none of these costs. A probe reads only the rows of its key, a table maps the age of a pair to queries,
+# and expired files are deleted whole. A cut costs `rewriting` comparisons (Csys) for each row that reaches
+# it, because the rows are scanned and those that pass are rewritten. Beyond the cut, rows that no query
+# selects are neither stored nor compared. A cut therefore pays off only if a selective query has a longer
+# window.
 
 
 @dataclass(frozen=True, slots=True)
 class SetWiseStream:
     """Statistics of one side of a join.
 
-    `ending` has for each window the share of rows whose longest selecting window this is. `compared` is how
-    often a stored row is compared per second. `rewriting` is the cost of a cut for each row that reaches it,
-    in comparisons.
+    `ending` maps a window to the share of rows for which it is the longest window of a selecting query.
+    `compared` is the number of comparisons of a stored row per second. `rewriting` is the cost of a cut per
+    row that reaches the cut, in comparisons.
     """
 
     ending: Mapping[float, float]
@@ -124,22 +125,19 @@ class SetWiseStream:
         return tuple(sorted(self.ending))
 
     def share_beyond(self, age: float) -> float:
-        """Return the share of rows that some query needs at this age."""
+        """Return the share of rows that a query needs at this age."""
         return sum(share for window, share in self.ending.items() if window > age)
 
 
 def finest_cuts(stream: SetWiseStream) -> Ends:
-    """Return the Mem-Opt cuts.
-
-    No row is then kept longer than a query needs the row.
-    """
+    """Return the Mem-Opt cuts, which minimize the time rows are stored."""
     return stream.windows
 
 
 def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
-    """Return the cuts of least cost.
+    """Return the cheapest cuts.
 
-    Storing a row for a second costs `keeping` comparisons; 0 gives CPU-Opt.
+    Storing a row for a second costs `keeping` comparisons. With 0 the result is CPU-Opt.
 
     >>> cheapest_cuts(SetWiseStream({10: 0.9, 60: 0.1}, compared=1, rewriting=5))
     (10, 60)
@@ -157,33 +155,32 @@ def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
 
 
 def fair_price(stream: SetWiseStream) -> float:
-    """Return the price of keeping a row, used to choose cuts.
+    """Return the price of storing a row for a second, in comparisons.
 
-    At this price a cut pays off if it evicts an eighth of the rows for the whole window. Slices are about an
-    eighth of the window long, so that smaller savings would be lost at their ends.
+    At this price a cut pays off if it evicts an eighth of the rows for the whole window. Smaller savings
+    would be lost, because slices are about an eighth of the window long and are deleted whole.
     """
     return 8 * stream.rewriting / stream.windows[-1]
 
 
 def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
-    """Return how long a row is kept on average.
+    """Return the mean time for which a row is stored.
 
-    Multiplied by the rate this is the state.
+    The arrival rate times this time is the number of stored rows.
     """
     return sum(
         stream.share_beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)
     )
 
 
-# Planned chain of slices: the queries of each slice, and expected costs (S17-S20).
+# Planned chain of slices, with the queries of each slice and the expected costs (S17-S20).
 #
-# EXPLAIN shows the chain and both engines execute it, so it is plain data. Bit k of every mask is
-# `members[k]`.
+# EXPLAIN shows the chain. Bit k of every mask is `members[k]`.
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlice:
-    """Slice with its ages on both streams and its share of the cost."""
+    """Slice with its ages on both streams and its cost."""
 
     left: AgeSpan
     right: AgeSpan
@@ -195,7 +192,7 @@ class PlannedSlice:
 
     @property
     def mask(self) -> int:
-        """The queries that need this slice."""
+        """Return the mask of queries that need this slice."""
         return self.left.mask | self.right.mask
 
 
@@ -203,9 +200,10 @@ class PlannedSlice:
 class PlannedChain:
     """Slices that together cover the longest windows, shared by all queries.
 
-    `expected` is the state memory, and the comparisons per unit of time, of the whole chain including unions.
-    `baselines` are the costs of the same queries in isolated plans, with selections pulled up, or pushed
-    down; push-down is omitted if too many predicates would have to split the streams.
+    `expected` is the state memory of the whole chain, and its comparisons per unit of time, including unions.
+    `baselines` are the costs of the same queries in three plans without slices: isolated joins, selections
+    pulled up, and selections pushed down. Push-down is omitted if it would split the streams by too many
+    predicates.
     """
 
     members: tuple[Member, ...]
@@ -215,30 +213,31 @@ class PlannedChain:
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
-        """Ages at which the slices end on the left and the right stream."""
+        """Return the ages at which slices end, for both streams."""
         return tuple(one.left.end for one in self.slices), tuple(one.right.end for one in self.slices)
 
     def queries(self, number: int) -> tuple[str, ...]:
-        """Return the queries that read results of slice `number` (from 0)."""
+        """Return the queries that read results of slice `number`, counted from 0."""
         return tuple(self.members[bit].query for bit in bits(self.slices[number].mask))
 
     def filters(self, number: int, side: int, probing: bool = False) -> tuple[Hashable, ...]:
         """Return the predicates whose disjunction filters a stream before a slice.
 
-        Empty if all rows pass. Stored rows are filtered for the queries that need this stream's span, probing
-        rows for the queries that need the other stream's span. With symmetric windows the two are the same.
+        Empty if all rows pass. Stored rows are filtered for the queries that need this stream's span. Probing
+        rows are filtered for the queries that need the other stream's span. With equal windows, both filters
+        are the same.
         """
         span = self.slices[number].sides[1 - side if probing else side]
         return tuple(predicates(self.members, side, span.mask))
 
 
 def mem_opt(workload: JoinWorkload) -> PlannedChain:
-    """Return the chain with the least state: a slice per window (S17, S19)."""
+    """Return the chain with the smallest state: a slice per window (S17, S19)."""
     return build_chain(workload, *finest(workload))
 
 
 def cpu_opt(workload: JoinWorkload, objective: Objective | None = None) -> PlannedChain:
-    """Return the chain with the fewest comparisons, or the least `objective` (S18, S20)."""
+    """Return the chain with the fewest comparisons, or the smallest `objective` (S18, S20)."""
     return build_chain(workload, *(cheapest(workload, objective) if objective else cheapest(workload)))
 
 
@@ -265,16 +264,16 @@ def build_chain(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain
 
 # Cost of a chain of slices (S15, S17, S18, S20).
 #
-# A span is probed only by rows of the other stream. The cost of a chain is therefore the sum over the spans
-# of both streams, and the cost of a span does not depend on the other cuts (Lemma 4). Only the cost of
-# unions depends on the whole chain.
+# Only rows of the other stream probe a span. The cost of a chain is therefore the sum over the spans of both
+# streams, and the cost of a span does not depend on the other cuts (Lemma 4). Only the cost of unions depends
+# on the whole chain.
 
 
 def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> ChainCost:
     """Return the cost of storing and probing a span.
 
     Both streams are filtered by the disjunction over the queries that reach beyond `start`. A span that
-    replaces two spans therefore also keeps rows that a filter at the omitted cut would have removed (S20).
+    replaces two spans therefore also stores rows that the filter at the omitted cut would have dropped (S20).
     """
     members, other = workload.members, 1 - side
     piece = span(members, side, start, end)
@@ -295,10 +294,10 @@ def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> Ch
 
 
 def mean_predicate_tests(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
-    """Return the mean number of predicates tested on a result of a span.
+    """Return the mean number of predicates tested on a result.
 
-    Results have already passed the filter for `among`. A predicate is tested up to the longest window of the
-    queries that have it; see `unproved`.
+    Results have already passed the filter for `among`. A predicate is tested on results up to the longest
+    window of its queries (see `count_predicate_tests`).
     """
     in_front = [set(predicates(members, stream, among)) for stream in (0, 1)]
     until: dict[tuple[int, Hashable], float] = {}
@@ -312,7 +311,7 @@ def mean_predicate_tests(members: Sequence[Member], side: int, piece: AgeSpan, a
 
 
 def chain_cost(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> ChainCost:
-    """Return the cost of a chain with slices that end at these ages."""
+    """Return the cost of a chain whose slices end at these ages."""
     total = ChainCost(union=unions(workload, left, right) * sum(workload.rates))
     for side, ends in enumerate((left, right)):
         for piece in spans(workload.members, side, ends):
@@ -334,9 +333,9 @@ def unions(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]
 def routing_tests(width: int, early_exit: bool = False) -> float:
     """Return the mean comparisons to route a result of merged slices.
 
-    `width` slices of equal length are merged. A router compares every window that ends inside. With early
-    exit, the router compares in ascending order and stops at the first window that is long enough, so that a
-    result of the r-th slice costs min(r, width - 1).
+    `width` slices of equal length are merged. A router compares the age with every window that ends inside.
+    With early exit, the router compares in ascending order and stops at the first window that is long enough.
+    A result of the r-th slice then costs min(r, width - 1).
 
     >>> routing_tests(4), routing_tests(4, early_exit=True)
     (3.0, 2.25)
@@ -347,10 +346,9 @@ def routing_tests(width: int, early_exit: bool = False) -> float:
 
 
 def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False) -> float:
-    """Return the comparisons saved by merging slices i..j without selections (S18).
+    """Return the comparisons saved by merging slices i..j, without selections (S18).
 
-    Slices are numbered from 1. By the operator count j - i operators disappear; the published formula counts
-    one more.
+    Slices are numbered from 1. The merge removes j - i operators. The published formula counts one more.
     """
     ends = (0.0, *sorted({one.left.window for one in workload.members}))
     left, right = workload.rates
@@ -364,9 +362,10 @@ def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False
 
 
 def chain_of_join(join: SharedJoin) -> PlannedChain | None:
-    """Return the slices of a join and their cost, from statistics or assumptions.
+    """Return the slices of a join and their cost.
 
-    None if windows count rows or are unbounded.
+    Uses measured statistics if there are any, and assumptions otherwise. None if windows count rows or are
+    unbounded.
     """
     if not all(_in_time(window) for member in join.members for window in member.windows):
         return None
@@ -388,7 +387,7 @@ def _in_time(window: Window) -> bool:
     return window.frame is FrameUnit.RANGE and bool(window.extent)
 
 
-# Costs of the same queries without sliced state (S6-S8).
+# Costs of the same queries without slices (S6-S8).
 
 
 def separate_joins(workload: JoinWorkload) -> ChainCost:
@@ -411,10 +410,10 @@ def pull_up(workload: JoinWorkload) -> ChainCost:
 
 
 def push_down(workload: JoinWorkload) -> ChainCost:
-    """Return the cost of streams split by predicates, then joined (S8, Eq 4.2).
+    """Return the cost of splitting the streams by predicates before joining (S8, Eq 4.2).
 
-    There is a join per pair of parts, followed by unions. Joins do not share state, so a part of one stream
-    is stored once per part of the other.
+    There is a join for each pair of parts, followed by unions. Joins do not share state, so a part of one
+    stream is stored once per part of the other stream.
     """
     left, right = (parts(workload.members, side).items() for side in (0, 1))
     total = ChainCost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
@@ -437,13 +436,14 @@ def push_down(workload: JoinWorkload) -> ChainCost:
 
 
 PREDICATES_TO_SPLIT_BY = 6
-"""Maximum predicates on a stream for push-down: six make 64 joins, and each further one doubles them."""
+"""Maximum predicates per stream for push-down. Six predicates make 64 joins, each further one doubles
+them."""
 
 
 def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
     """Return the cost of each plan without slices.
 
-    Push-down is included only for few predicates.
+    Push-down is included only if each stream has few predicates.
     """
     costs = {"isolated": separate_joins(workload), "pull-up": pull_up(workload)}
     if all(_tests(workload, side) <= PREDICATES_TO_SPLIT_BY for side in (0, 1)):
@@ -452,10 +452,10 @@ def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
 
 
 def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> float:
-    """Return the share of a stream on which exactly these predicates hold.
+    """Return the share of rows with exactly these predicates true.
 
-    Computed by inclusion and exclusion: the rows that fail all other predicates, minus those that also fail
-    some of `holding`.
+    Computed by inclusion and exclusion: the rows that fail all other predicates, minus the rows that also
+    fail some of `holding`.
     """
     known = {
         one.sides[side].predicate: one.sides[side].selectivity
@@ -473,10 +473,7 @@ def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> fl
 
 
 def _one_join(workload: JoinWorkload) -> ChainCost:
-    """Return the cost of an ordinary join with a router.
-
-    It is a chain of a single slice.
-    """
+    """Return the cost of one slice with a router."""
     ends = [windows(workload.members, side)[-1:] for side in (0, 1)]
     return chain_cost(workload, ends[0], ends[1])
 

@@ -12,13 +12,13 @@ from operator import and_, or_
 from slicemill.errors import SlicemillError
 
 AnyOf = Callable[[Mapping[Hashable, float]], float]
-"""The selectivity of a disjunction of predicates with known selectivities."""
+"""Returns the selectivity of a disjunction, given the selectivities of its predicates."""
 
 
 def disjunction_selectivity(selectivities: Mapping[Hashable, float]) -> float:
     """Return the selectivity of a disjunction of independent predicates.
 
-    >>> independent({"hot": 0.5, "wet": 0.2})
+    >>> disjunction_selectivity({"hot": 0.5, "wet": 0.2})
     0.6
     """
     return 1 - prod(1 - one for one in selectivities.values())
@@ -26,11 +26,11 @@ def disjunction_selectivity(selectivities: Mapping[Hashable, float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class JoinWorkload:
-    """Queries of a two-stream join and the statistics for its plan.
+    """Queries of a two-stream join, and the statistics for its plan.
 
-    `rates`: rows per unit of time on the left and right stream. `join_selectivity`: the share of probed pairs
-    that match. `overhead`: the cost of passing one row to one operator, in comparisons (Csys). `tuple_size`:
-    memory of one row. `any_of` computes the selectivity of a disjunction.
+    `rates` are the rows per unit of time on the left and the right stream. `join_selectivity` is the share of
+    probed pairs that match. `overhead` is the cost of passing one row to one operator, in comparisons (Csys).
+    `tuple_size` is the memory of one row. `any_of` computes the selectivity of a disjunction.
     """
 
     members: tuple[Member, ...]
@@ -48,30 +48,30 @@ class JoinWorkload:
 
     @property
     def symmetric(self) -> bool:
-        """True if every query has equal windows on both streams.
+        """Return True if every query has equal windows on both streams.
 
         Both streams are then cut at the same ages.
         """
         return all(one.symmetric for one in self.members)
 
     def passing(self, side: int, among: int) -> float:
-        """Return the share of rows that some query in `among` selects."""
+        """Return the share of rows that queries of `among` select."""
         in_front = predicates(self.members, side, among)
         return self.any_of(in_front) if in_front else 1.0
 
 
 # Queries of a shared window join, with windows and predicates (S2, S19).
 #
-# Each query is a bit in all masks: bit k is the k-th member. Predicates are opaque to the planner, which
-# needs only their identity and selectivity. The executor of the plan also evaluates them.
+# Bit k of every mask is the k-th member. The planner does not look into predicates. The planner only compares
+# predicates and uses their selectivities.
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSide:
     """Window and predicate of a query on one stream.
 
-    The query reads rows of age 0 <= age < window on which the predicate holds. The window is in any unit of
-    time, or in rows; rates must use the same unit. `predicate` is None if all rows pass.
+    The query reads rows with 0 <= age < window for which the predicate is true. The window is in any unit of
+    time, or in rows. Rates use the same unit. `predicate` is None if the query selects all rows.
     """
 
     window: float
@@ -103,17 +103,17 @@ class Member:
         return self.sides[1]
 
     def without_predicates(self) -> Member:
-        """Return the same windows without predicates."""
+        """Return the query with the same windows and no predicates."""
         return Member(self.query, tuple(MemberSide(side.window) for side in self.sides))
 
     @property
     def symmetric(self) -> bool:
-        """True if all windows are equal."""
+        """Return True if all windows are equal."""
         return len({side.window for side in self.sides}) == 1
 
 
 def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
-    """Return a member with equal windows and a predicate on the left stream."""
+    """Return a member with equal windows and a predicate on the left."""
     return Member(query, (MemberSide(window, predicate, selectivity), MemberSide(window)))
 
 
@@ -130,7 +130,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def queries_reaching(members: Sequence[Member], side: int, age: float) -> int:
-    """Return the queries whose window on this stream exceeds `age`."""
+    """Return the mask of queries whose window on this stream exceeds `age`."""
     return sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window > age)
 
 
@@ -143,10 +143,10 @@ def windows(members: Sequence[Member], side: int) -> tuple[float, ...]:
 
 
 def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashable, float]:
-    """Return the predicates, with selectivities, whose disjunction filters a stream.
+    """Return the predicates whose disjunction filters a stream, with their selectivities.
 
-    They belong to the queries `among`. Empty if all rows pass: `among` is empty, or one of its queries has no
-    predicate.
+    These are the predicates of the queries in `among`. Empty if all rows pass, because a query has no
+    predicate or `among` is empty.
     """
     wanted = [members[bit].sides[side] for bit in bits(among)]
     if any(one.predicate is None for one in wanted):
@@ -155,9 +155,9 @@ def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashabl
 
 
 def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int]:
-    """Split a stream by predicates: map the predicates that hold to queries (S8).
+    """Map each set of true predicates to a mask of queries (S8).
 
-    There are up to 2^k parts for k different predicates. Parts that no query selects are omitted.
+    k different predicates give up to 2^k parts. Parts that no query selects are omitted.
     """
     wanted = [one.sides[side].predicate for one in members]
     known = [predicate for predicate in dict.fromkeys(wanted) if predicate is not None]
@@ -171,10 +171,10 @@ def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int
 
 
 def count_predicate_tests(members: Sequence[Member], among: int, of: int) -> int:
-    """Count predicates to test before `of` may take a result (S14, S19).
+    """Count the predicates to test before the queries `of` take a result (S14, S19).
 
-    The joined rows have passed the disjunction over `among` on each stream. A predicate that equals this
-    disjunction holds already, and a predicate shared by several queries is tested once.
+    The joined rows have passed the disjunction of the predicates of `among` on each stream. A predicate that
+    equals this disjunction need not be tested. A predicate of several queries is tested once.
     """
     in_front = [set(predicates(members, side, among)) for side in range(len(members[0].sides))]
     asked = {
@@ -197,16 +197,17 @@ def count_predicate_tests(members: Sequence[Member], among: int, of: int) -> int
 #  mask            111         110              100
 # ```
 #
-# If a cut is omitted (CPU-Opt, S18), the window of a query ends inside a span. The query then reads only a
-# part of the span's results, and a router compares ages.
+# CPU-Opt (S18) may omit a cut. The window of a query then ends inside a span, and the query reads only a part
+# of the span's results. A router compares ages to find this part.
 
 
 @dataclass(frozen=True, slots=True)
 class AgeSpan:
     """Rows of one stream with start <= age < end.
 
-    `whole`: the queries that take all pairs of this span. `inside`: for each window that ends inside,
-    ascending, the queries that take pairs younger than the window.
+    `whole` is the mask of queries that take all pairs of this span. `inside` has (window, mask of its
+    queries) for each window that ends inside the span, ascending. These queries take only pairs younger than
+    the window.
     """
 
     start: float
@@ -220,13 +221,13 @@ class AgeSpan:
 
     @property
     def mask(self) -> int:
-        """All queries that need rows of this span."""
+        """Return the mask of all queries that need rows of this span."""
         return reduce(or_, (queries for _, queries in self.inside), self.whole)
 
     def queries_at(self, age: float) -> int:
-        """Return the queries that take a pair of this age.
+        """Return the mask of queries that take a pair of this age.
 
-        Every window that ends inside is compared (S18).
+        Every window that ends inside the span is compared (S18).
         """
         takers = self.whole
         for window, queries in self.inside:
@@ -244,28 +245,30 @@ def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeS
         if start < window < end:
             inside[window] = inside.get(window, 0) | 1 << bit
         elif window > start:
-            # A span of length 0 is also needed by longer windows: rows pass through it.
+            # Longer windows also need a span of length 0, because rows pass through it.
             whole |= 1 << bit
     return AgeSpan(start, end, whole, tuple(sorted(inside.items())))
 
 
 def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[AgeSpan, ...]:
-    """Return one span per end, from age 0 on."""
+    """Return one span per end. The first span begins at age 0."""
     if any(a > b for a, b in pairwise((0.0, *ends))):
         raise SlicemillError(f"the ends of slices must ascend from 0: {list(ends)}")
     return tuple(span(members, side, start, end) for start, end in pairwise((0, *ends)))
 
 
 def slice_masks(members: Sequence[Member], side: int) -> tuple[int, ...]:
-    """Return B[j][i] of stream j = `side`: the queries of slice i (S49).
+    """Return the mask of queries of each slice: B[j][i] for j = `side` (S49).
 
-    Every window is a cut.
+    Every window end is a cut.
     """
     return tuple(queries_reaching(members, side, start) for start in (0, *windows(members, side)[:-1]))
 
 
 def targets(masks: Sequence[int]) -> int:
-    """Return the queries that all parts of a result serve (S49).
+    """Return the mask of queries for which a pair is a result (S49).
+
+    `masks` are the masks of its rows and ages.
 
     >>> f"{targets([0b111, 0b110, 0b010]):03b}"
     '010'
@@ -273,15 +276,16 @@ def targets(masks: Sequence[int]) -> int:
     return reduce(and_, masks)
 
 
-# Statistics for planning a chain: assumed at first, then measured (S52).
+# Statistics for planning a chain. Assumptions are used until statistics are measured (S52).
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Rows per second of each stream that some query selects, and selectivities.
+    """Row rates of the streams, and selectivities.
 
-    `passing` has the selectivity of conditions by query and side; the default is `selected`. `matching` is
-    the share of pairs with equal keys.
+    `rates` are the rows per second of each stream that at least one query selects. `passing` has the
+    selectivities of conditions by query and side, with default `selected`. `matching` is the share of pairs
+    with equal keys.
     """
 
     rates: tuple[float, ...] = (100.0, 100.0)
@@ -312,15 +316,15 @@ def _pairs(rates: Sequence[float]) -> float:
     return first * second
 
 
-# State memory and comparisons: the cost unit of all plans (S7, S8, S15).
+# State memory and comparisons, the two costs of a plan (S7, S8, S15).
 
 
 @dataclass(frozen=True, slots=True)
 class ChainCost:
     """State memory of a plan, and its comparisons per unit of time.
 
-    Comparisons are listed by purpose. Probing a pair, purging, routing, selecting, splitting a stream, and a
-    step of a union cost 1 each.
+    Comparisons are listed by purpose. Each of these operations costs 1: probing a pair, evicting, routing or
+    selecting a row, splitting a stream, and merging a row in a union.
     """
 
     memory: float = 0.0
