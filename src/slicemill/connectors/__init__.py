@@ -1,1 +1,1 @@
-"""Connectors: sources and sinks."""
+"""Connectors: sources, from which streams and tables are read, and sinks for results."""

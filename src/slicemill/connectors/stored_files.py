@@ -1,4 +1,4 @@
-"""Check and repair of spools, ledgers and cursors in a home."""
+"""Check and repair of the connectors' files in a home: spools, ledgers and cursors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SOURCES = "sources"
 
 
 def source_errors(home: Path) -> Iterator[str]:
-    """Yield damage in files of sources and sinks.
+    """Yield descriptions of damage in files of sources and sinks.
 
     No mill may be running in the home.
     """
@@ -31,7 +31,7 @@ def source_errors(home: Path) -> Iterator[str]:
 
 
 def repair_sources(home: Path) -> Iterator[str]:
-    """Drop damaged lines of spools, and yield what was dropped."""
+    """Mark damaged lines of spools as lost, and yield a description of each."""
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
             for one in find_damaged_lines(path):

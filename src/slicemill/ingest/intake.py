@@ -1,10 +1,8 @@
 """Intake of a stream: detects late tuples and sorts the others (M24-M27).
 
 The intake is a state machine without clock, files or threads. A worker passes batches of a reader to the
-intake,
-and each result becomes one journal record. The intake decides for one tuple after the other, in order of
-arrival,
-so results do not depend on the borders of batches:
+intake, and each result becomes one journal record. The intake decides for one tuple after the other, in order
+of arrival, so results do not depend on the borders of batches:
 
     SLACK 5                     arrives as       0    1    2    3    4
                                 timestamp        9    5   12    6   11
@@ -16,20 +14,15 @@ so results do not depend on the borders of batches:
 - A tuple is late if it is below the announced watermark, or more than SLACK below an earlier tuple of its
   partition. If the partition was silent, the tuple is compared with the watermark of the stream instead.
 - Tuples above the watermark are held back in memory, and each is written once to the stream's held log.
-Tuples up
-  to the watermark are emitted by timestamp, then by arrival. So after a restart, the held-back tuples are the
-  rows
-  of the held log from timestamp `held_from` on.
+  Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart, the held-back
+  tuples are the rows of the held log from timestamp `held_from` on.
 - `_seq` numbers the emitted tuples. `_seq` increases with `_ts`, so the order by (`_ts`, `_seq`) is the order
-by
-  `_seq`. In the held log and in the late stream, `_seq` numbers the arrivals.
+  by `_seq`. In the held log and in the late stream, `_seq` numbers the arrivals.
 - Rows that no query needs also advance the watermark. So queries do not change which tuples are late.
 - SLACK is a delay that the user requested. So the arrival time (`_arr`) of a held-back tuple is the end of
-its
-  slack, and response times are measured from there.
+  its slack, and response times are measured from there.
 - Tuples of internal streams, late rows and bad rows get their arrival time as timestamp, or the announced
-watermark
-  if the watermark is later.
+  watermark if the watermark is later.
 """
 
 from __future__ import annotations
@@ -97,8 +90,7 @@ class Intake:
     """Intake of one declared stream.
 
     `partitions` are the current partitions of the source. A partition that has not been read yet holds back
-    the
-    watermark. The progress of other partitions is dropped.
+    the watermark. The progress of other partitions is dropped.
     """
 
     def __init__(
@@ -151,12 +143,10 @@ class Intake:
         """Process the next batch of a partition, in order of arrival.
 
         `rows` is None or empty if the read found nothing. `watermark` is the watermark of the stream that
-        units
-        had received when the read was sent, and `side_watermark` that of late and bad rows. The batch
-        contains all
-        rows that had arrived by `seen_us`, the start of the read. `more` means that more rows can be read
-        immediately. An `ended` partition has no more rows. `arrival_us` is one time for all rows, or one per
-        row.
+        units had received when the read was sent, and `side_watermark` that of late and bad rows. The batch
+        contains all rows that had arrived by `seen_us`, the start of the read. `more` means that more rows
+        can be read immediately. An `ended` partition has no more rows. `arrival_us` is one time for all rows,
+        or one per row.
         """
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")

@@ -2,8 +2,7 @@
 
 A reader reads one partition of a source, in a worker. It reads the rows after a given offset and has no other
 persistent state, so a new reader can continue at any committed offset. Files (Parquet, CSV, JSON), sockets
-and
-generators have readers. All other formats are read through Spark.
+and generators have readers. All other formats are read through Spark.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ class SourceBatch:
 
     `table` has exactly the requested columns, with their declared types. `errors` has the columns `raw` and
     `reason`. `offset` is a JSON value from which the next read continues. `arrival_us` is the time at which
-    the
-    reader received the rows: one time for all rows, or one for each row of `table`.
+    the reader received the rows: one time for all rows, or one for each row of `table`.
     """
 
     table: pa.Table | None

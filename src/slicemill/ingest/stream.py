@@ -29,8 +29,7 @@ from slicemill.time import BEGINNING, wall_clock_us
 # Field of a stream's progress: rows that arrived before the first read are still skipped (BEGIN LATEST).
 SKIPPING = "skipping"
 # Evaluating the conditions of many queries may cost more than storing all rows. A sample of the batch shows
-# whether
-# the conditions drop enough rows.
+# whether the conditions drop enough rows.
 _SAMPLED, _MANY = 2_000, 20_000
 
 
@@ -74,8 +73,7 @@ class HandedRows:
 
     All rows that had arrived by `seen_us` have been passed, including these. `order` names the columns that
     restore the arrival order of rows of several Spark partitions. If the columns are missing, the rows are
-    sorted
-    by time.
+    sorted by time.
     """
 
     folder: Path
@@ -113,8 +111,7 @@ class OpenStream:
     """Declared stream that a worker reads.
 
     `progress` has the journal fields of the stream, and `held` its held-back rows. `now_us` is the mill's
-    time if
-    that is not the wall clock; each read sets it.
+    time if that is not the wall clock; each read sets it.
     """
 
     def __init__(

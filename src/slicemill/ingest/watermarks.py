@@ -1,8 +1,7 @@
 """Watermark of a stream, computed from the progress of its intake and the clock (M21-M26).
 
 No later tuple of the stream is below the watermark (the enabling timestamp of the thesis). Data, silence and
-the
-clock advance it:
+the clock advance it:
 
     external   minimum over the non-silent partitions of (greatest timestamp so far - SLACK). With a SKEW,
                silence advances it too: greatest timestamp + time since the last arrival - SKEW, but not
@@ -13,12 +12,9 @@ clock advance it:
     ended      END
 
 A partition is silent if its last read found nothing. It is known to be silent only up to the start of that
-read.
-Rows that arrive while a batch is processed are in the next batch, so a long batch does not look like silence.
-A
-partition that has not been read yet holds back the whole stream. A source that sends notices (a socket, a
-program)
-is silent until it sends one.
+read. Rows that arrive while a batch is processed are in the next batch, so a long batch does not look like
+silence. A partition that has not been read yet holds back the whole stream. A source that sends notices (a
+socket, a program) is silent until it sends one.
 
 Tuples may be out of order by SLACK, also after silence. So the greater of SLACK and SKEW applies.
 """

@@ -1,14 +1,10 @@
 """Due times of results, from which response times are measured.
 
 A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the end of
-a
-window or slot, the expiry of a tuple) is due when the watermark reaches its trigger time, and not when its
-newest
-tuple arrives. The watermark advances when a tuple with that timestamp or a later one arrives in one of its
-streams,
-or by the clock. A row that time triggers has no arrival time. Its `_arr` encodes the trigger time, as a
-timestamp of
-the stream:
+a window or slot, the expiry of a tuple) is due when the watermark reaches its trigger time, and not when its
+newest tuple arrives. The watermark advances when a tuple with that timestamp or a later one arrives in one of
+its streams, or by the clock. A row that time triggers has no arrival time. Its `_arr` encodes the trigger
+time, as a timestamp of the stream:
 
     _arr > 0     the tuple that caused the row arrived then
     _arr = 0     triggered by time, at its own `_ts`
@@ -18,18 +14,14 @@ the stream:
     result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
 
 SLACK is a delay that the user requested. So a tuple held back by SLACK counts as arrived when the slack is
-over, and
-the watermark of a stream is its greatest timestamp minus the slack (`Intake`). A row that a union or a join
-holds
-back counts from its own arrival, because this delay is part of the response time. Before results are stored,
-their
-due times replace `_arr` (`set_due_times`), so that results derived from them count from there.
+over, and the watermark of a stream is its greatest timestamp minus the slack (`Intake`). A row that a union
+or a join holds back counts from its own arrival, because this delay is part of the response time. Before
+results are stored, their due times replace `_arr` (`set_due_times`), so that results derived from them count
+from there.
 
 A declared stream records when its watermark reached each timestamp (`TimeLine`). The record covers all
-tuples,
-including those that no query reads and no log contains. So due times depend neither on how tuples were split
-into
-runs nor on the number of units through which they passed.
+tuples, including those that no query reads and no log contains. So due times depend neither on how tuples
+were split into runs nor on the number of units through which they passed.
 """
 
 from __future__ import annotations
@@ -84,8 +76,7 @@ class TimeLine:
     """History of the watermark of a declared stream, as far back as needed.
 
     With `allowed_us` (SKEW), the watermark also advances without tuples: to the last timestamp plus the time
-    since
-    its arrival, minus `allowed_us`.
+    since its arrival, minus `allowed_us`.
     """
 
     __slots__ = ("_allowed_us", "_at_us", "_by_clock", "_last", "_ts")
@@ -143,10 +134,8 @@ def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: i
     """Return when results were due, by the clock of arrival times.
 
     `ts` and `arr` are columns of the results, and `lines` the histories of their streams. If no history
-    covers
-    the trigger time, for example after a restart, a result is due now. Results that exist before the first
-    tuple
-    are also due now.
+    covers the trigger time, for example after a restart, a result is due now. Results that exist before the
+    first tuple are also due now.
     """
     released = arr <= 0
     at = np.where(arr < 0, -arr, ts)

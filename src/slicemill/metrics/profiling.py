@@ -5,8 +5,7 @@
     stages["commit"].seconds
 
 Times are recorded only inside `recording`. Seconds are wall-clock time. Workers send their times with their
-answers.
-Since workers run in parallel, the sum may exceed the duration of the recording.
+answers. Since workers run in parallel, the sum may exceed the duration of the recording.
 """
 
 from __future__ import annotations

@@ -80,10 +80,8 @@ class StaleTime:
     """Time during which an output stream lacked a due result (P30).
 
     A result is due when the tuple that causes it has arrived. Results may be emitted in another order than
-    their
-    causes arrive, for example by a union whose inputs lag behind each other. So earlier spans without a
-    missing
-    result are stored.
+    their causes arrive, for example by a union whose inputs lag behind each other. So earlier spans without a
+    missing result are stored.
     """
 
     stale: float = 0.0
@@ -177,8 +175,7 @@ class QueryStatistics:
     """Accumulators of a query or class of queries, for a time span.
 
     The caller divides `stale` and `waited` by the time during which the queries existed, which gives
-    staleness and
-    average memory.
+    staleness and average memory.
     """
 
     response: Summary = field(default_factory=Summary)
@@ -202,8 +199,7 @@ class QueryStatistics:
         """Add emitted results, each of which occurs `times` times.
 
         Discarded tuples are not counted. For a result of several tuples, `last_part` is the part of the ideal
-        time
-        for the tuple that arrives last. The slowdown is then the delay divided by the work on all tuples
+        time for the tuple that arrives last. The slowdown is then the delay divided by the work on all tuples
         (P22).
         """
         responses = np.asarray(departures, np.float64) - np.asarray(arrivals, np.float64)

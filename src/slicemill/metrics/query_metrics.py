@@ -1,10 +1,8 @@
 """Metrics of a query: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
 
 Metrics are collected in total and by time bucket. Times are in seconds. Results are warm-up results if the
-tuples that
-caused them arrived before each unit on their way had run once. Their response times include the start of
-processes
-and compilation, so they are counted separately.
+tuples that caused them arrived before each unit on their way had run once. Their response times include the
+start of processes and compilation, so they are counted separately.
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ class QueryMetrics:
     """Metrics of one query.
 
     `since_s` is the start time of the query. `ideal_s` is the ideal time of a result. `policy` is the policy
-    that
-    schedules the query's component of the graph.
+    that schedules the query's component of the graph.
     """
 
     query: str

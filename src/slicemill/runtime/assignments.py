@@ -2,8 +2,7 @@
 
 The state of cells and readers is in the memory of workers. So each cell and each stream stays on its worker
 until rebalancing moves it (`runtime.balance`). When a worker leaves, its cells and streams are assigned to
-other
-workers, which restore their state.
+other workers, which restore their state.
 """
 
 from __future__ import annotations
@@ -78,8 +77,7 @@ class Assignments:
     """Workers of a pool, as used by one mill.
 
     With `sync`, files of workers must survive a power failure. `records` is the folder in which workers
-    record
-    their current step.
+    record their current step.
     """
 
     def __init__(self, pool: Pool, mill: str, records: Path, *, sync: bool) -> None:

@@ -1,8 +1,7 @@
 """Autoscaler: rescales units with busy cells, according to the cost model.
 
 The cost model uses rates of rows and of join comparisons since the last measurement. A mill with a fixed
-number
-of cells or a fixed placement has no autoscaler.
+number of cells or a fixed placement has no autoscaler.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@
           the next run of the cell goes to the new worker, which restores ◄────────┘
 
 A cell moves right after a checkpoint of its unit, so that the new worker has nothing to replay. A regular
-move
-waits for the next regular checkpoint (S40). For an urgent move, the unit is checkpointed before its next run
-(S41). A regular move becomes urgent if it waits too long, because a checkpoint waits for idle workers.
+move waits for the next regular checkpoint (S40). For an urgent move, the unit is checkpointed before its next
+run (S41). A regular move becomes urgent if it waits too long, because a checkpoint waits for idle workers.
 
 The assignment of cells is only in the memory of the driver. After a restart the driver creates a new one: all
 cells must be restored anyway, and uneven loads are detected within seconds.

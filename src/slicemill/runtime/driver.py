@@ -339,8 +339,7 @@ class Dispatcher:
         """Run a unit to the head of its inputs, and checkpoint it.
 
         The loop must be paused. A backfilling unit is only checkpointed. The unit need not be in
-        `self.running`,
-        because its plan may be about to change.
+        `self.running`, because its plan may be about to change.
         """
         if not unit.catching_up:
             self.catch_up(unit)
@@ -701,8 +700,8 @@ class Dispatcher:
         """Handle items that a worker will not answer; they are retried from the committed state.
 
         If the worker ended in a `step`, the queries of that step are suspects. If the worker was killed
-        because
-        the step was stuck, these queries fail at once, and the failure does not count for other units.
+        because the step was stuck, these queries fail at once, and the failure does not count for other
+        units.
         """
         now = self._clock()
         for item in asked:

@@ -1,8 +1,7 @@
 """Processor time limit for computations in the driver.
 
 The driver computes changes of tables and rows of views. If such a computation exceeds the limit, its thread
-is
-interrupted by an asynchronous Python exception. Workers have their own limit (`runtime.step_limit`).
+is interrupted by an asynchronous Python exception. Workers have their own limit (`runtime.step_limit`).
 """
 
 from __future__ import annotations

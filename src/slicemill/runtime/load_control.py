@@ -1,8 +1,7 @@
 """Load shedding of a unit: decides the share of rows to keep, or of join comparisons to make.
 
 A join with a load budget keeps all rows but makes only a share of the comparisons: it compares only with rows
-in
-the newest part of its windows. The driver decides the share once for all cells of a unit, from their total
+in the newest part of its windows. The driver decides the share once for all cells of a unit, from their total
 comparisons, so that results do not depend on the number of cells (S54, S55).
 """
 
@@ -39,8 +38,7 @@ class LoadControl:
     """Shedding controllers of a unit, by node.
 
     Drop boxes, classifiers, and joins with age limits have a controller. The current shares and the skipped
-    windows
-    survive restarts.
+    windows survive restarts.
     """
 
     def __init__(self, unit: Unit, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:

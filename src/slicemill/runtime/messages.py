@@ -54,9 +54,8 @@ class Restore:
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
     since the checkpoint. `successors` maps a query to the replaced query whose state it took over, and
     `parts_taken` has the calls or columns that provide this state. If the unit was rescaled since the
-    checkpoint,
-    `before` and `heavy` are the cells and heavy keys at the checkpoint, and `files` are those of all cells.
-    `first_rows` is True if the results that exist before the first row are already committed.
+    checkpoint, `before` and `heavy` are the cells and heavy keys at the checkpoint, and `files` are those of
+    all cells. `first_rows` is True if the results that exist before the first row are already committed.
     """
 
     files: tuple[Any, ...]
@@ -86,8 +85,7 @@ class RunUnit:
     """Run one cell of a unit over new epochs.
 
     `restore` is set if the worker does not hold the cell in memory. `moments` are the times at which the
-    source
-    streams reached timestamps. `now_us` is the current time of the mill.
+    source streams reached timestamps. `now_us` is the current time of the mill.
     """
 
     mill: str
@@ -115,8 +113,8 @@ class CheckpointUnit:
     """Write the state of a cell as of a run.
 
     A resident worker takes a snapshot and writes it in the background, while it continues with its next
-    items. In
-    this case the answer has no entry for the item, and the worker sends `CheckpointDone` as a notice.
+    items. In this case the answer has no entry for the item, and the worker sends `CheckpointDone` as a
+    notice.
     """
 
     mill: str
@@ -131,8 +129,7 @@ class ReadStream:
     """Read the source of a stream from `offsets` on, and admit the rows.
 
     `progress` has the journal fields of the stream, for a worker that has not read the stream before. `held`
-    are
-    the rows that are held back for sorting.
+    are the rows that are held back for sorting.
     """
 
     mill: str

@@ -111,8 +111,7 @@ class RunOutcome:
     """Output of a run: rows, watermark, and error of each log.
 
     `rows` has the number of rows that each operator emitted. `due` has the input watermarks at which
-    held-back
-    rows will be emitted.
+    held-back rows will be emitted.
     """
 
     tables: Mapping[str, pa.Table]
@@ -244,10 +243,8 @@ class UnitProgram:
 
         `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
         timestamp of all cells so far, by node. With several cells, inputs end in a run without rows, which
-        knows
-        the timestamps of all cells. `heavy` are the keys whose rows go to all cells. If `first_rows` is
-        False,
-        global aggregates emit no row before their first input row.
+        knows the timestamps of all cells. `heavy` are the keys whose rows go to all cells. If `first_rows` is
+        False, global aggregates emit no row before their first input row.
         """
         for node_id, controlled in self._controlled.items():
             controlled.set_load(node_id, dropping)
@@ -325,9 +322,8 @@ class UnitProgram:
         """Return an input of a step.
 
         A changelog may contain results that precede the first row of a stream. Rows of a stream are later
-        than
-        `EARLIEST`. So the first step with a changelog gets a watermark after `EARLIEST` even if no row has
-        arrived, and emits these results.
+        than `EARLIEST`. So the first step with a changelog gets a watermark after `EARLIEST` even if no row
+        has arrived, and emits these results.
         """
         graph = self.plan.graph
         if isinstance(part, SlicemillError) or part[1] > BEGINNING:

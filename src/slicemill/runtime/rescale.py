@@ -1,11 +1,9 @@
 """Rescale: change the number of cells of a running unit, through a checkpoint of its whole state.
 
 All cells are checkpointed as of one run. Then one journal record commits the new placement, without heavy
-keys,
-and records the placement under which the checkpoint was written. A new running unit takes over, and each of
-its
-cells restores its rows from the files of all former cells (`redistribute_state`). A crash before the journal
-record has no effect. A crash after the record is recovered like any other crash.
+keys, and records the placement under which the checkpoint was written. A new running unit takes over, and
+each of its cells restores its rows from the files of all former cells (`redistribute_state`). A crash before
+the journal record has no effect. A crash after the record is recovered like any other crash.
 """
 
 from __future__ import annotations

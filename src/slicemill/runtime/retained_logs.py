@@ -1,8 +1,7 @@
 """RETAIN: logs that retain rows after all queries have read them.
 
 A stream without RETAIN stores only the rows and columns that queries read. A stream with RETAIN stores all
-rows
-and columns from the declaration of RETAIN on. A field of the stream in the journal records that point:
+rows and columns from the declaration of RETAIN on. A field of the stream in the journal records that point:
 
     whole  [epoch, newest]    rows after this epoch are stored completely; `newest` is the greatest timestamp
                               that had arrived by then, or null

@@ -13,8 +13,7 @@ stored only once. Small batches lack these columns, and so do batches that were 
 existed. Their rows are partitioned on reading, once for all cells of a worker's message.
 
 If several cells read the same rows, these cells share a *part*, and the columns contain parts instead of
-cells.
-All cells that a worker runs in one message read one copy of the part.
+cells. All cells that a worker runs in one message read one copy of the part.
 """
 
 from __future__ import annotations
@@ -138,8 +137,7 @@ class PartitionedRows:
     """Rows of a log, partitioned by cell.
 
     `tables` are as stored, each with its arrival time. With an exchange by key, rows of `heavy` keys go to
-    all
-    cells.
+    all cells.
     """
 
     def __init__(

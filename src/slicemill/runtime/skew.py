@@ -1,13 +1,12 @@
 """Skew: heavy keys of a join that is partitioned by key (S37-S38).
 
 After each run, cells report the work per key. When enough work is known, a key that makes its cell much
-slower
-than the mean becomes heavy: its rows go to all cells. A key that has become light again goes only to its home
-cell. Stored rows do not move, because a decision applies only to timestamps after all rows read so far.
+slower than the mean becomes heavy: its rows go to all cells. A key that has become light again goes only to
+its home cell. Stored rows do not move, because a decision applies only to timestamps after all rows read so
+far.
 
 The writer of a log reports frequent keys before any cell reads the rows. So the work of a run over many rows
-can
-be predicted, and the rows of its heavy keys go to all cells from the first row on:
+can be predicted, and the rows of its heavy keys go to all cells from the first row on:
 
     rows of a key, of both inputs ──► pairs with the rows that are in the window by then ──► work of its cell
 
@@ -33,12 +32,9 @@ class SkewLimits:
     """Thresholds for heavy keys.
 
     A key becomes heavy if its cell has more than `uneven` times the mean work. A heavy key becomes light if
-    its
-    work is below `light` times the mean. A decision needs `enough_work` per cell, in comparisons; this is
-    some
-    hundredths of a second of work. For a predicted run, `enough_ahead` suffices, because that work is
-    certain.
-    `row_work` is the cost of a row, in comparisons.
+    its work is below `light` times the mean. A decision needs `enough_work` per cell, in comparisons; this is
+    some hundredths of a second of work. For a predicted run, `enough_ahead` suffices, because that work is
+    certain. `row_work` is the cost of a row, in comparisons.
     """
 
     uneven: float = 1.5
@@ -82,8 +78,7 @@ def predict_work(
     """Predict the work of each cell for sampled rows.
 
     Only pairs of frequent keys among these rows are counted. Pairs of other keys, and pairs with earlier
-    rows, are
-    ignored.
+    rows, are ignored.
     """
     counts: list[dict[int, float]] = [{} for _ in sides]
     met: list[dict[int, float]] = [{} for _ in sides]

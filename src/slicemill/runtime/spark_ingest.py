@@ -11,8 +11,7 @@ source, and Spark polls again after the batch. Without new rows, Spark reports t
 (`_IdleListener`).
 
 Each stream has its own Spark query: the checkpoint of a query belongs to a fixed set of sources, and the
-failure
-of a source must not stop other sources. A failed source is retried with back-off.
+failure of a source must not stop other sources. A failed source is retried with back-off.
 """
 
 from __future__ import annotations

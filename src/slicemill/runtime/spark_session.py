@@ -33,8 +33,7 @@ WORKERS = "spark.slicemill.workers"
 PORT = "spark.slicemill.port"
 
 # Writing an offset or commit log takes 5 ms instead of 45 ms (measured on two cores). The default manager
-# forks a
-# process per file to set permissions, and the default launch mechanism is slow too.
+# forks a process per file to set permissions, and the default launch mechanism is slow too.
 _LOCAL_TUNING = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -60,8 +59,7 @@ _TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _ATTEMPTS = 4
 
 # Settings of malloc: workers do not return freed memory to the kernel, up to a limit. Otherwise requesting
-# pages in
-# every run takes a third of the processor time of joins with many results.
+# pages in every run takes a third of the processor time of joins with many results.
 WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": 32 << 20,
     "MALLOC_TRIM_THRESHOLD_": 256 << 20,
@@ -163,8 +161,8 @@ def local_session(
     """Start or get a session on this machine, in UTC.
 
     `memory` is for the JVM, for example 4g. A worker occupies a slot permanently, and a job without a free
-    slot
-    waits without limit. So the session has slots for one worker per core, and as many slots for other jobs.
+    slot waits without limit. So the session has slots for one worker per core, and as many slots for other
+    jobs.
     """
     cores = cores or os.cpu_count() or 1
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -249,8 +247,7 @@ def _start_session(master: str, name: str, settings: Mapping[str, str]) -> Spark
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.python.daemon.module": "slicemill.runtime.workers.daemon",
         # Spark sets this variable for the Python processes of SQL tasks only. A different environment would
-        # need a second
-        # daemon, so set the same value for all tasks.
+        # need a second daemon, so set the same value for all tasks.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
         # On a busy machine, the fastest of 60 jobs with two tasks took 83 ms over TCP, and 23 ms over a Unix
         # socket.

@@ -4,8 +4,7 @@ A step that takes much longer than usual is interrupted. The queries that need t
 queries of the unit continue. The limit counts processor time, so that no step fails because the machine is
 busy. A timer signal interrupts Python code and regular expressions of `re`. A call of machine code, such as
 Arrow's, is interrupted when it returns. If the call does not return, the kernel kills the process, and the
-step
-record tells the driver which queries fail (`StepRecord`).
+step record tells the driver which queries fail (`StepRecord`).
 """
 
 from __future__ import annotations
@@ -117,12 +116,9 @@ class StepLimit:
 #     <home>/steps/<mill>-<worker>-<incarnation>.cancel    steps that the driver cancels
 #
 # The worker maps the file into memory, so that an update needs no system call. Python cannot interrupt a call
-# of
-# machine code that does not return. In this case the kernel sends SIGPROF. The handler of `faulthandler`,
-# which
-# does not need the interpreter lock, appends the stack to the record, and the process ends. So when a worker
-# has
-# died, the driver knows the step, and whether the worker was stuck in it.
+# of machine code that does not return. In this case the kernel sends SIGPROF. The handler of `faulthandler`,
+# which does not need the interpreter lock, appends the stack to the record, and the process ends. So when a
+# worker has died, the driver knows the step, and whether the worker was stuck in it.
 
 
 _PLACE = struct.Struct("<qq")

@@ -239,8 +239,8 @@ class RunningStream:
         """Return the fields to set when the stream gets another source.
 
         The new source is read from its start. An exception is a socket with another address: the spool
-        contains
-        lines already received, so reading continues in the spool. Raise if rows would be lost or duplicated.
+        contains lines already received, so reading continues in the spool. Raise if rows would be lost or
+        duplicated.
         """
         if self.ended:
             raise SlicemillError(
@@ -566,8 +566,7 @@ class RunningStream:
         """Return the time up to which all arrived rows are admitted.
 
         Return None if only a poll of the source can tell. A source that sends notices has no new rows unless
-        a
-        notice is on its way.
+        a notice is on its way.
         """
         if self.reading_us is not None or self._inbox:
             return None
@@ -600,9 +599,8 @@ def _rows(done: ReadDone, role: str) -> int:
 
 
 # Share of a core for polling while few rows arrive. The interval between two polls is the cost of a poll and
-# its
-# runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL of the
-# strictest service level.
+# its runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL of
+# the strictest service level.
 _PACE = 0.25
 _LET_OFF_S = 0.01
 _LONGEST_PAUSE_S = 0.1

@@ -323,8 +323,7 @@ class RunningUnits:
         """Return the maximum number of rows per run of backfilling units.
 
         Live rows may arrive at any time. They should wait at most half as long as their own run takes. The
-        first
-        runs read few rows, to measure the cost per row.
+        first runs read few rows, to measure the cost per row.
         """
         if not np.isfinite(quantum_s):
             return np.full(len(positions), np.inf)
@@ -380,8 +379,7 @@ class RunningUnits:
 
         A deadline belongs to the oldest row or to the end of a window. A unit that feeds a window has the
         deadline of that window. While the end of a window is unknown, the deadline counts from the arrival of
-        the
-        oldest row.
+        the oldest row.
         """
         slack = self.figures.within[positions] - wait
         if not self._has_windows:
@@ -405,11 +403,9 @@ class RunningUnits:
         """Find the units that can run.
 
         A unit can run if it has new rows, rows that are due by time, or an ended input. A unit whose results
-        exist
-        before the first row runs once without input. Reading the watermark of a stream announces it, so only
-        watermarks of inputs of idle units are read. Each unit runs once at the end of an input, even if it
-        holds
-        back no rows, because other units read its logs.
+        exist before the first row runs once without input. Reading the watermark of a stream announces it, so
+        only watermarks of inputs of idle units are read. Each unit runs once at the end of an input, even if
+        it holds back no rows, because other units read its logs.
         """
         can = (self._epochs > 0) | self._begins
         free = self._free
@@ -437,9 +433,8 @@ class RunningUnits:
         """Yield units that must run only to advance a watermark (M25).
 
         A downstream unit holds rows back until the watermark of a log reaches a time. If the inputs of the
-        unit
-        that writes the log have reached that time, a run without rows advances the watermark. Otherwise the
-        demand passes to the units that write these inputs.
+        unit that writes the log have reached that time, a run without rows advances the watermark. Otherwise
+        the demand passes to the units that write these inputs.
         """
         wanted: dict[str, int] = {}
         for position in reversed(self._along_derived):

@@ -270,8 +270,7 @@ class RunningUnit:
 
         An idle unit holds back no rows, so its watermark advances without a run. The watermark is then the
         minimum of the input watermarks (`given`), minus the SLACK of the unit's operators. At the end of
-        input
-        the unit must run, because it may emit more rows.
+        input the unit must run, because it may emit more rows.
         """
         own = self.watermark(log)
         if self.begins:
@@ -565,9 +564,8 @@ class RunningUnit:
         """Return True to repeat a finished run, False to commit it.
 
         If all remaining outputs fail, nothing is committed, so that they can resume from the committed state
-        after
-        the cause is fixed. If only some outputs fail, the run is repeated once, and then the other outputs
-        continue alone. If a step that several queries share failed, trials find the culprits.
+        after the cause is fixed. If only some outputs fail, the run is repeated once, and then the other
+        outputs continue alone. If a step that several queries share failed, trials find the culprits.
         """
         assert self.run is not None
         errors = self.run.errors
@@ -671,12 +669,10 @@ class RunningUnit:
         """Abandon a failed run, which is then retried.
 
         Each failure is a strike. After _STRIKES strikes the queries of the unit are stopped, or only those of
-        the
-        step that failed. The strikes are counted at once for a step that was stuck or too slow, and for a
-        shared
-        step that has failed before. If several queries may be the cause, trials find the culprits first. A
-        full
-        disk is no strike: the run waits for space. `why` is one reason, or a reason for each log.
+        the step that failed. The strikes are counted at once for a step that was stuck or too slow, and for a
+        shared step that has failed before. If several queries may be the cause, trials find the culprits
+        first. A full disk is no strike: the run waits for space. `why` is one reason, or a reason for each
+        log.
         """
         run = self.run
         assert run is not None

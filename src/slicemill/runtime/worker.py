@@ -5,9 +5,8 @@ compiled plans, and open segments. All of this may be lost at any time, and is r
 the logs.
 
 A checkpoint blocks the worker only while the worker takes a snapshot of a cell's state in memory. A
-background
-thread writes the snapshot while the worker continues with its next items. When the files are complete, the
-thread sends a notice to the driver.
+background thread writes the snapshot while the worker continues with its next items. When the files are
+complete, the thread sends a notice to the driver.
 """
 
 from __future__ import annotations

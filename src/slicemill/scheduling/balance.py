@@ -1,8 +1,7 @@
 """Load balancing: moves cells from busy workers to idle workers (S39).
 
 The load of a cell is its recent share of a core. A move costs a checkpoint and a restore. So a cell moves
-only
-after loads have been uneven for several rounds, and then stays on its worker for several rounds.
+only after loads have been uneven for several rounds, and then stays on its worker for several rounds.
 """
 
 from __future__ import annotations

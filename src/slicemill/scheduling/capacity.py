@@ -83,10 +83,9 @@ class Costs:
         """Return the utilisation ρ: required work per second over available core seconds.
 
         A unit without partitions can use only one core. So the result is the maximum of the utilisation of
-        all
-        cores and of the utilisation by each single unit. Fixed costs of jobs and tasks are ignored, because
-        larger batches reduce their share. If the result is below 1, units keep up once batches are large
-        enough.
+        all cores and of the utilisation by each single unit. Fixed costs of jobs and tasks are ignored,
+        because larger batches reduce their share. If the result is below 1, units keep up once batches are
+        large enough.
         """
         rates = self.rates(streams)
         work = {unit.id: unit_rate(unit, rates) * unit.row_s for unit in self.units}

@@ -8,9 +8,8 @@ units that read its logs. Each query has its own ideal time T, so the value of a
 
 The downstream units of a derived stream need not run together with the unit that writes it. So only the part
 of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). It is found by
-cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they
-increase the slope. With "rows that no longer wait" instead of results, the same cut gives the units of
-Chain (M7).
+cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they increase
+the slope. With "rows that no longer wait" instead of results, the same cut gives the units of Chain (M7).
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 A priority is a function of columns (`scheduling.batches.Batches`) with one entry per ready unit. The driver,
 `slicemill simulate` and the lab's simulator use the same functions. A priority depends on no earlier
-decision,
-so a policy can be replaced at any time.
+decision, so a policy can be replaced at any time.
 """
 
 from __future__ import annotations
@@ -82,8 +81,8 @@ def bsd_priority(batches: Batches) -> Floats:
 
 # Freshness-aware scheduling: stale results that become fresh per second of work (P32-P34).
 #
-# With N pending rows, an output is stale with probability 1 - (1 - S)^N, and work of B(N) makes it fresh.
-# N has the exponent β: β = 1 optimises freshness, β = 0 optimises response time as `hr_priority` does.
+# With N pending rows, an output is stale with probability 1 - (1 - S)^N, and work of B(N) makes it fresh. N
+# has the exponent β: β = 1 optimises freshness, β = 0 optimises response time as `hr_priority` does.
 
 
 def value(

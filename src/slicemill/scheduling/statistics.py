@@ -138,9 +138,8 @@ class UnitStatistics:
         """Return the relative weight of a row of one join input.
 
         The mean weight over the rows of all inputs is 1. Each result pair is emitted when its later row
-        arrives,
-        so every input causes about the same number of pairs. A row of an input with few rows therefore causes
-        more results (P23).
+        arrives, so every input causes about the same number of pairs. A row of an input with few rows
+        therefore causes more results (P23).
         """
         own = self.inputs.get(log, 0.0)
         return sum(self.inputs.values()) / (len(self.inputs) * own) if own else 1.0
@@ -166,8 +165,8 @@ class UnitStatistics:
 _LEAST_OVERHEAD = 0.1
 """Minimum overhead, as a share of the shortest recent run.
 
-If all runs have similar sizes, noise can make the fitted overhead 0. The ideal time would then be almost
-0, and slowdowns relative to it would be unbounded.
+If all runs have similar sizes, noise can make the fitted overhead 0. The ideal time would then be almost 0,
+and slowdowns relative to it would be unbounded.
 """
 
 _LEAST_S = 1e-6

@@ -1,1 +1,1 @@
-"""Sinks: consumers of a query's result log, with cursors (docs/sinks.md)."""
+"""Sinks: receive the results of a query, each with its own cursor (docs/sinks.md)."""

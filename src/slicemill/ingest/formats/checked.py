@@ -1,9 +1,8 @@
 """Separation of bad rows from rows that fit their declaration.
 
 A row is bad if a value does not fit the type of its column, or if its timestamp is missing although the
-source
-supplies timestamps. The reason names the first such column in declared order. Columns that no query needs are
-checked too, so that queries do not change which rows are bad.
+source supplies timestamps. The reason names the first such column in declared order. Columns that no query
+needs are checked too, so that queries do not change which rows are bad.
 """
 
 from __future__ import annotations

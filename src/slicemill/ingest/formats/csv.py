@@ -1,8 +1,7 @@
 """CSV lines to columns: by Arrow if quotes are regular, otherwise field by field.
 
 A field may be quoted. A quote inside a quoted field is doubled, or follows the `escape` character. An empty
-field
-is NULL. A field with wrong quotes is parsed as Spark does: `"a"b` is this text, including the quotes.
+field is NULL. A field with wrong quotes is parsed as Spark does: `"a"b` is this text, including the quotes.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Parser of CSV or JSON lines: returns rows of a declared schema.
 
 Each line is one row, even if it ends inside a quoted field. Blank lines are skipped. Arrow parses most lines
-in
-bulk (see `csv` and `json`). Unusual lines are parsed one by one by the rules of `ingest/formats/records.py`,
-so
-values, bad rows and reasons are the same as through Spark.
+in bulk (see `csv` and `json`). Unusual lines are parsed one by one by the rules of
+`ingest/formats/records.py`, so values, bad rows and reasons are the same as through Spark.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Parquet files to rows of a declared schema.
 
 Columns are matched by name, ignoring case, for each file. A missing column is NULL. Columns of the declared
-type
-need no conversion. Values of another type are cast; if that fails, the row is bad (see `values`).
+type need no conversion. Values of another type are cast; if that fails, the row is bad (see `values`).
 """
 
 from __future__ import annotations
@@ -152,10 +151,8 @@ def _between(parsed: Parsed, first: int, last: int) -> Parsed:
 # Julian dates in Parquet files of old writers (Spark before 3.0, Hive).
 #
 # Such files count days before 15 October 1582 by the Julian calendar. Spark 3 and other systems use the
-# Gregorian
-# calendar for all days. As in Spark, the written date is preserved, so its day number changes. Timestamps
-# before
-# 1900 also depend on the time zone of the writer; only UTC is supported.
+# Gregorian calendar for all days. As in Spark, the written date is preserved, so its day number changes.
+# Timestamps before 1900 also depend on the time zone of the writer; only UTC is supported.
 
 
 Rebase: TypeAlias = Callable[[pa.Array], pa.Array]

@@ -57,8 +57,7 @@ def json_record(line: str) -> Entry:
 # Conversion of single raw values to a declared type.
 #
 # The regular expressions define the accepted spellings. `connectors.spark.checks` uses the same expressions,
-# so
-# Spark and the native readers reject the same values with the same reasons.
+# so Spark and the native readers reject the same values with the same reasons.
 
 
 WHOLE = r"[+-]?[0-9]+"

@@ -1,12 +1,9 @@
 """Conversion of string columns to a declared type, by vectorized casts.
 
 `converter` of `ingest/formats/records.py` is the exact rule for a single value. Arrow's casts are several
-hundred
-times faster, and agree with the rule on usual spellings. If a whole column casts, the values on which Arrow
-and the
-rule differ (0x1F, nan(1), 2026-01-31 12) are corrected afterwards. If the cast fails, only texts with the
-usual
-spelling are cast, and the rule converts each distinct other text once.
+hundred times faster, and agree with the rule on usual spellings. If a whole column casts, the values on which
+Arrow and the rule differ (0x1F, nan(1), 2026-01-31 12) are corrected afterwards. If the cast fails, only
+texts with the usual spelling are cast, and the rule converts each distinct other text once.
 """
 
 from __future__ import annotations
@@ -364,8 +361,7 @@ def _instants(column: pa.Array, type_: Type) -> TypedValues:
     """Convert timestamps of any unit. Timestamps without a time zone are UTC.
 
     Fractions of a microsecond are cut off. Values are converted as integers, so that the result of a row
-    depends
-    neither on other rows nor on Python's calendar.
+    depends neither on other rows nor on Python's calendar.
     """
     numbers, unit_ns = column.cast(pa.int64()), _ARROW_NS[column.type.unit]
     outside = _outside(numbers, unit_ns)

@@ -2,10 +2,8 @@
 
 Frames are those of `multiprocessing.connection`, because workers use its `Connection` and its key exchange: a
 length of four bytes, then the content. The first byte of the content is the kind of the frame, and the rest
-is a
-pickle. The driver's end never blocks, even if a worker is stopped in the middle of a message or does not
-read.
-A pickle is loaded only after the peer has proved that it has the key.
+is a pickle. The driver's end never blocks, even if a worker is stopped in the middle of a message or does not
+read. A pickle is loaded only after the peer has proved that it has the key.
 """
 
 from __future__ import annotations

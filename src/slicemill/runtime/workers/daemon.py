@@ -1,8 +1,7 @@
 """Spark's Python worker daemon, with preloaded modules for a fast start.
 
 Spark puts `pyspark.zip` first on the path. The archive has no compiled files, so each import would compile
-the
-source again. If the same version is installed as a folder, the daemon uses the folder.
+the source again. If the same version is installed as a folder, the daemon uses the folder.
 
 Spark's worker runs a full garbage collection after each task. That would take some 30 ms for objects of the
 preloaded modules, so these objects are frozen. It would take 100 ms for the programs of hundreds of units, so

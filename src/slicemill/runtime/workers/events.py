@@ -27,8 +27,7 @@ class WorkerLeft:
     """A worker has ended, and its current message is lost.
 
     The incarnation is -1 if its task failed before the worker could connect. If `spark_stopped` is set, Spark
-    runs
-    no more tasks, so the worker is not restarted.
+    runs no more tasks, so the worker is not restarted.
     """
 
     worker: int

@@ -1,11 +1,9 @@
 """Job pool: sends messages to workers as ordinary Spark jobs.
 
 The job pool is for clusters where tasks must not occupy slots permanently. All messages that were sent since
-the
-last `wait` form one job, with one task per message. State in memory may be lost between messages, because the
-next message to the same worker may reach another process. If a process dies, Spark retries its task once. If
-the
-retry fails too, the worker has left. The other tasks of the job continue.
+the last `wait` form one job, with one task per message. State in memory may be lost between messages, because
+the next message to the same worker may reach another process. If a process dies, Spark retries its task once.
+If the retry fails too, the worker has left. The other tasks of the job continue.
 """
 
 from __future__ import annotations

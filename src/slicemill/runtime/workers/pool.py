@@ -9,8 +9,7 @@
 
 All mutable state belongs to the thread that calls `send` and `wait`. Other threads append to a queue and wake
 that thread. The incarnation of a worker is its task attempt. The newest incarnation is used, because an
-executor
-that was suspended may leave an old worker that still answers.
+executor that was suspended may leave an old worker that still answers.
 """
 
 from __future__ import annotations
@@ -163,8 +162,7 @@ class WorkerPool:
         """Add workers, or remove the last ones.
 
         `wait` reports the workers that have joined and left. Call this method in the thread that calls
-        `wait`, or
-        while that thread does not wait.
+        `wait`, or while that thread does not wait.
         """
         before, self._count = self._count, count
         for worker in range(count, before):
@@ -219,8 +217,7 @@ class WorkerPool:
         """Kill a stuck worker with SIGPROF.
 
         The signal handler first appends the stack to the worker's step record. On another machine, the kernel
-        sends
-        the signal when a frame arrives (`worker.ended_by_frames`).
+        sends the signal when a frame arrives (`worker.ended_by_frames`).
         """
         connection = self._slots[worker].connection
         if connection is not None and connection.process is not None:
@@ -269,8 +266,7 @@ class WorkerPool:
         """Stop all workers and their jobs; no process remains.
 
         Busy workers get _GRACE_S to finish. Call this method in the thread that calls `wait`, or when that
-        thread
-        no longer waits.
+        thread no longer waits.
         """
         if self._stopped:
             return
@@ -456,10 +452,8 @@ def _kill(process: psutil.Process) -> None:
 # Supervisor: a thread that keeps one worker running.
 #
 # It submits Spark jobs with a single task, one after the other. Each worker has its own job, because Spark
-# counts
-# task failures per job, and the fourth failure ends the job with all its tasks. After the first failures of a
-# job,
-# Spark itself restarts the task, on another executor if necessary.
+# counts task failures per job, and the fourth failure ends the job with all its tasks. After the first
+# failures of a job, Spark itself restarts the task, on another executor if necessary.
 
 
 # A job that lasted at least this long resets the back-off.

@@ -145,8 +145,7 @@ def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
     """End this process with SIGPROF if a frame arrives inside the context.
 
     The driver sends only END to a busy worker. The kernel delivers the signal even while machine code holds
-    the
-    interpreter lock.
+    the interpreter lock.
     """
     descriptor = connection.fileno()
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
@@ -181,9 +180,8 @@ def task_of(ticket: Ticket) -> functools.partial[Iterator[object]]:
 # Retirement: this process ends after its current Spark task.
 #
 # Spark reuses the Python processes of finished tasks. A process that was a worker has threads, open files and
-# much
-# memory, so it ends when the result of its task is delivered. `slicemill.runtime.workers.daemon` checks the
-# flag.
+# much memory, so it ends when the result of its task is delivered. `slicemill.runtime.workers.daemon` checks
+# the flag.
 
 
 _retired = False
