@@ -1,1 +1,1 @@
-"""Connectors: sources, from which streams and tables are read, and sinks for results."""
+"""Connectors: sources of streams and tables, and sinks for results."""

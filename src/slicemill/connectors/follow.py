@@ -39,7 +39,10 @@ class CommittedRows(NamedTuple):
 
 
 class Follower:
-    """Follower of some queries of a home. Home and queries may be created later."""
+    """Follower of some queries of a home.
+
+    Home and queries may be created later.
+    """
 
     def __init__(self, home: Path, queries: Sequence[str], after: int = -1) -> None:
         self._home = home

@@ -1,4 +1,4 @@
-"""Origin of a stream or table: the format and the options of its source.
+"""Origin of a stream or table: format and options of its source.
 
 A source is a URL, or `USING format OPTIONS (…)`. Examples of URLs are `tcp://host:port`, `port4445`,
 `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`, `rfid://reading?tags=5`, `highway://road?days=7`,
@@ -61,7 +61,10 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigi
 
 
 def guess_origin(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """Return the origin of a source clause without reading files. The format may be GUESSED."""
+    """Return the origin of a source clause without reading files.
+
+    The format may be GUESSED.
+    """
     if spec.format is not None:
         return _origin(spec.format.lower(), spec.options, folder)
     if spec.url is None:
@@ -115,14 +118,17 @@ _ADDRESSES = {
 
 
 def _origin(form: str, options: Iterable[tuple[str, str]], folder: Path) -> SourceOrigin:
-    """Return an origin; if an option is given twice, the last value applies."""
+    """Return an origin.
+
+    If an option is given twice, the last value applies.
+    """
     last = {name.lower(): (name, value) for name, value in options}
     path = last.get("path")
     return SourceOrigin(form, dict(last.values()), None if path is None else local_path(path[1], folder))
 
 
 def _format_of(path: Path) -> str:
-    """Return the format by the suffix of a file, or of the files in a folder."""
+    """Return the format by the suffix of a file or folder content."""
     inside = sorted(path.glob("[!._]*")) if path.is_dir() else []
     for entry in (path, *inside):
         for suffix in entry.suffixes:
@@ -156,7 +162,7 @@ _PARTS = re.compile(r"[/{},]")
 
 
 def scheme_of(text: str) -> str:
-    """Return the scheme of a URL in lower case, or "" for a path.
+    """Return a URL's scheme in lower case; "" for a path.
 
     >>> scheme_of("FILE:/data"), scheme_of("/data/a:b")
     ('file', '')
@@ -166,14 +172,20 @@ def scheme_of(text: str) -> str:
 
 
 def local_path(text: str, folder: Path) -> Path | None:
-    """Return the path of a plain path or file: URL, relative to `folder`; otherwise None."""
+    """Return the path of a plain path or file: URL, relative to `folder`.
+
+    Return None for any other URL.
+    """
     if scheme_of(text) not in ("", "file"):
         return None
     return path_below(folder, _local_text(text))
 
 
 def path_below(folder: Path, path: str) -> Path:
-    """Return a path relative to a folder; an absolute path is returned as it is."""
+    """Return a path relative to a folder.
+
+    An absolute path is returned as it is.
+    """
     if _IMPOSSIBLE.search(path):
         raise SlicemillError(f"the path {path!r} has characters that no name of a file or folder can have")
     return folder / path

@@ -32,11 +32,11 @@ def open_readers(
     notify: Callable[[], None],
     clock: Callable[[], int],
 ) -> dict[str, SourceReader] | None:
-    """Return the readers of a source by partition, or None if the source needs Spark.
+    """Return the readers of a source by partition.
 
-    Paths are relative to `folder`. `spool` is the folder of the stream in the home, for data that must
-    survive a restart. A declaration can be checked by opening its readers: before the first `read`, nothing
-    is read and no thread is started.
+    Return None if the source needs Spark. Paths are relative to `folder`. `spool` is the folder of the stream
+    in the home, for data that must survive a restart. A declaration can be checked by opening its readers:
+    before the first `read`, nothing is read and no thread is started.
     """
     if stream.source == SourceSpec():
         return {}
@@ -53,9 +53,9 @@ def open_readers(
 
 
 def new_rows_check(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
-    """Return a cheap function that returns False only if a source has no new rows.
+    """Return a cheap function that checks a source for new rows.
 
-    The function checks local files and spools. For other sources it always returns True.
+    The function checks local files and spools. It returns True for all other sources.
     """
     origin = origin_of(stream.source, stream.name, folder)
     if origin.format == "tcp":
@@ -100,7 +100,10 @@ def _maybe() -> bool:
 
 
 def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
-    """Return True if workers read the source. Raise if the declaration is invalid."""
+    """Return True if workers read the source.
+
+    Raise if the declaration is invalid.
+    """
 
     def nobody() -> None:
         """Do nothing: no rows are read, so there are no notices."""
@@ -147,7 +150,10 @@ def _check_table(table: Table, folder: Path) -> None:
 
 
 def _streams_read(catalog: Catalog) -> list[Stream]:
-    """Return the declared streams that queries read, directly or as late or bad rows."""
+    """Return the declared streams that queries read.
+
+    Reading late or bad rows of a stream counts too.
+    """
     graph = build_graph(catalog)
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
     return list({(stream := catalog.declared_stream(name)).name: stream for name in wanted}.values())

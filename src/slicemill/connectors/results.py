@@ -63,7 +63,7 @@ class ResultOptions:
 
 
 class EpochsPartition(InputPartition):
-    """Adjacent epochs of a log, which a task can read without the journal."""
+    """Adjacent epochs of a log; tasks need no journal to read them."""
 
     def __init__(self, folder: Path, columns: bytes, epochs: Sequence[Epoch], as_table: bool = False) -> None:
         super().__init__(epochs[0].number)
@@ -169,9 +169,10 @@ class SlicemillSource(DataSource):
 
 
 def table_frame(spark: SparkSession, home: Path, query: str) -> DataFrame:
-    """Return the results of a query, or the current rows of a changelog, as a DataFrame.
+    """Return the results of a query as a DataFrame.
 
-    Spark plans a source once per DataFrame. To see later results, create a new DataFrame.
+    For a changelog, the DataFrame has the current rows. Spark plans a source once per DataFrame. To see later
+    results, create a new DataFrame.
     """
     spark.dataSource.register(SlicemillSource)
     reader = spark.read.format(FORMAT).option("home", str(home)).option("query", query)

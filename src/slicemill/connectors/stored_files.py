@@ -1,4 +1,4 @@
-"""Check and repair of the connectors' files in a home: spools, ledgers and cursors."""
+"""Check and repair of spools, ledgers and cursors in a home."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def source_errors(home: Path) -> Iterator[str]:
 
 
 def repair_sources(home: Path) -> Iterator[str]:
-    """Mark damaged lines of spools as lost, and yield a description of each."""
+    """Mark damaged lines of spools as lost; yield descriptions."""
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
             for one in find_damaged_lines(path):

@@ -38,7 +38,10 @@ Resolver: TypeAlias = Callable[[str, int], Sequence[Resolved]]
 
 
 class WebhookError(SlicemillError):
-    """Error: a POST has failed. `after_s` is the Retry-After of the server, if any."""
+    """Error: a POST has failed.
+
+    `after_s` is the Retry-After of the server, if any.
+    """
 
     def __init__(self, message: str, after_s: float | None = None) -> None:
         super().__init__(message)
@@ -46,7 +49,7 @@ class WebhookError(SlicemillError):
 
 
 def url_origin(url: str) -> str:
-    """Return scheme, host and port of a URL, omitting parts that may be secret.
+    """Return scheme, host and port of a URL, without secret parts.
 
     >>> url_origin("https://hooks.example.org/T0/B1/secret"), url_origin("http://localhost:9093/x")
     ('https://hooks.example.org', 'http://localhost:9093')
@@ -56,7 +59,7 @@ def url_origin(url: str) -> str:
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """Return host and port of a URL, by default the port of its scheme.
+    """Return host and port of a URL, or its scheme's default port.
 
     >>> host_and_port("https://Example.org/x"), host_and_port("http://[::1]:8080")
     (('example.org', 443), ('::1', 8080))
@@ -79,9 +82,10 @@ def post(
     check: Callable[[Address], None] = lambda _: None,
     resolve: Resolver = resolved,
 ) -> None:
-    """POST JSON to a webhook; raise WebhookError if the status is not 2xx.
+    """POST JSON to a webhook.
 
-    `check` raises an error for an address that must not be contacted.
+    Raise WebhookError if the status is not 2xx. `check` raises an error for an address that must not be
+    contacted.
     """
     parts = urlsplit(url)
     host, port = host_and_port(url)
@@ -112,7 +116,10 @@ def post(
 
 
 def _connect(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | None) -> socket.socket:
-    """Connect to the first address that answers; use TLS if a server name is given."""
+    """Connect to the first address that answers.
+
+    Use TLS if a server name is given.
+    """
     problem = OSError("its name has no address")
     for family, kind, protocol, _, address in addresses:
         found = socket.socket(family, kind, protocol)

@@ -64,7 +64,7 @@ _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRI
 
 
 class BatchTimestamps(NamedTuple):
-    """Timestamps of all rows of a batch, and a mask of the needed rows.
+    """Timestamps of a batch's rows, and a mask of needed rows.
 
     The table of the batch has only the needed rows. For an internal stream, only the length of `times` is
     used.
@@ -210,7 +210,10 @@ class Intake:
         return _integers(rows.column(self.stream.time_column)).view(np.int64)
 
     def _find_late(self, times: Int64s, max_ts: int | None) -> NDArray[np.bool_]:
-        """Mask tuples below the watermark, or more than SLACK below an earlier tuple."""
+        """Return a mask of late tuples.
+
+        A tuple is late below the watermark, or more than SLACK below an earlier tuple.
+        """
         before = np.empty_like(times)
         if len(times):
             # Avoid an overflow below the smallest integer.
@@ -313,7 +316,7 @@ class _HeldTuples:
         self._runs.append((_integers(run.column(TS)), run))
 
     def release(self, watermark: int) -> list[pa.Table]:
-        """Remove the tuples up to a watermark, and return a sorted table per run."""
+        """Remove the tuples up to a watermark; return sorted tables."""
         out: list[pa.Table] = []
         kept: list[tuple[Int64s, pa.Table]] = []
         for times, run in self._runs:

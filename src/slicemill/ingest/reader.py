@@ -42,11 +42,17 @@ class SourceReader(Protocol):
     """Reader of one partition of a source."""
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """Read about `limit_rows` rows after an offset (None: from the start of the source)."""
+        """Read about `limit_rows` rows after an offset.
+
+        None is the offset of the source's first row.
+        """
         ...
 
     def commit(self, offset: Any) -> None:
-        """Record that an offset is committed; a spool may then free its rows."""
+        """Record that an offset is committed.
+
+        A spool may then free its rows.
+        """
         ...
 
     def close(self) -> None: ...

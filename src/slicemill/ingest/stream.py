@@ -1,4 +1,4 @@
-"""Open stream in a worker: its readers, its intake, and the columns to store.
+"""Open stream in a worker: readers, intake, and columns to store.
 
 reader ──► rows that queries need ──► intake: number, detect late, sort ──► rows, late, held, errors
            (other rows only advance the watermark)
@@ -62,14 +62,17 @@ class StreamPlan:
 
     @property
     def read(self) -> list[str]:
-        """Return the columns to read: stored ones, the timestamp, and those of the condition."""
+        """Return the columns to read.
+
+        These are the stored columns, the timestamp, and the columns of the condition.
+        """
         wanted = {*self.stored, self.stream.time_column, *self.need.read}
         return [name for name in self.stream.sent.names if name in wanted]
 
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """Rows that the driver passes to a worker, with the offset after them.
+    """Rows that the driver passes to a worker, and their offset.
 
     All rows that had arrived by `seen_us` have been passed, including these. `order` names the columns that
     restore the arrival order of rows of several Spark partitions. If the columns are missing, the rows are
@@ -86,7 +89,7 @@ class HandedRows:
 
 
 class Announced(NamedTuple):
-    """Watermarks that units have received: of a stream's rows, and of its late and bad rows."""
+    """Watermarks that units received: of rows, and of late and bad rows."""
 
     rows: int = BEGINNING
     sides: int = BEGINNING

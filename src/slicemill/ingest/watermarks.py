@@ -1,4 +1,4 @@
-"""Watermark of a stream, computed from the progress of its intake and the clock (M21-M26).
+"""Watermark of a stream, from intake progress and the clock (M21-M26).
 
 No later tuple of the stream is below the watermark (the enabling timestamp of the thesis). Data, silence and
 the clock advance it:
@@ -57,7 +57,7 @@ def watermark(
     sent_us: int | None = None,
     seen_us: int | None = None,
 ) -> int:
-    """Return the watermark of a stream, which the caller must not let decrease.
+    """Return the watermark of a stream. Callers must not decrease it.
 
     `sent_us` is the start of the pending read, or the arrival of the oldest row that is not admitted; None if
     neither exists. `seen_us` is for sources that send notices: all rows that had arrived by then have been
@@ -93,7 +93,10 @@ def _by_clock(last_stamp: int, now_us: int, sent_us: int | None) -> int:
 
 
 def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -> int | None:
-    """Return the watermark by data, or None while a partition has not been read."""
+    """Return the watermark by data.
+
+    Return None while a partition has not been read.
+    """
     known = list(partitions)
     live = [part.max_ts for part in known if not part.silent]
     if live:
@@ -118,7 +121,7 @@ def watermark_by_silence(
 
 
 def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> int | None:
-    """Return the time at which silence will advance the watermark to `ts`, or None."""
+    """Return when silence will advance the watermark to `ts`, or None."""
     if stream.kind is not TimestampKind.EXTERNAL:
         return ts
     known = list(partitions_of(progress).values())
@@ -148,7 +151,7 @@ def _all_silent(partitions: list[PartitionProgress]) -> bool:
 
 
 def _complete_read_until(partitions: list[PartitionProgress], seen_us: int | None) -> int | None:
-    """Return the time up to which all partitions have been read, or None.
+    """Return the time up to which all partitions were read, or None.
 
     A later `seen_us` is used instead.
     """

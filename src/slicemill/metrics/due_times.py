@@ -73,7 +73,7 @@ class TimeMoments(NamedTuple):
 
 
 class TimeLine:
-    """History of the watermark of a declared stream, as far back as needed.
+    """History of the watermark of a declared stream.
 
     With `allowed_us` (SKEW), the watermark also advances without tuples: to the last timestamp plus the time
     since its arrival, minus `allowed_us`.
@@ -89,7 +89,7 @@ class TimeLine:
         self._by_clock: list[bool] = []
 
     def arrived(self, ts: int, at_us: int) -> None:
-        """Record the arrival of a tuple, or the end of the stream (END)."""
+        """Record the arrival of a tuple, or the stream's end (END)."""
         if self._allowed_us is not None and self._last is not None:
             last_ts, last_us = self._last
             self.passed(last_ts + at_us - last_us - self._allowed_us, at_us)
@@ -147,7 +147,7 @@ def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: i
 
 
 def set_due_times(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
-    """Return the results of a run, with `_arr` replaced by the due times."""
+    """Return the results of a run, with due times in `_arr`."""
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():
         return table

@@ -22,10 +22,10 @@ _STRETCHES_KEPT = 1_000
 
 
 class IdealTime(NamedTuple):
-    """Ideal time T of a result, and the part of T for its last row, in seconds.
+    """Ideal time T of a result, and its last row's part.
 
-    `last_s` is the time of the last row on its longest path, if the rows with which it joins have already
-    arrived.
+    Times are in seconds. `last_s` is the time of the last row on its longest path, if the rows with which it
+    joins have already arrived.
     """
 
     whole_s: float
@@ -71,7 +71,10 @@ class Summary:
 
     @property
     def root_mean_square(self) -> float:
-        """Return the root mean square, which does not depend on the number of values."""
+        """Return the root mean square.
+
+        Unlike the ℓ2 norm, it does not increase with the number of values.
+        """
         return math.sqrt(self.squares / self.count) if self.count else math.nan
 
 
@@ -89,7 +92,10 @@ class StaleTime:
     _fresh: list[tuple[float, float]] = field(default_factory=list)  # earlier spans without a missing result
 
     def add(self, arrival: float, departure: float) -> list[tuple[float, float]]:
-        """Add a result; return the spans in which no other result was missing."""
+        """Add a result.
+
+        Return the spans in which no other result was missing.
+        """
         found: list[tuple[float, float]] = []
         behind: list[tuple[float, float]] = []
         while self._fresh and self._fresh[-1][1] > arrival:
@@ -119,7 +125,7 @@ class StaleTime:
 
 
 def staleness(intervals: Iterable[tuple[float, float]], begin: float, end: float) -> float:
-    """Return the share of [begin, end) that the intervals [arrival, departure) cover (P30)."""
+    """Return the share of [begin, end) covered by the intervals (P30)."""
     covered = StaleTime(covered_until=begin)
     for arrival, departure in sorted(intervals):
         covered.add(min(arrival, end), min(departure, end))
@@ -139,7 +145,7 @@ def tardiness(completion: npt.ArrayLike, deadline: npt.ArrayLike) -> Floats:
 
 
 def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, float]]:
-    """Yield the numbers of the time buckets between two times, with the time in each."""
+    """Yield the time buckets between two times, with overlap."""
     number = math.floor(begin / width)
     while begin < end:
         border = min(end, (number + 1) * width)
@@ -162,7 +168,7 @@ def time_by_bucket(begins: Floats, ends: Floats, width: float) -> dict[int, floa
 
 
 def _time_since(moments: Floats, edges: Floats) -> Floats:
-    """Return at each edge the sum of the times since all earlier moments."""
+    """Return, for each edge, the summed time since all earlier moments."""
     moments = np.sort(moments)
     sums = np.concatenate(([0.0], np.cumsum(moments)))
     before = np.searchsorted(moments, edges)
@@ -219,7 +225,10 @@ class QueryStatistics:
 
 @dataclass(slots=True)
 class MetricsRecord:
-    """Metrics by query and time bucket. `classes` has the class of each query."""
+    """Metrics by query and time bucket.
+
+    `classes` has the class of each query.
+    """
 
     bucket: float
     classes: dict[str, str] = field(default_factory=dict)

@@ -30,7 +30,7 @@ from slicemill.shedding.accuracy import AccuracyReport
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Memory of a query's unit: waiting rows (current, average, maximum), and bytes of state."""
+    """Memory of a query's unit: waiting rows, and bytes of state."""
 
     rows: int = 0
     mean_rows: float = 0.0
@@ -73,7 +73,7 @@ class QueryMetrics:
         record: MetricsRecord,
         warm_s: float = -math.inf,
     ) -> None:
-        """Count results that have become readable, by the arrival times of their causes.
+        """Count readable results, by the arrival times of their causes.
 
         `warm_s` is the end of the warm-up.
         """
@@ -102,7 +102,7 @@ class QueryMetrics:
         self.responses.add(now_s - came, times.astype(int))
 
     def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: MetricsRecord) -> None:
-        """Set the waiting rows of the query's unit by bucket: (number, average, maximum)."""
+        """Set the unit's waiting rows by bucket: (number, average, maximum)."""
         for number, mean, most in by_bucket:
             figures = record.numbered(self.query, number)
             begin = number * record.bucket
@@ -114,9 +114,9 @@ class QueryMetrics:
         return max(0.0, min(end_s, self.seen_s) - max(begin_s, self.since_s))
 
     def response_ms(self, quantile: float) -> float | None:
-        """Return a quantile of the response times in milliseconds, or None without results.
+        """Return a quantile of the response times in milliseconds.
 
-        Warm-up results are not counted.
+        Return None without results. Warm-up results are not counted.
         """
         return None if not self.responses.counts else 1000 * self.responses.at(quantile)
 
@@ -188,7 +188,7 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """Metrics of all queries, streams and cells, and the duration of scheduling decisions.
+    """Metrics of all queries, streams, cells, and scheduling decisions.
 
     `failing` has the streams whose source cannot be read now, with the reason.
     """
@@ -218,7 +218,7 @@ class MillMetrics:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return all metrics as JSON values: by query, by time bucket, and in total."""
+        """Return metrics as JSON: by query, by time bucket, in total."""
         overall = self.overall
         return {
             "policy": self.policy,

@@ -45,7 +45,7 @@ At: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CurrentStep:
-    """Current or last step of a worker: its run, and its index in the unit."""
+    """Current or last step of a worker: run and step index."""
 
     item: RunUnit
     step: int
@@ -54,7 +54,7 @@ class CurrentStep:
 
 @dataclass(slots=True)
 class AssignedWorker:
-    """Connected worker: its process, the plans that it has, and its current message."""
+    """Connected worker: its process, its plans, and its current message."""
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
@@ -100,7 +100,7 @@ class Assignments:
 
     @property
     def busy(self) -> bool:
-        """Return True while a worker has a message or a checkpoint in progress."""
+        """Return True while a message or checkpoint is in progress."""
         return any(assigned.asked or assigned.writing for assigned in self._workers.values())
 
     @property
@@ -108,7 +108,7 @@ class Assignments:
         return [worker for worker, assigned in self._workers.items() if assigned.idle]
 
     def busy_since(self) -> dict[int, tuple[float, tuple[Item, ...]]]:
-        """Return the busy workers, with the start time and the items of their message."""
+        """Return the busy workers, with start time and items."""
         return {
             worker: (assigned.asked_s, assigned.asked)
             for worker, assigned in list(self._workers.items())
@@ -154,7 +154,10 @@ class Assignments:
         return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
-        """Return the items of an answered message, or None if the worker was replaced meanwhile."""
+        """Return the items of an answered message.
+
+        Return None if the worker was replaced meanwhile.
+        """
         assigned = self._workers.get(answer.worker)
         if assigned is None or assigned.incarnation != answer.incarnation:
             return None
@@ -196,7 +199,7 @@ class Assignments:
         return None if found is None else found[0]
 
     def current_step(self, worker: int, incarnation: int | None = None) -> CurrentStep | None:
-        """Return the current step of a worker, or the step in which its process ended.
+        """Return the current or last step of a worker.
 
         Only workers with their own process record steps.
         """
@@ -227,7 +230,10 @@ class Assignments:
     # -- assignment of cells and streams ---------------------------------------------------------------
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int:
-        """Return the worker of a cell; assign a new cell to the worker with the fewest cells."""
+        """Return the worker of a cell.
+
+        Assign a new cell to the worker with the fewest cells.
+        """
         worker = self._pinned.get((unit.id, cell))
         if worker is None:
             counts = dict.fromkeys(self._workers, 0)
@@ -255,30 +261,36 @@ class Assignments:
         return True
 
     def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
-        """Record that a worker runs a cell; return True if it has the cell's state in memory."""
+        """Record that a worker runs a cell.
+
+        Return True if it has the cell's state in memory.
+        """
         at = (worker, self._workers[worker].incarnation)
         known = self._loaded.get((unit.id, cell)) == at
         self._loaded[unit.id, cell] = at
         return known and self.resident
 
     def holder_of(self, unit: RunningUnit, cell: int) -> int | None:
-        """Return the worker that has the state of a cell in memory, or None."""
+        """Return the worker that holds a cell's state, or None."""
         at = self._loaded.get((unit.id, cell))
         return None if at is None else at[0]
 
     def unload(self, unit_id: str) -> None:
-        """Record that the state of a unit in the memory of workers is invalid."""
+        """Mark the in-memory state of a unit as invalid."""
         for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
             del self._loaded[cell]
 
     def release(self, unit_id: str) -> None:
-        """Remove the assignment of all cells of a unit that is removed or rescaled."""
+        """Remove the assignments of a unit that is removed or rescaled."""
         self.unload(unit_id)
         for cell in [cell for cell in self._pinned if cell[0] == unit_id]:
             del self._pinned[cell]
 
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
-        """Return the worker that reads a stream; it stays the same as long as possible."""
+        """Return the worker that reads a stream.
+
+        It stays the same as long as possible.
+        """
         if stream.loaded is not None and stream.loaded[0] in self._workers:
             return stream.loaded[0]
         busy = [other.loaded[0] for other in streams if other.loaded is not None]
@@ -292,7 +304,10 @@ class Assignments:
         ]
 
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
-        """Record that a worker reads a stream; return True if it has not read the stream before."""
+        """Record that a worker reads a stream.
+
+        Return True if it has not read the stream before.
+        """
         at = (worker, self._workers[worker].incarnation)
         first, stream.loaded = stream.loaded != at or not self.resident, at
         return first
@@ -300,7 +315,7 @@ class Assignments:
     # -- messages --------------------------------------------------------------------------------------
 
     def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
-        """Send each worker its items as one message, with the plans that it lacks."""
+        """Send each worker its items and missing plans in one message."""
         for worker, queue in queues.items():
             assigned, items = self._workers[worker], list(queue)
             if assigned.left:

@@ -46,7 +46,7 @@ class Autoscaler:
     _hysteresis: dict[str, Hysteresis] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Measure units, and apply changes of placement that have been worthwhile for some time.
+        """Measure units, and apply placements that have long been better.
 
         The method may be called often. Measurements are _LOOK_US apart.
         """

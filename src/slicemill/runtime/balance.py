@@ -74,11 +74,11 @@ class Rebalancer:
             self._due = {cell: replace(move, at_once=True) for cell, move in self._due.items()}
 
     def request(self, move: Move) -> None:
-        """Request the move of a cell after the next checkpoint of its unit."""
+        """Request the move of a cell after its unit's next checkpoint."""
         self._due[move.cell] = move
 
     def is_urgent(self, unit: RunningUnit) -> bool:
-        """Return True if a unit must be checkpointed because of an urgent move."""
+        """Return True if an urgent move requires a checkpoint of the unit."""
         return any(move.at_once for cell, move in self._due.items() if cell[0] == unit.id)
 
     def settle(self, unit: RunningUnit) -> None:

@@ -1,7 +1,8 @@
-"""Search for the queries that make a run fail, if several queries share the failing step.
+"""Search for the queries that make a run fail.
 
-In a trial, the unit repeats the failed run with only some of the suspects and discards the results. A set of
-suspects that fails is halved, until the queries that fail alone are known:
+The search is necessary if several queries share the failing step. In a trial, the unit repeats the failed run
+with only some of the suspects and discards the results. A set of suspects that fails is halved, until the
+queries that fail alone are known:
 
     a b c d e f g h    the run has failed; f is the cause
     -                  passes: the rows can be read without any suspect
@@ -30,7 +31,10 @@ class _Trial:
 
 
 class CulpritSearch:
-    """Search for culprits. `guilty` has the reason for each query that fails alone."""
+    """Search for culprits.
+
+    `guilty` has the reason for each query that fails alone.
+    """
 
     def __init__(self, suspects: Sequence[str]) -> None:
         self.suspects = tuple(suspects)
@@ -57,9 +61,10 @@ class CulpritSearch:
             self._halve(other)
 
     def failed(self, why: str | Mapping[str, str]) -> None:
-        """Record that the current trial failed: halve its suspects, or stop the only one.
+        """Record that the current trial failed.
 
-        If the trial without suspects fails, no query is the cause, and all suspects are stopped.
+        Halve its suspects, or record the only suspect as guilty. If the trial without suspects fails, no
+        query is the cause, and all suspects are stopped.
         """
         suspects = self._waiting.pop().suspects
         self._failed += 1

@@ -81,7 +81,7 @@ _TRIES = 3
 
 
 class _Round(NamedTuple):
-    """Uncommitted round: its journal record, its finished runs, and streams with fed rows."""
+    """Uncommitted round: journal record, finished runs, streams with fed rows."""
 
     change: Change
     finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -249,9 +249,9 @@ class Dispatcher:
             raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
 
     def end_within(self, seconds: float) -> None:
-        """Limit the time to wait for workers. After that, unfinished work is abandoned.
+        """Limit the time to wait for workers.
 
-        The limit for stalled workers is shorter.
+        After that, unfinished work is abandoned. The limit for stalled workers is shorter.
         """
         now_s = time.monotonic()
         self._ends_s, self._stalled_ends_s = now_s + seconds, now_s + _STALLED_ENDS_S
@@ -294,7 +294,10 @@ class Dispatcher:
                     self._control.notify_all()
 
     def _await_checkpoints(self) -> None:
-        """Wait until the current checkpoints are written; the loop begins no new ones."""
+        """Wait until the current checkpoints are written.
+
+        The loop begins no new ones.
+        """
         self._begins_checkpoints = False
         try:
             with self._control:
@@ -309,7 +312,7 @@ class Dispatcher:
 
     @contextmanager
     def dropping(self, names: Iterable[str]) -> Iterator[None]:
-        """Inside the context, cancel slow steps whose queries are all among these names."""
+        """Inside the context, cancel slow steps that only these queries need."""
         self._dropping, self._dropping_s = frozenset(names), time.monotonic()
         try:
             yield
@@ -317,7 +320,7 @@ class Dispatcher:
             self._dropping = frozenset()
 
     def _cancel_dropped(self) -> None:
-        """Cancel slow steps whose queries are all being dropped, or kill their processes."""
+        """Cancel slow steps that only dropped queries need, or kill their processes."""
         now_s = time.monotonic()
         for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
             waited_s = now_s - max(since_s, self._dropping_s)
@@ -347,7 +350,10 @@ class Dispatcher:
         self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs. The loop must be paused."""
+        """Run a unit to the head of its inputs.
+
+        The loop must be paused.
+        """
         self.run_while(unit, lambda: unit.has_pending)
 
     def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
@@ -363,7 +369,10 @@ class Dispatcher:
             self._visitor = None
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
-        """Checkpoint units, so that their earlier input is not replayed. The loop must be paused."""
+        """Checkpoint units, so that their earlier input is not replayed.
+
+        The loop must be paused.
+        """
         for unit in units:
             if unit.dirty and not unit.has_failed:
                 self._send_checkpoint(unit)
@@ -411,9 +420,9 @@ class Dispatcher:
             self.running.wake()  # also paused units, so that their outputs end
 
     def admit_rows(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
-        """Write replayed rows to the log of a stream. The loop must be paused.
+        """Write replayed rows to the log of a stream.
 
-        Without a replay, flush the rows that the stream holds back.
+        The loop must be paused. Without a replay, flush the rows that the stream holds back.
         """
         for _ in range(_TRIES):
             self._wait_for_workers()
@@ -433,7 +442,10 @@ class Dispatcher:
             pass
 
     def run_some(self) -> bool:
-        """Run the units that the policy chooses; return False if no unit can run."""
+        """Run the units that the policy chooses.
+
+        Return False if no unit can run.
+        """
         with self.paused():
             self._read_while_wanted(handed_only=True)
             asked = self._send_runs(self._ranked(), self.quantum_s)
@@ -678,7 +690,7 @@ class Dispatcher:
             self._handle_cell_failure(unit, failed.error, change)
 
     def _report_failed_write(self, failed: ItemFailed) -> None:
-        """Report a failed write of a worker, and send no messages for a moment."""
+        """Report a worker's failed write, and pause scheduling for a moment."""
         if failed.disk_full:
             self._refused = failed.error
         self.problem = failed.error
@@ -697,11 +709,11 @@ class Dispatcher:
         self._given_up.append(unit)
 
     def _undo(self, asked: Iterable[Item], why: str, change: Change, step: CurrentStep | None = None) -> None:
-        """Handle items that a worker will not answer; they are retried from the committed state.
+        """Handle items that a worker will not answer.
 
-        If the worker ended in a `step`, the queries of that step are suspects. If the worker was killed
-        because the step was stuck, these queries fail at once, and the failure does not count for other
-        units.
+        They are retried from the committed state. If the worker ended in a `step`, the queries of that step
+        are suspects. If the worker was killed because the step was stuck, these queries fail at once, and the
+        failure does not count for other units.
         """
         now = self._clock()
         for item in asked:
@@ -844,7 +856,10 @@ class Dispatcher:
         return True
 
     def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
-        """Release the state of removed units and streams in workers. The loop must be paused."""
+        """Release the state of removed units and streams in workers.
+
+        The loop must be paused.
+        """
         item = Forget(self._mill, tuple(units), tuple(streams))
         self._send_items({worker: [item] for worker in self._assignments})
         self._wait_for_answers()

@@ -1,4 +1,4 @@
-"""Load shedding of a unit: decides the share of rows to keep, or of join comparisons to make.
+"""Load shedding of a unit: share of rows or comparisons to process.
 
 A join with a load budget keeps all rows but makes only a share of the comparisons: it compares only with rows
 in the newest part of its windows. The driver decides the share once for all cells of a unit, from their total
@@ -115,7 +115,10 @@ class LoadControl:
             join.add([cell[node] for cell in cells if node in cell], rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
-        """Return the fields for the journal, or None if there are no controllers."""
+        """Return the fields for the journal.
+
+        Return None if there are no controllers.
+        """
         kept: dict[str, list[Any]] = {}
         for node, controller in self._controllers.items():
             skipper = self._skippers.get(node, _SKIPS_NOTHING)
@@ -168,7 +171,7 @@ class _MeasuredJoin:
 
 
 def _side(member: JoinMember, number: int, name: str) -> int | None:
-    """Return the index of an input among the inputs of a query, or None."""
+    """Return the index of an input within a query's inputs."""
     if not isinstance(member, MultiJoinMember):
         return number
     return member.inputs.index(name) if name in member.inputs else None

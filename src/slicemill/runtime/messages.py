@@ -34,7 +34,7 @@ KeySamples: TypeAlias = Mapping[str, Mapping[str, KeySample]]
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and the watermark of the log after them.
+    """Epochs of a log that a run reads, and the watermark after them.
 
     Rows before `from_ts`, if given, are ignored.
     """
@@ -70,7 +70,7 @@ class Restore:
 
 @dataclass(frozen=True, slots=True)
 class OutputLog:
-    """Log to which a run appends rows, with the exchanges of its readers.
+    """Log to which a run appends rows, and its readers' exchanges.
 
     Rows up to `after_us`, if given, are not appended, because their windows are incomplete.
     """
@@ -126,7 +126,7 @@ class CheckpointUnit:
 
 @dataclass(frozen=True, slots=True)
 class ReadStream:
-    """Read the source of a stream from `offsets` on, and admit the rows.
+    """Read a stream's source from `offsets` on, and admit the rows.
 
     `progress` has the journal fields of the stream, for a worker that has not read the stream before. `held`
     are the rows that are held back for sorting.
@@ -206,7 +206,7 @@ class RunDone:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDone:
-    """Report that the state of a cell is written, or why not (`failed`)."""
+    """Report that a cell's state is written, or why not (`failed`)."""
 
     mill: str
     unit: str

@@ -91,7 +91,7 @@ class UnitPlan:
         return replace(self, unit=unit, graph=graph)
 
     def computes_same_as(self, other: UnitPlan) -> bool:
-        """Return True if another plan computes the same results from the same tables."""
+        """Return True if another plan has equal operators and tables."""
         return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
 
     @property
@@ -201,7 +201,7 @@ class UnitProgram:
 
     @property
     def sheds(self) -> dict[str, AccuracyReport]:
-        """Rows that operators with a load or memory budget have shed so far, by node."""
+        """Rows that operators with a budget have shed, by node."""
         found: dict[str, AccuracyReport] = {}
         if self._repeats:
             return found
@@ -226,7 +226,7 @@ class UnitProgram:
 
     @property
     def key_work(self) -> KeyWork:
-        """Work per key in the last run, if the unit has exactly one join."""
+        """Work per key of the unit's only join in the last run."""
         return self._weighing[0].key_work if len(self._weighing) == 1 else NO_WORK
 
     def run(
@@ -343,7 +343,7 @@ class UnitProgram:
         return self._empty[log]
 
     def _state(self, node: Node, known: Mapping[str, object]) -> object | None:
-        """Return the state of a node, possibly taken over from its previous definition."""
+        """Return the state of a node, or of its previous definition."""
         if node.id in self.plan.newcomers:
             return None
         parts = self.plan.parts_taken.get(node.id)

@@ -1,4 +1,4 @@
-"""Rescale: change the number of cells of a running unit, through a checkpoint of its whole state.
+"""Rescale: change the number of cells of a running unit.
 
 All cells are checkpointed as of one run. Then one journal record commits the new placement, without heavy
 keys, and records the placement under which the checkpoint was written. A new running unit takes over, and
@@ -125,7 +125,7 @@ def redistribute_state(
     heavy: tuple[HeavyKey, ...],
     kept: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
-    """Return the state of a new cell, from the states of all former cells."""
+    """Return the state of a new cell, from all former cells."""
     found: dict[str, object] = {}
     for node_id in plan.unit.stateful_nodes:
         operator, states = plan.graph[node_id].operator, [states.get(node_id) for states in kept]
@@ -148,7 +148,7 @@ def _input_changes(plan: UnitPlan, node_id: str, cell: int, before: FormerCells)
 
 
 def _dimensions(exchange: Exchange, cell: int) -> tuple[Dimension, ...]:
-    """Return the dimensions of an exchange, each with the coordinate of a cell.
+    """Return the dimensions of an exchange, with the cell's coordinates.
 
     Dimensions along which all cells read the same rows are omitted.
     """

@@ -18,7 +18,7 @@ from slicemill.time import US
 
 
 class RunMetrics:
-    """Metrics of all queries of a mill, since the creation of each query."""
+    """Metrics of all queries, each since the creation of the query."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Callable[[], int]) -> None:
         self._dispatcher = dispatcher
@@ -79,7 +79,7 @@ class RunMetrics:
         return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
 
     def describe_cells(self, query: str) -> str:
-        """Describe the work of each cell of the unit that computes a query."""
+        """Describe the work of each cell of a query's unit."""
         unit = self._dispatcher.running.writers.get(query)
         lines = [
             f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "

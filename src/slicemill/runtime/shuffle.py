@@ -48,7 +48,7 @@ _NOWHERE = np.zeros(0, np.intp)
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Return True if a batch of this size is stored with its order by cell."""
+    """Return True if such a batch is stored with its cell order."""
     parts = max((exchange.parts for exchange in exchanges), default=1)
     return parts > 1 and rows >= max(_LARGE, _LARGE_PER_CELL * parts)
 
@@ -180,12 +180,15 @@ class PartitionedRows:
         return self._parts[part]
 
     def take_bytes(self) -> int:
-        """Return the bytes of the log that were read since the last call."""
+        """Return the bytes of the log read since the last call."""
         read, self._bytes = self._bytes, 0
         return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
-        """Return the rows with their stored order, or None if no order is stored."""
+        """Return the rows with their stored order.
+
+        Return None if no order is stored.
+        """
         order, parts = _columns(self._exchange)
         if order not in stored.column_names:
             return None

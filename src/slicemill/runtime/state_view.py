@@ -85,7 +85,7 @@ def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
 
 
 def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
-    """Return the graph with the statistics that the shared joins of a home have measured."""
+    """Return the graph with the measured statistics of shared joins."""
     parts: dict[str, list[Statistics]] = {}
     for node_id, statistics in map_states(
         home, _for_inspectable(lambda _, node, __, state: [(node, state.statistics())])

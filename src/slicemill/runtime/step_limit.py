@@ -1,10 +1,11 @@
-"""Processor time limit for one step of a run, such as the filter of one query.
+"""Processor time limit for one step of a run.
 
-A step that takes much longer than usual is interrupted. The queries that need the step fail, and the other
-queries of the unit continue. The limit counts processor time, so that no step fails because the machine is
-busy. A timer signal interrupts Python code and regular expressions of `re`. A call of machine code, such as
-Arrow's, is interrupted when it returns. If the call does not return, the kernel kills the process, and the
-step record tells the driver which queries fail (`StepRecord`).
+An example of a step is the filter of one query. A step that takes much longer than usual is interrupted. The
+queries that need the step fail, and the other queries of the unit continue. The limit counts processor time,
+so that no step fails because the machine is busy. A timer signal interrupts Python code and regular
+expressions of `re`. A call of machine code, such as Arrow's, is interrupted when it returns. If the call does
+not return, the kernel kills the process, and the step record tells the driver which queries fail
+(`StepRecord`).
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ _CANCEL = ".cancel"
 
 
 class StepPosition(NamedTuple):
-    """Position of a step: index of the item in its message, and index of the step in the unit."""
+    """Position of a step: index of its item, and of its node."""
 
     item: int
     step: int
@@ -136,7 +137,10 @@ _NO_STEP = StepPosition(-1, -1)
 
 
 class StepRecord:
-    """Writer of a worker's step record; a process has one active record at a time."""
+    """Writer of a worker's step record.
+
+    A process has one active record at a time.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -162,7 +166,7 @@ class StepRecord:
         _PLACE.pack_into(self._map, 0, *_NO_STEP)
 
     def end_process_after(self, cpu_s: float) -> None:
-        """Kill this process after this much processor time, unless the method is called again.
+        """Kill this process after this processor time, unless called again.
 
         0 disables the timer.
         """
@@ -191,7 +195,7 @@ def cancel_steps(path: Path, message: int, places: Collection[StepPosition]) -> 
 
 
 def current_step(path: Path) -> tuple[StepPosition, bool] | None:
-    """Return the step in a record, and True if the process was stuck in it.
+    """Return the recorded step, and True if the process was stuck.
 
     The step is the current one, or the one in which the process ended. Return None if no step was running.
     """

@@ -88,7 +88,7 @@ class StreamCounts:
 
 
 def logs_of(stream: Stream) -> dict[str, Any]:
-    """Return the logs of a stream by role, each with its name and columns."""
+    """Return the logs of a stream by role: name and columns."""
     columns = to_arrow(stream.schema)
     logs = {"rows": (stream.name, columns), "errors": (stream.name + ERRORS, to_arrow(ERROR_SCHEMA))}
     if HELD in stream.sides:
@@ -99,7 +99,7 @@ def logs_of(stream: Stream) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
-    """Rows of a replay, and the fields of the stream to commit with them."""
+    """Rows of a replay, and stream fields to commit with them."""
 
     handed: HandedRows
     fields: Mapping[str, Any]
@@ -201,7 +201,7 @@ class RunningStream:
         remove_tree(LOCAL, self.feed_folder)
 
     def is_at_position_of(self, again: RunningStream) -> bool:
-        """Return True if another reading of the same stream is at the same position."""
+        """Return True if another reading of the stream has the same position."""
         one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
         if one.keys() != other.keys():
             return False
@@ -357,7 +357,7 @@ class RunningStream:
             self.next_read_us = now + _LOOK_US
 
     def is_idle(self, now: int) -> bool:
-        """Return True if the source has no new data, and postpone the next poll.
+        """Return True, and postpone the next poll, if there is no new data.
 
         The check costs one system call. It avoids a read, which is a whole Spark job in jobs mode.
         """
@@ -555,7 +555,7 @@ class RunningStream:
         return self.ended and self.reading_us is None and not self._inbox
 
     def _pending_since(self) -> int | None:
-        """Return the earliest time of input that is not admitted yet, or None.
+        """Return the earliest time of unadmitted input, or None.
 
         This is the time at which the current read was sent, or at which the oldest unadmitted row arrived.
         """
@@ -575,14 +575,14 @@ class RunningStream:
         return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
 
     def _passed(self, ts: int) -> None:
-        """Record the time at which the clock advanced the watermark to a timestamp."""
+        """Record when the clock advanced the watermark to a timestamp."""
         moment = time_of_watermark(self.stream, self.fields, ts)
         if moment is not None:
             self._line.passed(ts, moment)
 
 
 def _has_advanced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return True if a read has advanced the watermark or the sequence number."""
+    """Return True if a read has advanced watermark or sequence number."""
     return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
 
 

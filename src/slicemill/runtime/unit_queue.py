@@ -144,7 +144,7 @@ class RunningUnits:
         return None if position is None else self.units[position]
 
     def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
-        """Return the time lines of the streams from which a unit's results are derived.
+        """Return the time lines of the streams behind a unit's results.
 
         The time lines contain timestamps after the unit's watermark.
         """
@@ -157,14 +157,14 @@ class RunningUnits:
         )
 
     def warm_us(self, unit: RunningUnit, now_us: int) -> int:
-        """Return the time by which a unit and all its upstream units had run once."""
+        """Return when a unit and its upstream units had run once."""
         before = [
             self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
         ]
         return max([now_us if unit.warm_us is None else unit.warm_us, *before])
 
     def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
-        """Return the logs of the streams from which a unit's results are derived."""
+        """Return the logs of the streams behind a unit's results."""
         known = self._origins.get(unit.id)
         if known is None:
             found = [
@@ -183,7 +183,7 @@ class RunningUnits:
     # -- incremental updates ---------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
-        """Add the new epochs of all logs to the units that read them."""
+        """Add new epochs of all logs to the reading units."""
         before_us, self._counted_us = self._counted_us, now_us
         self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
@@ -267,7 +267,7 @@ class RunningUnits:
         self._catching_up[self.position[unit.id]] = False
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
-        """Count the pending rows of a unit, up to the known heads of its inputs."""
+        """Count the pending rows of a unit, up to the recorded heads."""
         waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
         self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
         self.rows[position] = sum(rows for _, rows, _ in waiting.values())
@@ -359,7 +359,7 @@ class RunningUnits:
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Return the components with their own policy, and the indexes of their units."""
+        """Return the components with their own policy, and their units' indexes."""
         chosen = self._by_component(policies)
         if not chosen:
             return []
@@ -535,7 +535,7 @@ class RunningUnits:
         return ideal_time(log, self._written)
 
     def rows_waiting(self, unit: str) -> tuple[int, float, int]:
-        """Return the current, average and maximum number of waiting rows of a unit."""
+        """Return the current, average and maximum waiting rows of a unit."""
         position = self.position[unit]
         return int(self.rows[position]), *self.waiting.of(position)
 
@@ -546,7 +546,7 @@ class RunningUnits:
 
 
 def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
-    """Number the connected components of the query graph (M1); return them by log."""
+    """Return the number of each log's connected component (M1)."""
     found: dict[str, int] = {}
     for number, unit in enumerate(units):
         logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
@@ -559,6 +559,6 @@ def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
 
 
 def _is_join(written: Mapping[str, LogOrigin], unit: RunningUnit) -> bool:
-    """Return True if an output of the unit combines rows of several inputs."""
+    """Return True if an output combines rows of several inputs."""
     made = [written[log].made_of for _, log in unit.plan.unit.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)

@@ -104,7 +104,7 @@ _OVERDUE = 4
 
 @dataclass(slots=True)
 class UnitRun:
-    """Run in progress: its epochs, its input watermarks, and the answers of its cells."""
+    """Run in progress: its epochs, input watermarks, and answers of cells."""
 
     unit: RunningUnit
     number: int
@@ -227,14 +227,17 @@ class RunningUnit:
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Outputs that the next run omits: failed ones, and in a trial all that are not tried."""
+        """Outputs that the next run omits.
+
+        These are the failed outputs; in a trial, all outputs that are not tried.
+        """
         if self._search is None:
             return frozenset(self.failed)
         return frozenset(log for _, log in self.plan.unit.outputs if log not in self._search.trial)
 
     @property
     def searching(self) -> bool:
-        """Return True during the search for the queries that make a run fail."""
+        """Return True during a search for culprits (`CulpritSearch`)."""
         return self._search is not None
 
     @property
@@ -262,7 +265,7 @@ class RunningUnit:
         return self._field("input_watermarks")
 
     def watermark(self, log: str) -> int:
-        """Return the watermark of an output at the end of the last run."""
+        """Return the watermark of an output after the last run."""
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
     def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
@@ -301,7 +304,7 @@ class RunningUnit:
 
     @property
     def begins(self) -> bool:
-        """Return True if the unit must still emit results that exist before the first row."""
+        """Return True if results that precede the first row are still unemitted."""
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property
@@ -458,7 +461,7 @@ class RunningUnit:
         )
 
     def _incomplete_until(self, log: str) -> int | None:
-        """Return the time up to which rows of an output are incomplete, or None.
+        """Return the time up to which an output is incomplete, or None.
 
         A row is incomplete if its window began before the query was created. It looks like a complete row, so
         the unit does not emit it.
@@ -577,7 +580,7 @@ class RunningUnit:
         return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
-        """Add a finished run to a change, and return the answers of its cells."""
+        """Add a finished run to a change; return its cells' answers."""
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run, self._cleared = None, 0, run.number, False
@@ -706,15 +709,15 @@ class RunningUnit:
         self._stop({log: words if isinstance(why, str) else why.get(log, words) for log in suspects}, change)
 
     def _shared_errors(self, run: UnitRun) -> list[str]:
-        """Return the outputs with an error of a step that several outputs share."""
+        """Return the outputs with an error of a shared step."""
         return [log for _, log in self.plan.unit.outputs if any(log in done.shared for done in run.done)]
 
     def _judge(
         self, search: CulpritSearch, run: UnitRun, why: str | Mapping[str, str], change: Change
     ) -> None:
-        """Process the result of a trial; stop the culprits at the end of the search.
+        """Process the result of a trial.
 
-        If there are no culprits, the failed run is retried.
+        Stop the culprits at the end of the search. If there are no culprits, the failed run is retried.
         """
         if run.all_done and not run.errors:
             search.passed()

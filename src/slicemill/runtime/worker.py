@@ -109,7 +109,7 @@ class LoadedCell:
     ran_cpu_s: float = 0.0  # processor time of runs since the last count
 
     def goes_on_with(self, item: RunUnit) -> bool:
-        """Return True if the program has the state and queries that the run needs."""
+        """Return True if the program has the state for a run."""
         return (self.plan, self.run, self.program.failed) == (item.plan, item.after, item.failed)
 
     def count_bytes(self, now_s: float, *, at_once: bool) -> None:
@@ -245,7 +245,7 @@ class Worker:
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
-        """Put a program back after its run, and count its bytes if a count is due."""
+        """Put a program back after its run; count bytes if due."""
         known = self._taken or LoadedCell(item.plan, item.run, program)
         known.run = item.run
         known.ran_cpu_s += ran_cpu_s

@@ -38,7 +38,7 @@ class Move:
 def best_move(
     loads: Mapping[CellId, float], at: Mapping[CellId, int], fixed: Mapping[int, float]
 ) -> Move | None:
-    """Return the best move from the busiest to the idlest worker, or None.
+    """Return the best move from busiest to idlest worker, or None.
 
     `fixed` has, for every worker, the load that cannot move, such as the load of reading sources.
     """

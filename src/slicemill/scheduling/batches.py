@@ -1,7 +1,8 @@
-"""Batches: pending work of all ready units, as columns. This is the input of a policy.
+"""Batches: pending work of all ready units, as columns.
 
-Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single tuples is the case N = 1, a = 0. With
-a > 0, a larger batch costs less per row. Policies that use the wait limit how long a small batch waits.
+This is the input of a policy. Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single tuples
+is the case N = 1, a = 0. With a > 0, a larger batch costs less per row. Policies that use the wait limit how
+long a small batch waits.
 
 A decision over a thousand ready units must take well below a millisecond. So a policy is a function of whole
 columns, and a column that the policy does not use is not computed.
@@ -18,9 +19,9 @@ from slicemill.kernels.arrays import Floats
 from slicemill.scheduling.portions import Aim, Positions, UnitColumns
 
 QUANTUM_S = 0.02
-"""Target duration of a message to a worker, and of a run while other units wait."""
+"""Target duration of a message, and of a run while units wait."""
 _MOST_OVERHEAD = 0.2
-"""Maximum share of overhead in a run that does not read all pending rows.
+"""Maximum share of overhead in a run that leaves pending rows.
 
 Shorter runs would lose more time than better scheduling gains.
 """
@@ -32,7 +33,7 @@ def rows_within(
     per_row: npt.ArrayLike,
     most_overhead: float = _MOST_OVERHEAD,
 ) -> Floats:
-    """Return the number of rows that a run can process within the quantum.
+    """Return the number of rows per run within the quantum.
 
     The run may exceed the quantum if overhead would otherwise take more than `most_overhead` of it.
     """
@@ -44,15 +45,24 @@ def rows_within(
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Pending input of ready units, one entry per unit. Times are in seconds."""
+    """Pending input of ready units, one entry per unit.
+
+    Times are in seconds.
+    """
 
     units: Positions
     """Position of each unit in the columns of `figures`."""
     figures: UnitColumns
     rows: Floats
-    """N: rows that the run would read, at least 1. A unit that is ready without rows counts as one row."""
+    """N: rows that the run would read, at least 1.
+
+    A unit that is ready without rows counts as one row.
+    """
     worth: Floats
-    """N weighted by results. A row of a join input counts more if it has more matches (P23)."""
+    """N weighted by results.
+
+    A row of a join input counts more if it has more matches (P23).
+    """
     pending: Floats
     """All pending rows. Greater than `rows` if the quantum limits the run."""
     wait: Floats
@@ -74,7 +84,7 @@ class Batches:
         return Batches(self.units[entries], self.figures, *(column[entries] for column in columns))
 
     def rate(self, aim: Aim) -> Floats:
-        """Return the value per second of each unit's portion, for this definition of value."""
+        """Return the value per second of each unit's portion."""
         value, overhead, per_row = self.figures.portions[aim].take(self.units, axis=1)
         rate: Floats = value * (self.rows if aim is Aim.MEMORY else self.worth)
         rate /= overhead + per_row * self.rows
@@ -93,5 +103,5 @@ class Batches:
 
     @property
     def ideal_time(self) -> Floats:
-        """Return T: the minimum over the queries of the unit and of downstream units."""
+        """Return T: the minimum over queries of this and downstream units."""
         return self.figures.ideal_time[self.units]

@@ -1,4 +1,4 @@
-"""Capacity planning: measured costs of units, and the number of cores they need (§4.3).
+"""Capacity planning: measured costs of units, and required cores (§4.3).
 
 A job is one round of the driver: messages to workers, their answers, and a commit. A job has one task per
 unit, or one task per core for a unit that is partitioned by key. Jobs, tasks, and the delivery of each unit's
@@ -18,7 +18,7 @@ from slicemill.scheduling.statistics import BatchCost
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Log that a unit writes: the results of a query, or a derived stream."""
+    """Log that a unit writes: query results or a derived stream."""
 
     log: str
     per_row: float
@@ -56,12 +56,12 @@ class Costs:
     units: tuple[UnitCost, ...]
 
     def alone(self, unit: UnitCost, cores: int) -> BatchCost:
-        """Return the cost a + b·N of a job that contains only this unit."""
+        """Return the cost a + b·N of a job with only this unit."""
         per_row = unit.row_s / unit.tasks(cores)
         return BatchCost(self.job_s + unit.driver_s + unit.task_s, per_row)
 
     def together_s(self, runs: Sequence[tuple[UnitCost, float]], cores: int) -> float:
-        """Return the duration of a job, given its units and their numbers of rows.
+        """Return the duration of a job over units with row counts.
 
         Each task runs on the first free core.
         """
@@ -72,7 +72,7 @@ class Costs:
         return self.job_s + sum(unit.driver_s for unit, _ in runs) + max(free)
 
     def rates(self, streams: Mapping[str, float]) -> dict[str, float]:
-        """Return the rows per second of each log, given the rates of the streams."""
+        """Return the rows per second of each log, by stream rates."""
         rates = dict(streams)
         for unit in self.units:
             rows = unit_rate(unit, rates)

@@ -48,9 +48,10 @@ class Chooser:
     patience: float = PATIENCE_S
     guarded_every: int = GUARDED_EVERY
     components: dict[str, Policy] = field(default_factory=dict)
-    """Policies of connected components of the query graph, by the name of a stream or query in the component.
+    """Policies of connected components of the query graph.
 
-    If a component has several entries, the last one applies.
+    The key is the name of any stream or query in the component. If a component has several entries, the last
+    one applies.
     """
     _since_guarded: int = 0
 

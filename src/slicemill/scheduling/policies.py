@@ -28,7 +28,10 @@ _WITH_NUMBER = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+(?:\.\d*)?|\.\d+)\s*\))?\s*")
 
 
 DEFAULT_POLICY = "default"
-"""Name that removes the policy of a component: the global policy applies again."""
+"""Name that removes the own policy of a component.
+
+The global policy then applies again.
+"""
 
 
 class UnknownPolicyError(SlicemillError):
@@ -45,11 +48,15 @@ class Policy:
     formula: str
     """Function of `scheduling.priorities` that computes its priorities."""
     linear: bool = True
-    """True if the priority is c + g · wait, where c and g depend only on the unit (for runs without
-    overhead).
+    """True if the priority is c + g · wait, with c and g of the unit alone.
+
+    This applies to runs without overhead.
     """
     beta: float | None = None
-    """Parameter of `fas`, between 0 (response time) and 1 (freshness). None for other policies."""
+    """Parameter of `fas`, between 0 (response time) and 1 (freshness).
+
+    None for other policies.
+    """
 
     def priority(self, batches: Batches) -> Floats:
         """Return the priority of each batch; the greatest runs first."""

@@ -1,4 +1,4 @@
-"""Portions: the queries and downstream units whose value and cost determine a unit's priority.
+"""Portions: queries and downstream units that determine a unit's priority.
 
 A unit may serve many queries: its own queries, which get results in the same run, and queries of downstream
 units that read its logs. Each query has its own ideal time T, so the value of a run is a sum over queries
@@ -63,7 +63,7 @@ class QueryGroup:
 
 @dataclass(frozen=True, slots=True)
 class WorkTree:
-    """Costs of a unit, with a subtree for each unit that reads its logs.
+    """Costs of a unit, with a subtree per downstream unit.
 
     `readers` has, for each reader, the number of rows that the reader gets per input row of this unit.
     """
@@ -74,7 +74,7 @@ class WorkTree:
     readers: tuple[tuple[float, WorkTree], ...] = ()
 
     def query_groups(self) -> Iterator[tuple[float, QueryGroup]]:
-        """Yield the queries of the unit and of all downstream units, each with a ratio.
+        """Yield the queries of this and all downstream units, with ratios.
 
         The ratio is the number of rows that the query gets per input row of the unit.
         """
@@ -86,7 +86,7 @@ class WorkTree:
 
 
 class Portion(NamedTuple):
-    """Part of a work tree: a unit and the readers that are scheduled with it.
+    """Part of a work tree that is scheduled as a whole.
 
     A run over N input rows takes overhead + per_row · N.
     """
@@ -96,7 +96,7 @@ class Portion(NamedTuple):
     per_row: float
 
     def rate(self, rows: float) -> float:
-        """Return the value per second, or 0 if the portion takes no time."""
+        """Return the value per second; 0 if no time is needed."""
         time_s = self.overhead + self.per_row * rows
         return self.value * rows / time_s if time_s else 0.0
 
@@ -113,7 +113,7 @@ class Portion(NamedTuple):
 
 
 def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
-    """Return the portion of a unit for a run over about `rows` rows."""
+    """Return the portion of a unit for about `rows` pending rows."""
     if aim is Aim.PATH:
         return _best_path(tree, rows)
     if aim is Aim.ALL:
@@ -174,13 +174,16 @@ class UnitColumns:
         self.portions = np.zeros((len(Aim), 3, count))
         """For each `Aim`: value, overhead and cost per row of the portion."""
         self.queries = np.ones(count)
-        """Number of queries that get results from the unit or from downstream units."""
+        """Number of queries of the unit and of downstream units."""
         self.weight = np.ones(count)
         """α: mean weight of a result of these queries."""
         self.selectivity = np.zeros(count)
-        """S: common selectivity of equal queries that would be stale as often as these queries (P32)."""
+        """S: selectivity of equal queries that would be stale as often (P32)."""
         self.ideal_time = np.ones(count)
-        """T: minimum over these queries. Waiting increases the slowdown of that query most."""
+        """T: minimum over these queries.
+
+        Waiting increases the slowdown of that query most.
+        """
         self.within = np.full(count, np.inf)
         """Strictest bound on the response times of these queries."""
 
@@ -209,7 +212,10 @@ class UnitColumns:
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
     ) -> UnitColumns:
-        """Return the statistics of units without readers; all queries of a unit have one ideal time."""
+        """Return the statistics of units without readers.
+
+        All queries of a unit have one ideal time.
+        """
         columns: list[Floats] = [
             np.asarray(column, np.float64)
             for column in np.broadcast_arrays(results, overhead, per_row, ideal_time, weight, queries)

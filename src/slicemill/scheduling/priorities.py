@@ -1,4 +1,4 @@
-"""Priorities of all policies: the unit with the greatest priority runs first (P11-P24).
+"""Priorities of all policies: the greatest priority runs first (P11-P24).
 
 A priority is a function of columns (`scheduling.batches.Batches`) with one entry per ready unit. The driver,
 `slicemill simulate` and the lab's simulator use the same functions. A priority depends on no earlier
@@ -35,7 +35,7 @@ def srpt_priority(batches: Batches) -> Floats:
 
 
 def rb_priority(batches: Batches) -> Floats:
-    """Rate based: results per second of the best path to one query (P11).
+    """Rate based: results per second on the best path (P11).
 
     Optimal within one query. `hr_priority` adds up the results of all queries that a unit serves.
     """
@@ -60,7 +60,10 @@ def hr_priority(batches: Batches) -> Floats:
 
 
 def hnr_priority(batches: Batches) -> Floats:
-    """Highest normalised rate: results over ideal time, per second. Minimises the mean slowdown (P13)."""
+    """Highest normalised rate: results over ideal time, per second.
+
+    Minimises the mean slowdown (P13).
+    """
     return batches.rate(Aim.SLOWDOWN)
 
 
@@ -70,12 +73,18 @@ def lsf_priority(batches: Batches) -> Floats:
 
 
 def brt_priority(batches: Batches) -> Floats:
-    """Balance response time: rate times wait. Minimises the ℓ2 norm of response times (P16)."""
+    """Balance response time: rate times wait.
+
+    Minimises the ℓ2 norm of response times (P16).
+    """
     return batches.wait * batches.rate(Aim.RESPONSE)
 
 
 def bsd_priority(batches: Batches) -> Floats:
-    """Balance slowdown: normalised rate times slowdown so far. Minimises the ℓ2 norm of slowdowns (P15)."""
+    """Balance slowdown: normalised rate times slowdown so far.
+
+    Minimises the ℓ2 norm of slowdowns (P15).
+    """
     return batches.wait * batches.rate(Aim.BALANCE)
 
 
@@ -94,9 +103,9 @@ def value(
     outputs: Floats,
     beta: float,
 ) -> Floats:
-    """Return the priority of `fas`; selectivities above 1, as of joins, count as 1.
+    """Return the priority of `fas`.
 
-    The lab's simulator compiles this function for scalars.
+    Selectivities above 1, as of joins, count as 1. The lab's simulator compiles this function for scalars.
     """
     counted = pending**beta
     stale: Floats = -np.expm1(counted * np.log1p(-np.minimum(selectivity, 1.0)))
@@ -119,11 +128,11 @@ def fas_priority(batches: Batches, beta: float = 1.0) -> Floats:
 
 
 def chain_priority(batches: Batches) -> Floats:
-    """Chain: rows that stop waiting per second of work. Minimises pending rows (P11, M7).
+    """Chain: rows that stop waiting per second of work.
 
-    The priority is the slope of the first segment in the progress chart of the unit and its downstream
-    units. A downstream unit on the same segment has at least this slope, so it runs next. Downstream units
-    behind a cut of the chart have their own, lower priority.
+    Minimises pending rows (P11, M7). The priority is the slope of the first segment in the progress chart of
+    the unit and its downstream units. A downstream unit on the same segment has at least this slope, so it
+    runs next. Downstream units behind a cut of the chart have their own, lower priority.
     """
     return batches.rate(Aim.MEMORY)
 
@@ -143,7 +152,7 @@ def edf_priority(batches: Batches) -> Floats:
 
 
 def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
-    """Return True for each batch that would miss its deadline even if it ran now.
+    """Return True for batches that miss their deadline even if run now.
 
     The lab's simulator of aggregates compiles this function for scalars.
     """
@@ -151,7 +160,7 @@ def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
 
 
 def hybrid_priority(batches: Batches) -> Floats:
-    """Merge the EDF order and the order of late batches by one sort.
+    """Merge EDF order and order of late batches in one sort.
 
     The sort key of a late batch is its own work plus the work of all late batches before it. So it precedes
     the batches with later deadlines.

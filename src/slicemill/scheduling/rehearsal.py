@@ -49,7 +49,7 @@ class QueryOutcome:
         self.stale.add(arrival, departure)
 
     def merge(self, other: QueryOutcome, share: float) -> None:
-        """Merge another run of the same query, which took `share` of the total duration."""
+        """Merge another run of the query, with `share` of the duration."""
         self.figures.merge(other.figures)
         self.staleness += share * (other.staleness - self.staleness)
         self.mean_waiting += share * (other.mean_waiting - self.mean_waiting)
@@ -104,7 +104,7 @@ class Outcome:
 
 
 class _Rows(NamedTuple):
-    """Rows with the same arrival time, appended to a unit's queue at the time `came`."""
+    """Rows with one arrival time, queued at the time `came`."""
 
     arrival: float
     came: float
@@ -160,7 +160,7 @@ def simulate_arrivals(
 
 
 class _UnitRun(NamedTuple):
-    """Run of a unit in a job, with the number of parts and rows to read."""
+    """Run of a unit in a job: parts and rows to read."""
 
     unit: UnitCost
     parts: int
@@ -214,7 +214,7 @@ class _Simulation:
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
     def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[_UnitRun]:
-        """Return runs in the order of the policy until the quantum of each core is used."""
+        """Return runs in policy order until each core's quantum is used."""
         batches = self._batches(ready, now)
         busy_s = [0.0] * self._cores
         runs = []
@@ -264,9 +264,9 @@ class _Simulation:
             self._figured[position] = size
 
     def _job(self, runs: Sequence[_UnitRun], now: float) -> float:
-        """Run a job over the rows that are pending now; return its end.
+        """Run a job over the rows that are pending now.
 
-        Rows that arrive during the job wait for the next job.
+        Return its end. Rows that arrive during the job wait for the next job.
         """
         end = now + self._costs.together_s([(run.unit, run.rows) for run in runs], self._cores)
         self._admit(end)
@@ -350,7 +350,7 @@ def _tree(unit: UnitCost, costs: Costs, cores: int) -> WorkTree:
 
 
 Shape = Callable[[Floats, np.random.Generator], Floats]
-"""Cumulative arrivals at given times, in seconds of traffic at the mean rate."""
+"""Cumulative arrivals by time, in seconds at the mean rate."""
 
 _BURST_RATE = 5.0
 _BURST_S = 1.0
@@ -396,7 +396,10 @@ SHAPES: Mapping[str, Shape] = MappingProxyType({"steady": _steady, "poisson": _s
 
 
 def polls(traffic: Mapping[str, Traffic], every_s: float, duration_s: float, seed: int = 1) -> list[Poll]:
-    """Return all polls in order of time; each stream has its own random generator."""
+    """Return all polls in order of time.
+
+    Each stream has its own random generator.
+    """
     times: Floats = every_s * np.arange(1, max(1, round(duration_s / every_s)) + 1, dtype=np.float64)
     found: list[Poll] = []
     for number, (stream, asked) in enumerate(sorted(traffic.items())):

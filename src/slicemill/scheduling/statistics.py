@@ -130,7 +130,10 @@ class UnitStatistics:
             self.selectivities[log].observe(rows_in, rows_out)
 
     def selectivity(self, log: str) -> float:
-        """Return the rows written to a log per input row, or 1 without data."""
+        """Return the rows written to a log per input row.
+
+        Return 1 without data.
+        """
         known = self.selectivities.get(log)
         return 1.0 if known is None else known.value
 
@@ -264,7 +267,10 @@ class BatchCost:
 
     @property
     def mean_rows(self) -> float:
-        """Return the recent mean number of rows per run, or 1 without data."""
+        """Return the recent mean number of rows per run.
+
+        Return 1 without data.
+        """
         return max(self._rows / self._runs, 1.0) if self._runs else 1.0
 
     @property
@@ -295,7 +301,7 @@ MadeOf: TypeAlias = str | CompositeOrigin
 
 
 class LogOrigin(NamedTuple):
-    """Origin of the rows of a log, and the statistics of the unit that writes the log."""
+    """Origin of the rows of a log, and its writer's statistics."""
 
     made_of: MadeOf
     statistics: UnitStatistics
@@ -327,7 +333,7 @@ def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
 
 
 def _rows(made_of: MadeOf, written: LogOrigin, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time of these rows, without the overhead of the run."""
+    """Return the ideal time of rows, without the run's overhead."""
     if isinstance(made_of, str):
         row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
         return IdealTime(row.whole_s + row_s, row.last_s + row_s)

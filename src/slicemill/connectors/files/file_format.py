@@ -22,7 +22,10 @@ class FilePiece:
 
 
 class FileFormat(Protocol):
-    """Files of one declaration. Positions are bytes or row numbers, depending on the format."""
+    """Files of one declaration.
+
+    Positions are bytes or row numbers, depending on the format.
+    """
 
     def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
         """Read a piece of a file, from a position on.

@@ -48,8 +48,9 @@ class Listing:
     _empty: list[str] = field(default_factory=list)
 
     def new(self, seen: Collection[str]) -> list[ListedFile]:
-        """Return the files that were not seen before, in order. Empty files are omitted until they have
-        content.
+        """Return the files that were not seen before, in order.
+
+        Empty files are omitted until they have content.
         """
         if not self._changed():
             return self._grown(seen)
@@ -78,7 +79,7 @@ class Listing:
         return self._cost_s
 
     def exists(self) -> bool:
-        """Return True if the path exists, or if it is a pattern, which may match later."""
+        """Return True if the path exists, or may match later (pattern)."""
         return bool(self.pattern) or self.root.exists()
 
     def some(self, count: int) -> list[Path]:
@@ -159,7 +160,7 @@ def _mtime_ns(folder: str) -> int:
 
 
 def listing_of(path: Path, name_filter: str | None = None) -> Listing:
-    """Return the listing of a path: a file, a folder or a glob pattern as in Hadoop."""
+    """Return the listing of a file, a folder or a glob pattern."""
     accepted = None if name_filter is None else glob_regex(name_filter)
     if path.exists() or not GLOB.search(str(path)):
         return Listing(path, (), accepted)
@@ -169,7 +170,9 @@ def listing_of(path: Path, name_filter: str | None = None) -> Listing:
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
-    """Compile a glob pattern: `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\\` as escape character.
+    """Compile a glob pattern as in Hadoop.
+
+    Supported are `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\\` as escape character.
 
     >>> bool(glob_regex("bid-[0-9]*.{csv,tsv}").fullmatch("bid-7.tsv"))
     True
@@ -263,7 +266,10 @@ BY_SPARK = frozenset(
 
 
 def check_options(form: str, options: Mapping[str, str]) -> bool:
-    """Return False if an option needs Spark. Raise if an option is unknown."""
+    """Return False if an option needs Spark.
+
+    Raise if an option is unknown.
+    """
     known = LISTING | WITHOUT_EFFECT | (CSV_ONLY if form == "csv" else frozenset())
     known |= LINES_ONLY if form != "parquet" else frozenset()
     given = {name.lower(): name for name in options}

@@ -1,4 +1,4 @@
-"""Reader of files: reads new files of a folder or pattern, each file once.
+"""Reader of files: reads each new file of a folder once.
 
 New Parquet, CSV and JSON files are read in the order of (modification time, name). A file is identified by
 its name, so a file that is touched or rewritten later is not read again. A file must be complete when it
@@ -65,7 +65,10 @@ _LOOKED_INTO = 3
 def open_files(
     origin: SourceOrigin, wanted: WantedColumns, spool: Path, clock: Callable[[], int]
 ) -> SourceReader | None:
-    """Return the reader of a declaration's files, or None if the declaration needs Spark."""
+    """Return the reader of a declaration's files.
+
+    Return None if the declaration needs Spark.
+    """
     opened = open_format(origin, wanted)
     if opened is None:
         return None
@@ -81,7 +84,10 @@ def open_files(
 
 
 def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, FileFormat] | None:
-    """Return the files and the format of an origin, or None if it needs Spark."""
+    """Return the files and the format of an origin.
+
+    Return None if it needs Spark.
+    """
     path = origin.require_file()
     if not check_options(origin.format, origin.options) or path is None:
         return None
@@ -103,7 +109,7 @@ def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, F
 def is_same_position(
     one: Mapping[str, Any], other: Mapping[str, Any], spools: tuple[Path, Path], path: Path
 ) -> bool:
-    """Return True if the offsets of two readings of the same files are equal.
+    """Return True if two readings of the files have equal progress.
 
     A reading that began later may lack files that were deleted before it began.
     """
@@ -120,7 +126,7 @@ def is_same_position(
 
 
 class FilesReader:
-    """Reader of files, as one partition, because files are read in one order."""
+    """Reader of files, in order, as one partition."""
 
     def __init__(
         self, listing: Listing, form: FileFormat, ledger: Ledger, clock: Callable[[], int], most_files: int
@@ -144,7 +150,10 @@ class FilesReader:
         self._checked_s = time.monotonic()
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """Read rows after an offset; all files of a batch are from one listing."""
+        """Read rows after an offset.
+
+        All files of a batch are from one listing.
+        """
         seen, names, current, memory = self._resumed(offset)
         taken: list[FilePiece] = []
         listed = current is None and not self._waiting
@@ -226,7 +235,7 @@ class FilesReader:
         return {"seen": place, "names": names, "file": file, "memory": memory, "sizes": dict(self._sizes)}
 
     def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | str:
-        """Return a piece of a file, or the reason why there is none.
+        """Return a piece of a file, or why there is none.
 
         The reason is "" if the file was deleted before it was read.
         """
@@ -277,7 +286,7 @@ class FilesReader:
             del self._sizes[next(iter(self._sizes))]
 
     def _warning(self) -> str | None:
-        """Return a warning if one of the newest files has changed since it was read."""
+        """Return a warning if a file has changed after it was read."""
         if time.monotonic() - self._checked_s >= _CHECK_EVERY_S:
             self._checked_s = time.monotonic()
             for name, size in list(self._sizes.items()):
@@ -310,7 +319,10 @@ class FilesReader:
 
 
 def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
-    """Raise if a declared column is missing in all of the files. Unreadable files are ignored."""
+    """Raise if a declared column is missing in all of the files.
+
+    Unreadable files are ignored.
+    """
     present: dict[str, None] = {}
     for path in paths:
         with contextlib.suppress(OSError, pa.ArrowException):
@@ -350,9 +362,10 @@ _ROWS_AT_ONCE = 100_000
 
 
 def read_table(table: Table, folder: Path) -> pa.Table | None:
-    """Return the good rows of a table, or None if its source needs Spark.
+    """Return the good rows of a table.
 
-    A table without a source is empty. Files are read in the order of their names.
+    Return None if its source needs Spark. A table without a source is empty. Files are read in the order of
+    their names.
     """
     wanted = WantedColumns.of_schema(table.written, table.schema.names)
     if table.source == SourceSpec():

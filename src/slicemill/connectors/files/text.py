@@ -44,7 +44,7 @@ _NEWLINE = 10
 
 
 class LineFile:
-    """File, or content of a file, that is read forward in blocks of whole lines."""
+    """File or content that is read forward in blocks of whole lines."""
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
@@ -68,7 +68,7 @@ class LineFile:
             self._stream.close()
 
     def block(self, position: int, size: int) -> tuple[bytes, bool]:
-        """Return about `size` bytes of whole lines, and True at the end of the file."""
+        """Return about `size` bytes of whole lines, and True at the end."""
         self._seek(position)
         while True:
             ended = not self._fill(size)
@@ -82,7 +82,10 @@ class LineFile:
             size = 2 * len(self._buffer)
 
     def _fill(self, size: int) -> bool:
-        """Fill the buffer with `size` bytes; return False at the end of the file."""
+        """Fill the buffer with `size` bytes.
+
+        Return False at the end of the file.
+        """
         parts = [self._buffer]
         length = len(self._buffer)
         while length < size and self._damage is None:
@@ -188,7 +191,10 @@ class TextFiles:
         return FilePiece(position + len(kept), end and len(kept) == len(data), rows, block, memory)
 
     def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        """Parse pieces into good rows and bad rows. Blocks with the same header are parsed together."""
+        """Parse pieces into good rows and bad rows.
+
+        Blocks with the same header are parsed together.
+        """
         pieces: list[tuple[pa.Table, pa.Table | None]] = []
         together: list[_Block] = []
         for one in taken:
@@ -240,9 +246,9 @@ class TextFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines of one file. Lines that equal `dropped` (the header) are not rows.
+    """Lines of one file.
 
-    `told` is a problem of the file's header.
+    Lines that equal `dropped` (the header) are not rows. `told` is a problem of the file's header.
     """
 
     parser: LineParser
@@ -270,7 +276,10 @@ def _parse_blocks(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
 
 
 def read_header(file: LineFile, form: CsvFormat) -> Header | None:
-    """Return the header of a file, or None if all lines are blank."""
+    """Return the header of a file.
+
+    Return None if all lines are blank.
+    """
     position, size = 0, _LEAST_BYTES
     while True:
         data, ended = file.block(position, size)
@@ -312,7 +321,7 @@ _MARK_BYTES = 256
 
 @dataclass(slots=True)
 class _FollowedFile:
-    """File with its read position, and with the length and checksum of its beginning."""
+    """File with its read position, and a checksum of its beginning."""
 
     name: str
     inode: int
@@ -405,7 +414,10 @@ class FollowingReader:
         return sorted(found, key=lambda one: (one[1].st_mtime_ns, one[0]))
 
     def _resumed(self, name: str, status: os.stat_result, known: _FollowedFile | None) -> _FollowedFile:
-        """Return the read position of a file; 0 if the file was truncated or replaced."""
+        """Return the read position of a file.
+
+        The position is 0 if the file was truncated or replaced.
+        """
         if known is None or status.st_size < known.position:
             return _FollowedFile(name, status.st_ino)
         if known.position and self._mark(name, known.mark[0]) != known.mark:

@@ -92,7 +92,7 @@ _HIGHWAY_FIELDS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class EventPace:
-    """Pace of events: by the clock or not, maximum per read, and number of tasks."""
+    """Pace of events: by clock or unlimited, per read, and per task."""
 
     limited: bool
     max_per_trigger: int | None
@@ -123,7 +123,7 @@ class Generator:
     start_unit_us: int = 1  # the present is rounded down to a multiple of this
 
     def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Int64s]:
-        """Return the rows of the events first <= n < last, and the event of each row.
+        """Return the rows of events first <= n < last, with event numbers.
 
         All timestamps are increased by `later_us`.
         """
@@ -353,7 +353,10 @@ class GeneratorReader:
         return appeared if events is None else min(appeared, events)
 
     def _most(self, limit_rows: int) -> int:
-        """Return the maximum number of events per read. An event may have several rows."""
+        """Return the maximum number of events per read.
+
+        An event may have several rows.
+        """
         most = self.generator.pace.max_per_trigger
         return max(1, limit_rows if most is None else min(limit_rows, most))
 

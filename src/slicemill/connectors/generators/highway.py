@@ -36,7 +36,7 @@ _MOST_SEGMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Measurements of a day, as arrays (slots, segments with margins), with the long jams."""
+    """Measurements and long jams of a day: (slots, segments with margins)."""
 
     speed: Floats
     volume: Floats
@@ -88,7 +88,7 @@ class Highway:
         return Day(speed, volume, occupancy, long_jams(true_speed))
 
     def rows(self, first_slot: int, last_slot: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Return the rows of the slots first <= n < last, in order of time.
+        """Return the rows of slots first <= n < last, by time.
 
         There is one row per segment and slot.
         """

@@ -111,7 +111,7 @@ def columns(
     start_us: int = 0,
     pick: Pick = np.take,
 ) -> Mapping[str, Values]:
-    """Return the columns of one stream for the events first <= n < last.
+    """Return a stream's columns for events first <= n < last.
 
     `rate` is the number of events of all three streams per second of event time. Times are in microseconds.
     """
@@ -141,7 +141,7 @@ def _newest_person(events: Int64s) -> Int64s:
 
 
 def _newest_auction(events: Int64s) -> Int64s:
-    """Return the index of the last auction that was opened up to each event."""
+    """Return the index of the last auction opened up to each event."""
     offset = events % EVENTS_PER_CYCLE
     opened = np.clip(offset, 0, AUCTIONS_PER_CYCLE)
     newest: Int64s = np.maximum(events // EVENTS_PER_CYCLE * AUCTIONS_PER_CYCLE + opened - 1, 0)

@@ -36,7 +36,10 @@ _NOISE_IDS = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Parameters of the generator. New tags appear for `seconds`, or without end if it is None."""
+    """Parameters of the generator.
+
+    New tags appear for `seconds`, or without end if it is None.
+    """
 
     per_second: float = 5.0
     repeats: int = 10
@@ -64,7 +67,7 @@ class Tags:
 
     @property
     def slots(self) -> int | None:
-        """Return the number of slots with readings, including the last repeats, or None."""
+        """Return the number of slots with readings, or None."""
         return None if self.tag_slots is None else self.tag_slots + self._slots_of_a_tag
 
     @property
@@ -72,7 +75,7 @@ class Tags:
         return (self.repeats - 1) * self.gap_us // SLOT_US + 1
 
     def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Int64s]:
-        """Return the readings of the slots first <= n < last, in order of time.
+        """Return the readings of slots first <= n < last, by time.
 
         The columns are `reader`, `tag` and `at` (µs).
         """
@@ -94,7 +97,7 @@ class Tags:
         return self.readings(0, self.slots)
 
     def _block(self, block: int) -> tuple[Int64s, Int64s, Int64s]:
-        """Return all readings of the tags of a block, unsorted: reader, tag, time."""
+        """Return unsorted readings of a block's tags: reader, tag, time."""
         random = np.random.default_rng((self.seed & (2**64 - 1), block))
         # Given the number of arrivals of a Poisson process, arrival times are uniformly distributed.
         tags = int(random.poisson(self.per_second * _BLOCK_US / 1_000_000))

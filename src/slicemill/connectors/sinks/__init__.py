@@ -1,1 +1,1 @@
-"""Sinks: receive the results of a query, each with its own cursor (docs/sinks.md)."""
+"""Sinks: receivers of query results, with cursors (docs/sinks.md)."""

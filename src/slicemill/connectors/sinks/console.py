@@ -84,7 +84,7 @@ def show_timestamp(us: int) -> str:
 
 
 def show_counts(console: Console, stream: str, read: int, unneeded: int, late: int, bad: int) -> None:
-    """Print the number of rows that were read, and of those that were dropped."""
+    """Print the numbers of rows that were read and dropped."""
     parts = [(unneeded, "no query needed"), (late, "came late"), (bad, "could not be read")]
     rest = ", ".join(f"{count:,} {what}" for count, what in parts if count)
     told = f"read {read:,} row{'' if read == 1 else 's'}{f', of which {rest}' if rest else ''}"
@@ -94,14 +94,14 @@ def show_counts(console: Console, stream: str, read: int, unneeded: int, late: i
 
 
 def show_shed(console: Console, query: str, dropped: int, accuracy: float) -> None:
-    """Print the number of tuples that a query dropped, and the resulting accuracy."""
+    """Print the number of tuples that a query dropped, and accuracy."""
     console.print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
 
 
 def results_table(
     title: str, schema: Schema, rows: Sequence[tuple[int | None, Sequence[object]]], total: int
 ) -> Group:
-    """Return the last rows of a query as a table for the terminal.
+    """Return the last rows of a query as a terminal table.
 
     `total` is the number of all rows. If the table is too wide for the terminal, each row is shown with one
     line per value.
@@ -122,7 +122,7 @@ def results_table(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows as a table, or as records if the table is too wide.
+    """Rows as a table, or as records if too wide.
 
     Dates, times and numbers are never broken.
     """
@@ -142,9 +142,9 @@ class _Rows:
             yield self._record(row)
 
     def _in_lines(self) -> _Rows:
-        """Return the rows with line breaks, after underscores in names and between words in values.
+        """Return the rows with line breaks in names and values.
 
-        Texts and lists are wrapped later, by rich.
+        Names break after underscores, values between words. Texts and lists are wrapped later, by rich.
         """
         names = [name[:1] + name[1:].replace("_", "_\n") for name in self.names]
         apart = [" " if kind in _WRAPPED else "\n" for kind in self.kinds]

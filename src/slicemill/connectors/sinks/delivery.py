@@ -1,4 +1,4 @@
-"""Delivery to one sink: sends new epochs, then advances the cursor of the sink.
+"""Delivery to one sink: sends new epochs, then advances the cursor.
 
 A failure does not affect other sinks. After a back-off that doubles with each failure, the sink is resumed
 and returns its position. Until then its results stay in the log.
@@ -51,7 +51,10 @@ class SinkStatus:
 
 
 def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
-    """Split epochs into ranges; each range except the last has at least `enough` rows."""
+    """Split epochs into ranges.
+
+    Each range except the last has at least `enough` rows.
+    """
     part: list[Epoch] = []
     rows = 0
     for epoch in epochs:
@@ -105,7 +108,10 @@ class SinkDelivery:
                 self._error, self._failures = None, 0
 
     def retry_in_s(self) -> float | None:
-        """Return the time to the next retry, or None if the sink has not failed."""
+        """Return the time to the next retry.
+
+        Return None if the sink has not failed.
+        """
         return None if self._error is None else max(0.0, self._retry_at - self._clock())
 
     def status(self) -> SinkStatus:
@@ -144,7 +150,10 @@ class SinkDelivery:
         self._last = last
 
     def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
-        """Return epochs with columns of an earlier definition, which a declared sink cannot store."""
+        """Return epochs with columns that a declared sink cannot store.
+
+        They are of earlier definitions of the query.
+        """
         if self.name != self.cursor.log or not self._log.changes_of_columns:
             return []
         now = self._log.columns
@@ -201,7 +210,10 @@ _LEAVE_AFTER_S = 10.0
 
 
 class SinkRunner:
-    """Sinks by name. A sink that the query declares has the name of the query."""
+    """Sinks by name.
+
+    A sink that the query declares has the name of the query.
+    """
 
     def __init__(
         self,
@@ -234,7 +246,10 @@ class SinkRunner:
                 self._start(delivery)
 
     def remove(self, name: str) -> None:
-        """Stop a sink. Its cursor is retained for a later sink with this name."""
+        """Stop a sink.
+
+        Its cursor is retained for a later sink with this name.
+        """
         with self._changed:
             delivery = self._deliveries.pop(name, None)
             thread = self._threads.pop(name, None)
@@ -258,7 +273,7 @@ class SinkRunner:
             delivery.deliver_new()
 
     def deliver_rest(self, name: str) -> int:
-        """Deliver all results to a sink, and return the number of rows that remain."""
+        """Deliver all results to a sink; return the number of remaining rows."""
         delivery = self._deliveries[name]
         delivery.deliver_new()
         return self._home.logs[delivery.cursor.log].rows_after(delivery.cursor.epoch)
@@ -314,7 +329,7 @@ class SinkRunner:
         return list(self._deliveries)
 
     def tables_of(self, query: str) -> list[str]:
-        """Return the names of the sinks that store the current table of a query."""
+        """Return the names of sinks that store a query's current table."""
         deliveries = self._deliveries.items()
         return [
             name for name, one in deliveries if one.cursor.log == query and isinstance(one.sink, TableSink)
@@ -343,7 +358,10 @@ class SinkRunner:
             seen = self._next_news(delivery, seen)
 
     def _next_news(self, delivery: SinkDelivery, seen: int) -> int | None:
-        """Wait for new results or for the next retry. Return None at the end."""
+        """Wait for new results or for the next retry.
+
+        Return None at the end.
+        """
 
         def ending() -> bool:
             return not self._running or self._deliveries.get(delivery.name) is not delivery

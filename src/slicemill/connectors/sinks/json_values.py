@@ -1,4 +1,4 @@
-"""Conversion of values to JSON, which has no timestamps, decimals, bytes or infinite numbers."""
+"""Conversion of values to JSON types, for example timestamps to texts."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class MemoryTable:
         """Do nothing: the rows remain available."""
 
     def to_arrow(self) -> pa.Table:
-        """Return the current rows, with the `_ts` (UTC) of their last change as first column."""
+        """Return the current rows; `_ts` (UTC) is the last change."""
         with self._lock:
             return self._changes.drop_columns([OP])
 
@@ -151,7 +151,7 @@ class Upserts:
 
 
 def net_upserts(table: pa.Table, schema: Schema) -> pa.Table:
-    """Reduce the changes of an epoch to one upsert or delete per key."""
+    """Reduce an epoch's changes to one upsert or delete per key."""
     assert schema.key is not None, "rows are found by their key"
     columns = [table.column(name) for name in schema.key]
     numbered = Keys().number(distinct_keys(columns, table.num_rows), columns)

@@ -55,7 +55,7 @@ _TYPES = {
 
 
 def postgres_type(type_: Type) -> str:
-    """Return a Postgres type that can store all values of an ESL type.
+    """Return a Postgres type for all values of an ESL type.
 
     >>> from slicemill.types import INT, decimal
     >>> postgres_type(INT), postgres_type(decimal(10, 2))
@@ -69,7 +69,7 @@ def postgres_type(type_: Type) -> str:
 
 
 def split_table(url: str) -> tuple[str, str | None]:
-    """Split a sink's URL into the URL for the driver and the option `table=`.
+    """Split a sink's URL into driver URL and option `table=`.
 
     >>> split_table("postgres://ada@db/shop?table=hot&sslmode=require")
     ('postgres://ada@db/shop?sslmode=require', 'hot')
@@ -172,7 +172,7 @@ class PostgresSink:
             self._connection = None
 
     def _position(self, connection: Connection) -> int:
-        """Return the last delivered epoch, and lock its row until the transaction ends."""
+        """Return the last delivered epoch; lock its row for the transaction."""
         row = connection.execute(
             f"SELECT epoch, owner FROM {CURSORS} WHERE query = %s FOR UPDATE", [self._query]
         ).fetchone()

@@ -46,7 +46,7 @@ class Sink(Protocol):
         """
 
     def resume(self, owner: str, stored: int) -> int:
-        """Prepare the sink, at the start or after a failure, and return its last epoch.
+        """Prepare the sink, initially or after a failure; return its last epoch.
 
         `owner` is a unique name that the home has generated for this sink. `stored` is the cursor in the
         home.
@@ -89,7 +89,7 @@ _FILE = "cursor.json"
 
 @dataclass(slots=True)
 class SinkCursor:
-    """Position of a sink or reader: the last epoch that it has received."""
+    """Position of a sink or reader: its last received epoch."""
 
     folder: Path
     id: str
@@ -119,7 +119,10 @@ class SinkCursor:
 def open_cursor(
     home: Path, kind: str, name: str, log: str, files: FileSystem = LOCAL, durable: bool = False
 ) -> SinkCursor:
-    """Return the cursor of a sink or reader; create and store it if necessary."""
+    """Return the cursor of a sink or reader.
+
+    Create and store it if necessary.
+    """
     folder = home / kind / folder_name(name)
     found = _load(folder, files, durable)
     if found is None:

@@ -93,9 +93,9 @@ def as_text(value: Column, source: s.DataType) -> Column:
 
 
 def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Column:
-    """Convert a value to the declared type; NULL if it does not fit.
+    """Convert a value to the declared type.
 
-    `utc` is True if the time zone of the session is UTC.
+    NULL if it does not fit. `utc` is True if the time zone of the session is UTC.
     """
     if fits_always(source, type_):
         return value
@@ -123,7 +123,7 @@ def bad_value_reason(text: Column, type_: Type) -> Column:
 
 
 def _from_number(value: Column, source: s.DataType, type_: Type) -> Column | None:
-    """Convert a number directly, or return None if its text must be parsed."""
+    """Convert a number directly; return None if text must be parsed."""
     if not isinstance(source, s.NumericType):
         return None
     target = spark_type(type_)
@@ -368,7 +368,7 @@ def _exact_decimals(line: Column, schema: Schema) -> Column:
 
 
 def _json_field(name: str) -> Column:
-    """Return the value of a field, by exact name or else ignoring case."""
+    """Return a field's value, by exact name or else ignoring case."""
     exact = F.col("_json").getField(name)
     values = s.MapType(s.StringType(), s.StringType())
     entries = F.map_entries(F.from_json(F.col(LINE), values, _JSON_OPTIONS))
@@ -447,7 +447,7 @@ class _WholeFiles:
 
 
 def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
-    """Convert the content of a file to UTF-8 with \\n line ends, according to the options."""
+    """Convert a file's content to UTF-8 with \\n line ends, by the options."""
     encoding = options.get("encoding", options.get("charset", "UTF-8"))
     ending = options.get("linesep", "\n")
     if encoding.upper() in ("UTF-8", "UTF8") and ending == "\n":
@@ -456,7 +456,7 @@ def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
 
 
 def _add_position_columns(rows: pa.Table, files: pa.RecordBatch, number: int) -> pa.Table:
-    """Add the columns of the arrival order of a file to its rows."""
+    """Add the columns of a file's arrival order to its rows."""
     for field, column in list(zip(files.schema, files.columns, strict=True))[2:]:
         rows = rows.append_column(field, pa.repeat(column[number], rows.num_rows))
     return rows

@@ -134,7 +134,10 @@ def _open_typed_files(
 
 
 def find_schema(spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema) -> s.StructType:
-    """Return the columns of typed files. Numbers are widened, because types may differ between files."""
+    """Return the columns of typed files.
+
+    Numbers are widened, because types may differ between files.
+    """
     try:
         found = load_frame(spark.read, form, options).schema
         if form not in _WIDENING:
@@ -148,7 +151,10 @@ def find_schema(spark: SparkSession, form: str, options: Mapping[str, str], decl
 
 
 def _widest(type_: s.DataType) -> s.DataType:
-    """Return the widest type of the same kind. Values are checked against the declared type later."""
+    """Return the widest type of the same kind.
+
+    Values are checked against the declared type later.
+    """
     if isinstance(type_, s.ByteType | s.ShortType | s.IntegerType):
         return s.LongType()
     return s.DoubleType() if isinstance(type_, s.FloatType) else type_
@@ -205,7 +211,7 @@ def _explain_error(problem: Exception, form: str, options: Mapping[str, str]) ->
 
 
 def _reason(text: str) -> str:
-    """Return the message of a Java exception, without class name and stack trace."""
+    """Return a Java exception's message, without class name and stack trace."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
     return redact(_CLASS.sub("", said))[:_LONGEST_REASON]
@@ -231,7 +237,7 @@ def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = 
 
 
 def check_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
-    """Check a streaming DataFrame that a program uses as the source of a stream."""
+    """Check a streaming DataFrame that a program declared as a source."""
     _check_names(stream.schema)
     return _check_rows(_add_arrival_order(frame), None, stream.written, _external_time(stream))
 
@@ -239,7 +245,10 @@ def check_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
 def batch_frame(
     spark: SparkSession, relation: catalog.Stream | catalog.Table, folder: Path = Path()
 ) -> DataFrame:
-    """Return a batch DataFrame of a finite source; paths are relative to `folder`."""
+    """Return a batch DataFrame of a finite source.
+
+    Paths are relative to `folder`.
+    """
     _check_names(relation.schema)
     frame, lines = open_for_batch(spark, relation, folder)
     time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
@@ -247,7 +256,10 @@ def batch_frame(
 
 
 def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:
-    """Return the good rows of a table. A table without a source is empty."""
+    """Return the good rows of a table.
+
+    A table without a source is empty.
+    """
     if table.source == catalog.SourceSpec():
         fields = [s.StructField(column.name, spark_type(column.type)) for column in table.schema]
         return spark.createDataFrame([], s.StructType(fields))

@@ -124,7 +124,7 @@ class TcpReader:
         return self._open
 
     def _on_lines(self) -> None:
-        """Notify the driver of new lines, if the last read found no more."""
+        """Notify the driver of new lines, if a read awaits lines."""
         with self._guard:
             waiting, self._waiting = self._waiting, False
         if waiting:
@@ -162,14 +162,20 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TcpStatus:
-    """Status of a socket. `problem` is the reason why there is no connection."""
+    """Status of a socket.
+
+    `problem` is the reason why there is no connection.
+    """
 
     connected: bool
     problem: str | None
 
 
 def tcp_status(spool: Path) -> TcpStatus | None:
-    """Return the last status that the receiving process has written, or None if it cannot be read."""
+    """Return the last status that the receiving process has written.
+
+    Return None if it cannot be read.
+    """
     try:
         return TcpStatus(**json.loads((spool / _STATUS).read_text()))
     except (OSError, ValueError, TypeError):
@@ -211,7 +217,7 @@ class Pump:
         self._spool.close()
 
     def check_sender(self, patience_s: float) -> None:
-        """Raise if receiving has failed, or if no sender has answered within `patience_s`.
+        """Raise if receiving failed, or if no sender answered within `patience_s`.
 
         The sender may start a little later than the stream. After that time, the address is probably wrong.
         """

@@ -1,4 +1,4 @@
-"""Spool of a socket: received lines are written to disk before they are read.
+"""Spool of a socket: stores received lines on disk before reading.
 
     000000000001.lines      received lines
     000000000001.sums       a line for each append: first byte, last byte, and CRC-32 of these bytes
@@ -41,7 +41,10 @@ class SpoolPosition(NamedTuple):
 
 
 class SpooledLines(NamedTuple):
-    """One append to a file. `crc` is None if its lines are lost."""
+    """One append to a file.
+
+    `crc` is None if its lines are lost.
+    """
 
     begin: int
     end: int
@@ -93,7 +96,7 @@ def find_damaged_lines(path: Path) -> list[SpooledLines]:
 
 
 def mark_lost(path: Path, stretch: SpooledLines) -> None:
-    """Mark the lines of an append as lost, so that readers skip them."""
+    """Mark the lines of an append as lost; readers skip them."""
     with os.fdopen(open_private(path.with_suffix(SUMS_SUFFIX)), "ab") as sums:
         sums.write(_line_of(stretch._replace(crc=None)))
 
@@ -121,7 +124,10 @@ class Spool:
     """
 
     def __init__(self, folder: Path, after: SpoolPosition | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
-        """Open the folder. `after` is the committed position; earlier files may have been deleted."""
+        """Open the folder.
+
+        `after` is the committed position; earlier files may have been deleted.
+        """
         ensure_folder(LOCAL, folder)
         self.folder = folder
         self._roll_bytes = roll_bytes
@@ -157,7 +163,7 @@ class Spool:
         file = os.fdopen(open_private(path), "ab", buffering=0)
         size = self._size(self._last)
         if size and not _ends_whole(path, size):
-            file.write(b"\n")  # terminate a line that a crash cut off
+            file.write(b"\n")  # end a line that a crash has cut off
             self._ends[self._last][-1] = size + 1
         self._ends.setdefault(self._last, [0])
         self._times_us.setdefault(self._last, [0])
@@ -302,7 +308,10 @@ def _ends_whole(path: Path, size: int) -> bool:
 
 
 def _lock_folder(folder: Path) -> BinaryIO:
-    """Lock the folder. If another process holds the lock, wait a moment for it to end."""
+    """Lock the folder.
+
+    If another process holds the lock, wait a moment for it to end.
+    """
     file = os.fdopen(open_private(folder / "lock"), "ab")
     deadline = time.monotonic() + _LOCK_PATIENCE_S
     while True:

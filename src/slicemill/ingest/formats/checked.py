@@ -27,9 +27,10 @@ ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string()
 
 @dataclass(frozen=True, slots=True)
 class WantedColumns:
-    """Declared schema, and the requested columns. The column `time` must not be NULL.
+    """Declared schema, and the requested columns.
 
-    `read` are the columns to parse: requested columns, and all columns whose values may be bad.
+    The column `time` must not be NULL. `read` are the columns to parse: requested columns, and all columns
+    whose values may be bad.
     """
 
     schema: Schema
@@ -62,7 +63,7 @@ class WantedColumns:
 
 @dataclass(slots=True)
 class Parsed:
-    """Good rows with the numbers of their lines or records, and bad rows."""
+    """Good rows with their line or record numbers, and bad rows."""
 
     table: pa.Table
     numbers: Int64s
@@ -148,7 +149,10 @@ FILE_LOST = "this file cannot be read"
 
 
 class UnreadableFile(SlicemillError):
-    """Error: the content of a file is unreadable. Retries are useless until the file is rewritten."""
+    """Error: the content of a file is unreadable.
+
+    Retries are useless until the file is rewritten.
+    """
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"cannot read {path}: {why}")
@@ -156,7 +160,7 @@ class UnreadableFile(SlicemillError):
 
 
 def unreadable(path: Path, problem: Exception) -> SlicemillError:
-    """Convert the exception of a reader: bad content, or a (temporary) error of the system."""
+    """Convert a reader's exception: bad content, or a temporary system error."""
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if getattr(problem, "errno", None) is None:
         return UnreadableFile(path, text)

@@ -1,4 +1,4 @@
-"""CSV lines to columns: by Arrow if quotes are regular, otherwise field by field.
+"""CSV lines to columns: by Arrow if possible, otherwise field by field.
 
 A field may be quoted. A quote inside a quoted field is doubled, or follows the `escape` character. An empty
 field is NULL. A field with wrong quotes is parsed as Spark does: `"a"b` is this text, including the quotes.
@@ -51,7 +51,9 @@ class CsvFormat:
 
 
 def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
-    """Return the format for the options of a declaration; option names are case-insensitive.
+    """Return the format for the options of a declaration.
+
+    Option names are case-insensitive.
 
     >>> csv_format(["a", "b"], {"SEP": "\\\\t"}).separator
     '\\t'
@@ -77,7 +79,10 @@ def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
 def csv_parts(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """Parse CSV lines. A line with a wrong number of fields is added to `broken`."""
+    """Parse CSV lines.
+
+    A line with a wrong number of fields is added to `broken`.
+    """
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
@@ -102,7 +107,7 @@ def _positions(names: tuple[str, ...], columns: tuple[Column, ...]) -> dict[str,
 
 
 def field_of(column: str, names: Sequence[str]) -> int | None:
-    """Return the index of a column's field, by exact name or else ignoring case.
+    """Return a column's field index, by exact name or else ignoring case.
 
     >>> field_of("b", ["A", "B", "b"]), field_of("a", ["A", "B", "b"]), field_of("c", ["A", "B", "b"])
     (2, 0, None)
@@ -114,9 +119,10 @@ def field_of(column: str, names: Sequence[str]) -> int | None:
 
 
 def header_notice(file: str, names: Sequence[str], schema: Schema, known: bool) -> str | None:
-    """Return a warning about the header of a file, or None if the header fits.
+    """Return a warning about the header of a file.
 
-    The warning lists missing columns. It also lists undeclared columns, unless the same header is `known`.
+    Return None if the header fits. The warning lists missing columns. It also lists undeclared columns,
+    unless the same header is `known`.
 
     >>> from slicemill.types import INT
     >>> schema = Schema((Column("a", INT), Column("b", INT)))
@@ -160,7 +166,10 @@ def _odd_lines(lines: TextLines, form: CsvFormat) -> Int64s:
 
 
 def _plain_quotes(form: CsvFormat) -> str:
-    """Return a pattern for lines in which each field is quoted completely or not at all."""
+    """Return a pattern for lines with regular quotes.
+
+    Each field of such a line is quoted completely or not at all.
+    """
     quote, separator = re.escape(form.quote), re.escape(form.separator)
     bare = f"[^{quote}{separator}\\n]*"
     field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|{bare})"
@@ -168,7 +177,10 @@ def _plain_quotes(form: CsvFormat) -> str:
 
 
 def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple[ParsedColumns, Int64s]:
-    """Parse lines with Arrow. Return the columns, and the lines with a wrong number of fields."""
+    """Parse lines with Arrow.
+
+    Return the columns, and the lines with a wrong number of fields.
+    """
     unequal: list[int] = []
 
     def skip(row: arrow_csv.InvalidRow) -> str:
@@ -269,7 +281,7 @@ def _with_quotes(line: str, form: CsvFormat) -> list[str]:
 
 
 def _read_quoted_field(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
-    """Return the text and the end of a field that begins with a quote."""
+    """Return text and end of a field that begins with a quote."""
     quote, escape = form.quote, form.escape
     found: list[str] = []
     at = begin + 1

@@ -1,4 +1,4 @@
-"""JSON lines to columns: by Arrow for uniform blocks, otherwise object by object.
+"""JSON lines to columns: by Arrow if possible, otherwise object by object.
 
 Arrow must know in advance whether a column has numbers or texts; the first lines of a block show this. Arrow
 also accepts two objects on one line, or one object on two lines. So Arrow gets only lines that begin and end
@@ -52,7 +52,10 @@ _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
 def json_parts(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """Parse JSON lines. A line that is not exactly one object is added to `broken`."""
+    """Parse JSON lines.
+
+    A line that is not exactly one object is added to `broken`.
+    """
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
@@ -90,7 +93,10 @@ def _odd_lines(lines: TextLines) -> Int64s:
 def _by_arrow(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, parts: list[ParsedColumns], left: list[Int64s]
 ) -> None:
-    """Parse lines with Arrow, recursively. Lines that Arrow cannot parse are added to `left`."""
+    """Parse lines with Arrow, recursively.
+
+    Lines that Arrow cannot parse are added to `left`.
+    """
     if len(numbers) <= _LEAST_PIECE:
         left.append(numbers)
         return
@@ -169,7 +175,10 @@ def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: WantedColumns
 
 
 def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Int64s:
-    """Return the lines to parse one by one: names in another case, escaped names, infinity."""
+    """Return the lines to parse one by one.
+
+    They may have names in another case, escaped names, or infinity.
+    """
     unsure = np.zeros(len(lines), np.bool_)
     lowered: bytes | None = None
     for column in columns:

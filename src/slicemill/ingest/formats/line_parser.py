@@ -30,7 +30,10 @@ _IS_BLANK = np.isin(np.arange(256), np.frombuffer(b"\n" + _BLANKS, np.uint8))
 
 @dataclass(frozen=True, slots=True)
 class LineParser:
-    """Parser of lines in one form (`json`, `csv` or `either`). `csv` is the format of CSV lines."""
+    """Parser of lines in one form (`json`, `csv` or `either`).
+
+    `csv` is the format of CSV lines.
+    """
 
     wanted: WantedColumns
     form: str

@@ -14,7 +14,10 @@ _NEWLINE = 10
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """Lines of a block, each with its line end. Line n is data[edges[n]:edges[n + 1]]."""
+    """Lines of a block, each with its line end.
+
+    Line n is data[edges[n]:edges[n + 1]].
+    """
 
     data: bytes
     edges: Int64s

@@ -67,7 +67,10 @@ class ParquetRows:
         self.file.close()
 
     def read(self, first: int, limit: int) -> tuple[list[Parsed], int]:
-        """Read up to `limit` rows. Also return the number after the last row."""
+        """Read up to `limit` rows.
+
+        Also return the number after the last row.
+        """
         parts: list[Parsed] = []
         last = min(first + limit, self.rows)
         if first == 0 and last == self.rows and len(self.edges) > 2:
@@ -142,7 +145,10 @@ def _find_columns(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[
 
 
 def _between(parsed: Parsed, first: int, last: int) -> Parsed:
-    """Return rows first <= n < last; errors are returned with row 0."""
+    """Return rows first <= n < last.
+
+    Errors are returned with row 0.
+    """
     low, high = (int(edge) for edge in np.searchsorted(parsed.numbers, [first, last]))
     errors = parsed.errors if first == 0 else None
     return Parsed(parsed.table.slice(low, high - low), parsed.numbers[low:high], errors)
@@ -167,7 +173,7 @@ _JULIAN_EPOCH = 2_440_588  # Julian day number of 1970-01-01
 
 
 def rebase_of(metadata: Mapping[bytes, bytes], path: Path) -> Rebase | None:
-    """Return the function that converts a file's days to the Gregorian calendar, or None."""
+    """Return the conversion of a file's days to Gregorian, or None."""
     old = metadata.get(_WRITTEN_BY, b"3") < b"3"
     if not old and not any(mark in metadata for mark in _MARKS):
         return None

@@ -1,4 +1,4 @@
-"""Records of a source: untyped values by name, and their conversion to declared types."""
+"""Records: untyped values by name, and conversion to declared types."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Entry: TypeAlias = tuple[str | None, Record] | BadRow
 
 
 def value_of(record: Record, name: str) -> object:
-    """Return the value of a column, by exact name or else ignoring case."""
+    """Return a column's value, by exact name or else ignoring case."""
     value = record.get(name)
     if value is None:
         lowered = name.lower()
@@ -99,7 +99,10 @@ class BadValueError(ValueError):
 
 
 class JsonNumber(float):
-    """JSON number with a fraction or exponent; its text is exact for DECIMAL."""
+    """JSON number with a fraction or exponent.
+
+    Its text is exact for DECIMAL.
+    """
 
     def __init__(self, spelling: str) -> None:
         self.spelling = spelling

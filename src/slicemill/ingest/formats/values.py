@@ -109,7 +109,7 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
 
 
 def from_column(column: pa.Array, type_: Type) -> TypedValues:
-    """Convert a column of any Arrow type, for example of a Parquet file, to a declared type.
+    """Convert a column of any Arrow type to a declared type.
 
     >>> from slicemill.types import INT
     >>> found = from_column(pa.array([1.0, 2.5, 2.0**40]), INT)
@@ -174,7 +174,10 @@ _converter = lru_cache(maxsize=100)(converter)
 
 
 def arrow_values(values: list[object], type_: Type) -> pa.Array:
-    """Return values of the reference engine as an Arrow array. Their times are integers."""
+    """Return values of the reference engine as an Arrow array.
+
+    Their times are integers.
+    """
     return pa.array(values, arrow_type(type_))
 
 
@@ -238,7 +241,7 @@ def _from_year_1(times: pa.Array) -> pa.Array:
 
 
 def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
-    """Cast a whole column, then correct the values on which Arrow and the rule differ.
+    """Cast a whole column, then correct values where the rule differs.
 
     Return None if the cast fails.
     """
@@ -293,7 +296,10 @@ def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
 
 
 def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
-    """Cast all values that Arrow can cast; also return a mask of the values for the rule."""
+    """Cast all values that Arrow can cast.
+
+    Also return a mask of the values for the rule.
+    """
     failed = np.zeros(len(column), np.bool_)
 
     def piece(first: int, length: int) -> pa.Array:
@@ -315,7 +321,10 @@ def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array
 
 
 def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
-    """Return a cast between two types by Arrow, or None if it would differ from the rule."""
+    """Return a cast between two types by Arrow.
+
+    Return None if it would differ from the rule.
+    """
     target = arrow_type(type_)
     kind = type_.kind
     if pa.types.is_integer(source):

@@ -61,7 +61,10 @@ def encode(kind: bytes, value: object) -> memoryview:
 
 
 def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
-    """Connect a worker to the driver; each proves its key to the other."""
+    """Connect a worker to the driver.
+
+    Each proves its key to the other.
+    """
     if isinstance(address, str):
         near = socket.socket(socket.AF_UNIX)
         near.settimeout(HANDSHAKE_S)
@@ -215,9 +218,10 @@ class Channel:
 
 
 class WorkerListener:
-    """Listening socket for workers: a Unix socket, or TCP if `listen` is given.
+    """Listening socket for workers.
 
-    Each connection has a thread and limited time for the handshake. Then the socket is passed to `admit`.
+    A Unix socket, or a TCP socket if `listen` has its address. Each connection has a thread and limited time
+    for the handshake. Then the socket is passed to `admit`.
     """
 
     def __init__(
@@ -332,7 +336,7 @@ def _hang_up(peer: socket.socket) -> None:
 
 
 def _socket_folder() -> Path:
-    """Create a private folder whose path is short enough for a Unix socket."""
+    """Create a private folder with a path short enough for Unix sockets."""
     for base in (None, "/tmp"):
         folder = Path(tempfile.mkdtemp(prefix="slicemill-", dir=base))
         if len(os.fsencode(folder / "s")) <= _PATH_BYTES:

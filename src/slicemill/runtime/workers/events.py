@@ -38,7 +38,7 @@ class WorkerLeft:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
-    """Answer to a message: the return value of the handler, or a `Failure`."""
+    """Answer to a message: the handler's return value or a `Failure`."""
 
     worker: int
     incarnation: int
@@ -48,7 +48,7 @@ class WorkerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Message that a worker sends without a request, for example when a source has new data."""
+    """Unsolicited message of a worker, for example about new source data."""
 
     worker: int
     incarnation: int

@@ -55,7 +55,10 @@ class InlinePool:
         self._awake.set()
 
     def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:  # noqa: ARG002
-        """Return the answer that the driver receives. Subclasses may change or delay it."""
+        """Return the answer that the driver receives.
+
+        Subclasses may change or delay it.
+        """
         return answer
 
     def lose(self, worker: int) -> None:

@@ -13,7 +13,10 @@ from types import FrameType
 
 
 class Interrupts:
-    """Replaces PySpark's handler, and restores it later. Handlers of the program are not replaced."""
+    """Replaces PySpark's handler, and restores it later.
+
+    Handlers of the program are not replaced.
+    """
 
     def __init__(self) -> None:
         self._before: object = None

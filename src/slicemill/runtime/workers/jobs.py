@@ -213,7 +213,10 @@ class JobPool:
         return WorkerJoined(worker, incarnation, socket.gethostname(), os.getpid())
 
     def _run(self, job: list[_SentMessage]) -> None:
-        """Run a job and append its events. Called in a thread of its own."""
+        """Run a job and append its events.
+
+        Called in a thread of its own.
+        """
         by_worker = {sent.worker: sent for sent in job}
         events: list[Event] = []
         reason, stopped = "the processes of its task ended", False

@@ -525,7 +525,7 @@ class Supervisor:
 
 
 def is_running(context: SparkContext) -> bool:
-    """Return True if the Spark context is not stopped and its JVM answers."""
+    """Return True if the Spark context runs and its JVM answers."""
     try:
         return context._jsc is not None and not context._jsc.sc().isStopped()
     except Exception:
