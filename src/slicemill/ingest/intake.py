@@ -12,7 +12,7 @@ of arrival, so results do not depend on the borders of batches:
     emitted in order                                       5             (9, 11 and 12 are still held)
 
 - A tuple is late if it is below the announced watermark, or more than SLACK below an earlier tuple of its
-  partition. If the partition was silent, the tuple is compared with the watermark of the stream instead.
+  partition. The watermark may have passed a partition that was silent, so its next tuple may be late.
 - Tuples above the watermark are held back in memory, and each is written once to the stream's held log.
   Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart, the held-back
   tuples are the rows of the held log from timestamp `held_from` on.
@@ -80,7 +80,7 @@ class Admitted:
 
     rows: pa.Table  # for the stream's log, sorted, not below earlier rows or watermarks
     late: pa.Table  # for the late stream's log
-    held: pa.Table  # for the held log: tuples held back since this call
+    held: pa.Table  # for the held log: newly held-back tuples
     errors: pa.Table  # for the error stream's log
     progress: dict[str, Any]  # fields to set, as JSON; None removes a field
     moments: list[tuple[int, int]]  # (timestamp, time at which the watermark reached it)

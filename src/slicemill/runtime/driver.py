@@ -6,8 +6,8 @@
 
 There is no barrier: when a worker answers, it gets its next message while other workers are busy. A message
 contains reads of sources first, then runs of units in the order of the scheduling policy, up to a quantum of
-estimated cost. While several units have input, one run reads at most a quantum of rows, so that the policy
-can choose again soon. Rows of a unit that is not chosen stay in the logs.
+estimated cost. While several units have input, one run reads at most the rows that fit into a quantum, so
+that the policy can choose again soon. Rows of a unit that is not chosen stay in the logs.
 
 Rows that arrive during a round are processed in the next round, so batches grow under load. While few rows
 arrive, `PollTimer` decides when sources are polled.

@@ -1,6 +1,6 @@
 """Batches: pending work of all ready units, as columns.
 
-This is the input of a policy. Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single tuples
+Batches are the input of a policy. Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single tuples
 is the case N = 1, a = 0. With a > 0, a larger batch costs less per row. Policies that use the wait limit how
 long a small batch waits.
 

@@ -39,8 +39,8 @@ def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
 class Chooser:
     """Selects units by priority and protects units from starvation.
 
-    Usually the policy decides. In at least one of `guarded_every` decisions, the unit with the longest wait
-    runs first if it has waited for more than `patience` seconds. So units with low priority also run under
+    Usually the policy decides. Once per `guarded_every` decisions, the unit with the longest wait runs first
+    instead, if it has waited for more than `patience` seconds. So units with low priority also run under
     permanent overload.
     """
 

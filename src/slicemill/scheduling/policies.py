@@ -55,7 +55,7 @@ class Policy:
     beta: float | None = None
     """Parameter of `fas`, between 0 (response time) and 1 (freshness).
 
-    None for other policies.
+    The value is None for other policies.
     """
 
     def priority(self, batches: Batches) -> Floats:

@@ -182,7 +182,7 @@ class UnitColumns:
         self.ideal_time = np.ones(count)
         """T: minimum over these queries.
 
-        Waiting increases the slowdown of that query most.
+        Waiting increases the slowdown of the query with the smallest T most.
         """
         self.within = np.full(count, np.inf)
         """Strictest bound on the response times of these queries."""

@@ -95,7 +95,7 @@ def as_text(value: Column, source: s.DataType) -> Column:
 def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Column:
     """Convert a value to the declared type.
 
-    NULL if it does not fit. `utc` is True if the time zone of the session is UTC.
+    The result is NULL if the value does not fit. `utc` is True if the time zone of the session is UTC.
     """
     if fits_always(source, type_):
         return value
