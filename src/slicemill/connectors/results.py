@@ -15,9 +15,8 @@ Options:
 
     home, query
     mode                log (default) or table
-    reader              name of this consumer, under which the home stores its cursor. Unread epochs are then
-    not
-                        freed. Without this option, a slow consumer may fail because epochs were freed.
+    reader              name of this consumer, under which the home stores its cursor; unread epochs are
+                        then not freed, and a slow consumer does not fail
     maxRowsPerTrigger   maximum number of rows of a batch; exceeded if a single epoch has more rows
 """
 

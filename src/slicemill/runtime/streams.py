@@ -1,7 +1,8 @@
 """Running stream in the driver: its polls, commits and watermark.
 
 The journal holds the persistent state of a stream: the position in its source (`offsets`) and the fields of
-the intake (`ingest.intake`), such as the watermark. A worker reads the rows, separates late rows, and appends all rows to the logs of the stream.
+the intake (`ingest.intake`), such as the watermark. A worker reads the rows, separates late rows, and appends
+all rows to the logs of the stream.
 """
 
 from __future__ import annotations

@@ -671,11 +671,11 @@ class RunningUnit:
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
         """Abandon a failed run, which is then retried.
 
-        Each failure is a strike. After _STRIKES strikes the queries of the unit are stopped, or only the queries
-        of the step that failed. A step that was stuck or too slow counts as _STRIKES strikes, and so does a
-        shared step that has failed before. If several queries may be the cause, trials find the culprits
-        first. A full disk is no strike: the run waits for space. `why` is one reason, or a reason for each
-        log.
+        Each failure is a strike. After _STRIKES strikes the queries of the unit are stopped, or only the
+        queries of the step that failed. A step that was stuck or too slow counts as _STRIKES strikes, and so
+        does a shared step that has failed before. If several queries may be the cause, trials find the
+        culprits first. A full disk is no strike: the run waits for space. `why` is one reason, or a reason
+        for each log.
         """
         run = self.run
         assert run is not None

@@ -82,10 +82,10 @@ class Costs:
     def utilisation(self, streams: Mapping[str, float], cores: int) -> float:
         """Return the utilisation ρ: required work per second over available core seconds.
 
-        A unit without partitions can use only one core. So the result is the maximum of two values: the work of
-        all units over all cores, and the work of a single unit over the cores that it can use. Fixed costs of jobs and tasks are ignored,
-        because larger batches reduce their share. If the result is below 1, units keep up once batches are
-        large enough.
+        A unit without partitions can use only one core. So the result is the maximum of two values: the work
+        of all units over all cores, and the work of a single unit over the cores that it can use. Fixed costs
+        of jobs and tasks are ignored, because larger batches reduce their share. If the result is below 1,
+        units keep up once batches are large enough.
         """
         rates = self.rates(streams)
         work = {unit.id: unit_rate(unit, rates) * unit.row_s for unit in self.units}

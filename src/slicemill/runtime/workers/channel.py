@@ -63,7 +63,7 @@ def encode(kind: bytes, value: object) -> memoryview:
 def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
     """Connect a worker to the driver.
 
-    Each proves its key to the other.
+    Both sides prove their key.
     """
     if isinstance(address, str):
         near = socket.socket(socket.AF_UNIX)
@@ -220,8 +220,8 @@ class Channel:
 class WorkerListener:
     """Listening socket for workers.
 
-    A Unix socket, or a TCP socket if `listen` has its address. Each connection has a thread and limited time
-    for the handshake. Then the socket is passed to `admit`.
+    It is a Unix socket, or a TCP socket if `listen` has an address. Each connection has a thread and limited
+    time for the handshake. Then the socket is passed to `admit`.
     """
 
     def __init__(

@@ -152,7 +152,7 @@ class WorkerPool:
             supervisor.start()
 
     def _supervisor(self, worker: int) -> Supervisor:
-        # The limit on other machines is longer: such a worker kills itself, but only after the driver's limit.
+        # On another machine, a worker kills itself a little after the driver's time-out.
         limit_s = None if self._local else self._limit_s + 1.0
         ticket = Ticket(worker, self._reached_at, self._key, self._handler, limit_s)
         group = f"slicemill-worker-{secrets.token_hex(4)}-{worker}"

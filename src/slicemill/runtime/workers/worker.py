@@ -1,7 +1,6 @@
 """Worker: a Spark task that answers messages of the driver.
 
-    connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► END, or the driver has
-    ended
+    connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► END or EOF
 
 The handler runs in the main thread of the task, one message at a time. Other threads may send notices.
 """
