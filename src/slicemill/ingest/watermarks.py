@@ -57,11 +57,11 @@ def watermark(
     sent_us: int | None = None,
     seen_us: int | None = None,
 ) -> int:
-    """Return the watermark of a stream. Callers must not decrease it.
+    """Return the watermark of a stream at this moment.
 
-    `sent_us` is the start of the pending read, or the arrival of the oldest row that is not admitted; None if
-    neither exists. `seen_us` is for sources that send notices: all rows that had arrived by then have been
-    read.
+    The result may decrease, so the caller uses the maximum of all results so far. `sent_us` is the start of
+    the pending read, or the arrival of the oldest row that is not admitted; None if neither exists. `seen_us`
+    is for sources that send notices: all rows that had arrived by then have been read.
     """
     if progress.get(ENDED):
         return END

@@ -66,7 +66,7 @@ class AssignedWorker:
     left: list[CellId] = field(default_factory=list)  # moved cells that are still in its memory
     # Checkpoints that it is writing, possibly after it has answered the message.
     writing: dict[CellId, CheckpointUnit] = field(default_factory=dict)
-    writing_s: float = 0.0  # start of the oldest message with a checkpoint
+    writing_s: float = 0.0  # when the last message with a checkpoint was sent
 
     @property
     def idle(self) -> bool:

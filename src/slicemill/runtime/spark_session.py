@@ -211,7 +211,7 @@ def can_grow(context: SparkContext) -> bool:
 def worker_count(context: SparkContext) -> int:
     """Return the number of resident workers.
 
-    0 if there is only one slot.
+    The number is 0 if there is only one slot.
     """
     wanted = context.getConf().get(WORKERS)
     if wanted is not None:
@@ -354,8 +354,7 @@ def last_traceback_error(text: str) -> str:
     Without a traceback, return the first line. The traceback of the driver contains the traceback of the
     task, so the last error is the origin.
 
-    >>> last_traceback_error("calling o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError:
-    7\\n\\tat …")
+    >>> last_traceback_error("o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
     'KeyError: 7'
     >>> last_traceback_error("calling o7\\n: Lost task: org.apache.spark.SparkException: crashed\\n\\tat …")
     'crashed'

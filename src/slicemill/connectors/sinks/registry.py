@@ -128,9 +128,10 @@ def _split_changelog(url: str, query: str) -> tuple[str, bool]:
 def share_persistent_target(before: str, after: str | None) -> bool:
     """Return True if two sinks write to the same persistent target.
 
-    >>> share_persistent_target("json:out", "json:out?changelog=true"), share_persistent_target("memory:",
-    "memory:")
-    (True, False)
+    >>> share_persistent_target("json:out", "json:out?changelog=true")
+    True
+    >>> share_persistent_target("memory:", "memory:")
+    False
     """
     if after is None or before.partition(":")[0].lower() in ("memory", "console"):
         return False

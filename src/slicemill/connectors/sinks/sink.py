@@ -110,7 +110,7 @@ class SinkCursor:
     def forget(self) -> None:
         """Delete the cursor, even during a delivery.
 
-        A new cursor will have a new id.
+        A cursor that is created later gets a new id.
         """
         self.forgotten = True
         self.files.remove(self.folder / _FILE)

@@ -131,7 +131,7 @@ class TcpReader:
             self._notify()
 
     def _check(self, spool: Spool, pump: Pump) -> None:
-        """Raise if no sender has ever answered and the patience is over.
+        """Raise if no sender has ever answered within the option `patience`.
 
         A sender that was connected before may reconnect later.
         """

@@ -29,8 +29,8 @@ ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string()
 class WantedColumns:
     """Declared schema, and the requested columns.
 
-    The column `time` must not be NULL. `read` are the columns to parse: requested columns, and all columns
-    whose values may be bad.
+    Values of the column `time` must not be NULL. `read` are the columns to parse: requested columns, and all
+    columns whose values may be bad.
     """
 
     schema: Schema

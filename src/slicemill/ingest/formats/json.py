@@ -2,9 +2,9 @@
 
 Arrow must know in advance whether a column has numbers or texts; the first lines of a block show this. Arrow
 also accepts two objects on one line, or one object on two lines. So Arrow gets only lines that begin and end
-with a brace, and the number of parsed objects is compared with the number of lines. (A line with only `null`
-would crash the process.) A block that does not fit is split repeatedly, until only a few lines around the
-irregular line are parsed one by one.
+with a brace, and the number of parsed objects is compared with the number of lines. (In Arrow, a line with
+only `null` would crash the process.) A block that does not fit is split repeatedly, until only a few lines
+around the irregular line are parsed one by one.
 """
 
 from __future__ import annotations

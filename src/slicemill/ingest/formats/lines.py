@@ -38,7 +38,7 @@ class TextLines:
         return self.line(number).decode(errors="replace")
 
     def taken(self, numbers: Int64s) -> TextLines:
-        """Return the lines with these numbers, which must be in ascending order."""
+        """Return the lines with these numbers, in this order."""
         if len(numbers) == len(self):
             return self
         chosen = self.array(pa.large_binary()).take(pa.array(numbers))
