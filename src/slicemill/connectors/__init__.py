@@ -1,1 +1,1 @@
-"""Connectors: sources and sinks."""
+"""Connectors: sources of streams and tables, and sinks for results."""

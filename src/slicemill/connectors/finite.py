@@ -1,6 +1,6 @@
-"""Finite sources as rows: CSV, JSON lines, Parquet and generators.
+"""Finite sources as Python rows: CSV, JSON lines, Parquet and generators.
 
-A row that does not fit its schema becomes a BadRow with the reason.
+A row that does not fit its schema is returned as a BadRow with the reason.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ def _lines(file: Path) -> Iterator[str | BadRow]:
 
 
 def _csv(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
-    """Yield one row per line; an empty field is NULL.
+    """Yield a record for each line; an empty field is NULL.
 
-    Without a header, fields are the columns in order.
+    Without a header, the fields are the columns in order.
     """
     separator = options.get("sep", options.get("delimiter", ","))
     quote = options.get("quote", '"')

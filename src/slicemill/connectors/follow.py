@@ -1,11 +1,11 @@
-"""Follower: read committed results of a home from another process.
+"""Follower: reads the committed results of a home from another process.
 
     for epoch, rows in follow(Path("work"), "hot_items"):
         print(rows.num_rows)
 
-No mill is involved: a follower reads the journal, and maps the segments that its records name. It checks
-the size of the journal every millisecond, which takes a few microseconds, and reads it only when it has
-grown. So a row is visible about half a millisecond after its commit.
+A follower does not communicate with the mill. It reads the journal, and maps the segments that its records
+name. Every millisecond it checks the size of the journal, which takes a few microseconds, and reads the
+journal only if it has grown. So a row is visible about half a millisecond after its commit.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _TICK_NS = 1_000_000_000
 
 
 class CommittedRows(NamedTuple):
-    """Rows of one commit: `_ts` (a UTC timestamp), then the columns.
+    """Rows of one commit: `_ts` (UTC), then the columns of the query.
 
-    With a `gap`, earlier rows are no longer retained; a changelog restarts with its table.
+    If `gap` is set, earlier rows have been freed. A changelog then begins again with its current table.
     """
 
     query: str
@@ -39,7 +39,10 @@ class CommittedRows(NamedTuple):
 
 
 class Follower:
-    """Follower of some queries of a home; both may be created later."""
+    """Follower of some queries of a home.
+
+    Home and queries may be created later.
+    """
 
     def __init__(self, home: Path, queries: Sequence[str], after: int = -1) -> None:
         self._home = home
@@ -54,7 +57,7 @@ class Follower:
         looked = self._look()
         if looked is None or looked == self._looked:
             return []
-        # Set before reading: the next call sees what is written meanwhile.
+        # Set this before reading, so that the next call sees records that are written meanwhile.
         self._looked = looked
         if self._reader is None:
             self._reader = HomeReader(self._home)
@@ -62,14 +65,14 @@ class Follower:
         return [seen for query in self._cursors for seen in self._new_rows(self._reader, query)]
 
     def _look(self) -> tuple[int, int] | None:
-        """Return a value that changes whenever the journal does.
+        """Return a value that changes whenever the journal changes.
 
-        It is the time of the newest file, and that file's size.
+        It consists of the modification time of the journal folder and the size of the newest file.
         """
         journal = self._home / JOURNAL
         try:
             changed_ns = journal.stat().st_mtime_ns
-            # File system clocks are coarse: another file may have been created in the same tick.
+            # File system clocks are coarse, so another file may have been created within the same tick.
             if changed_ns != self._changed_ns or time.time_ns() - changed_ns < _TICK_NS:
                 self._newest = max((p for p in journal.iterdir() if p.suffix == RECORDS), default=None)
                 self._changed_ns = changed_ns
@@ -90,7 +93,7 @@ class Follower:
                 if reader.logs.get(query) is log and log.freed < epoch.number:
                     self._cursors[query], gap = epoch.number, True
                     continue  # the epoch is lost
-                # Freed meanwhile: this follower lags more than the home retains.
+                # The epoch was freed meanwhile, because this follower lags behind the retention of the home.
                 yield from self._new_rows(reader, query)
                 return
             self._cursors[query] = epoch.number
@@ -106,13 +109,13 @@ def follow(
     stopped: Callable[[], bool] = lambda: False,
     wait: Callable[[float], object] = time.sleep,
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield results of a query by epoch, until `has_failed` returns True.
+    """Yield the results of a query by epoch, until `stopped` returns True.
 
-    The first epoch is the one after `after`. A later call can continue with the last epoch that was yielded.
+    The first epoch is the one after `after`. A later call can continue after the last epoch that was yielded.
     """
     follower = Follower(home, [query], after)
     while True:
-        # Checked before polling, so that earlier commits are still returned.
+        # Check before polling, so that earlier commits are still yielded.
         ends = stopped()
         for seen in follower.poll():
             yield seen.epoch, seen.rows

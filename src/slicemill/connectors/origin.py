@@ -1,8 +1,8 @@
 """Origin of a stream or table: format and options of its source.
 
-A source is a URL (`tcp://host:port`, `port4445`, `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`,
-`rfid://reading?tags=5`, `highway://road?days=7`, `kafka://host:9092/topic`, a path with options like
-`readings?format=csv`) or `USING format OPTIONS (…)`.
+A source is a URL, or `USING format OPTIONS (…)`. Examples of URLs are `tcp://host:port`, `port4445`,
+`rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`, `rfid://reading?tags=5`, `highway://road?days=7`,
+`kafka://host:9092/topic`, and a path with options such as `readings?format=csv`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from slicemill.secrets import redact_address
 
 LINES_IN_FILES = ("csv", "json", "jsonl", "ndjson")
 TYPED_FILES = ("parquet", "orc", "avro")
-GUESSED = ""  # the format is not given and is derived from file names
+GUESSED = ""  # no format is given; it is derived from file names
 
 _PORT = re.compile(r"port(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOrigin:
-    """Format with its options.
+    """Format and options of a source.
 
-    `file` is the local file, folder or pattern of the option `path`. It is None without that option, or if
-    the path has another scheme.
+    `file` is the local file, folder or glob pattern of the option `path`. It is None without that option, or
+    if the path has a URL scheme other than file:.
     """
 
     format: str
@@ -50,7 +50,7 @@ class SourceOrigin:
 
 
 def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """Resolve the source clause of `name`; relative paths begin at `folder`."""
+    """Return the origin of a source clause; paths are relative to `folder`."""
     found = guess_origin(spec, name, folder)
     if found.format != GUESSED:
         return found
@@ -61,7 +61,10 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigi
 
 
 def guess_origin(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """Resolve a source clause without reading files: the format may be GUESSED."""
+    """Return the origin of a source clause without reading files.
+
+    The format may be GUESSED.
+    """
     if spec.format is not None:
         return _origin(spec.format.lower(), spec.options, folder)
     if spec.url is None:
@@ -115,14 +118,17 @@ _ADDRESSES = {
 
 
 def _origin(form: str, options: Iterable[tuple[str, str]], folder: Path) -> SourceOrigin:
-    """Return an origin with one value per option, ignoring case."""
+    """Return an origin.
+
+    If an option is given twice, the last value applies.
+    """
     last = {name.lower(): (name, value) for name, value in options}
     path = last.get("path")
     return SourceOrigin(form, dict(last.values()), None if path is None else local_path(path[1], folder))
 
 
 def _format_of(path: Path) -> str:
-    """Return the format by a file's suffix, also inside a folder."""
+    """Return the format by the suffix of a file or folder content."""
     inside = sorted(path.glob("[!._]*")) if path.is_dir() else []
     for entry in (path, *inside):
         for suffix in entry.suffixes:
@@ -134,30 +140,29 @@ def _format_of(path: Path) -> str:
 
 
 def is_socket(spec: SourceSpec) -> bool:
-    """Return True for sockets, which cannot be read a second time."""
+    """Return True for a socket, which cannot be read a second time."""
     if spec.format is not None:
         return spec.format.lower() == "tcp"
     return spec.url is not None and bool(_PORT.fullmatch(spec.url) or scheme_of(spec.url.strip()) == "tcp")
 
 
-# Local paths of sources and sinks: parse their text once.
+# Local paths of sources and sinks. Their text is parsed only once.
 #
-#     plain text        readings/1.csv, /data/a#b        every character stands for itself
-#     a file: URL       file:///data/a%20b               percent-encoded
+#     plain text        readings/1.csv, /data/a#b        each character stands for itself
+#     file: URL         file:///data/a%20b               percent-encoded
 #
-# The permission check (`server/permissions.py`) and the reader or sink both use this path, and neither
-# parses the text again.
+# The permission check (`server/permissions.py`) and the reader or sink use the same parsed path.
 
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# Control characters, and surrogates that no file name can have.
+# Control characters, and surrogates that cannot occur in a file name.
 _IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
-# In a pattern, braces and commas also separate names, and a backslash only escapes the next character.
+# In a glob pattern, braces and commas separate names too, and a backslash escapes the next character.
 _PARTS = re.compile(r"[/{},]")
 
 
 def scheme_of(text: str) -> str:
-    """Return a URL's scheme in lower case. Empty for a path.
+    """Return a URL's scheme in lower case; "" for a path.
 
     >>> scheme_of("FILE:/data"), scheme_of("/data/a:b")
     ('file', '')
@@ -167,9 +172,9 @@ def scheme_of(text: str) -> str:
 
 
 def local_path(text: str, folder: Path) -> Path | None:
-    """Return the path of a plain path or file: URL; None otherwise.
+    """Return the path of a plain path or file: URL, relative to `folder`.
 
-    Relative paths begin at `folder`.
+    Return None for any other URL.
     """
     if scheme_of(text) not in ("", "file"):
         return None
@@ -177,14 +182,17 @@ def local_path(text: str, folder: Path) -> Path | None:
 
 
 def path_below(folder: Path, path: str) -> Path:
-    """Return a path relative to a folder, unless it is absolute."""
+    """Return a path relative to a folder.
+
+    An absolute path is returned as it is.
+    """
     if _IMPOSSIBLE.search(path):
         raise SlicemillError(f"the path {path!r} has characters that no name of a file or folder can have")
     return folder / path
 
 
 def _local_text(text: str) -> str:
-    """Return the decoded text of a plain path or file: URL."""
+    """Return the decoded path of a plain path or file: URL."""
     if scheme_of(text) != "file":
         return text
     rest = text.partition(":")[2]
@@ -199,7 +207,7 @@ def _local_text(text: str) -> str:
 
 
 def climbs(path: Path) -> bool:
-    """Return True if a path or pattern has a `..` component.
+    """Return True if a path or glob pattern has a `..` component.
 
     >>> climbs(Path("/data/../etc")), climbs(Path("/data/{../etc,x}")), climbs(Path("/data/a..b"))
     (True, True, False)

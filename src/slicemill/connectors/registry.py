@@ -32,11 +32,11 @@ def open_readers(
     notify: Callable[[], None],
     clock: Callable[[], int],
 ) -> dict[str, SourceReader] | None:
-    """Return a source's readers by partition. None if it needs Spark.
+    """Return the readers of a source by partition.
 
-    Paths are relative to `folder`. `spool` is the stream's own folder in the home, for data that must survive
-    a restart. Nothing is read and no thread is started before the first `read`, so opening can be used to
-    check a declaration.
+    Return None if the source needs Spark. Paths are relative to `folder`. `spool` is the folder of the stream
+    in the home, for data that must survive a restart. A declaration can be checked by opening its readers:
+    before the first `read`, nothing is read and no thread is started.
     """
     if stream.source == SourceSpec():
         return {}
@@ -53,10 +53,9 @@ def open_readers(
 
 
 def new_rows_check(stream: Stream, folder: Path, spool: Path) -> Callable[[], bool]:
-    """Return a function that checks if a source may have new rows.
+    """Return a cheap function that checks a source for new rows.
 
-    It is cheap and needs no reader. It covers local files and spools; for other sources it always returns
-    True.
+    The function checks local files and spools. It returns True for all other sources.
     """
     origin = origin_of(stream.source, stream.name, folder)
     if origin.format == "tcp":
@@ -89,7 +88,7 @@ def _spool_check(spool: Path) -> Callable[[], bool]:
         try:
             with os.scandir(spool) as entries:
                 known = {entry.name: entry.stat().st_size for entry in entries}
-        except OSError:  # a file was freed meanwhile
+        except OSError:  # a file was deleted meanwhile
             known = None
         return known is None or known != before
 
@@ -101,10 +100,13 @@ def _maybe() -> bool:
 
 
 def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
-    """Return True if workers read the source; raise for an invalid declaration."""
+    """Return True if workers read the source.
+
+    Raise if the declaration is invalid.
+    """
 
     def nobody() -> None:
-        """Nothing is read, so there are no notifications."""
+        """Do nothing: no rows are read, so there are no notices."""
 
     readers = open_readers(stream, stream.schema.names, folder, spool, nobody, wall_clock_us) or {}
     for reader in readers.values():
@@ -112,14 +114,14 @@ def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
     return bool(readers)
 
 
-# Early check of a script's sources and sinks.
+# Check of the sources and sinks of a script, before it runs.
 
 
 def check_declared(catalog: Catalog, folder: Path = Path()) -> None:
-    """Raise if a sink, table or stream is declared wrongly.
+    """Raise if the declaration of a sink, table or stream is invalid.
 
-    A stream is checked only if a query reads it. No connection is opened and no row is read. Spark checks its
-    sources later.
+    A stream is checked only if a query reads it. The check opens no connection and reads no row. Sources that
+    Spark reads are checked later.
     """
     for query in catalog.queries.values():
         if query.continuous and query.options.sink is not None and query.options.table is None:
@@ -148,7 +150,10 @@ def _check_table(table: Table, folder: Path) -> None:
 
 
 def _streams_read(catalog: Catalog) -> list[Stream]:
-    """Return the declared streams that queries read, also via side streams."""
+    """Return the declared streams that queries read.
+
+    Reading late or bad rows of a stream counts too.
+    """
     graph = build_graph(catalog)
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]
     return list({(stream := catalog.declared_stream(name)).name: stream for name in wanted}.values())

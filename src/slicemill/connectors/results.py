@@ -1,19 +1,23 @@
-"""Spark data source of a query's results, for any Spark program.
+"""Spark data source for the results of a query.
 
     spark.dataSource.register(SlicemillSource)
     spark.readStream.format("slicemill").option("home", "work").option("query", "hot_items").load()
 
-Rows have `_ts`, their timestamp, and the query's columns. An offset is the number of the last epoch that
-was read. Epochs are numbered over the whole home, so a query's epochs have gaps. Tasks map the segments
-of the query's log without the mill, which may be running and writing. `spark.read` returns the current
-content of the log. If a query is dropped and recreated with the same columns, reading continues with the
-new results.
+Rows have `_ts`, their timestamp, and the columns of the query. An offset is the number of the last epoch that
+was read. Epochs are numbered for the whole home, so the epochs of a query have gaps. Tasks map the segments
+of the log into memory. They do not need the mill, which may be running and writing. `spark.read` returns the
+current content of the log. If a query is dropped and created again with the same columns, reading continues
+with the new results.
 
 With the option `mode` = `table`, `spark.read` returns the current rows of a changelog, without `_op`.
 
-Options: `home`, `query`, `mode` (`log` or `table`); `reader`, a name under which the home keeps a cursor
-of this consumer, so that unread epochs are not freed (without it, a slow consumer may fail because epochs
-were freed); `maxRowsPerTrigger` (an epoch is never split, so a batch may have more).
+Options:
+
+    home, query
+    mode                log (default) or table
+    reader              name of this consumer, under which the home stores its cursor; unread epochs are
+                        then not freed, and a slow consumer does not fail
+    maxRowsPerTrigger   maximum number of rows of a batch; exceeded if a single epoch has more rows
 """
 
 from __future__ import annotations
@@ -44,7 +48,7 @@ from slicemill.types import OP
 
 FORMAT = "slicemill"
 
-# A task for fewer rows costs more than it saves.
+# A task for fewer rows costs more time than it saves.
 _ROWS_PER_PARTITION = 100_000
 
 
@@ -58,7 +62,7 @@ class ResultOptions:
 
 
 class EpochsPartition(InputPartition):
-    """Adjacent epochs of a log, readable by a task without the journal."""
+    """Adjacent epochs of a log; tasks need no journal to read them."""
 
     def __init__(self, folder: Path, columns: bytes, epochs: Sequence[Epoch], as_table: bool = False) -> None:
         super().__init__(epochs[0].number)
@@ -69,7 +73,7 @@ class EpochsPartition(InputPartition):
 
 
 def result_options(given: Mapping[str, str]) -> ResultOptions:
-    """Check options from Spark; names are case-insensitive."""
+    """Check the options of a read; names are case-insensitive."""
     options = {key.lower(): str(value) for key, value in given.items()}
     missing = [name for name in ("home", "query") if not options.get(name)]
     if missing:
@@ -80,7 +84,7 @@ def result_options(given: Mapping[str, str]) -> ResultOptions:
     mode = options.get("mode", "log")
     if mode not in ("log", "table"):
         raise SlicemillError(f"mode is log or table, not {mode!r}")
-    # Relative to this process: offsets and tasks may be read in another one.
+    # Resolve the path here, because other processes have other working directories.
     home = Path(options["home"]).resolve()
     most_rows = None if most is None else int(most)
     return ResultOptions(home, options["query"], options.get("reader"), most_rows, mode == "table")
@@ -96,7 +100,7 @@ def _log_of(home: HomeReader, name: str) -> Log:
 
 def _spark_rows(table: pa.Table) -> pa.Table:
     shown = as_results(table)
-    # Spark compares schemas exactly, and Spark's schemas lack Arrow's metadata and nullability.
+    # Spark compares schemas exactly, and its schemas have neither metadata nor nullability.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)
 
@@ -104,7 +108,7 @@ def _spark_rows(table: pa.Table) -> pa.Table:
 def _current_rows(changes: pa.Table, columns: pa.Schema) -> pa.Table:
     """Return the current rows of a changelog.
 
-    Each change has the old row, so no key is needed.
+    No key is needed, because each change contains the old row.
     """
     if OP not in columns.names:
         return changes
@@ -126,7 +130,7 @@ def _partitions(log: Log, epochs: Iterable[Epoch]) -> list[InputPartition]:
 
 def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, EpochsPartition):
-        return  # Spark's placeholder if there is nothing to read
+        return  # Spark's placeholder for an empty read
     columns = pa.ipc.read_schema(pa.py_buffer(partition.columns))
     if partition.as_table:
         tables = [read_epochs(partition.folder, columns, [epoch]) for epoch in partition.epochs]
@@ -137,7 +141,7 @@ def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 class SlicemillSource(DataSource):
-    """Spark data source for the format `slicemill`."""
+    """Data source for Spark with the format name `slicemill`."""
 
     @classmethod
     def name(cls) -> str:
@@ -154,7 +158,7 @@ class SlicemillSource(DataSource):
         del schema
         return ResultReader(result_options(self.options))
 
-    # Spark passes the schema by name.
+    # Spark calls this method with the schema by name.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         del schema
         options = result_options(self.options)
@@ -164,9 +168,10 @@ class SlicemillSource(DataSource):
 
 
 def table_frame(spark: SparkSession, home: Path, query: str) -> DataFrame:
-    """Return a query's results, or a changelog's table, as a DataFrame.
+    """Return the results of a query as a DataFrame.
 
-    Spark plans a source once per frame: create a new frame to see later results.
+    For a changelog, the DataFrame has the current rows. Spark plans a source once per DataFrame. To see later
+    results, create a new DataFrame.
     """
     spark.dataSource.register(SlicemillSource)
     reader = spark.read.format(FORMAT).option("home", str(home)).option("query", query)
@@ -174,7 +179,7 @@ def table_frame(spark: SparkSession, home: Path, query: str) -> DataFrame:
 
 
 class ResultReader(DataSourceReader):
-    """Batch reader of the current content of the log."""
+    """Batch reader: reads the current content of the log."""
 
     def __init__(self, options: ResultOptions) -> None:
         self._options = options
@@ -193,9 +198,9 @@ class ResultReader(DataSourceReader):
 
 
 class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stream reader of results.
+    """Streaming reader of results.
 
-    The offset `{"epoch": n}` means that epochs up to n were read.
+    The offset `{"epoch": n}` means that all epochs up to n have been read.
     """
 
     def __init__(self, options: ResultOptions) -> None:
@@ -222,7 +227,7 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log = self._log()
         self._check_home(start["epoch"])
         if self._draining and self._target is None:
-            # The run ends at the current head; later results are for the next run.
+            # The run ends at the current head of the log. Later results belong to the next run.
             self._target = log.head
         rows, last = 0, start["epoch"]
         for epoch in log.epochs(after=start["epoch"], upto=self._target):
@@ -248,11 +253,11 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._keep_cursor(end["epoch"])
 
     def __getstate__(self) -> dict[str, object]:
-        # Spark pickles the reader for its tasks, which read segments and do not need the journal.
+        # Spark pickles the reader for its tasks, which need segments but no journal.
         return {**self.__dict__, "_home": None, "_columns": None}
 
     def _log(self) -> Log:
-        """Return the current log of the query."""
+        """Return the log of the query, up to date."""
         if self._home is None:
             self._home = HomeReader(self._options.home)
         else:

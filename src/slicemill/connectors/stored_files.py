@@ -15,7 +15,7 @@ SOURCES = "sources"
 
 
 def source_errors(home: Path) -> Iterator[str]:
-    """Yield damage in files of sources and sinks.
+    """Yield descriptions of damage in files of sources and sinks.
 
     No mill may be running in the home.
     """
@@ -31,7 +31,7 @@ def source_errors(home: Path) -> Iterator[str]:
 
 
 def repair_sources(home: Path) -> Iterator[str]:
-    """Drop damaged lines of spools, and yield what was dropped."""
+    """Mark damaged lines of spools as lost; yield descriptions."""
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
             for one in find_damaged_lines(path):

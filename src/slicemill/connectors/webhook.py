@@ -1,11 +1,10 @@
-"""Webhooks: one HTTP POST to an address.
+"""Webhooks: an HTTP POST to a URL.
 
-Only the given address is contacted: redirects are not followed and no proxy is used. A host name is
-resolved once per POST. Each of its addresses is checked before the first connection, like an address in
-the URL, and the connection uses a checked address, so a later change of the name has no effect. Some
-addresses are rejected: link-local ones, where clouds serve secrets of the machine, multicast and
-unspecified ones. A server also rejects private addresses that its operator has not allowed
-(`server.permissions`).
+Only the given host is contacted. Redirects are not followed, and no proxy is used. A host name is resolved
+once per POST, and all its addresses are checked before a connection is opened to one of them. So a later
+change of the DNS record has no effect. Some addresses are always rejected: link-local ones, where clouds
+serve secrets of the machine, multicast ones and unspecified ones. A server also rejects private addresses
+that its operator has not allowed (`server.permissions`).
 """
 
 from __future__ import annotations
@@ -22,24 +21,27 @@ from slicemill.errors import SlicemillError
 
 TIMEOUT_S = 10.0
 _SHOWN = 200
-# Clouds serve secrets of the machine at these addresses, too: Amazon, Alibaba, Azure, Google, Oracle.
+# Further addresses where clouds serve secrets of the machine: Amazon, Alibaba, Azure, Google, Oracle.
 _SECRETS = tuple(
     map(
         ipaddress.ip_address,
         ("fd00:ec2::254", "100.100.100.200", "168.63.129.16", "fd20:ce::254", "192.0.0.192"),
     )
 )
-# IPv6 addresses whose last four bytes are an IPv4 address: IPv4-compatible and NAT64 ones.
+# IPv6 networks whose last four bytes are an IPv4 address: IPv4-compatible addresses and NAT64.
 _WITH_IPV4 = (ipaddress.IPv6Network("::/96"), ipaddress.IPv6Network("64:ff9b::/96"))
 
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
-# Family, kind and protocol of a socket, canonical name, and address, as `socket.getaddrinfo` returns them.
+# Result of `socket.getaddrinfo`: family, kind and protocol of the socket, canonical name, address.
 Resolved: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 Resolver: TypeAlias = Callable[[str, int], Sequence[Resolved]]
 
 
 class WebhookError(SlicemillError):
-    """Failed POST; `after_s` is the server's Retry-After, if any."""
+    """Error: a POST has failed.
+
+    `after_s` is the Retry-After of the server, if any.
+    """
 
     def __init__(self, message: str, after_s: float | None = None) -> None:
         super().__init__(message)
@@ -47,9 +49,9 @@ class WebhookError(SlicemillError):
 
 
 def url_origin(url: str) -> str:
-    """Return scheme, host and port of a URL, without possible secrets.
+    """Return scheme, host and port of a URL, without secret parts.
 
-    >>> place_of("https://hooks.example.org/T0/B1/secret"), place_of("http://localhost:9093/x")
+    >>> url_origin("https://hooks.example.org/T0/B1/secret"), url_origin("http://localhost:9093/x")
     ('https://hooks.example.org', 'http://localhost:9093')
     """
     parts = urlsplit(url)
@@ -57,7 +59,7 @@ def url_origin(url: str) -> str:
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """Return host and port of a URL, with the scheme's default port.
+    """Return host and port of a URL, or its scheme's default port.
 
     >>> host_and_port("https://Example.org/x"), host_and_port("http://[::1]:8080")
     (('example.org', 443), ('::1', 8080))
@@ -67,7 +69,7 @@ def host_and_port(url: str) -> tuple[str, int]:
 
 
 def resolved(host: str, port: int) -> Sequence[Resolved]:
-    """Return the addresses of a host."""
+    """Return the addresses of a host name."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
@@ -80,9 +82,10 @@ def post(
     check: Callable[[Address], None] = lambda _: None,
     resolve: Resolver = resolved,
 ) -> None:
-    """POST JSON to a webhook; raise WebhookError unless the status is 2xx.
+    """POST JSON to a webhook.
 
-    `check` raises an error for an address that must not be contacted.
+    Raise WebhookError if the status is not 2xx. `check` raises an error for an address that must not be
+    contacted.
     """
     parts = urlsplit(url)
     host, port = host_and_port(url)
@@ -113,7 +116,10 @@ def post(
 
 
 def _connect(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | None) -> socket.socket:
-    """Connect to the first address that answers; with TLS, if a server name is given."""
+    """Connect to the first address that answers.
+
+    Use TLS if a server name is given.
+    """
     problem = OSError("its name has no address")
     for family, kind, protocol, _, address in addresses:
         found = socket.socket(family, kind, protocol)
@@ -130,7 +136,7 @@ def _connect(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | No
 
 
 def _meant(text: str) -> Iterator[Address]:
-    """Yield an address, or the IPv4 addresses to which an IPv6 address leads.
+    """Yield an address, and the IPv4 address that an IPv6 address encodes.
 
     >>> [str(one) for one in _meant("::ffff:10.0.0.1")], [str(one) for one in _meant("2002:a00:1::")]
     (['10.0.0.1'], ['2002:a00:1::', '10.0.0.1'])
@@ -157,6 +163,6 @@ def _check_address(address: Address, host: str) -> None:
 
 
 def _retry_after_s(answer: http.client.HTTPResponse) -> float | None:
-    """Return the seconds of a Retry-After header; dates are ignored."""
+    """Return the seconds of a Retry-After header, or None. Dates are ignored."""
     said = (answer.getheader("Retry-After") or "").strip()
     return float(said) if said.isdigit() else None

@@ -1,8 +1,8 @@
-"""Intake of a stream: detect late tuples, sort others (M24-M27).
+"""Intake of a stream: detects late tuples and sorts the others (M24-M27).
 
-The intake is a state machine without clock, files or threads. A worker passes the batches of a reader to
-it, and its answer becomes one journal record. It decides tuple by tuple in arrival order, so results do
-not depend on batch boundaries:
+The intake is a state machine without clock, files or threads. A worker passes batches of a reader to the
+intake, and each result becomes one journal record. The intake decides for one tuple after the other, in order
+of arrival, so results do not depend on the borders of batches:
 
     SLACK 5                     arrives as       0    1    2    3    4
                                 timestamp        9    5   12    6   11
@@ -12,20 +12,17 @@ not depend on batch boundaries:
     emitted in order                                       5             (9, 11 and 12 are still held)
 
 - A tuple is late if it is below the announced watermark, or more than SLACK below an earlier tuple of its
-  partition. Tuples of a partition that was silent are compared with the stream's watermark.
-- Tuples above the stream's watermark are held back, in memory and, once each, in the stream's held log.
-  Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart the held tuples
-  are
-  all rows of the held log from `held_from` on.
-- `_seq` is the tuple's number in emission order. It increases with `_ts`, so the order by (`_ts`, `_seq`)
-is
-  the order by `_seq`. In the held log and in the late stream `_seq` counts arrivals.
-- Rows that no query needs advance the watermark too, so queries do not change which tuples are late.
-- SLACK is a delay that the user requested. So the arrival time (`_arr`) of a held-back tuple is the end
-of
-  its slack, and latencies are measured from there.
-- Tuples of internal streams, late rows and bad rows get their arrival as timestamp, or the announced
-  watermark if that is later.
+  partition. The watermark may have passed a partition that was silent, so its next tuple may be late.
+- Tuples above the watermark are held back in memory, and each is written once to the stream's held log.
+  Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart, the held-back
+  tuples are the rows of the held log from timestamp `held_from` on.
+- `_seq` numbers the emitted tuples. `_seq` increases with `_ts`, so the order by (`_ts`, `_seq`) is the order
+  by `_seq`. In the held log and in the late stream, `_seq` numbers the arrivals.
+- Rows that no query needs also advance the watermark. So queries do not change which tuples are late.
+- SLACK is a delay that the user requested. So the arrival time (`_arr`) of a held-back tuple is the end of
+  its slack, and response times are measured from there.
+- Tuples of internal streams, late rows and bad rows get their arrival time as timestamp, or the announced
+  watermark if the watermark is later.
 """
 
 from __future__ import annotations
@@ -57,11 +54,10 @@ from slicemill.kernels.arrays import Int64s
 from slicemill.metrics.due_times import TimeLine, TimeMoments, moments_of
 from slicemill.time import BEGINNING
 
-# More fields of a stream's progress: the next `_seq`, the next arrival number and the next number of a bad
-# row.
+# Further fields of a stream's progress: next `_seq`, next arrival number, next number of a bad row.
 NEXT_SEQ, NEXT_ARRIVAL, NEXT_ERROR = "next_seq", "next_arrival", "next_error"
 
-# Name of the single partition of an unpartitioned source.
+# Name of the only partition of an unpartitioned source.
 ONLY = ""
 
 _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRIVAL)]
@@ -70,8 +66,8 @@ _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRI
 class BatchTimestamps(NamedTuple):
     """Timestamps of a batch's rows, and a mask of needed rows.
 
-    The batch's table has only the needed rows. An internal stream has no timestamps, and `times` only counts
-    its rows.
+    The table of the batch has only the needed rows. For an internal stream, only the length of `times` is
+    used.
     """
 
     times: Int64s
@@ -80,21 +76,21 @@ class BatchTimestamps(NamedTuple):
 
 @dataclass(slots=True)
 class Admitted:
-    """Result of one call, which belongs in one journal record."""
+    """Result of one call of the intake, for one journal record."""
 
-    rows: pa.Table  # for the stream's log, by (_ts, _seq), not below earlier rows or watermarks
+    rows: pa.Table  # for the stream's log, sorted, not below earlier rows or watermarks
     late: pa.Table  # for the late stream's log
-    held: pa.Table  # for the held log: newly held back
+    held: pa.Table  # for the held log: newly held-back tuples
     errors: pa.Table  # for the error stream's log
-    progress: dict[str, Any]  # fields to set, plain JSON; None removes a field
-    moments: list[tuple[int, int]]  # pairs of a timestamp and the time at which the stream reached it
+    progress: dict[str, Any]  # fields to set, as JSON; None removes a field
+    moments: list[tuple[int, int]]  # (timestamp, time at which the watermark reached it)
 
 
 class Intake:
-    """State of one declared stream's intake.
+    """Intake of one declared stream.
 
-    `partitions` are the current partitions of its source. A partition that was not read yet holds the
-    watermark back. Progress of a removed partition is dropped.
+    `partitions` are the current partitions of the source. A partition that has not been read yet holds back
+    the watermark. The progress of other partitions is dropped.
     """
 
     def __init__(
@@ -120,7 +116,7 @@ class Intake:
         self._no_errors = with_system_columns(to_arrow(ERROR_SCHEMA)).empty_table()
 
     def restore(self, held: pa.Table) -> None:
-        """Restore held tuples from the rows of the held log."""
+        """Restore the held-back tuples from the rows of the held log."""
         if self._restores_from is None:
             return
         times, seqs = _integers(held.column(TS)), _integers(held.column(SEQ))
@@ -144,13 +140,13 @@ class Intake:
         ended: bool = False,
         side_watermark: int = BEGINNING,
     ) -> Admitted:
-        """Process the next batch of a partition, in arrival order.
+        """Process the next batch of a partition, in order of arrival.
 
-        No rows mean that the read found nothing. `watermark` is the stream's watermark that units had
-        received when the read was sent, `side_watermark` that of late and bad rows. All rows that had arrived
-        by `seen_us`, the start of the read, are in the batch. `more` means that more rows can be read at
-        once. An `ended` partition delivers no more rows. `arrival_us` is one time for all rows, or one for
-        each.
+        `rows` is None or empty if the read found nothing. `watermark` is the watermark of the stream that
+        units had received when the read was sent, and `side_watermark` that of late and bad rows. The batch
+        contains all rows that had arrived by `seen_us`, the start of the read. `more` means that more rows
+        can be read immediately. An `ended` partition has no more rows. `arrival_us` is one time for all rows,
+        or one per row.
         """
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
@@ -196,12 +192,12 @@ class Intake:
         return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
 
     def stamps(self, count: int, arrival_us: int | Int64s, watermark: int) -> Int64s:
-        """Return the timestamps of an internal stream's next `count` rows."""
+        """Return the timestamps of the next `count` rows of an internal stream."""
         arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
         return _stamps(arrivals, max(watermark, self._stamp))
 
     def flush(self, now_us: int) -> Admitted:
-        """Emit all held tuples at the end of the stream."""
+        """Emit all held-back tuples at the end of the stream."""
         self._watermark = max(self._watermark, self._held.greatest)
         rows = in_order(self._held.release(self._watermark), self._nothing)
         arrivals = np.maximum(_integers(rows.column(ARRIVAL)), now_us)
@@ -214,10 +210,13 @@ class Intake:
         return _integers(rows.column(self.stream.time_column)).view(np.int64)
 
     def _find_late(self, times: Int64s, max_ts: int | None) -> NDArray[np.bool_]:
-        """Mask tuples below the watermark, or too far below an earlier tuple."""
+        """Return a mask of late tuples.
+
+        A tuple is late below the watermark, or more than SLACK below an earlier tuple.
+        """
         before = np.empty_like(times)
         if len(times):
-            # Avoids an overflow below the smallest integer.
+            # Avoid an overflow below the smallest integer.
             before[0] = BEGINNING + self.stream.slack_us if max_ts is None else max_ts
             before[1:] = times[:-1]
             np.maximum.accumulate(before, out=before)
@@ -227,7 +226,7 @@ class Intake:
     def _sort_out(
         self, fresh: pa.Table | None, is_late: NDArray[np.bool_], side: int
     ) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """Split new and held tuples into admitted, late and newly held ones."""
+        """Separate tuples into admitted ones, late ones, and newly held-back ones."""
         late, held = self._nothing, self._nothing
         if fresh is not None and is_late.any():
             late = fresh.filter(pa.array(is_late))
@@ -253,7 +252,7 @@ class Intake:
     def _after_slack(self, rows: pa.Table, known: TimeMoments, announced: int) -> pa.Table:
         """Set the arrival of admitted tuples to the end of their SLACK.
 
-        An announced watermark released tuples by the time known before this batch.
+        Tuples up to the announced watermark were released by the time line before this batch.
         """
         if not self.stream.slack_us or not rows.num_rows:
             return rows
@@ -264,12 +263,12 @@ class Intake:
         return rows.set_column(2, _FIELDS[2], pa.array(np.maximum(arrivals, over)))
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
-        """Number the emitted tuples of the stream."""
+        """Number the emitted tuples."""
         first, self._next_seq = self._next_seq, self._next_seq + rows.num_rows
         return rows.set_column(1, _FIELDS[1], pa.array(np.arange(first, self._next_seq, dtype=np.int64)))
 
     def _bad(self, errors: pa.Table | None, arrival_us: int, side: int) -> pa.Table:
-        """Return bad rows with system columns, stamped on entry."""
+        """Return bad rows with their system columns."""
         if errors is None or not errors.num_rows:
             return self._no_errors
         count = errors.num_rows
@@ -293,9 +292,9 @@ class Intake:
 
 
 class _HeldTuples:
-    """Tuples above the watermark, as few sorted runs of growing size.
+    """Held-back tuples, in a few sorted runs of increasing size.
 
-    So a row is merged only a few times.
+    So each tuple is merged only a few times.
     """
 
     __slots__ = ("_runs",)
@@ -317,7 +316,7 @@ class _HeldTuples:
         self._runs.append((_integers(run.column(TS)), run))
 
     def release(self, watermark: int) -> list[pa.Table]:
-        """Remove the tuples up to a watermark: one sorted table per run."""
+        """Remove the tuples up to a watermark; return sorted tables."""
         out: list[pa.Table] = []
         kept: list[tuple[Int64s, pa.Table]] = []
         for times, run in self._runs:
@@ -331,15 +330,15 @@ class _HeldTuples:
 
 
 def slack_line(stream: Stream) -> TimeLine:
-    """Return an empty time line of a stream, less its SLACK."""
+    """Return an empty time line of a stream's timestamps minus SLACK."""
     skew_us, slack_us = stream.skew_us, stream.slack_us
     return TimeLine(None if skew_us is None else max(skew_us - slack_us, 0))
 
 
 def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
-    """Concatenate and sort tables by (`_ts`, `_seq`).
+    """Concatenate tables and sort the rows by (`_ts`, `_seq`).
 
-    Columns that a table lacks are NULL.
+    A column that a table lacks is NULL in its rows.
     """
     if not tables:
         return nothing
@@ -353,9 +352,9 @@ def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
 def _advance_progress(
     part: PartitionProgress, times: Int64s, arrivals: Int64s, is_late: NDArray[np.bool_]
 ) -> PartitionProgress:
-    """Return a partition's progress after a batch.
+    """Return the progress of a partition after a batch.
 
-    A late tuple does not advance the time, but its partition is not silent.
+    A late tuple does not advance the time, but it shows that the partition is not silent.
     """
     if not len(times):
         return part
@@ -364,7 +363,7 @@ def _advance_progress(
 
 
 def _stamps(arrivals: Int64s, least: int) -> Int64s:
-    """Return arrivals as increasing timestamps, not below the announced watermark."""
+    """Return arrival times as increasing timestamps, not below `least`."""
     return np.maximum.accumulate(np.maximum(arrivals, least))
 
 

@@ -1,8 +1,8 @@
-"""Interface of source readers: batches, offsets, and opening readers.
+"""Interface of source readers: batches, offsets, and opening of readers.
 
-A reader is one partition of a source, and lives in a worker. It reads the rows after an offset, and has
-no other state: a new reader can continue at any committed offset. Files (Parquet, CSV, JSON), sockets and
-generators have readers; all other formats are read through Spark.
+A reader reads one partition of a source, in a worker. It reads the rows after a given offset and has no other
+persistent state, so a new reader can continue at any committed offset. Files (Parquet, CSV, JSON), sockets
+and generators have readers. All other formats are read through Spark.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from slicemill.catalog.catalog import Stream
 
 @dataclass(slots=True)
 class SourceBatch:
-    """Rows of one read, in arrival order.
+    """Rows of one read, in order of arrival.
 
-    `table` has exactly the requested columns in their declared types; `errors` has the columns `raw` and
-    `reason`. `offset` is plain JSON, where the next read continues. `arrival_us` is when the rows reached the
-    reader: one time for all rows, or one for each row of `table`.
+    `table` has exactly the requested columns, with their declared types. `errors` has the columns `raw` and
+    `reason`. `offset` is a JSON value from which the next read continues. `arrival_us` is the time at which
+    the reader received the rows: one time for all rows, or one for each row of `table`.
     """
 
     table: pa.Table | None
     errors: pa.Table | None
     offset: Any
     arrival_us: int | npt.NDArray[np.int64]
-    more: bool  # more rows can be read at once
-    again_us: int | None  # poll again after this time; None: the reader calls notify() for new rows
-    ended: bool = False  # no more rows will follow
+    more: bool  # more rows can be read immediately
+    again_us: int | None  # poll again after this time; None: the reader will call notify()
+    ended: bool = False  # no more rows will arrive
     warning: str | None = None  # problem of the source that does not prevent reading
 
 
@@ -42,20 +42,26 @@ class SourceReader(Protocol):
     """Reader of one partition of a source."""
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """Read about `limit_rows` rows after an offset (None: from the beginning)."""
+        """Read about `limit_rows` rows after an offset.
+
+        None is the offset of the source's first row.
+        """
         ...
 
     def commit(self, offset: Any) -> None:
-        """Note that an offset is committed; a spool may free its rows."""
+        """Record that an offset is committed.
+
+        A spool may then free its rows.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class OpenReaders(Protocol):
-    """Function that opens the readers of a stream's source.
+    """Function that opens the readers of a source.
 
-    `connectors/registry.py` has the implementation for all sources.
+    `connectors/registry.py` implements it.
     """
 
     def __call__(

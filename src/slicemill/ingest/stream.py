@@ -1,4 +1,4 @@
-"""Declared stream in its worker: readers, intake and needed columns.
+"""Open stream in a worker: readers, intake, and columns to store.
 
 reader ──► rows that queries need ──► intake: number, detect late, sort ──► rows, late, held, errors
            (other rows only advance the watermark)
@@ -26,26 +26,26 @@ from slicemill.plan.projection_pushdown import SourceProjection
 from slicemill.storage.segments import Extent, read_extent
 from slicemill.time import BEGINNING, wall_clock_us
 
-# Field of a stream's progress: rows from before the first read are being skipped (BEGIN LATEST).
+# Field of a stream's progress: rows that arrived before the first read are still skipped (BEGIN LATEST).
 SKIPPING = "skipping"
-# The condition of many queries may cost more than storing all rows. A sample shows if the condition drops
-# enough rows.
+# Evaluating the conditions of many queries may cost more than storing all rows. A sample of the batch shows
+# whether the conditions drop enough rows.
 _SAMPLED, _MANY = 2_000, 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """Everything that a worker needs to read a stream."""
+    """Plan for reading a stream, as sent to workers."""
 
     stream: Stream
     need: SourceProjection
     folder: Path  # base of relative source paths
-    logs: Mapping[str, Path]  # of its rows, errors, late rows and held-back rows
+    logs: Mapping[str, Path]  # by role: rows, errors, late rows, held-back rows
     spool: Path
-    handed: bool  # the driver hands the rows over, from Spark or a program
-    columns: pa.Schema  # of its log; some may have a default for older rows
-    exchanges: tuple[Exchange, ...] = ()  # of the units that read its rows
-    skips_past: bool = False  # BEGIN LATEST: rows before the first read are skipped
+    handed: bool  # the rows arrive through the driver, from Spark or a program
+    columns: pa.Schema  # columns of its log; some may have a default for older rows
+    exchanges: tuple[Exchange, ...] = ()  # of the units that read the stream
+    skips_past: bool = False  # BEGIN LATEST: skip rows that arrived before the first read
 
     @property
     def external(self) -> bool:
@@ -53,27 +53,30 @@ class StreamPlan:
 
     @property
     def stored(self) -> list[str]:
-        """Return the columns to store, at least one.
+        """Return the columns to store.
 
-        Without a column there would be no rows.
+        There is at least one column, because a table without columns would lose its number of rows.
         """
         needed = [name for name in self.stream.schema.names if name in self.need.columns]
         return needed or [self.stream.time_column or self.stream.schema.names[0]]
 
     @property
     def read(self) -> list[str]:
-        """Return the columns to read: stored, timestamp, and used by the condition."""
+        """Return the columns to read.
+
+        These are the stored columns, the timestamp, and the columns of the condition.
+        """
         wanted = {*self.stored, self.stream.time_column, *self.need.read}
         return [name for name in self.stream.sent.names if name in wanted]
 
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """Rows that the driver hands over, with the offset after them.
+    """Rows that the driver passes to a worker, and their offset.
 
-    All rows that had arrived by `seen_us` were handed over, including these. `order` has the columns that
-    restore the arrival order of rows from Spark's partitions. Without these columns, rows of a batch are
-    ordered by time.
+    All rows that had arrived by `seen_us` have been passed, including these. `order` names the columns that
+    restore the arrival order of rows of several Spark partitions. If the columns are missing, the rows are
+    sorted by time.
     """
 
     folder: Path
@@ -86,7 +89,7 @@ class HandedRows:
 
 
 class Announced(NamedTuple):
-    """Watermarks that units received: of a stream, and of its side streams."""
+    """Watermarks that units received: of rows, and of late and bad rows."""
 
     rows: int = BEGINNING
     sides: int = BEGINNING
@@ -99,19 +102,19 @@ class StreamRead:
     admitted: list[Admitted]
     offsets: dict[str, Any]
     rows: int = 0
-    unneeded: int = 0  # rows that no query needs, which are not stored
+    unneeded: int = 0  # rows that no query needs; not stored
     more: bool = False
     again_us: int | None = None
     ended: bool = False
-    skipping: bool = False  # the rows were skipped, and there are more of them
+    skipping: bool = False  # the rows were skipped, and more rows must be skipped
     warning: str | None = None
 
 
 class OpenStream:
     """Declared stream that a worker reads.
 
-    `progress` has the stream's journal fields, `held` the held-back rows. `now_us` is the mill's time if that
-    is not the wall clock; each read updates it.
+    `progress` has the journal fields of the stream, and `held` its held-back rows. `now_us` is the mill's
+    time if that is not the wall clock; each read sets it.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class OpenStream:
         self._skipping = plan.skips_past and (SKIPPING in progress or not progress.get(PARTITIONS))
 
     def replan(self, plan: StreamPlan) -> None:
-        """Change the needed columns; the intake keeps its state."""
+        """Change the needed columns, without changing the intake."""
         before, self.plan = self.plan, plan
         self._wanted = _condition(plan)
         if before.read != plan.read:
@@ -160,7 +163,7 @@ class OpenStream:
         return wall_clock_us() if self._now_us is None else self._now_us
 
     def commit(self, offsets: Mapping[str, Any]) -> None:
-        """Inform readers that rows before these offsets are committed."""
+        """Tell the readers that rows before these offsets are committed."""
         for partition, offset in offsets.items():
             if partition in self._readers:
                 self._readers[partition].commit(offset)
@@ -168,7 +171,7 @@ class OpenStream:
     def read(
         self, offsets: Mapping[str, Any], announced: Announced, limit_rows: int, now_us: int | None
     ) -> StreamRead:
-        """Read each partition from its offset on."""
+        """Read each partition of the source from its offset on."""
         self._now_us = now_us
         found = StreamRead([], dict(offsets), ended=bool(self._readers))
         skipping = self._skipping
@@ -184,15 +187,15 @@ class OpenStream:
         return found
 
     def take(self, handed: HandedRows, announced: Announced) -> StreamRead:
-        """Process rows that the driver hands over."""
+        """Process rows that the driver passes."""
         found = StreamRead([], {})
         self._take(ONLY, self._batch(handed, more=False), announced, handed.seen_us, found)
         return found
 
     def replay(self, handed: HandedRows, announced: Announced) -> StreamRead:
-        """Process bad rows that were parsed again; no source is read.
+        """Process bad rows that were parsed again, without reading the source.
 
-        They arrive with the first partition. The source may have more rows.
+        They are admitted as rows of the first partition. The source may have more rows.
         """
         found = StreamRead([], {})
         partition = next(iter(self._readers), ONLY)
@@ -209,7 +212,7 @@ class OpenStream:
         return SourceBatch(table, bad, handed.offset, handed.arrival_us, more=more, again_us=None)
 
     def flush(self, now_us: int | None) -> StreamRead:
-        """Emit all held tuples at the end of the stream."""
+        """Emit all held-back rows at the end of the stream."""
         self._now_us = now_us
         return StreamRead([self._intake.flush(self.clock())], {}, ended=True)
 
@@ -244,7 +247,7 @@ class OpenStream:
             found.again_us = batch.again_us if found.again_us is None else min(found.again_us, batch.again_us)
 
     def _stamped(self, rows: pa.Table, batch: SourceBatch, announced: Announced) -> pa.Table:
-        """Add the stamp column of an internal stream that declares one."""
+        """Add the timestamp column that an internal stream declares, if any."""
         name = self.plan.stream.stamp_column
         if name is None:
             return rows
@@ -255,7 +258,7 @@ class OpenStream:
     def _needed(self, table: pa.Table) -> tuple[pa.Table, BatchTimestamps]:
         """Drop rows that no query needs, if that saves enough.
 
-        Otherwise queries apply their conditions themselves.
+        Otherwise all rows are stored, and queries apply their conditions.
         """
         wanted = np.ones(table.num_rows, np.bool_)
         if self._wanted is not None and not self._wants_most(table):
@@ -275,7 +278,7 @@ class OpenStream:
         return 2 * int(_true(self._wanted(table.slice(0, _SAMPLED))).sum()) > _SAMPLED
 
     def _as_arrived(self, table: pa.Table, order: tuple[str, ...]) -> pa.Table:
-        # Sorting is stable: rows with equal keys stay in the order in which a task wrote them.
+        # The sort is stable: rows of one task stay in the order in which the task wrote them.
         if order and set(order) <= set(table.column_names):
             return table.sort_by([(name, "ascending") for name in order])
         return table.sort_by(str(self.plan.stream.time_column)) if order and self.plan.external else table

@@ -1,22 +1,22 @@
-"""Watermark of a stream, from intake progress and clock (M21-M26).
+"""Watermark of a stream, from intake progress and the clock (M21-M26).
 
-A watermark is the thesis's enabling timestamp: no later tuple is below it. Data, silence and the clock
-advance it:
+No later tuple of the stream is below the watermark (the enabling timestamp of the thesis). Data, silence and
+the clock advance it:
 
     external   minimum over the non-silent partitions of (greatest timestamp so far - SLACK). With a SKEW,
                silence advances it too: greatest timestamp + time since the last arrival - SKEW, but not
                beyond a tuple that is still held back.
-    internal   the clock, but not beyond the arrival of the oldest unstamped row or the start of a pending
-               read, because rows are stamped no earlier than that. The same applies to late and bad rows.
+    internal   the clock, but not beyond the arrival of the oldest row without a timestamp, or beyond the
+               start of a pending read, because rows get no earlier timestamp than that. The same applies to
+               late and bad rows.
     ended      END
 
-A partition is silent when its last read found nothing. The silence extends only to the start of that
-read: rows that arrive during a batch are in the next batch, so a long batch is no silence of its source.
-A partition that has not been read yet holds back the whole stream. A source that notifies (a socket, a
-program) is silent until it notifies.
+A partition is silent if its last read found nothing. It is known to be silent only up to the start of that
+read. Rows that arrive while a batch is processed are in the next batch, so a long batch does not look like
+silence. A partition that has not been read yet holds back the whole stream. A source that sends notices (a
+socket, a program) is silent until it sends one.
 
-SLACK allows tuples to be out of order by that much, also after silence. So the greater of SLACK and SKEW
-applies.
+Tuples may be out of order by SLACK, also after silence. So the greater of SLACK and SKEW applies.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from slicemill.time import BEGINNING, END
 
 # Fields of a stream's progress in the journal.
 PARTITIONS, WATERMARK, HELD_FROM, ENDED = "partitions", "watermark", "held_from", "ended"
-# Last assigned timestamps of internal tuples, and of late and bad rows.
+# Last assigned timestamp of internal tuples, and of late and bad rows.
 STAMP, SIDE_STAMP = "stamp", "side_stamp"
 
 
 class PartitionProgress(NamedTuple):
     """Progress of one partition of a source; a list in JSON.
 
-    `max_ts` is its greatest timestamp, and `arrival_us` the arrival of its last tuple. All rows that had
-    arrived by `seen_us` were read. None means unknown.
+    `max_ts` is the greatest timestamp, and `arrival_us` the arrival time of the last tuple. All rows that had
+    arrived by `seen_us` have been read. None means unknown.
     """
 
     max_ts: int | None = None
@@ -57,10 +57,11 @@ def watermark(
     sent_us: int | None = None,
     seen_us: int | None = None,
 ) -> int:
-    """Return the stream's watermark, which the caller keeps monotonic.
+    """Return the watermark of a stream at this moment.
 
-    `sent_us` is the start of the pending read, or the arrival of the oldest unadmitted row; None without
-    either. `seen_us` is for sources that notify: all rows that had arrived by then were read.
+    The result may decrease, so the caller uses the maximum of all results so far. `sent_us` is the start of
+    the pending read, or the arrival of the oldest row that is not admitted; None if neither exists. `seen_us`
+    is for sources that send notices: all rows that had arrived by then have been read.
     """
     if progress.get(ENDED):
         return END
@@ -77,13 +78,13 @@ def watermark(
 
 
 def newest_tuple(progress: Mapping[str, Any]) -> int | None:
-    """Return the greatest timestamp that arrived; None without one."""
+    """Return the greatest timestamp that has arrived, or None."""
     stamps = [progress.get(STAMP), *(part.max_ts for part in partitions_of(progress).values())]
     return max((ts for ts in stamps if ts is not None), default=None)
 
 
 def side_watermark(progress: Mapping[str, Any], now_us: int, sent_us: int | None = None) -> int:
-    """Return the watermark of late and bad rows, stamped on entry."""
+    """Return the watermark of late and bad rows."""
     return END if progress.get(ENDED) else _by_clock(progress.get(SIDE_STAMP, BEGINNING), now_us, sent_us)
 
 
@@ -92,7 +93,10 @@ def _by_clock(last_stamp: int, now_us: int, sent_us: int | None) -> int:
 
 
 def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -> int | None:
-    """Return the watermark by data; None while a partition is unread."""
+    """Return the watermark by data.
+
+    Return None while a partition has not been read.
+    """
     known = list(partitions)
     live = [part.max_ts for part in known if not part.silent]
     if live:
@@ -105,19 +109,19 @@ def watermark_by_data(stream: Stream, partitions: Iterable[PartitionProgress]) -
 def watermark_by_silence(
     stream: Stream, partitions: Iterable[PartitionProgress], seen_us: int | None = None
 ) -> int | None:
-    """Return the watermark by silence (M25); None without a SKEW."""
+    """Return the watermark by silence (M25), or None without SKEW."""
     known = list(partitions)
     waits = _waits(stream, known)
     seen = _complete_read_until(known, seen_us)
     if not waits or seen is None:
         return None
-    # Time before a tuple's arrival is no silence after it.
+    # Time before a tuple's arrival does not count as silence.
     found = [max_ts + max(0, seen - arrival) - allowed for max_ts, arrival, allowed in waits]
     return max(found) if _all_silent(known) else min(found)
 
 
 def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> int | None:
-    """Return when silence will advance the watermark to `ts`, else None."""
+    """Return when silence will advance the watermark to `ts`, or None."""
     if stream.kind is not TimestampKind.EXTERNAL:
         return ts
     known = list(partitions_of(progress).values())
@@ -128,7 +132,7 @@ def time_of_watermark(stream: Stream, progress: Mapping[str, Any], ts: int) -> i
 
 
 def _waits(stream: Stream, partitions: list[PartitionProgress]) -> list[tuple[int, int, int]]:
-    """Return timestamp, arrival and allowed silence of the relevant partitions."""
+    """Return timestamp, arrival time and allowed silence of the relevant partitions."""
     if stream.skew_us is None:
         return []
     allowed = max(stream.skew_us, stream.slack_us)
@@ -147,9 +151,9 @@ def _all_silent(partitions: list[PartitionProgress]) -> bool:
 
 
 def _complete_read_until(partitions: list[PartitionProgress], seen_us: int | None) -> int | None:
-    """Return the time up to which all partitions were read.
+    """Return the time up to which all partitions were read, or None.
 
-    A later `seen_us` overrides it.
+    A later `seen_us` is used instead.
     """
     asked = [part.seen_us for part in partitions if part.seen_us is not None]
     if not asked or len(asked) < len(partitions):

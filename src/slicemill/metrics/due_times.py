@@ -1,10 +1,10 @@
 """Due times of results, from which response times are measured.
 
-A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the
-end of a window or slot, a tuple that expires) is due when the watermark reaches its trigger time, and not
-when its newest tuple arrives. The watermark advances when a tuple with that time or a later one arrives
-on one of its streams, or by the clock. A row that time triggers has no arrival time. Its `_arr` has the
-trigger time instead, in the time of the stream:
+A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the end of
+a window or slot, the expiry of a tuple) is due when the watermark reaches its trigger time, and not when its
+newest tuple arrives. The watermark advances when a tuple with that timestamp or a later one arrives in one of
+its streams, or by the clock. A row that time triggers has no arrival time. Its `_arr` encodes the trigger
+time, as a timestamp of the stream:
 
     _arr > 0     the tuple that caused the row arrived then
     _arr = 0     triggered by time, at its own `_ts`
@@ -13,15 +13,15 @@ trigger time instead, in the time of the stream:
     window ends at 60       tuples   57      59      64
     result at 60            arrive   57.2    59.1    64.3       due at 64.3, not at 59.1
 
-A SLACK is a delay that the user requests: a tuple that it holds back arrives when the slack is over, and
-the watermark of a stream is its greatest timestamp minus the slack (`Intake`). Rows that a union or a join
-holds back count from their own arrival, because this delay is part of the response time. Before results are
-stored, their due times replace `_arr` (`set_due_times`), so that results derived from them count from
-there.
+SLACK is a delay that the user requested. So a tuple held back by SLACK counts as arrived when the slack is
+over, and the watermark of a stream is its greatest timestamp minus the slack (`Intake`). A row that a union
+or a join holds back counts from its own arrival, because this delay is part of the response time. Before
+results are stored, their due times replace `_arr` (`set_due_times`), so that results derived from them count
+from there.
 
-A declared stream stores when its watermark reached each time (`TimeLine`). The history covers all tuples,
-including tuples that no query reads and no log contains. So due times depend neither on how tuples were
-split into runs nor on the number of units that they passed.
+A declared stream records when its watermark reached each timestamp (`TimeLine`). The record covers all
+tuples, including those that no query reads and no log contains. So due times depend neither on how tuples
+were split into runs nor on the number of units through which they passed.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from slicemill.columns.arrow_schema import ARRIVAL, TS
 from slicemill.kernels.arrays import Int64s
 from slicemill.time import EARLIEST
 
-# Due times of an output's rows, with the number of rows for each.
+# Due times of an output's rows: (time, number of rows).
 Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
-# Above this number of moments, older ones are thinned out.
+# If a history has more moments, older moments are thinned out.
 _MOST_MOMENTS = 4_096
 
 
 class TimeMoments(NamedTuple):
-    """Times at which a stream's watermark reached ascending timestamps.
+    """Times at which the watermark of a stream reached ascending timestamps.
 
-    `by_clock` marks timestamps up to which the watermark advanced continuously with the clock. Otherwise
-    it jumped.
+    `by_clock` marks timestamps up to which the watermark advanced continuously, with the clock. At other
+    timestamps it jumped.
     """
 
     ts: Int64s
@@ -57,7 +57,7 @@ class TimeMoments(NamedTuple):
     by_clock: NDArray[np.bool_]
 
     def reached(self, ts: Int64s) -> Int64s:
-        """Return when the watermark reached each timestamp, the largest integer for never."""
+        """Return when the watermark reached each timestamp; the largest integer means never."""
         never = np.iinfo(np.int64).max
         # A later entry may have an earlier arrival time.
         earliest = np.append(np.minimum.accumulate(self.at_us[::-1])[::-1], never)
@@ -73,23 +73,23 @@ class TimeMoments(NamedTuple):
 
 
 class TimeLine:
-    """History of a declared stream's watermark, as far back as needed.
+    """History of the watermark of a declared stream.
 
-    With `allowed_us` the watermark also advances without tuples (SKEW): to the last timestamp plus the
-    time since its arrival, minus `allowed_us`.
+    With `allowed_us` (SKEW), the watermark also advances without tuples: to the last timestamp plus the time
+    since its arrival, minus `allowed_us`.
     """
 
     __slots__ = ("_allowed_us", "_at_us", "_by_clock", "_last", "_ts")
 
     def __init__(self, allowed_us: int | None = None) -> None:
         self._allowed_us = allowed_us
-        self._last: tuple[int, int] | None = None  # the last timestamp and its arrival time
+        self._last: tuple[int, int] | None = None  # last timestamp, and its arrival time
         self._ts: list[int] = []
         self._at_us: list[int] = []
         self._by_clock: list[bool] = []
 
     def arrived(self, ts: int, at_us: int) -> None:
-        """Record the arrival of a tuple, or the end of the stream (END)."""
+        """Record the arrival of a tuple, or the stream's end (END)."""
         if self._allowed_us is not None and self._last is not None:
             last_ts, last_us = self._last
             self.passed(last_ts + at_us - last_us - self._allowed_us, at_us)
@@ -125,17 +125,17 @@ class TimeLine:
 
 
 def trigger_arrivals(at: Int64s) -> Int64s:
-    """Return `_arr` of rows that time triggers at these times of the stream."""
-    # Before 1970 a trigger time would look like an arrival, so the row's own timestamp is used.
+    """Return `_arr` for rows that time triggers at these timestamps."""
+    # A trigger time before 1970 would look like an arrival time, so use the row's own timestamp.
     return np.where(at > 0, -at, 0)
 
 
 def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: int) -> Int64s:
     """Return when results were due, by the clock of arrival times.
 
-    `ts` and `arr` are those of the results, and `lines` the histories of their streams. If none of these
-    knows, for example after a restart, a result is due now. Results that hold before the first tuple are
-    also due now.
+    `ts` and `arr` are columns of the results, and `lines` the histories of their streams. If no history
+    covers the trigger time, for example after a restart, a result is due now. Results that exist before the
+    first tuple are also due now.
     """
     released = arr <= 0
     at = np.where(arr < 0, -arr, ts)
@@ -147,7 +147,7 @@ def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: i
 
 
 def set_due_times(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
-    """Return the results of a run with due times as arrival times."""
+    """Return the results of a run, with due times in `_arr`."""
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():
         return table

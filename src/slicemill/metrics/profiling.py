@@ -1,11 +1,11 @@
-"""Profiling: time per stage between a source and a result.
+"""Profiling: time of each stage between a source and a result.
 
     with recording() as stages:
         ...
     stages["commit"].seconds
 
-Nothing is stored unless a recording is active. Seconds are wall-clock time. Workers run in parallel and
-report with their replies; their times are added up.
+Times are recorded only inside `recording`. Seconds are wall-clock time. Workers send their times with their
+answers. Since workers run in parallel, the sum may exceed the duration of the recording.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _recorders = _Recorders()
 
 @contextmanager
 def recording() -> Iterator[Stages]:
-    """Record the time spent in this process, by stage."""
+    """Record the time by stage, inside the context."""
     stages: Stages = {}
     with _recorders.lock:
         _recorders.active.append(stages)
@@ -51,7 +51,7 @@ def recording() -> Iterator[Stages]:
 
 
 def add_stage_times(seconds: Mapping[str, float]) -> None:
-    """Add times of stages, for example those of a completed task."""
+    """Add times of stages, for example those of a finished run."""
     if not _recorders.active:
         return
     with _recorders.lock:
@@ -64,7 +64,7 @@ def add_stage_times(seconds: Mapping[str, float]) -> None:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Time a block as one stage."""
+    """Measure a block as one stage."""
     began = time.perf_counter()
     try:
         yield
@@ -72,7 +72,7 @@ def stage(name: str) -> Iterator[None]:
         add_stage_times({name: time.perf_counter() - began})
 
 
-# Time spent in Python's garbage collection, by thread and in the whole process.
+# Time of Python's garbage collection, by thread and for the whole process.
 
 
 class _ThreadGcTime(threading.local):
@@ -81,7 +81,7 @@ class _ThreadGcTime(threading.local):
 
 
 class _ProcessGcTime:
-    """Collections of all threads.
+    """Collection time of all threads.
 
     A process runs one collection at a time, in the thread whose allocation triggers it.
     """
@@ -94,20 +94,20 @@ _PROCESS = _ProcessGcTime()
 
 
 def watch_gc() -> None:
-    """Start measuring. Idempotent."""
+    """Start to measure garbage collection. Idempotent."""
     if _on_collection not in gc.callbacks:
         gc.callbacks.append(_on_collection)
 
 
 def gc_seconds() -> float:
-    """Return the CPU seconds of collections in this thread."""
+    """Return the CPU seconds that collections took in this thread."""
     return _THREAD.seconds
 
 
 def process_gc_seconds() -> float:
-    """Return the CPU seconds of collections in all threads.
+    """Return the CPU seconds that collections took in all threads.
 
-    No thread runs Python code during a collection.
+    During a collection, no thread runs Python code.
     """
     return _PROCESS.seconds
 

@@ -1,7 +1,7 @@
 """Quality of service: response time, slowdown, tardiness, staleness, queues (P6-P9, P22, P24, P29-P31).
 
-Accumulators are mergeable, so they can be kept per query, class and time bucket, in several places, and
-combined in any order. A figure without data is NaN, never 0.
+Accumulators can be merged in any order. So they can be collected by query, class and time bucket, in several
+processes, and combined. A metric without data is NaN, not 0.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ import numpy.typing as npt
 from slicemill.kernels.arrays import Floats, Int64s
 from slicemill.time import SECOND_US
 
-# Stored spans. A result that was due before the oldest span counts from the end of that span.
+# Maximum number of stored spans. A result that was due before the oldest span counts from the end of that
+# span.
 _STRETCHES_KEPT = 1_000
 
 
 class IdealTime(NamedTuple):
-    """Ideal time T, and its part for the last row, in seconds.
+    """Ideal time T of a result, and its last row's part.
 
-    `last_s` is the time of the last row on its longest path, if the rows that it joins are already there.
+    Times are in seconds. `last_s` is the time of the last row on its longest path, if the rows with which it
+    joins have already arrived.
     """
 
     whole_s: float
@@ -33,7 +35,7 @@ class IdealTime(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """Count, sum, sum of squares and maximum of values."""
+    """Count, sum, sum of squares, and maximum of values."""
 
     count: int = 0
     total: float = 0.0
@@ -41,7 +43,7 @@ class Summary:
     largest: float = math.nan
 
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
-        """Add values, each `times` times."""
+        """Add values, each of which occurs `times` times."""
         given, often = np.asarray(values, np.float64).ravel(), np.asarray(times, np.float64)
         if len(given):
             all_of_them = given * often
@@ -64,13 +66,16 @@ class Summary:
     def l2(self) -> float:
         """Return the ℓ2 norm.
 
-        As a sum it increases with the number of values (P9).
+        It is a sum, so it increases with the number of values (P9).
         """
         return math.sqrt(self.squares) if self.count else math.nan
 
     @property
     def root_mean_square(self) -> float:
-        """Return the root mean square, which is comparable between different numbers of results."""
+        """Return the root mean square.
+
+        Unlike the ℓ2 norm, it does not increase with the number of values.
+        """
         return math.sqrt(self.squares / self.count) if self.count else math.nan
 
 
@@ -78,19 +83,19 @@ class Summary:
 class StaleTime:
     """Time during which an output stream lacked a due result (P30).
 
-    A result is due when its cause has arrived. Results may be emitted in another order than that of their
-    arrival, for example by a union whose inputs lag behind each other. So the spans without a missing
-    result are stored.
+    A result is due when the tuple that causes it has arrived. Results may be emitted in another order than
+    their causes arrive, for example by a union whose inputs lag behind each other. So earlier spans without a
+    missing result are stored.
     """
 
     stale: float = 0.0
     covered_until: float = -math.inf
-    _fresh: list[tuple[float, float]] = field(default_factory=list)  # earlier spans with nothing missing
+    _fresh: list[tuple[float, float]] = field(default_factory=list)  # earlier spans without a missing result
 
     def add(self, arrival: float, departure: float) -> list[tuple[float, float]]:
         """Add a result.
 
-        Return the spans in which only this result was missing so far.
+        Return the spans in which no other result was missing.
         """
         found: list[tuple[float, float]] = []
         behind: list[tuple[float, float]] = []
@@ -113,7 +118,7 @@ class StaleTime:
         return found
 
     def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> list[tuple[float, float]]:
-        """Add results emitted together, missing since the oldest arrival."""
+        """Add results that were emitted together. They count from the oldest arrival."""
         return self.add(float(np.min(arrivals)), departure)
 
     def staleness(self, duration: float) -> float:
@@ -121,7 +126,7 @@ class StaleTime:
 
 
 def staleness(intervals: Iterable[tuple[float, float]], begin: float, end: float) -> float:
-    """Return the share of [begin, end) covered by [arrival, departure) of results (P30)."""
+    """Return the share of [begin, end) covered by the intervals (P30)."""
     covered = StaleTime(covered_until=begin)
     for arrival, departure in sorted(intervals):
         covered.add(min(arrival, end), min(departure, end))
@@ -129,10 +134,7 @@ def staleness(intervals: Iterable[tuple[float, float]], begin: float, end: float
 
 
 def freshness(stalenesses: Sequence[float], weights: Sequence[float] | None = None) -> float:
-    """Return the mean freshness of several output streams (P31).
-
-    The mean is weighted if there are weights.
-    """
+    """Return the mean freshness of several output streams (P31), possibly weighted."""
     if not stalenesses:
         return math.nan
     return 1.0 - float(np.average(stalenesses, weights=weights))
@@ -144,7 +146,7 @@ def tardiness(completion: npt.ArrayLike, deadline: npt.ArrayLike) -> Floats:
 
 
 def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, float]]:
-    """Yield the time buckets between two times, with the length of the overlap."""
+    """Yield the time buckets between two times, with overlap."""
     number = math.floor(begin / width)
     while begin < end:
         border = min(end, (number + 1) * width)
@@ -155,7 +157,7 @@ def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, flo
 
 
 def time_by_bucket(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
-    """Return by time bucket the total time between begins and ends."""
+    """Return, by time bucket, the total time between begins and ends."""
     if not len(begins):
         return {}
     if math.isinf(width):  # one bucket for all time
@@ -167,7 +169,7 @@ def time_by_bucket(begins: Floats, ends: Floats, width: float) -> dict[int, floa
 
 
 def _time_since(moments: Floats, edges: Floats) -> Floats:
-    """Return at each edge the total time since all earlier moments."""
+    """Return, for each edge, the summed time since all earlier moments."""
     moments = np.sort(moments)
     sums = np.concatenate(([0.0], np.cumsum(moments)))
     before = np.searchsorted(moments, edges)
@@ -179,15 +181,15 @@ def _time_since(moments: Floats, edges: Floats) -> Floats:
 class QueryStatistics:
     """Accumulators of a query or class of queries, for a time span.
 
-    Staleness and average memory are `stale` and `waited` divided by the time that the queries existed. The
-    caller has to know this time.
+    The caller divides `stale` and `waited` by the time during which the queries existed, which gives
+    staleness and average memory.
     """
 
     response: Summary = field(default_factory=Summary)
     slowdown: Summary = field(default_factory=Summary)
     tardiness: Summary = field(default_factory=Summary)
     stale: float = 0.0
-    """Time during which a result was missing; for several queries, the sum."""
+    """Time during which a result was missing, summed over queries."""
     waited: float = 0.0
     """Total waiting time of tuples in queues."""
     most_waiting: float = 0.0
@@ -201,10 +203,11 @@ class QueryStatistics:
         times: npt.ArrayLike = 1,
         last_part: float | None = None,
     ) -> None:
-        """Add results that were emitted, each `times` times.
+        """Add emitted results, each of which occurs `times` times.
 
-        Discarded tuples contribute nothing. For a composite result, `last_part` is the ideal time of the
-        tuple that arrives last. The slowdown is then the delay divided by the work on all parts (P22).
+        Discarded tuples are not counted. For a result of several tuples, `last_part` is the part of the ideal
+        time for the tuple that arrives last. The slowdown is then the delay divided by the work on all tuples
+        (P22).
         """
         responses = np.asarray(departures, np.float64) - np.asarray(arrivals, np.float64)
         self.response.add(responses, times)
@@ -223,7 +226,7 @@ class QueryStatistics:
 
 @dataclass(slots=True)
 class MetricsRecord:
-    """Figures by query and time bucket.
+    """Metrics by query and time bucket.
 
     `classes` has the class of each query.
     """
@@ -232,7 +235,7 @@ class MetricsRecord:
     classes: dict[str, str] = field(default_factory=dict)
     figures: dict[tuple[str, int], QueryStatistics] = field(default_factory=dict)
     kept_from: float = -math.inf
-    """Number of the first bucket that is kept."""
+    """Number of the first bucket that is stored."""
 
     def at(self, query: str, time: float) -> QueryStatistics:
         return self.numbered(query, int(time // self.bucket))
@@ -244,7 +247,7 @@ class MetricsRecord:
         return found
 
     def forget(self, number: int) -> None:
-        """Drop the buckets before this one."""
+        """Drop the buckets before this number."""
         if number <= self.kept_from:
             return
         self.kept_from = number
@@ -252,12 +255,12 @@ class MetricsRecord:
             del self.figures[key]
 
     def missing(self, query: str, begin: float, end: float) -> None:
-        """Record that a query lacked a result during a time span."""
+        """Record a time span in which a query lacked a due result."""
         for number, length in stretches(begin, end, self.bucket):
             self.numbered(query, number).stale += length
 
     def merge(self, other: MetricsRecord) -> None:
-        """Merge the figures of other queries or other time spans."""
+        """Merge the metrics of other queries or time spans."""
         self.classes.update(other.classes)
         for key, figures in other.figures.items():
             self.figures.setdefault(key, QueryStatistics()).merge(figures)
@@ -284,7 +287,7 @@ class MetricsRecord:
         return whole
 
 
-# Mergeable quantile sketch: counts of values in buckets of increasing width.
+# Quantile sketch: counts of values in buckets of increasing width. Sketches can be merged.
 
 
 _RATIO = 1.02
@@ -294,10 +297,10 @@ _LEAST = 1e-6
 
 @dataclass(slots=True)
 class Quantiles:
-    """Counts by bucket.
+    """Quantile sketch.
 
-    Each bucket is 2 % wider than the previous one, so quantiles are at most 1 % off. Values below 1e-6 (a
-    microsecond, for seconds) count as 1e-6.
+    Each bucket is 2 % wider than the previous bucket, so quantiles are at most 1 % off. Values below 1e-6 (a
+    microsecond, if values are seconds) count as 1e-6.
     """
 
     counts: dict[int, int] = field(default_factory=dict)
@@ -307,7 +310,7 @@ class Quantiles:
         return sum(self.counts.values())
 
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
-        """Count values, each `times` times."""
+        """Count values, each of which occurs `times` times."""
         given = np.maximum(np.atleast_1d(np.asarray(values, np.float64)), _LEAST)
         ranges = np.floor(np.log(given) / _LOG_RATIO).astype(int)
         for index, often in zip(ranges.tolist(), np.broadcast_to(times, ranges.shape).tolist(), strict=True):
@@ -318,7 +321,7 @@ class Quantiles:
             self.counts[index] = self.counts.get(index, 0) + often
 
     def at(self, share: float) -> float:
-        """Return the quantile for this share, NaN without values."""
+        """Return a quantile, or NaN without values."""
         left = share * self.count
         for index in sorted(self.counts):
             left -= self.counts[index]
@@ -327,7 +330,7 @@ class Quantiles:
         return math.nan
 
 
-# Rows waiting at units: time averages, in total and by recent bucket (P29).
+# Waiting rows of units: time averages, in total and by recent bucket (P29).
 
 
 BUCKET_S = 10.0
@@ -339,9 +342,9 @@ Positions = npt.NDArray[np.intp]
 
 
 class WaitingRows:
-    """Waiting rows of units, by position.
+    """Numbers of waiting rows of units, by position.
 
-    Rows are counted repeatedly. Between two counts, the number of the earlier one is assumed.
+    The number is sampled repeatedly. Between two samples, the earlier sample applies.
     """
 
     def __init__(self, count: int, now_us: int) -> None:
@@ -349,11 +352,11 @@ class WaitingRows:
         self._counted_us = now_us
         self._row_us = np.zeros(count)
         self._most = np.zeros(count, np.int64)
-        # By bucket: row-microseconds of waiting, and the maximum number of rows.
+        # For each bucket: waiting time in row-microseconds, and the maximum number of rows.
         self._buckets: dict[int, tuple[npt.NDArray[np.float64], Int64s]] = {}
 
     def take_over(self, before: WaitingRows, positions: Mapping[int, int]) -> None:
-        """Copy the history of units, which had other positions."""
+        """Copy the history of units from a previous table with other positions."""
         here, there = np.array(list(positions.items()), np.intp).reshape(-1, 2).T
         for name in ("_since_us", "_row_us", "_most"):
             getattr(self, name)[here] = getattr(before, name)[there]
@@ -362,16 +365,16 @@ class WaitingRows:
                 own[here] = known[there]
 
     def passed(self, rows: Int64s, now_us: int) -> None:
-        """Record that these rows have waited since the last call."""
+        """Record that these numbers of rows have waited since the last call."""
         self._add(slice(None), rows, self._counted_us, now_us)
         self._counted_us = now_us
 
     def came(self, positions: Positions, rows: int, at_us: int) -> None:
-        """Record rows that have waited since `at_us`, before their first count."""
+        """Record rows that arrived at `at_us`, before the next sample."""
         self._add(positions, rows, at_us, self._counted_us)
 
     def now(self, rows: Int64s) -> None:
-        """Record the current number of waiting rows, for maxima."""
+        """Record the current number of waiting rows, for the maximum."""
         np.maximum(self._most, rows, out=self._most)
         most = self._bucket(int(self._counted_us // _BUCKET_US))[1]
         np.maximum(most, rows, out=most)
@@ -380,7 +383,7 @@ class WaitingRows:
         if end_us <= begin_us:
             return
         self._row_us[where] += rows * (end_us - begin_us)
-        # The clock may jump by years, but few buckets are kept.
+        # The clock may jump by years, but only few buckets are stored.
         kept_us = max(begin_us, end_us - BUCKETS_KEPT * int(_BUCKET_US))
         for number, length_us in stretches(kept_us, end_us, _BUCKET_US):
             row_us, most = self._bucket(number)
@@ -390,7 +393,7 @@ class WaitingRows:
     def _bucket(self, number: int) -> tuple[npt.NDArray[np.float64], Int64s]:
         if number not in self._buckets:
             count = len(self._most)
-            # Replace the dictionary, because other threads may be reading it.
+            # Create a new dictionary, because other threads may be reading the old one.
             kept = {known: self._buckets[known] for known in self._buckets if known > number - BUCKETS_KEPT}
             self._buckets = {**kept, number: (np.zeros(count), np.zeros(count, np.int64))}
         return self._buckets[number]
@@ -402,7 +405,7 @@ class WaitingRows:
         return mean, int(self._most[position])
 
     def by_bucket(self, position: int) -> list[tuple[int, float, int]]:
-        """Return (bucket number, average, maximum) of waiting rows of a unit."""
+        """Return (bucket number, average, maximum) of a unit's waiting rows."""
         found = []
         for number, (row_us, most) in self._buckets.items():
             begin_us = max(number * _BUCKET_US, float(self._since_us[position]))

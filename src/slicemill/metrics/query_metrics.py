@@ -1,8 +1,8 @@
 """Metrics of a query: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
 
-Figures are kept in mergeable accumulators, in total and by time bucket. Times are in seconds. Results
-caused by tuples that arrived before each unit on their way had run once belong to the warm-up, and are
-counted separately. Their response times include the start of processes and compilation.
+Metrics are collected in total and by time bucket. Times are in seconds. Results are warm-up results if the
+tuples that caused them arrived before each unit on their way had run once. Their response times include the
+start of processes and compilation, so they are counted separately.
 """
 
 from __future__ import annotations
@@ -30,10 +30,7 @@ from slicemill.shedding.accuracy import AccuracyReport
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Memory of a query's unit: waiting rows, and state size.
-
-    Waiting rows are given as the current, average and maximum number.
-    """
+    """Memory of a query's unit: waiting rows, and bytes of state."""
 
     rows: int = 0
     mean_rows: float = 0.0
@@ -45,8 +42,8 @@ class MemoryUse:
 class QueryMetrics:
     """Metrics of one query.
 
-    `since_s` is the start time of the query. `ideal_s` is the time of the rows of a result without other
-    load. `policy` is the policy that schedules the query's part of the graph.
+    `since_s` is the start time of the query. `ideal_s` is the ideal time of a result. `policy` is the policy
+    that schedules the query's component of the graph.
     """
 
     query: str
@@ -58,14 +55,14 @@ class QueryMetrics:
     ideal_s: float = math.nan
     figures: QueryStatistics = field(default_factory=QueryStatistics)
     responses: Quantiles = field(default_factory=Quantiles)
-    warm_up: Quantiles = field(default_factory=Quantiles)  # response times of the warm-up
+    warm_up: Quantiles = field(default_factory=Quantiles)  # response times of warm-up results
     stale: StaleTime = field(default_factory=StaleTime)
     memory: MemoryUse = MemoryUse()
-    shed: AccuracyReport | None = None  # for a query with a budget: report of dropped tuples
+    shed: AccuracyReport | None = None  # report of shed tuples, for a query with a budget
     seen_s: float = 0.0
-    cpu_s: float = 0.0  # of the runs of its unit
-    python_s: float = 0.0  # part of it in kernels that ran as Python before they were compiled
-    collecting_s: float = 0.0  # part of it in garbage collection
+    cpu_s: float = 0.0  # of all runs of its unit
+    python_s: float = 0.0  # part of cpu_s in kernels that were not compiled yet
+    collecting_s: float = 0.0  # part of cpu_s in garbage collection
 
     def add(
         self,
@@ -76,7 +73,7 @@ class QueryMetrics:
         record: MetricsRecord,
         warm_s: float = -math.inf,
     ) -> None:
-        """Count results that are available now, by the arrival times of their causes.
+        """Count readable results, by the arrival times of their causes.
 
         `warm_s` is the end of the warm-up.
         """
@@ -105,7 +102,7 @@ class QueryMetrics:
         self.responses.add(now_s - came, times.astype(int))
 
     def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: MetricsRecord) -> None:
-        """Set the waiting rows of the query's unit by bucket: average and maximum."""
+        """Set the unit's waiting rows by bucket: (number, average, maximum)."""
         for number, mean, most in by_bucket:
             figures = record.numbered(self.query, number)
             begin = number * record.bucket
@@ -113,26 +110,26 @@ class QueryMetrics:
             figures.most_waiting = most
 
     def watched_s(self, begin_s: float, end_s: float) -> float:
-        """Return for how long of a time span the query existed."""
+        """Return how long the query existed within a time span."""
         return max(0.0, min(end_s, self.seen_s) - max(begin_s, self.since_s))
 
     def response_ms(self, quantile: float) -> float | None:
-        """Return a quantile of response times in milliseconds.
+        """Return a quantile of the response times in milliseconds.
 
-        The result is None before the first result after the warm-up.
+        Return None without results. Warm-up results are not counted.
         """
         return None if not self.responses.counts else 1000 * self.responses.at(quantile)
 
     @property
     def staleness(self) -> float:
-        """Return the share of time during which a due result was missing."""
+        """Return the share of time in which a due result was missing."""
         return self.stale.staleness(self.seen_s - self.since_s)
 
     @property
     def level_s(self) -> float:
-        """Return the measured value for the service level.
+        """Return the measured value that the service level limits.
 
-        The level limits a quantile, the mean or the maximum of the response times.
+        It is a quantile, the mean or the maximum of the response times.
         """
         if self.slo is None:
             return math.nan
@@ -144,12 +141,12 @@ class QueryMetrics:
 
     @property
     def met(self) -> bool | None:
-        """Return True if the service level is met, None if unknown."""
+        """Return True if the service level is met, or None without data."""
         level = self.level_s
         return None if self.slo is None or math.isnan(level) else level < self.slo.bound_s
 
     def plain(self) -> dict[str, Any]:
-        """Return all figures as JSON values. Figures without data are null."""
+        """Return all metrics as JSON values. A metric without data is null."""
         response = self.figures.response
         found: dict[str, Any] = {
             "query": self.query,
@@ -191,7 +188,7 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """Metrics of all queries, streams and cells, and scheduling overhead.
+    """Metrics of all queries, streams, cells, and scheduling decisions.
 
     `failing` has the streams whose source cannot be read now, with the reason.
     """
@@ -213,7 +210,7 @@ class MillMetrics:
 
     @property
     def staleness(self) -> float:
-        """Return the mean over all queries, by weight (P31)."""
+        """Return the weighted mean over all queries (P31)."""
         if not self.queries:
             return math.nan
         return float(
@@ -221,10 +218,7 @@ class MillMetrics:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return all figures as JSON values.
-
-        Figures are given by query, by time bucket, and in total.
-        """
+        """Return metrics as JSON: by query, by time bucket, in total."""
         overall = self.overall
         return {
             "policy": self.policy,

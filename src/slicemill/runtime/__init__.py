@@ -1,1 +1,1 @@
-"""Runtime: the driver, its workers, and the units and streams that they run."""
+"""Runtime: the driver, its workers, running units and running streams."""

@@ -1,8 +1,8 @@
 """Assignments: connected workers, the state in their memory, and their current messages.
 
-Cells of units and readers of streams are pinned to a worker, because their state is in its memory, until
-rebalancing moves them (`adapting.balancing`). When a worker leaves, its cells and readers become free,
-and the next worker restores them.
+The state of cells and readers is in the memory of workers. So each cell and each stream stays on its worker
+until rebalancing moves it (`runtime.balance`). When a worker leaves, its cells and streams are assigned to
+other workers, which restore their state.
 """
 
 from __future__ import annotations
@@ -39,34 +39,34 @@ from slicemill.scheduling.balance import CellId
 from slicemill.storage.segments import parse_segment
 from slicemill.time import wall_clock_us
 
-# A worker and the incarnation of its process.
+# Worker number, and incarnation of its process.
 At: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentStep:
-    """Current or last step of a worker: its run, and its index."""
+    """Current or last step of a worker: run and step index."""
 
     item: RunUnit
     step: int
-    stuck: bool  # its process was killed because of this step
+    stuck: bool  # the process was killed because of this step
 
 
 @dataclass(slots=True)
 class AssignedWorker:
-    """One worker: its process, its cells and readers, and its current message."""
+    """Connected worker: its process, its plans, and its current message."""
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
-    writers: set[str] = field(default_factory=set)  # names under which it writes segments
+    writers: set[str] = field(default_factory=set)  # names of its segment writers
     asked: tuple[Item, ...] = ()
-    asked_s: float = 0.0  # when the message was sent
+    asked_s: float = 0.0  # when the current message was sent
     messages: int = 0
-    cancelled: bool = False  # steps of the message that only dropped queries need are cancelled
-    left: list[CellId] = field(default_factory=list)  # cells that have moved away and are still in its memory
-    # Checkpoints in progress, also after it has answered their message.
+    cancelled: bool = False  # steps of dropped queries in this message are cancelled
+    left: list[CellId] = field(default_factory=list)  # moved cells that are still in its memory
+    # Checkpoints that it is writing, possibly after it has answered the message.
     writing: dict[CellId, CheckpointUnit] = field(default_factory=dict)
-    writing_s: float = 0.0  # since when
+    writing_s: float = 0.0  # when the last message with a checkpoint was sent
 
     @property
     def idle(self) -> bool:
@@ -74,10 +74,10 @@ class AssignedWorker:
 
 
 class Assignments:
-    """Workers of a pool that one mill uses.
+    """Workers of a pool, as used by one mill.
 
-    With `sync`, their writes must survive a power failure. In the folder `records`, workers record the step
-    that they run.
+    With `sync`, files of workers must survive a power failure. `records` is the folder in which workers
+    record their current step.
     """
 
     def __init__(self, pool: Pool, mill: str, records: Path, *, sync: bool) -> None:
@@ -87,8 +87,8 @@ class Assignments:
         self._records = records
         self._sync = sync
         self._workers: dict[int, AssignedWorker] = {}
-        self._pinned: dict[CellId, int] = {}  # cell -> worker
-        self._loaded: dict[CellId, At] = {}  # cell -> worker process with its state in memory
+        self._pinned: dict[CellId, int] = {}  # cell -> worker to which it is assigned
+        self._loaded: dict[CellId, At] = {}  # cell -> process that has its state in memory
         for joined in pool.members():
             self.join(joined)
 
@@ -100,7 +100,7 @@ class Assignments:
 
     @property
     def busy(self) -> bool:
-        """Return True while a worker has a message or checkpoint in progress."""
+        """Return True while a message or checkpoint is in progress."""
         return any(assigned.asked or assigned.writing for assigned in self._workers.values())
 
     @property
@@ -108,7 +108,7 @@ class Assignments:
         return [worker for worker, assigned in self._workers.items() if assigned.idle]
 
     def busy_since(self) -> dict[int, tuple[float, tuple[Item, ...]]]:
-        """Return the busy workers, with start time and items of their message."""
+        """Return the busy workers, with start time and items."""
         return {
             worker: (assigned.asked_s, assigned.asked)
             for worker, assigned in list(self._workers.items())
@@ -116,7 +116,7 @@ class Assignments:
         }
 
     def writing_since(self) -> dict[int, float]:
-        """Return the workers that write checkpoints, with the start time."""
+        """Return the workers that are writing checkpoints, with the start time."""
         return {
             worker: assigned.writing_s for worker, assigned in list(self._workers.items()) if assigned.writing
         }
@@ -130,7 +130,7 @@ class Assignments:
 
     @property
     def writers(self) -> set[str]:
-        """Names of the writers that may still append to their segments."""
+        """Names of writers that may still append to their segments."""
         return {name for assigned in self._workers.values() for name in assigned.writers}
 
     # -- joining and leaving ---------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class Assignments:
         self._workers[joined.worker] = AssignedWorker(joined.incarnation)
 
     def leave(self, left: WorkerLeft, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
-        """Remove a worker and return the items that it will not finish."""
+        """Remove a worker, and return the items that it will not finish."""
         assigned = self._workers.get(left.worker)
         if assigned is None or assigned.incarnation != left.incarnation:
             return ()
@@ -150,11 +150,14 @@ class Assignments:
         for stream in streams:
             if stream.loaded is not None and stream.loaded[0] == left.worker:
                 stream.lost()
-        # A checkpoint in a message that is not answered yet is in both lists.
+        # A checkpoint whose message is not answered yet is in both lists.
         return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
-        """Return the items that a worker has answered, or None if outdated."""
+        """Return the items of an answered message.
+
+        Return None if the worker was replaced meanwhile.
+        """
         assigned = self._workers.get(answer.worker)
         if assigned is None or assigned.incarnation != answer.incarnation:
             return None
@@ -164,7 +167,7 @@ class Assignments:
     def written(self, by: WorkerAnswer | Notice, done: CheckpointDone) -> bool:
         """Record the end of a checkpoint.
 
-        Return False if this mill does not wait for the checkpoint.
+        Return False if this mill does not expect the checkpoint.
         """
         assigned = self._workers.get(by.worker)
         if assigned is None or (assigned.incarnation, self._mill) != (by.incarnation, done.mill):
@@ -172,7 +175,7 @@ class Assignments:
         return assigned.writing.pop((done.unit, done.cell), None) is not None
 
     def discard_checkpoint(self, worker: int, unit_id: str) -> None:
-        """Record that a worker could not take snapshots of a unit."""
+        """Record that a worker could not take the snapshots of a unit."""
         writing = self._workers[worker].writing
         for cell in [cell for cell in writing if cell[0] == unit_id]:
             del writing[cell]
@@ -185,20 +188,20 @@ class Assignments:
                 if parsed is not None:
                     assigned.writers.add(parsed[0])
 
-    # -- the steps that workers run -------------------------------------------------------------------
+    # -- current steps of workers ----------------------------------------------------------------------
 
     def _record(self, worker: int, incarnation: int) -> Path:
         return self._records / f"{self._mill}-{worker}-{incarnation}"
 
     def current_position(self, worker: int) -> StepPosition | None:
-        """Return the place of a worker's current step, or None."""
+        """Return the position of a worker's current step, or None."""
         found = current_step(self._record(worker, self._workers[worker].incarnation))
         return None if found is None else found[0]
 
     def current_step(self, worker: int, incarnation: int | None = None) -> CurrentStep | None:
-        """Return the current step of a worker, or its last step.
+        """Return the current or last step of a worker.
 
-        Only workers with a separate process record steps.
+        Only workers with their own process record steps.
         """
         assigned = self._workers.get(worker)
         if assigned is None or incarnation not in (None, assigned.incarnation):
@@ -210,24 +213,27 @@ class Assignments:
         return CurrentStep(item, found[0].step, found[1]) if isinstance(item, RunUnit) else None
 
     def cancel(self, worker: int, places: Collection[StepPosition]) -> None:
-        """Cancel these steps of a worker's message."""
+        """Cancel these steps of a worker's current message."""
         assigned = self._workers[worker]
         if places and not assigned.cancelled:
             assigned.cancelled = True
             cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, places)
 
     def end(self, worker: int) -> None:
-        """Kill a stuck worker; `Pool.wait` then reports that it has left."""
+        """Kill a stuck worker; `Pool.wait` reports its end."""
         self._pool.end_stuck(worker)
 
     def close(self) -> None:
         """Remove the step records of this mill."""
         remove_records(self._records, self._mill)
 
-    # -- placement of cells and readers ----------------------------------------------------------------
+    # -- assignment of cells and streams ---------------------------------------------------------------
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int:
-        """Return a cell's worker; a new cell goes to the least used."""
+        """Return the worker of a cell.
+
+        Assign a new cell to the worker with the fewest cells.
+        """
         worker = self._pinned.get((unit.id, cell))
         if worker is None:
             counts = dict.fromkeys(self._workers, 0)
@@ -238,13 +244,13 @@ class Assignments:
         return worker
 
     def pin_of(self, cell: CellId) -> int | None:
-        """Return the worker that a cell is pinned to, or None."""
+        """Return the worker to which a cell is assigned, or None."""
         return self._pinned.get(cell)
 
     def move(self, cell: CellId, worker: int) -> bool:
-        """Pin a cell to another worker.
+        """Assign a cell to another worker.
 
-        Return False if that worker has left, or has the cell already.
+        Return False if that worker has left, or already has the cell.
         """
         if worker not in self._workers or self._pinned.get(cell) == worker:
             return False
@@ -255,44 +261,53 @@ class Assignments:
         return True
 
     def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
-        """Assign a cell; return True if its state is in memory."""
+        """Record that a worker runs a cell.
+
+        Return True if it has the cell's state in memory.
+        """
         at = (worker, self._workers[worker].incarnation)
         known = self._loaded.get((unit.id, cell)) == at
         self._loaded[unit.id, cell] = at
         return known and self.resident
 
     def holder_of(self, unit: RunningUnit, cell: int) -> int | None:
-        """Return the worker that has a cell's state in memory, or None."""
+        """Return the worker that holds a cell's state, or None."""
         at = self._loaded.get((unit.id, cell))
         return None if at is None else at[0]
 
     def unload(self, unit_id: str) -> None:
-        """Invalidate the state of a unit in the memory of workers."""
+        """Mark the in-memory state of a unit as invalid."""
         for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
             del self._loaded[cell]
 
     def release(self, unit_id: str) -> None:
-        """Unpin all cells of a unit that is removed or rescaled."""
+        """Remove the assignments of a unit that is removed or rescaled."""
         self.unload(unit_id)
         for cell in [cell for cell in self._pinned if cell[0] == unit_id]:
             del self._pinned[cell]
 
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
-        """Return the worker that reads a stream, always the same if possible."""
+        """Return the worker that reads a stream.
+
+        It stays the same as long as possible.
+        """
         if stream.loaded is not None and stream.loaded[0] in self._workers:
             return stream.loaded[0]
         busy = [other.loaded[0] for other in streams if other.loaded is not None]
         return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
 
     def readable(self, streams: Iterable[RunningStream]) -> list[RunningStream]:
-        """Return the streams whose worker is idle."""
+        """Return the streams whose worker is idle or not assigned."""
         loaded = [(stream, stream.loaded) for stream in streams]
         return [
             stream for stream, at in loaded if at is None or at[0] not in self._workers or self.is_idle(at[0])
         ]
 
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
-        """Assign a stream; return True if its worker has not read it."""
+        """Record that a worker reads a stream.
+
+        Return True if it has not read the stream before.
+        """
         at = (worker, self._workers[worker].incarnation)
         first, stream.loaded = stream.loaded != at or not self.resident, at
         return first
@@ -300,7 +315,7 @@ class Assignments:
     # -- messages --------------------------------------------------------------------------------------
 
     def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
-        """Send each worker its items as one message, with the missing plans."""
+        """Send each worker its items and missing plans in one message."""
         for worker, queue in queues.items():
             assigned, items = self._workers[worker], list(queue)
             if assigned.left:

@@ -1,7 +1,7 @@
-"""Autoscaler: rescales units whose cells are busy, according to the cost model.
+"""Autoscaler: rescales units with busy cells, according to the cost model.
 
-The cost model uses the row rates and join comparisons since the last measurement. The autoscaler is
-disabled if the mill has a fixed number of cells or a fixed placement.
+The cost model uses rates of rows and of join comparisons since the last measurement. A mill with a fixed
+number of cells or a fixed placement has no autoscaler.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOK_US = 2 * SECOND_US
 
 @dataclass(slots=True)
 class _UnitCounters:
-    """Counters of a unit at the last measurement."""
+    """Counters of a unit at the time of a measurement."""
 
     rows: dict[str, int]
     pairs: dict[str, int]
@@ -36,7 +36,7 @@ class _UnitCounters:
 
 @dataclass(slots=True)
 class Autoscaler:
-    """Autoscaler of a mill: measures all units periodically and changes their placement."""
+    """Autoscaler of a mill: periodically measures all units and changes their placement."""
 
     replacing: Rescaler
     pool: Pool
@@ -46,7 +46,10 @@ class Autoscaler:
     _hysteresis: dict[str, Hysteresis] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Change placements whose change has been worthwhile for some time; called often."""
+        """Measure units, and apply placements that have long been better.
+
+        The method may be called often. Measurements are _LOOK_US apart.
+        """
         now_us = self.clock()
         elapsed_s = (now_us - self._looked_us) / SECOND_US
         if now_us - self._looked_us < _LOOK_US:

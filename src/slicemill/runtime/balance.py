@@ -1,15 +1,15 @@
-"""Rebalancing: cells move from busy workers to idle ones.
+"""Rebalancing: moves cells from busy workers to idle workers.
 
-    tick, every second ──► Balancer.decide ──► a cell is due to move ──► its unit is checkpointed
+    look, every second ──► Balancer.decide ──► a cell is due to move ──► its unit is checkpointed
                                                                                    │
           the next run of the cell goes to the new worker, which restores ◄────────┘
 
-A cell moves right after a checkpoint of its unit, so that the new worker has nothing to replay. Passive
-moves wait for the next regular checkpoint (S40). For urgent moves, and for moves that wait too long
-because workers are never idle, the unit is checkpointed before its next run (S41).
+A cell moves right after a checkpoint of its unit, so that the new worker has nothing to replay. A regular
+move waits for the next regular checkpoint (S40). For an urgent move, the unit is checkpointed before its next
+run (S41). A regular move becomes urgent if it waits too long, because a checkpoint waits for idle workers.
 
-The assignment of cells is only in the memory of the driver. A restart creates a new assignment: every
-cell has to be restored then anyway, and imbalance is detected within seconds.
+The assignment of cells is only in the memory of the driver. After a restart the driver creates a new one: all
+cells must be restored anyway, and uneven loads are detected within seconds.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from slicemill.time import SECOND_US
 
 # Interval of load measurements.
 _LOOK_US = 1 * SECOND_US
-# Checkpoints are due after ten seconds and wait for idle workers. After this time a move becomes urgent.
+# A regular checkpoint is due after ten seconds, and then waits for idle workers. After this time a move is
+# urgent.
 _PATIENT_US = 15 * SECOND_US
 
 
 class Rebalancer:
-    """Balancer of a dispatcher, and the moves that are due."""
+    """Rebalancer of a mill, with the moves that are due."""
 
     def __init__(self, assignments: Assignments, now_us: int) -> None:
         self.moved = 0
@@ -39,11 +40,11 @@ class Rebalancer:
         self._due: dict[CellId, Move] = {}
         self._decided_us = now_us
         self._looked_us = now_us
-        self._cells_s: dict[CellId, float] = {}  # processor time up to the last measurement
+        self._cells_s: dict[CellId, float] = {}  # at the last measurement
         self._reads_s: dict[str, float] = {}
 
     def look(self, units: Collection[RunningUnit], streams: Iterable[RunningStream], now_us: int) -> None:
-        """Measure the load of workers, and decide on a move."""
+        """Measure the load of all workers, and decide on a move."""
         elapsed_s = (now_us - self._looked_us) / SECOND_US
         if now_us - self._looked_us < _LOOK_US:
             return
@@ -73,15 +74,15 @@ class Rebalancer:
             self._due = {cell: replace(move, at_once=True) for cell, move in self._due.items()}
 
     def request(self, move: Move) -> None:
-        """Request that a cell moves after the next checkpoint of its unit."""
+        """Request the move of a cell after its unit's next checkpoint."""
         self._due[move.cell] = move
 
     def is_urgent(self, unit: RunningUnit) -> bool:
-        """Return True if a unit must be checkpointed for an urgent move."""
+        """Return True if an urgent move requires a checkpoint of the unit."""
         return any(move.at_once for cell, move in self._due.items() if cell[0] == unit.id)
 
     def settle(self, unit: RunningUnit) -> None:
-        """Move due cells of a checkpointed unit before its next run."""
+        """Move the due cells of a checkpointed unit, before its next run."""
         if not self._due or unit.dirty:
             return
         for key in [cell for cell in self._due if cell[0] == unit.id]:
@@ -90,5 +91,5 @@ class Rebalancer:
                 self.moved += 1
 
     def forget(self, gone: Collection[str]) -> None:
-        """Cancel the moves of units that are removed or changed."""
+        """Cancel the moves of units that were removed or changed."""
         self._due = {cell: move for cell, move in self._due.items() if cell[0] not in gone}

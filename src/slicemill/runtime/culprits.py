@@ -1,7 +1,8 @@
-"""Search for the queries that make a run fail, when several queries share the failing step.
+"""Search for the queries that make a run fail.
 
-The unit repeats the failed run for some of the suspects only, from the last commit, and discards the
-results. A set of suspects that fails is halved, until the queries that fail alone are known:
+The search is necessary if several queries share the failing step. In a trial, the unit repeats the failed run
+with only some of the suspects and discards the results. A set of suspects that fails is halved, until the
+queries that fail alone are known:
 
     a b c d e f g h    the run has failed; f is the cause
     -                  passes: the rows can be read without any suspect
@@ -19,18 +20,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# After so many failed trials, the suspects that are left are stopped without a trial of their own.
+# After this many failed trials, all remaining suspects are stopped without further trials.
 MOST_FAILED_TRIALS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
     suspects: tuple[str, ...]
-    halved: bool = False  # the next trial is the other half of a set that has failed
+    halved: bool = False  # the next trial is the other half of a set that failed
 
 
 class CulpritSearch:
-    """Trials of a search; `guilty` has the reason of each query that fails alone."""
+    """Search for culprits.
+
+    `guilty` has the reason for each query that fails alone.
+    """
 
     def __init__(self, suspects: Sequence[str]) -> None:
         self.suspects = tuple(suspects)
@@ -51,15 +55,16 @@ class CulpritSearch:
         return self._waiting[-1].suspects
 
     def passed(self) -> None:
-        """Clear the suspects of the current trial."""
+        """Record that the current trial succeeded: its suspects are innocent."""
         if self._waiting.pop().halved and len(other := self._waiting[-1].suspects) > 1:
-            self._waiting.pop()  # the other half has to fail, so try its halves
+            self._waiting.pop()  # the other half must fail, so try its halves instead
             self._halve(other)
 
     def failed(self, why: str | Mapping[str, str]) -> None:
-        """Halve the suspects of the current trial, or record the culprit.
+        """Record that the current trial failed.
 
-        If the trial without suspects fails, the cause is not a query, and all suspects are stopped.
+        Halve its suspects, or record the only suspect as guilty. If the trial without suspects fails, no
+        query is the cause, and all suspects are stopped.
         """
         suspects = self._waiting.pop().suspects
         self._failed += 1

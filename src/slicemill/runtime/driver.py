@@ -1,20 +1,19 @@
-"""Dispatcher: schedules units on workers and commits their results.
+"""Driver: schedules units on workers and commits their results.
 
     wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
           ▲                                                                     │
           └─────────────────────────────────────────────────────────────────────┘
 
-There is no barrier: a worker that answers gets its next message while other workers are busy. A message
-holds reads of sources first, then runs of units in the order of the scheduling policy, up to a quantum of
-estimated cost. While several units have input, one run reads at most a quantum of it, so that the policy
-can choose again soon. A unit that is not picked lags in its logs; no row is lost.
+There is no barrier: when a worker answers, it gets its next message while other workers are busy. A message
+contains reads of sources first, then runs of units in the order of the scheduling policy, up to a quantum of
+estimated cost. While several units have input, one run reads at most the rows that fit into a quantum, so
+that the policy can choose again soon. Rows of a unit that is not chosen stay in the logs.
 
-Rows that arrive during a round are processed in the next round, so batches grow under load. `pace`
-decides when sources are polled while few rows arrive.
+Rows that arrive during a round are processed in the next round, so batches grow under load. While few rows
+arrive, `PollTimer` decides when sources are polled.
 
-A checkpoint message blocks its worker only while the worker takes a snapshot. When the notices of all
-cells have arrived, the files are complete and one journal record names them. A pause of the loop waits
-for them.
+A checkpoint blocks a worker only while the worker takes a snapshot. When all cells have sent the notice that
+their files are complete, one journal record names the files. A pause of the loop waits for these notices.
 """
 
 from __future__ import annotations
@@ -60,29 +59,29 @@ from slicemill.storage.home_state import STEPS
 
 AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # the last argument is the commit time
 
-# Maximum number of units in a message. A full decision ranks all ready units.
+# Maximum number of units in a message. One decision ranks all ready units.
 _UNITS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
-# A worker whose message takes longer is reported as stalled.
+# A worker is reported as stalled if its message takes longer.
 STALLED_S = 5.0
-# A step that serves only queries that are being dropped is cancelled after CANCEL_S. END_S later its process
-# is killed.
+# A step is cancelled after CANCEL_S if all its queries are being dropped. After END_S more, its process is
+# killed.
 CANCEL_S, END_S = 1.0, 1.0
-# Shutdown waits at most this long for a stalled worker.
+# Shutdown waits for a stalled worker at most this long.
 _STALLED_ENDS_S = 2.0
 _NAMED = 5
-# Having no worker is reported as a problem after this time.
+# After this time without any worker, a problem is reported.
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
 _SPARK_STOPPED = (
     "Spark has stopped: its Java process (JVM) has ended, or the session was closed; start slicemill again "
     "with the same home, and it goes on from what is committed"
 )
-# A read that must succeed is given up after so many failures in a row. One failure may be a worker crash.
+# Maximum number of attempts of a read that must succeed. A single failure may be the crash of a worker.
 _TRIES = 3
 
 
 class _Round(NamedTuple):
-    """Uncommitted round: its journal record, finished runs, and fed streams."""
+    """Uncommitted round: journal record, finished runs, streams with fed rows."""
 
     change: Change
     finished: list[tuple[RunningUnit, list[RunDone]]]
@@ -90,9 +89,9 @@ class _Round(NamedTuple):
 
 
 class Dispatcher:
-    """Scheduler loop of a mill, and access to its workers.
+    """Scheduling loop of a mill, and owner of its workers.
 
-    `watermark` returns the watermark of a log; `after_run` is called for every committed run.
+    `watermark` returns the watermark of a log. `after_run` is called for every committed run.
     """
 
     def __init__(
@@ -112,12 +111,12 @@ class Dispatcher:
         self.failure: BaseException | None = None
         self.decisions = Summary()
         self.rounds = 0
-        self.problem: str | None = None  # why it cannot continue
+        self.problem: str | None = None  # why the loop cannot continue
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningUnits([], home.logs, {}, clock())
         self.quantum_s = quantum_s
         self.watermark = watermark
-        self.advance: Callable[[], bool] = lambda: False  # takes the next steps of backfills
+        self.advance: Callable[[], bool] = lambda: False  # advances backfills; True if it did
         self.between_rounds: list[Callable[[], None]] = []  # called by the loop
         self._pool = pool
         self._home = home
@@ -129,22 +128,22 @@ class Dispatcher:
         self._assignments = Assignments(pool, mill, records, sync=home.durable)
         self.balancing = Rebalancer(self._assignments, clock())
         self._visitor: RunningUnit | None = None
-        self._given_up: list[RunningUnit] = []  # in the round under way
+        self._given_up: list[RunningUnit] = []  # units whose run failed in the current round
         self._reads_sources = False
-        # A thread that changes the plan, or runs units itself, waits until the loop is parked.
+        # A thread that changes the plan, or runs units itself, first waits until the loop is parked.
         self._control = threading.Condition()
         self._pausing = threading.RLock()
         self._pauses = 0
-        self._begins_checkpoints = True  # False while another thread waits for the end of checkpoints
+        self._begins_checkpoints = True  # False while another thread waits for checkpoints to end
         self._parked = True
         self._stop = False
         self._thread: threading.Thread | None = None
         self._pace = PollTimer()
         self._alone_s: float | None = None  # since when there has been no worker
-        self._resume_s = 0.0  # no work is sent before this time, because the disk is full
+        self._resume_s = 0.0  # while the disk is full, no message is sent before this time
         self.full: str | None = None  # why no record can be written now
-        self._refused: str | None = None  # why a worker could not write in the current round
-        # Finished work that is not committed because the disk is full. The next round commits it.
+        self._refused: str | None = None  # why a worker could not write in this round
+        # Finished work that could not be committed because the disk was full. The next round commits it.
         self._left: _Round | None = None
         self._ends_s: float | None = None  # deadline of waiting for workers
         self._stalled_ends_s = math.inf  # the same for stalled workers
@@ -159,12 +158,12 @@ class Dispatcher:
 
     @property
     def writers(self) -> set[str]:
-        """Names of the writers that may still append to their segments."""
+        """Names of writers that may still append to their segments."""
         return self._assignments.writers
 
     @property
     def keeps_connections(self) -> bool:
-        """Return True if a stream's connection stays open between its reads."""
+        """Return True if the connection of a stream stays open between reads."""
         return self._assignments.resident
 
     def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
@@ -172,7 +171,7 @@ class Dispatcher:
         return self._assignments.holder_of(unit, cell)
 
     def describe_stalls(self) -> list[str]:
-        """Describe stalled workers, and the queries or streams they work on."""
+        """Describe stalled workers, with the queries or streams that they process."""
         now_s, found = time.monotonic(), []
         for worker, (since_s, items) in self._assignments.busy_since().items():
             took_s = now_s - since_s
@@ -199,14 +198,14 @@ class Dispatcher:
         return {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
 
     def resize(self, count: int) -> None:
-        """Add workers or remove the last ones; while paused."""
+        """Add workers, or remove the last ones. The loop must be paused."""
         self._pool.resize(count)
         self._take(self._pool.wait(0))
 
     def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
-        """Replace the running units; while paused.
+        """Replace the running units. The loop must be paused.
 
-        `goals` are by query; None keeps the current goals.
+        `goals` are by query. With None, the current goals stay.
         """
         fresh = list(units)
         kept = {(unit.id, unit.digest) for unit in fresh}
@@ -250,9 +249,9 @@ class Dispatcher:
             raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
 
     def end_within(self, seconds: float) -> None:
-        """Limit the time to wait for workers; then abandon unfinished work.
+        """Limit the time to wait for workers.
 
-        Stalled workers get less time.
+        After that, unfinished work is abandoned. The limit for stalled workers is shorter.
         """
         now_s = time.monotonic()
         self._ends_s, self._stalled_ends_s = now_s + seconds, now_s + _STALLED_ENDS_S
@@ -272,9 +271,9 @@ class Dispatcher:
     def paused(self) -> Iterator[None]:
         """Hold the loop between two rounds, with no message in progress.
 
-        No checkpoint is in progress either, so the plan may be changed inside the context. The loop continues
-        to run units until the checkpoints in progress are written. StorageFull is raised if the loop waits
-        for disk space.
+        No checkpoint is in progress either, so the plan may change inside the context. Until the current
+        checkpoints are written, the loop continues to run units. Raise StorageFull if the loop waits for disk
+        space.
         """
         with self._pausing:
             self._await_checkpoints()
@@ -295,7 +294,10 @@ class Dispatcher:
                     self._control.notify_all()
 
     def _await_checkpoints(self) -> None:
-        """Wait until the checkpoints in progress are written; the loop begins no others."""
+        """Wait until the current checkpoints are written.
+
+        The loop begins no new ones.
+        """
         self._begins_checkpoints = False
         try:
             with self._control:
@@ -310,7 +312,7 @@ class Dispatcher:
 
     @contextmanager
     def dropping(self, names: Iterable[str]) -> Iterator[None]:
-        """Cancel slow steps that serve only these queries, inside the context."""
+        """Inside the context, cancel slow steps that only these queries need."""
         self._dropping, self._dropping_s = frozenset(names), time.monotonic()
         try:
             yield
@@ -318,7 +320,7 @@ class Dispatcher:
             self._dropping = frozenset()
 
     def _cancel_dropped(self) -> None:
-        """Cancel slow steps that only dropped queries need, or kill them."""
+        """Cancel slow steps that only dropped queries need, or kill their processes."""
         now_s = time.monotonic()
         for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
             waited_s = now_s - max(since_s, self._dropping_s)
@@ -337,10 +339,10 @@ class Dispatcher:
                 yield StepPosition(at, step)
 
     def finish(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs and checkpoint it.
+        """Run a unit to the head of its inputs, and checkpoint it.
 
-        The loop must be paused. A unit that is backfilling is checkpointed where it is. The unit need not be
-        among the running ones, because its plan may be about to change.
+        The loop must be paused. A backfilling unit is only checkpointed. The unit need not be in
+        `self.running`, because its plan may be about to change.
         """
         if not unit.catching_up:
             self.catch_up(unit)
@@ -348,7 +350,10 @@ class Dispatcher:
         self._assignments.unload(unit.id)
 
     def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs; while paused."""
+        """Run a unit to the head of its inputs.
+
+        The loop must be paused.
+        """
         self.run_while(unit, lambda: unit.has_pending)
 
     def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
@@ -364,19 +369,22 @@ class Dispatcher:
             self._visitor = None
 
     def checkpoint(self, units: Iterable[RunningUnit]) -> None:
-        """Checkpoint units, while paused, so that earlier input is not replayed."""
+        """Checkpoint units, so that their earlier input is not replayed.
+
+        The loop must be paused.
+        """
         for unit in units:
             if unit.dirty and not unit.has_failed:
                 self._send_checkpoint(unit)
                 self._wait_for_answers()
 
     def admit_handed(self) -> None:
-        """Write fed rows into the logs of their streams; run no query."""
+        """Write fed rows into the logs of their streams, without running queries."""
         with self.paused():
             self._read_while_wanted(handed_only=True)
 
     def read_all(self) -> None:
-        """Read all current rows of the sources; run no query."""
+        """Read all available rows of the sources, without running queries."""
         with self.paused():
             for stream in self.streams.values():
                 if not stream.handed and not stream.ended:
@@ -384,7 +392,7 @@ class Dispatcher:
             self._read_while_wanted(every=True)
 
     def read_now(self, streams: Iterable[RunningStream]) -> None:
-        """Read all current rows of some streams' sources; while paused."""
+        """Read all available rows of some streams. The loop must be paused."""
         chosen = [stream for stream in streams if not stream.handed and not stream.ended]
         for stream in chosen:
             stream.next_read_us = 0
@@ -392,7 +400,7 @@ class Dispatcher:
             self._wait_for_answers()
 
     def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
-        """Read all streams that want a read; retry failures at once."""
+        """Read all streams that have a read due; retry failures at once."""
         while self._send_reads(every=every, handed_only=handed_only):
             self._wait_for_answers()
             for stream in self.streams.values():
@@ -409,12 +417,12 @@ class Dispatcher:
                 if stream.error is None:
                     self.admit_rows(stream)
                     stream.ended = True
-            self.running.wake()  # paused units too, or else their outputs would never end
+            self.running.wake()  # also paused units, so that their outputs end
 
     def admit_rows(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
-        """Write replayed rows to a stream's log; while paused.
+        """Write replayed rows to the log of a stream.
 
-        Without a replay, flush the rows that the stream holds back.
+        The loop must be paused. Without a replay, flush the rows that the stream holds back.
         """
         for _ in range(_TRIES):
             self._wait_for_workers()
@@ -429,12 +437,15 @@ class Dispatcher:
         raise SlicemillError(f"{stream.name} could not be {'read' if replay else 'ended'}: {stream.error}")
 
     def run_all(self) -> None:
-        """Run until no unit has anything left to do."""
+        """Run units until none can run."""
         while self.run_some():
             pass
 
     def run_some(self) -> bool:
-        """Run units that the policy picks; return False if none can run."""
+        """Run the units that the policy chooses.
+
+        Return False if no unit can run.
+        """
         with self.paused():
             self._read_while_wanted(handed_only=True)
             asked = self._send_runs(self._ranked(), self.quantum_s)
@@ -453,7 +464,7 @@ class Dispatcher:
                     self._report_missing_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
-        except BaseException as problem:  # record the failure and wake waiters
+        except BaseException as problem:  # record the failure and wake waiting threads
             self.failure = problem
             with self.changed:
                 self.changed.notify_all()
@@ -472,7 +483,7 @@ class Dispatcher:
             self._parked = False
 
     def _wait_for_answers(self) -> None:
-        """Wait for the messages and checkpoints in progress and commit their results."""
+        """Wait for all messages and checkpoints in progress, and commit their results."""
         while self._assignments.busy or self._left is not None:
             self._check_waiting()
             self._cancel_dropped()
@@ -487,7 +498,7 @@ class Dispatcher:
     def look(self) -> None:
         """Run the between-round callbacks, unless the plan is changing.
 
-        A full disk only delays them.
+        If the disk is full, a callback is tried again in the next round.
         """
         if self._pausing.acquire(blocking=False):
             try:
@@ -513,7 +524,7 @@ class Dispatcher:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _take(self, events: Iterable[object]) -> None:
-        """Process events of workers; commit and deliver their results."""
+        """Process events of workers: commit and deliver their results."""
         change, finished, handed = self._left or _Round(Change(), [], [])
         self._left = None
         stopped = False
@@ -552,7 +563,7 @@ class Dispatcher:
     def _commit(self, change: Change) -> None:
         """Write one journal record.
 
-        While the disk is full, the loop retries and reports the problem.
+        While the disk is full, the loop retries and reports the problem. Other threads raise StorageFull.
         """
         while True:
             try:
@@ -571,7 +582,7 @@ class Dispatcher:
                 return
 
     def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
-        now = self._clock()  # the commit has made all of these results readable
+        now = self._clock()  # results are readable since the commit
         with stage("deliver"):
             for unit, done in finished:
                 self.running.ran(unit, now)
@@ -630,7 +641,7 @@ class Dispatcher:
     def _end_checkpoint(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
         """Process the end of a cell's checkpoint.
 
-        If writing failed, the state in memory is intact.
+        If a write has failed, the checkpoint is discarded. The state in memory is intact.
         """
         unit = self._unit(done.unit) if self._assignments.written(by, done) else None
         if unit is None:
@@ -639,7 +650,7 @@ class Dispatcher:
             unit.finish_cell_checkpoint(done, change)
         else:
             unit.drop_checkpoint()
-            self.balancing.forget({unit.id})  # rebalancing of the unit is cancelled
+            self.balancing.forget({unit.id})  # cancel moves of its cells
             self._report_failed_write(done.failed)
 
     def _ran(
@@ -652,7 +663,7 @@ class Dispatcher:
         if unit.run.all_done and unit.is_repeated():
             self._give_up(unit, unit.run.errors, change)
         elif unit.run.all_done:
-            if unit.run.errors:  # the next run leaves the failed queries out
+            if unit.run.errors:  # the next run omits the failed queries
                 self._assignments.unload(unit.id)
             finished.append((unit, unit.finish(now, change)))
             for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
@@ -679,7 +690,7 @@ class Dispatcher:
             self._handle_cell_failure(unit, failed.error, change)
 
     def _report_failed_write(self, failed: ItemFailed) -> None:
-        """Report a failed write of a worker and pause scheduling briefly."""
+        """Report a worker's failed write, and pause scheduling for a moment."""
         if failed.disk_full:
             self._refused = failed.error
         self.problem = failed.error
@@ -698,10 +709,11 @@ class Dispatcher:
         self._given_up.append(unit)
 
     def _undo(self, asked: Iterable[Item], why: str, change: Change, step: CurrentStep | None = None) -> None:
-        """Retry items that a worker will not answer, from the committed state.
+        """Handle items that a worker will not answer.
 
-        If the worker ended in a `step`, the queries of that step are suspects. If the worker was killed
-        because the step was stuck, these queries fail at once, and no other unit gets a strike.
+        They are retried from the committed state. If the worker ended in a `step`, the queries of that step
+        are suspects. If the worker was killed because the step was stuck, these queries fail at once, and the
+        failure does not count for other units.
         """
         now = self._clock()
         for item in asked:
@@ -716,7 +728,7 @@ class Dispatcher:
     def _ranked(self) -> dict[RunningUnit, float]:
         """Rank the units that can run, by policy.
 
-        Return, by unit, the share of its pending rows that a run reads.
+        Return, for each unit, the share of its pending rows that its run reads.
         """
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
@@ -756,10 +768,10 @@ class Dispatcher:
     def _send_runs(
         self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
     ) -> bool:
-        """Send runs of these units, in order, to idle workers.
+        """Send runs of these units, in this order, to idle workers.
 
-        Each worker gets at most a quantum. `units` maps a unit to the share of its pending rows that the run
-        reads.
+        `units` has the share of its pending rows that each run reads. Each worker gets at most a quantum of
+        estimated cost.
         """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
@@ -778,31 +790,31 @@ class Dispatcher:
             if moves and (
                 unit.writing or (self._begins_checkpoints and self._snapshots(unit, workers, queues))
             ):
-                continue  # the cells move before the next run, so that nothing has to be replayed
+                continue  # the cells move before the next run, so that the new worker has nothing to replay
             alone = bool(unit.strikes) or unit.searching or unit.catching_up
             if alone and any(queues[worker] for worker in workers):
-                continue  # suspects run alone in a message, and so do backfills, which would delay live units
+                continue  # suspects run alone; so do backfills, because they would delay live units
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = unit.statistics.cost
             watermarks = {log: self.watermark(log) for log in unit.plan.unit.inputs}
             unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
             assert unit.run is not None
             self.running.began(unit)
-            # The log does not record which rows were shed; a replay would process them. So checkpoint.
+            # A replay would process rows that were shed, because the log does not record them. So checkpoint.
             written = checkpoint or not self._assignments.resident or unit.run.shares < 1
             if not written and self._begins_checkpoints and unit.checkpoint_overdue(time.monotonic()):
                 self._snapshots(unit, workers, queues)
             for cell, worker in enumerate(workers):
                 known = self._assignments.take_up(unit, cell, worker)
                 queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
-                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # the cost of the slowest cell
+                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # cost of the slowest cell
                 if alone:
                     load_s[worker] = math.inf
         self._send_items({worker: queue for worker, queue in queues.items() if queue})
         return any(queues.values())
 
     def _send_due_checkpoint(self) -> None:
-        """Start one due checkpoint, if its workers are idle."""
+        """Start at most one due checkpoint, on idle workers."""
         now_s, assignments = time.monotonic(), self._assignments
         for unit in self.running.units if self._begins_checkpoints else ():
             if unit.checkpoint_due(now_s) and unit.run is None and not unit.has_failed:
@@ -818,7 +830,8 @@ class Dispatcher:
         if self._snapshots(unit, holders, queues):
             self._send_items(queues)
         else:
-            # A worker has died since the last run. The workers that take over its cells replay and write.
+            # A worker has died since the last run. The workers that take over its cells replay, then write a
+            # checkpoint.
             self._send_runs({unit: 1.0}, math.inf, checkpoint=True)
 
     def _snapshots(
@@ -826,7 +839,7 @@ class Dispatcher:
     ) -> bool:
         """Queue a checkpoint of a unit, as of its last run.
 
-        Return False and queue nothing if a cell is not in memory there, or if a worker is already writing a
+        Return False, without queueing, if a worker does not hold its cell in memory or is already writing a
         checkpoint. A worker holds at most one snapshot in memory.
         """
         for cell, worker in enumerate(workers):
@@ -843,7 +856,10 @@ class Dispatcher:
         return True
 
     def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
-        """Make workers drop the state of removed units and streams; while paused."""
+        """Release the state of removed units and streams in workers.
+
+        The loop must be paused.
+        """
         item = Forget(self._mill, tuple(units), tuple(streams))
         self._send_items({worker: [item] for worker in self._assignments})
         self._wait_for_answers()
@@ -856,7 +872,7 @@ class Dispatcher:
             self._report_missing_workers()
 
     def _report_missing_workers(self) -> None:
-        """Report a problem if there has been no worker for _ALONE_S."""
+        """Report a problem if there has been no worker for _ALONE_S seconds."""
         now_s = time.monotonic()
         if self._alone_s is None:
             self._alone_s = now_s
@@ -880,6 +896,6 @@ class Dispatcher:
 
 
 def _abbreviate_names(names: Sequence[str]) -> str:
-    """Return the first names and the number of further ones."""
+    """Return the first names and the number of the remaining ones."""
     shown, more = names[:_NAMED], len(names) - _NAMED
     return f"{', '.join(shown)}{f' and {more} others' if more > 0 else ''}" or "state"

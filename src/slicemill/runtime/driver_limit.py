@@ -1,7 +1,7 @@
-"""Limit of processor time for computations in the driver.
+"""Processor time limit for computations in the driver.
 
-Changes of tables and rows of views are computed in the driver. Workers have their own limits
-(`runtime.step_limit`). A thread of the driver is interrupted by an asynchronous Python exception.
+The driver computes changes of tables and rows of views. If such a computation exceeds the limit, its thread
+is interrupted by an asynchronous Python exception. Workers have their own limit (`runtime.step_limit`).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ COMPUTING_S = 60.0
 
 
 class _Overran(BaseException):
-    """Raised in a block that has taken too long.
+    """Raised in a block that has exceeded its limit.
 
-    Not an Exception, so that the block cannot handle it.
+    It is no Exception, so that the block cannot catch it.
     """
 
 
 class CpuTimeLimit:
     """Context manager that raises SlicemillError after too much processor time.
 
-    >>> with ComputingLimit("the change"):
+    >>> with CpuTimeLimit("the change"):
     ...     sum(range(10))
     45
     """
@@ -56,7 +56,7 @@ class CpuTimeLimit:
             overran = True
             self._done.set()
         if self._raised and not overran:
-            _raise_in(threading.get_ident(), None)  # the exception is still pending
+            _raise_in(threading.get_ident(), None)  # cancel an exception that is not raised yet
         if overran:
             raise SlicemillError(
                 f"{self._what} took more than {self._seconds:g} s of processor time and was ended; look for "
@@ -66,7 +66,7 @@ class CpuTimeLimit:
     def _watch(self, thread: int, clock: int) -> None:
         until_s = time.clock_gettime(clock) + self._seconds
         left_s = self._seconds
-        while not self._done.wait(left_s):  # processor time never passes faster than wall-clock time
+        while not self._done.wait(left_s):  # processor time is never faster than wall-clock time
             with self._raising:
                 if self._done.is_set():
                     return

@@ -1,8 +1,8 @@
-"""Load shedding of a unit: the share of rows to keep.
+"""Load shedding of a unit: share of rows or comparisons to process.
 
-A join with a load budget keeps all rows but compares fewer pairs: only rows of the newest part of its
-windows, so that the affordable share of comparisons is made. The driver decides this once for all cells
-of a unit, from their total comparisons, so that results do not depend on the number of cells (S54, S55).
+A join with a load budget keeps all rows but makes only a share of the comparisons: it compares only with rows
+in the newest part of its windows. The driver decides the share once for all cells of a unit, from their total
+comparisons, so that results do not depend on the number of cells (S54, S55).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _SKIPS_NOTHING = WindowSkipper(0)
 class LoadControl:
     """Shedding controllers of a unit, by node.
 
-    Drop boxes, classifiers, and joins with age limits have a controller. Shares and skipped windows survive
-    restarts.
+    Drop boxes, classifiers, and joins with age limits have a controller. The current shares and the skipped
+    windows survive restarts.
     """
 
     def __init__(self, unit: Unit, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
@@ -53,7 +53,7 @@ class LoadControl:
         self._controllers = {
             node: ShareController(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
         }
-        # Such operators, as classifiers, keep all rows but evaluate fewer values.
+        # Operators with a maximum lag, such as classifiers, keep all rows but evaluate fewer values.
         for node in unit.nodes:
             operator = graph[node].operator
             if (lag_us := kind_of(operator).lag_us(operator)) is not None:
@@ -83,19 +83,19 @@ class LoadControl:
     def decide(
         self, epochs: Mapping[str, Sequence[Epoch]], state_bytes: int, backlog: Backlog, now: int
     ) -> dict[str, SheddingDecision]:
-        """Return the shedding of a run over these epochs, by node."""
+        """Return the shedding decision for a run over these epochs, by node."""
         if not self._controllers:
             return {}
         pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
         if not pending:
-            # Windows may close without new rows: skipped windows stay skipped.
+            # Windows may end without new rows, and skipped windows stay skipped.
             return {node: SheddingDecision(1.0, skipper.spans) for node, skipper in self._skippers.items()}
         rows = sum(epoch.rows for epoch in pending)
         waiting = WaitingLoad(
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / SECOND_US,
             rows=rows,
             state_bytes=state_bytes,
-            # Size as received; derived rows in the unit are at most as large.
+            # Size as received. Derived rows in the unit are at most as large.
             bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
             backlog=backlog,
         )
@@ -110,12 +110,15 @@ class LoadControl:
         return decided
 
     def compared(self, cells: Sequence[Mapping[str, Comparisons]], rows: int) -> None:
-        """Record the comparisons of a run, by cell and node."""
+        """Add the comparisons of a run, by cell and node."""
         for node, join in self._joins.items():
             join.add([cell[node] for cell in cells if node in cell], rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
-        """Return the fields for the journal, or None without controllers."""
+        """Return the fields for the journal.
+
+        Return None if there are no controllers.
+        """
         kept: dict[str, list[Any]] = {}
         for node, controller in self._controllers.items():
             skipper = self._skippers.get(node, _SKIPS_NOTHING)
@@ -124,7 +127,7 @@ class LoadControl:
 
 
 class _MeasuredJoin:
-    """Join with age limits, and its comparisons by age of rows."""
+    """Join with age limits, which counts comparisons by the age of rows."""
 
     def __init__(self, join: SharedJoin | SharedMultiJoin) -> None:
         inputs = join.inputs if isinstance(join, SharedMultiJoin) else ("0", "1")
@@ -139,8 +142,8 @@ class _MeasuredJoin:
             for member in join.members
         }
         longest = [max(length or 1 for length in side) for side in zip(*lengths.values(), strict=True)]
-        # Lengths relative to the longest window; empty if a window has no length in time, so rows have no
-        # age.
+        # Lengths relative to the longest window. Empty if a window has no length in time, because rows then
+        # have no age.
         timed = all(length is not None for sides in lengths.values() for length in sides)
         self._windows = {
             name: [(length or 0) / most for length, most in zip(sides, longest, strict=True)]
@@ -150,7 +153,7 @@ class _MeasuredJoin:
         self._looked = 1.0
 
     def reaches(self, decided: Mapping[str, SheddingDecision]) -> dict[str, SheddingDecision]:
-        """Return the shedding of each query, with its age limit."""
+        """Return the decision for each query, with its age limit."""
         found = {}
         for name in self._limited:
             share, windows = decided[name].share, self._windows.get(name)
@@ -168,7 +171,7 @@ class _MeasuredJoin:
 
 
 def _side(member: JoinMember, number: int, name: str) -> int | None:
-    """Return the index of an input in a query's join."""
+    """Return the index of an input within a query's inputs."""
     if not isinstance(member, MultiJoinMember):
         return number
     return member.inputs.index(name) if name in member.inputs else None

@@ -1,7 +1,7 @@
-"""Protocol between dispatcher and workers: messages with work items, and answers.
+"""Protocol between driver and workers: messages with items, and answers.
 
-Messages exist for milliseconds between processes of one version, so they are pickled without a schema.
-They are never stored; persistent state is in the journal (`storage.changes`).
+Both processes run the same version and messages are never stored. So messages are pickled without a schema.
+Persistent state is in the journal (`storage.changes`).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from slicemill.storage.changes import Appended
 from slicemill.storage.log import Epoch
 from slicemill.storage.segments import Extent
 
-# For rows written to a log: log -> exchange -> frequent keys.
+# Frequent keys of rows written to logs: log -> exchange -> sample.
 KeySamples: TypeAlias = Mapping[str, Mapping[str, KeySample]]
 
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and its watermark.
+    """Epochs of a log that a run reads, and the watermark after them.
 
-    The watermark is that of the log after these epochs. Rows before `from_ts`, if given, are ignored.
+    Rows before `from_ts`, if given, are ignored.
     """
 
     folder: Path
@@ -52,10 +52,10 @@ class Restore:
     """Checkpoint of a cell's state, and the epochs to replay after it.
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
-    since the checkpoint; `successors` are queries that took over the state of replaced ones, by name, and
-    `parts_taken` are the calls or columns that provide it. If the placement has changed, `before` and `heavy`
-    are the cells and heavy keys at the checkpoint, and `files` are those of all cells. `first_rows` is True
-    if the results before the first row are already committed.
+    since the checkpoint. `successors` maps a query to the replaced query whose state it took over, and
+    `parts_taken` has the calls or columns that provide this state. If the unit was rescaled since the
+    checkpoint, `before` and `heavy` are the cells and heavy keys at the checkpoint, and `files` are those of
+    all cells. `first_rows` is True if the results that exist before the first row are already committed.
     """
 
     files: tuple[Any, ...]
@@ -72,7 +72,7 @@ class Restore:
 class OutputLog:
     """Log to which a run appends rows, and its readers' exchanges.
 
-    Rows up to `after_us`, if given, are not appended, because they are of incomplete windows.
+    Rows up to `after_us`, if given, are not appended, because their windows are incomplete.
     """
 
     folder: Path
@@ -84,8 +84,8 @@ class OutputLog:
 class RunUnit:
     """Run one cell of a unit over new epochs.
 
-    `restore` is set if the worker does not hold the cell. `moments` are the times at which the source streams
-    reached their timestamps; `now_us` is the mill's time.
+    `restore` is set if the worker does not hold the cell in memory. `moments` are the times at which the
+    source streams reached timestamps. `now_us` is the current time of the mill.
     """
 
     mill: str
@@ -93,7 +93,7 @@ class RunUnit:
     cell: int
     plan: str  # digest of its UnitPlan
     run: int
-    after: int  # the last committed run, whose state the cell must have
+    after: int  # last committed run; the cell must have the state after it
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
@@ -101,19 +101,20 @@ class RunUnit:
     now_us: int
     latest: Mapping[str, int] = field(default_factory=dict)  # greatest row timestamp of all cells, by node
     dropping: Mapping[str, SheddingDecision] = field(default_factory=dict)
-    heavy: tuple[HeavyKey, ...] = ()  # heavy keys, whose rows go to all cells, also in a replay
+    heavy: tuple[HeavyKey, ...] = ()  # keys whose rows go to all cells, also in a replay
     restore: Restore | None = None
     checkpoint: bool = False  # include a checkpoint in the answer
-    failed: frozenset[str] = frozenset()  # outputs to leave out, with the steps and state of their queries
-    limit_s: float = math.inf  # processor seconds of a step after which its queries fail
+    failed: frozenset[str] = frozenset()  # outputs to omit, with the steps and state that only they need
+    limit_s: float = math.inf  # processor seconds after which a step is interrupted and its queries fail
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointUnit:
     """Write the state of a cell as of a run.
 
-    A resident worker takes a snapshot and writes it in the background while it runs the next items. Then the
-    answer has no entry for this item, and the worker sends `CheckpointDone` as a notice.
+    A resident worker takes a snapshot and writes it in the background, while it continues with its next
+    items. In this case the answer has no entry for the item, and the worker sends `CheckpointDone` as a
+    notice.
     """
 
     mill: str
@@ -125,10 +126,10 @@ class CheckpointUnit:
 
 @dataclass(frozen=True, slots=True)
 class ReadStream:
-    """Read a stream's source from `offsets` on and admit the rows.
+    """Read a stream's source from `offsets` on, and admit the rows.
 
-    `progress` contains the stream's fields in the journal, for a worker that reads it for the first time;
-    `held` are the rows that are held back for sorting.
+    `progress` has the journal fields of the stream, for a worker that has not read the stream before. `held`
+    are the rows that are held back for sorting.
     """
 
     mill: str
@@ -137,18 +138,18 @@ class ReadStream:
     offsets: Mapping[str, Any]
     announced: Announced
     limit_rows: int
-    first: bool  # this worker has not read the stream in this mill yet, or its last read failed
+    first: bool  # this worker has not read the stream before, or its last read failed
     progress: Mapping[str, Any]
     held: tuple[Extent, ...] = ()
     handed: HandedRows | None = None
-    flush: bool = False  # the stream has ended: release all rows that are held back
-    now_us: int | None = None  # the mill's time, unless it is the wall clock
-    replay: HandedRows | None = None  # rows to admit again; the source is not read
+    flush: bool = False  # end of the stream: release all held-back rows
+    now_us: int | None = None  # the mill's time, if that is not the wall clock
+    replay: HandedRows | None = None  # rows to admit again, instead of reading the source
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release units, cells and streams from memory, by default all."""
+    """Release units, cells and streams from memory; without names, everything."""
 
     mill: str
     units: tuple[str, ...] = ()
@@ -161,14 +162,14 @@ Item: TypeAlias = RunUnit | CheckpointUnit | ReadStream | Forget
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Items in execution order, and the pickled plans that are missing."""
+    """Items in execution order, and the pickled plans that the worker lacks."""
 
     items: tuple[Item, ...]
     plans: Mapping[str, bytes] = field(default_factory=dict)
     sync: bool = False  # durability 'machine': written files must survive a power failure
-    now_us: int = 0  # time of the sender; the clock of the worker must not be earlier
-    number: int = 0  # of the messages to this worker
-    record: Path | None = None  # file in which a separate process records its current step
+    now_us: int = 0  # time of the sender; the worker's clock must not be behind
+    number: int = 0  # counts the messages to this worker
+    record: Path | None = None  # file in which a worker with its own process records the current step
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +180,7 @@ class RunDone:
     written: Mapping[str, Appended]
     watermarks: Mapping[str, int]  # of the outputs
     errors: Mapping[str, str]
-    rows: Mapping[str, int]  # emitted by each node
+    rows: Mapping[str, int]  # number emitted by each node
     arrivals: Mapping[str, Arrivals]
     due: Dues
     latest: Mapping[str, int]  # greatest row timestamp of nodes that emit at the end of input
@@ -190,13 +191,13 @@ class RunDone:
     checkpoint: tuple[Any, ...] | None = None
     rows_in: int = 0
     bytes_read: int = 0  # from logs, by this cell
-    compared: Mapping[str, Comparisons] = field(default_factory=dict)  # by node of a join and age of rows
+    compared: Mapping[str, Comparisons] = field(default_factory=dict)  # by node of a join, and by age of rows
     python_s: float = 0.0  # part of cpu_s, in kernels that are not compiled yet
     key_work: KeyWork = NO_WORK
     key_samples: KeySamples = field(default_factory=dict)
     collecting_s: float = 0.0  # part of cpu_s, in garbage collection
-    overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
-    shared: frozenset[str] = frozenset()  # outputs with an error of a step that they share
+    overran: frozenset[str] = frozenset()  # outputs with an error of a step that exceeded its time limit
+    shared: frozenset[str] = frozenset()  # outputs with an error of a step that several outputs share
 
     @property
     def pairs(self) -> int:
@@ -205,7 +206,7 @@ class RunDone:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDone:
-    """The state of a cell is written, unless `failed` is set."""
+    """Report that a cell's state is written, or why not (`failed`)."""
 
     mill: str
     unit: str
@@ -224,19 +225,19 @@ class ReadDone:
     more: bool
     again_us: int | None
     ended: bool
-    handed: bool  # handed-over rows are admitted
+    handed: bool  # the rows of the driver are admitted
     rows_read: int
-    moments: tuple[tuple[int, int], ...]  # timestamps that the watermark has reached, and when
-    rows_unneeded: int  # rows of rows_read that no query needs; they are not stored
+    moments: tuple[tuple[int, int], ...]  # timestamps that the watermark has reached, each with its time
+    rows_unneeded: int  # part of rows_read that no query needs; not stored
     cpu_s: float
     seconds: Mapping[str, float]
     key_samples: Mapping[str, KeySample] = field(default_factory=dict)  # of the written rows, by exchange
-    warning: str | None = None  # a problem of the source that does not prevent reading
+    warning: str | None = None  # problem of the source that does not prevent reading
 
 
 @dataclass(frozen=True, slots=True)
 class ItemFailed:
-    """Answer for a failed item, whose state the worker has released."""
+    """Report that an item failed; the worker has released its state."""
 
     item: str  # "run", "read" or "checkpoint"
     name: str  # of the unit or stream
@@ -253,7 +254,7 @@ Reply: TypeAlias = tuple[ItemDone, ...]
 def item_failure(
     item: Item, why: str, trace: str = "", *, disk_full: bool = False, checkpoint_damaged: bool = False
 ) -> ItemFailed | None:
-    """Return the answer for an item that failed; None for `Forget`."""
+    """Return the report of a failed item, or None for `Forget`."""
     if isinstance(item, ReadStream):
         return ItemFailed("read", item.stream, why, trace, disk_full)
     if isinstance(item, Forget):

@@ -1,7 +1,7 @@
 """Unit program: the operators of a unit, compiled to steps.
 
-The plan is sent to the workers as data and is compiled there, once per worker and plan version. A step
-that fails stops only the queries that depend on the step.
+Workers receive the plan as data and compile it, once per worker and plan version. If a step fails, only the
+queries that depend on the step stop.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ _UNLIMITED = StepLimit(math.inf)
 
 @dataclass(frozen=True, slots=True)
 class UnitPlan:
-    """Plan of a unit, as sent to workers; immutable and picklable."""
+    """Plan of a unit, as sent to workers. Immutable and picklable."""
 
     unit: Unit
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
     exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # by input, if there are several cells
-    newcomers: Covers = field(default_factory=dict)  # names of state that starts empty in the next run
-    # New name of state -> previous name, for the next run.
+    newcomers: Covers = field(default_factory=dict)  # names of states that start empty in the next run
+    # New name of a state -> previous name, for the next run.
     successors: Mapping[str, str] = field(default_factory=dict)
-    # By node: the calls or columns of its former node that provide its state, for the next run.
+    # By node: the calls or columns of its previous definition that provide its state, for the next run.
     parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
@@ -84,14 +84,14 @@ class UnitPlan:
         return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
 
     def without(self, logs: Collection[str]) -> UnitPlan:
-        """Return the plan without the outputs to some logs."""
+        """Return the plan without the outputs to these logs."""
         if not logs:
             return self
         unit, graph = without_outputs(self.unit, self.graph, logs)
         return replace(self, unit=unit, graph=graph)
 
     def computes_same_as(self, other: UnitPlan) -> bool:
-        """Return True if another plan computes the same from the same tables."""
+        """Return True if another plan has equal operators and tables."""
         return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
 
     @property
@@ -102,16 +102,16 @@ class UnitPlan:
 
     @property
     def has_changes(self) -> bool:
-        """Return True if the unit computes a changelog."""
+        """Return True if an operator emits a changelog."""
         return any(self.graph[node_id].schema.changelog for node_id in self.unit.nodes)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """Output of a run: rows, watermark and error of each log.
+    """Output of a run: rows, watermark, and error of each log.
 
-    `rows` are the numbers of rows that the operators emitted. `due` contains the input watermarks at which
-    held-back rows are emitted.
+    `rows` has the number of rows that each operator emitted. `due` has the input watermarks at which
+    held-back rows will be emitted.
     """
 
     tables: Mapping[str, pa.Table]
@@ -119,18 +119,18 @@ class RunOutcome:
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     due: Dues
-    overran: frozenset[str] = frozenset()  # outputs with errors of steps that took too long
-    shared: frozenset[str] = frozenset()  # outputs with an error of a step that they share
+    overran: frozenset[str] = frozenset()  # outputs with an error of a step that exceeded its time limit
+    shared: frozenset[str] = frozenset()  # outputs with an error of a step that several outputs share
 
 
 class _Overrun(SlicemillError):
-    """A step took too long."""
+    """Error: a step exceeded its time limit."""
 
 
 class UnitProgram:
-    """Steps of a unit for one cell; `states` are by node.
+    """Steps of a unit for one cell.
 
-    The program leaves out the queries of `failed` outputs, and drops their state.
+    `states` are by node. Queries of `failed` outputs are omitted, and their state is dropped.
     """
 
     def __init__(
@@ -140,16 +140,18 @@ class UnitProgram:
         cell: int = 0,
         failed: frozenset[str] = frozenset(),
     ) -> None:
-        # The driver knows a step by its index in the whole unit.
+        # The driver identifies a step by its index in the unit.
         self._places = {node_id: place for place, node_id in enumerate(plan.unit.nodes)}
         self.plan = plan = plan.without(failed)
         self.failed = failed
         self._cell = plan.cell(cell)
-        # Cells by time all read the same rows. Only cell 0 reports counts of the nodes before a join.
+        # With a placement by time, all cells read the same rows, so only cell 0 reports counts of nodes
+        # before a join.
         self._repeats = self._cell.by_time and cell > 0
         self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
-        # A query dropped and declared again between two runs starts empty: its nodes have the same ids.
+        # A query that is dropped and declared again between two runs has the same node ids, but starts
+        # without state.
         self._steps = {
             node_id: self._step(plan.graph[node_id], self._state(plan.graph[node_id], known))
             for node_id in plan.unit.nodes
@@ -178,7 +180,7 @@ class UnitProgram:
         self._with_first_row: dict[str, InitialRowStep] = _steps_with_role(self._stateful, InitialRowStep)
 
     def _own_nodes(self) -> list[str]:
-        """Return the nodes whose rows are in no other cell."""
+        """Return the nodes whose rows are not repeated in another cell."""
         graph, nodes = self.plan.graph, self.plan.unit.nodes
         if not self._repeats:
             return list(nodes)
@@ -191,7 +193,7 @@ class UnitProgram:
         return {node_id: step.state for node_id, step in self._stateful.items()}
 
     def state_bytes(self) -> int:
-        """Return the memory that the state takes in this process."""
+        """Return the memory that the state uses in this process."""
         return sum(
             step.bytes_kept() if isinstance(step, MemoryReporter) else state_bytes({node_id: step.state})
             for node_id, step in self._stateful.items()
@@ -199,7 +201,7 @@ class UnitProgram:
 
     @property
     def sheds(self) -> dict[str, AccuracyReport]:
-        """Rows that operators with a budget have shed so far, by node."""
+        """Rows that operators with a budget have shed, by node."""
         found: dict[str, AccuracyReport] = {}
         if self._repeats:
             return found
@@ -211,7 +213,7 @@ class UnitProgram:
     def latest(self) -> dict[str, int]:
         """Greatest row timestamp of this cell, by node.
 
-        Nodes are listed if they need the maximum of all cells.
+        It is returned for nodes that need the maximum over all cells.
         """
         if self.plan.cells == 1:
             return {}
@@ -219,7 +221,7 @@ class UnitProgram:
 
     @property
     def compared(self) -> dict[str, Comparisons]:
-        """Number of comparisons by joins in the last run, by age."""
+        """Comparisons of each join in the last run, by age of rows."""
         return {node_id: step.compared for node_id, step in self._comparing.items()}
 
     @property
@@ -237,12 +239,12 @@ class UnitProgram:
         limit: StepLimit | None = None,
         first_rows: bool = True,
     ) -> RunOutcome:
-        """Run all steps over new input and return their outcome.
+        """Run all steps over new input.
 
         `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
-        timestamp of all cells so far; with several cells, inputs do not end in a run with rows, but in the
-        next run. `heavy` are the keys whose rows go to all cells. Without `first_rows`, global aggregates
-        emit no row before their first input row.
+        timestamp of all cells so far, by node. With several cells, inputs end in a run without rows, which
+        knows the timestamps of all cells. `heavy` are the keys whose rows go to all cells. If `first_rows` is
+        False, global aggregates emit no row before their first input row.
         """
         for node_id, controlled in self._controlled.items():
             controlled.set_load(node_id, dropping)
@@ -269,7 +271,7 @@ class UnitProgram:
         )
 
     def _behind(self, source: str) -> frozenset[str]:
-        """Return the inputs that a node's rows are derived from."""
+        """Return the inputs from which the rows of a node are derived."""
         return self._logs.get(source, frozenset())
 
     def _dues(self) -> Iterator[Mapping[str, int]]:
@@ -292,18 +294,18 @@ class UnitProgram:
         watermarks: Mapping[str, int],
         limit: StepLimit,
     ) -> dict[str, StepResult]:
-        """Run the steps and return their results."""
+        """Run the steps, and return the result of each node."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
             node: (tables[log], watermarks[log]) for node, log in self._read.items()
         }
-        parts: dict[str, dict[str, StepResult]] = {}  # by shared node and query
+        parts: dict[str, dict[str, StepResult]] = {}  # by shared node, then by query
         for node_id, sources in self._fed.items():
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
             if isinstance(operator, Part):
                 shared = sources[0]
-                # Without parts the shared step has failed for all its queries.
+                # Without parts the shared step has failed, for all its queries.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
                 given = [self._given(found[source], source, node_id) for source in sources]
@@ -317,10 +319,11 @@ class UnitProgram:
         return found
 
     def _given(self, part: StepResult, source: str, node_id: str) -> StepResult:
-        """Return a step's input.
+        """Return an input of a step.
 
-        If the step produces a changelog, its watermark is after `EARLIEST`. All rows of a stream are later
-        than `EARLIEST`. So results that precede the first row are emitted before a row arrives.
+        A changelog may contain results that precede the first row of a stream. Rows of a stream are later
+        than `EARLIEST`. So the first step with a changelog gets a watermark after `EARLIEST` even if no row
+        has arrived, and emits these results.
         """
         graph = self.plan.graph
         if isinstance(part, SlicemillError) or part[1] > BEGINNING:
@@ -329,7 +332,7 @@ class UnitProgram:
         return (part[0], EARLIEST + 1) if stays else part
 
     def schema_of(self, log: str) -> Schema:
-        """Return the columns of an output."""
+        """Return the schema of an output."""
         (node_id,) = [node_id for node_id, written in self.plan.unit.outputs if written == log]
         return self.plan.graph[node_id].schema
 
@@ -340,7 +343,7 @@ class UnitProgram:
         return self._empty[log]
 
     def _state(self, node: Node, known: Mapping[str, object]) -> object | None:
-        """Return the state of a node, which may be that of its former node."""
+        """Return the state of a node, or of its previous definition."""
         if node.id in self.plan.newcomers:
             return None
         parts = self.plan.parts_taken.get(node.id)
@@ -366,7 +369,7 @@ class UnitProgram:
 
 
 def _steps_with_role(steps: Mapping[str, object], role: type) -> dict[str, Any]:
-    """Return the steps, by node, that implement a role."""
+    """Return the steps that implement a role, by node."""
     one_of_each = {type(step): step for step in steps.values()}
     found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}
     return {node_id: step for node_id, step in steps.items() if type(step) in found}
@@ -375,7 +378,7 @@ def _steps_with_role(steps: Mapping[str, object], role: type) -> dict[str, Any]:
 def _run(
     step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit, place: int
 ) -> StepResult | list[StepResult]:
-    """Run a step, or return the error of one of its inputs."""
+    """Run a step, or return the first error among its inputs."""
     tables, watermarks = [], []
     for part in given:
         if isinstance(part, SlicemillError):

@@ -1,10 +1,9 @@
-"""Rescale of a running unit, by a checkpoint of its whole state.
+"""Rescale: change the number of cells of a running unit.
 
-All cells are checkpointed as of one run; then the new placement is committed. One journal record contains
-the new placement, without heavy keys, and the checkpoint with the placement under which it was written.
-Afterwards a new running unit takes over. Each of its cells restores its own rows from all files of the
-checkpoint (`redistribution`). A crash before the record has no effect; a crash after it is recovered like
-any other.
+All cells are checkpointed as of one run. Then one journal record commits the new placement, without heavy
+keys, and records the placement under which the checkpoint was written. A new running unit takes over, and
+each of its cells restores its rows from the files of all former cells (`redistribute_state`). A crash before
+the journal record has no effect. A crash after the record is recovered like any other crash.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from slicemill.storage.home import Home
 
 @dataclass(slots=True)
 class Rescaler:
-    """Changes the placements of units of a mill."""
+    """Changes the placement of running units."""
 
     home: Home
     dispatcher: Dispatcher
@@ -59,12 +58,12 @@ class Rescaler:
             dispatcher.checkpoint([unit])
             if unit.dirty:
                 return False
-            # If no checkpoint was written since the last rescale, the checkpoint already has an older
-            # placement.
+            # If no checkpoint was written since the last rescale, keep the older placement of the existing
+            # checkpoint.
             was = {"placement": before.plain(), "heavy": unit.fields.get("heavy") or []}
             checkpoint = {**was, **unit.fields["checkpoint"]}
             fields = {"placement": placement.plain(), "heavy": None, "checkpoint": checkpoint}
-            fields["checkpoint_before"] = None  # it has the old cells
+            fields["checkpoint_before"] = None  # it has files of the former cells
             self.home.commit(Change(units={unit.id: fields}))
             plan = replace(unit.plan, exchanges=placement.exchanges)
             again = RunningUnit(plan, self.home, self.mill, by_key_alone=unit.by_key_alone)
@@ -83,32 +82,30 @@ class Rescaler:
         self.dispatcher.forget([unit.id], ())
 
 
-# Redistribution of state when a unit is rescaled.
-#
-# Each new cell takes its rows from all old cells.
+# Redistribution of state when a unit is rescaled. Each new cell reads the rows of all former cells.
 #
 #     checkpoint of all cells, as of one run
 #       cell 0 ─┬─► cell 0'     keeps the rows that it stores from now on
 #       cell 1 ─┤   cell 1'     …
 #               └─► cell 2'
 #
-# Only units whose state consists of join rows can be rescaled.
+# A unit can be rescaled only if all its state consists of rows of joins.
 
 
 def can_change(unit: Unit, graph: QueryGraph, after: Placement) -> bool:
-    """Return True if a unit's state can be redistributed to a placement."""
+    """Return True if a unit can be rescaled to a placement."""
     return not fixed_nodes(unit, graph) and divides_state(unit, graph, after)
 
 
 def fixed_nodes(unit: Unit, graph: QueryGraph) -> list[str]:
-    """Return the nodes of a unit whose state cannot be redistributed."""
+    """Return the stateful nodes of a unit whose state cannot be redistributed."""
     return [id_ for id_ in unit.stateful_nodes if kind_of(graph[id_].operator).redistribute is None]
 
 
 def divides_state(unit: Unit, graph: QueryGraph, after: Placement) -> bool:
     """Return True if a placement divides all state that can be redistributed.
 
-    A placement by a key that is not stored with the state does not divide the state.
+    Counter-example: a placement by a key that is not stored with the state.
     """
     try:
         for node_id in unit.stateful_nodes:
@@ -128,7 +125,7 @@ def redistribute_state(
     heavy: tuple[HeavyKey, ...],
     kept: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
-    """Return the state of a new cell from all old cells."""
+    """Return the state of a new cell, from all former cells."""
     found: dict[str, object] = {}
     for node_id in plan.unit.stateful_nodes:
         operator, states = plan.graph[node_id].operator, [states.get(node_id) for states in kept]
@@ -151,7 +148,10 @@ def _input_changes(plan: UnitPlan, node_id: str, cell: int, before: FormerCells)
 
 
 def _dimensions(exchange: Exchange, cell: int) -> tuple[Dimension, ...]:
-    """Return the dimensions along which rows differ, with a cell's coordinates."""
+    """Return the dimensions of an exchange, with the cell's coordinates.
+
+    Dimensions along which all cells read the same rows are omitted.
+    """
     found = []
     for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
         if by is not Along.EVERY:

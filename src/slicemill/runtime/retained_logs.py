@@ -1,10 +1,10 @@
-"""RETAIN: logs that keep rows after all queries have read them.
+"""RETAIN: logs that retain rows after all queries have read them.
 
-A stream without RETAIN stores the rows and columns that queries read. A stream with RETAIN stores all,
-from its declaration on. The journal records that point as a field of the stream:
+A stream without RETAIN stores only the rows and columns that queries read. A stream with RETAIN stores all
+rows and columns from the declaration of RETAIN on. A field of the stream in the journal records that point:
 
-    whole  [epoch, newest]    all rows after this epoch are stored with all columns; `newest` is the
-                              greatest timestamp that had arrived by then, null if none
+    whole  [epoch, newest]    rows after this epoch are stored completely; `newest` is the greatest timestamp
+                              that had arrived by then, or null
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ WHOLE = "whole"
 
 
 def streams_with_retention(catalog: Catalog) -> list[Stream]:
-    """Return the declared streams that store all rows and columns."""
+    """Return the declared streams with RETAIN."""
     streams = [relation for relation in catalog.relations.values() if isinstance(relation, Stream)]
     return [stream for stream in streams if stream.retain_us is not None]
 
 
 def log_retention_us(catalog: Catalog, results_us: int) -> dict[str, int]:
-    """Return by log how long consumed rows are kept.
+    """Return, by log, how long consumed rows are retained.
 
-    `results_us` applies to results, late rows and bad rows without a RETAIN.
+    `results_us` applies to results, late rows and bad rows without RETAIN.
     """
     kept: dict[str, int] = {}
     for query in catalog.queries.values():
@@ -40,13 +40,13 @@ def log_retention_us(catalog: Catalog, results_us: int) -> dict[str, int]:
             kept[relation.name] = relation.retain_us or 0
             kept |= {relation.name + LATE: aside_us, relation.name + ERRORS: aside_us}
         elif isinstance(relation, DerivedStream) and relation.retain_us is not None:
-            # A query that starts in the past needs all changes to build the table.
+            # A query that begins in the past needs all changes, to build the table.
             kept[relation.name] = END if relation.schema.changelog else relation.retain_us
     return kept
 
 
 def changed_retention(streams: Iterable[Stream], home: Home) -> dict[str, dict[str, Any]]:
-    """Return the changed fields of streams that start or stop retaining."""
+    """Return the changed journal fields of streams that begin or end RETAIN."""
     changed: dict[str, dict[str, Any]] = {}
     for stream in streams:
         known = home.streams.get(stream.name, {})

@@ -1,4 +1,4 @@
-"""Metrics collection for queries, streams and cells, from reports of runs."""
+"""Metrics of queries, streams and cells, collected from the reports of runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slicemill.time import SECOND_US
 
 
 class RunMetrics:
-    """Metrics of all queries of a dispatcher, each since its creation."""
+    """Metrics of all queries, each since the creation of the query."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Callable[[], int]) -> None:
         self._dispatcher = dispatcher
@@ -33,15 +33,15 @@ class RunMetrics:
         return counted
 
     def ran(self, log: str, results: Sequence[RunDone]) -> None:
-        """Add the processor time of a run to a query."""
+        """Add the processor time of a run to a query's metrics."""
         counted = self._queries[log]
         counted.cpu_s += sum(result.cpu_s for result in results)
         counted.python_s += sum(result.python_s for result in results)
         counted.collecting_s += sum(result.collecting_s for result in results)
 
     def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
-        """Record that a run has committed rows of a query."""
-        # Response times of a backfill are meaningless; its rows are counted only.
+        """Record the committed rows of a query after a run."""
+        # Rows of a backfill are counted, but their response times are meaningless.
         timed = () if unit.catching_up else results
         arrivals = tuple(pair for result in timed for pair in result.arrivals.get(log, ()))
         running = self._dispatcher.running
@@ -49,7 +49,7 @@ class RunMetrics:
         self._queries[log].add(rows, arrivals, now / SECOND_US, running.ideal_time(log), self._record, warm_s)
 
     def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
-        """Return the current metrics of a query."""
+        """Update and return the metrics of a query."""
         metrics.seen_s = self._clock() / SECOND_US
         running, chooser = self._dispatcher.running, self._dispatcher.chooser
         metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
@@ -62,7 +62,7 @@ class RunMetrics:
         return metrics
 
     def of_mill(self, queries: Iterable[QueryMetrics]) -> MillMetrics:
-        """Return the metrics of these queries and their totals."""
+        """Return the metrics of these queries, with totals."""
         dispatcher, found = self._dispatcher, list(queries)
         running = dispatcher.running
         for metrics in found:

@@ -7,13 +7,13 @@
     3  12:00:05  k = 5             4           1   ◄┘ borders, by binary search
     4  12:00:06  k = 3             3           2
 
-The writer of a large batch adds two columns for each exchange by which units read the log: the row
-positions in the order of (cell, `_ts`, `_seq`), and the cell at each position of that order. The rows are
-stored once. Small batches, and batches stored before the exchange was needed, lack these columns. Their
-rows are then distributed on reading, once for all cells of a worker's message.
+When a large batch is written, the writer adds two columns for each exchange by which units read the log: the
+row positions in the order of (cell, `_ts`, `_seq`), and the cell at each position of this order. The rows are
+stored only once. Small batches lack these columns, and so do batches that were written before the exchange
+existed. Their rows are partitioned on reading, once for all cells of a worker's message.
 
-If rows go to several cells, these cells share a *part* of the rows, and the columns contain parts instead
-of cells. All cells that a worker runs in one message read one copy of a part.
+If several cells read the same rows, these cells share a *part*, and the columns contain parts instead of
+cells. All cells that a worker runs in one message read one copy of the part.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from slicemill.operators.join.heavy_keys import KeySample, broadcast_mask, key_s
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.types import Schema
 
-# Cost of reading 64 000 rows on one worker, with the order stored or computed on reading:
-#   batches of 16 000 rows:   2 cells 6.9 and 6.3 ms,   8 cells 7.3 and 7.6 ms
-#   batches of 64 000 rows:  64 cells 6.8 and 7.8 ms
-#   batches of  4 000 rows:   8 cells 15 and 9 ms,     64 cells 52 and 12 ms (each cell reads each batch)
-# With more workers, a stored order is computed once, and not by each worker.
+# Time to read 64 000 rows on one worker, with the order stored / computed on reading:
+#   batches of 16 000 rows:   2 cells 6.9 / 6.3 ms,   8 cells 7.3 / 7.6 ms
+#   batches of 64 000 rows:  64 cells 6.8 / 7.8 ms
+#   batches of  4 000 rows:   8 cells 15 / 9 ms,     64 cells 52 / 12 ms (each cell reads each batch)
+# A stored order is computed once, an order on reading once per worker.
 _LARGE, _LARGE_PER_CELL = 16_000, 1_000
-# Number of rows of a written batch whose keys are counted: a key with 1/64 of the rows is seen 32 ± 6 times.
+# Sample size per written batch, to find frequent keys. A key with 1/64 of the rows is sampled 32 ± 6 times.
 _SAMPLED, _GOLDEN = 2_048, 0.6180339887498949
 _NOWHERE = np.zeros(0, np.intp)
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Return True if so many rows are stored with their cell order."""
+    """Return True if such a batch is stored with its cell order."""
     parts = max((exchange.parts for exchange in exchanges), default=1)
     return parts > 1 and rows >= max(_LARGE, _LARGE_PER_CELL * parts)
 
 
 def add_cell_order(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
-    """Add columns with the order by cell, for each exchange.
+    """Add the columns of the order by cell, for each exchange.
 
     The rows of a log are sorted by (`_ts`, `_seq`).
     """
@@ -85,9 +85,9 @@ def sample_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) 
 
 
 def _sample_positions(rows: int) -> NDArray[np.int64]:
-    """Return evenly spread row positions, without any period.
+    """Return evenly spread row positions without a period.
 
-    Keys may be periodic, which would bias a periodic sample.
+    A periodic sample would be biased if keys are periodic.
     """
     if rows <= _SAMPLED:
         return np.arange(rows)
@@ -97,16 +97,16 @@ def _sample_positions(rows: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows in a stored order by part.
+    """Rows with a stored order by part.
 
-    A part is `order[borders[part]:borders[part + 1]]`.
+    The rows of a part are `order[borders[part]:borders[part + 1]]`.
     """
 
     table: pa.Table
     order: NDArray[np.integer]
     borders: NDArray[np.intp]
-    everywhere: NDArray[np.intp]  # rows that are in all parts
-    row_bytes: float = 0.0  # bytes per row as stored; a part can be read without the other ones
+    everywhere: NDArray[np.intp]  # rows that belong to all parts
+    row_bytes: float = 0.0  # stored bytes per row; a part can be read alone
 
     def part(self, part: int) -> pa.Table:
         begin, end = self.borders[part : part + 2]
@@ -120,7 +120,7 @@ class _OrderedRows:
 
 @dataclass(frozen=True)
 class _UnorderedRows:
-    """Rows with their part, in no order of parts."""
+    """Rows with the part of each row, not ordered by part."""
 
     table: pa.Table
     parts: Cells
@@ -134,7 +134,7 @@ class _UnorderedRows:
 
 
 class PartitionedRows:
-    """Rows of a log, distributed over cells.
+    """Rows of a log, partitioned by cell.
 
     `tables` are as stored, each with its arrival time. With an exchange by key, rows of `heavy` keys go to
     all cells.
@@ -185,7 +185,10 @@ class PartitionedRows:
         return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
-        """Return the rows with their stored order, or None without one."""
+        """Return the rows with their stored order.
+
+        Return None if no order is stored.
+        """
         order, parts = _columns(self._exchange)
         if order not in stored.column_names:
             return None
@@ -202,13 +205,13 @@ class PartitionedRows:
         return np.flatnonzero(broadcast_mask(self._heavy, hashes, to_array(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Cells) -> NDArray[np.intp]:
-        # uint16 as in `parts`, which would otherwise be copied as the wider type.
+        # uint16 like `parts`, because a wider type would make NumPy copy `parts`
         count = self._exchange.parts
         return np.append(np.searchsorted(parts, np.arange(count, dtype=np.uint16)), len(parts))
 
 
 class _Partitioner:
-    """Function from rows to their parts; compiled once per process."""
+    """Function from rows to parts, compiled once per process."""
 
     def __init__(self, exchange: Exchange, schema: Schema) -> None:
         self._spread = [
@@ -222,14 +225,14 @@ class _Partitioner:
             if keys is None:
                 found = stripes_of(to_array(table.column(SEQ)).to_numpy(), count)
             else:
-                # A row whose key raises an error still goes to a cell; the query that reads it reports the
-                # error.
+                # If the key of a row raises an error, the row still goes to a cell, where its query reports
+                # the error.
                 found = cells_of(keys(table), table.num_rows, count)
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
 
     def key_hashes(self, table: pa.Table) -> HashedKeys:
-        """Return the key hashes, as a join computes them."""
+        """Return the hashes of keys, as a join computes them."""
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
         return hash_keys([pa.chunked_array([to_array(key)]) for key in keys(table)], table.num_rows)

@@ -1,17 +1,16 @@
 """Skew: heavy keys of a join that is partitioned by key (S37-S38).
 
-With each run, cells report the work per key. When enough work is known, keys that make a cell much slower
-than the mean become heavy, and their rows go to all cells. Keys that have become light go to their home
-cell again. Stored rows do not move, because a decision is valid only for timestamps later than all rows
-read so far.
+After each run, cells report the work per key. When enough work is known, a key that makes its cell much
+slower than the mean becomes heavy: its rows go to all cells. A key that has become light again goes only to
+its home cell. Stored rows do not move, because a decision applies only to timestamps after all rows read so
+far.
 
-The writer of a log reports its frequent keys before any cell reads the rows. So the work of a run over
-many rows is predicted, and its heavy keys are spread from its first row on:
+The writer of a log reports frequent keys before any cell reads the rows. So the work of a run over many rows
+can be predicted, and the rows of its heavy keys go to all cells from the first row on:
 
-    rows of a key, on either side ──► pairs with the rows that are in the window by then ──► work of its
-    cell
+    rows of a key, of both inputs ──► pairs with the rows that are in the window by then ──► work of its cell
 
-Filters may drop rows before the join, so predictions are scaled by the accuracy of earlier predictions.
+Filters may drop rows before the join. So predictions are scaled by the accuracy of earlier predictions.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _MOST_KEYS = 64
 class SkewLimits:
     """Thresholds for heavy keys.
 
-    A key is made heavy if its cell has more than `uneven` times the mean work. A heavy key becomes light if
-    its work is below `light` times the mean. A decision requires `enough_work` per cell, measured in
-    comparisons: some hundredths of a second. Predicted work of a single run suffices earlier
-    (`enough_ahead`), because the run will certainly do it. `row_work` is the cost of a row in comparisons.
+    A key becomes heavy if its cell has more than `uneven` times the mean work. A heavy key becomes light if
+    its work is below `light` times the mean. A decision needs `enough_work` per cell, in comparisons; this is
+    some hundredths of a second of work. For a predicted run, `enough_ahead` suffices, because that work is
+    certain. `row_work` is the cost of a row, in comparisons.
     """
 
     uneven: float = 1.5
@@ -50,7 +49,10 @@ LIMITS = SkewLimits()
 
 @dataclass(frozen=True, slots=True)
 class SkewedSide:
-    """Logs and window of a join input; without length it is unbounded."""
+    """Logs and window of a join input.
+
+    A window without a length is unbounded.
+    """
 
     logs: tuple[str, ...]
     window_us: int | None = None
@@ -62,9 +64,9 @@ class SkewedSide:
         return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
 
     def met(self, sample: KeySample, rows: float) -> float:
-        """Return the number of sampled rows of a key within the window.
+        """Return how many of a key's `rows` are concurrently in the window.
 
-        A row of the other side joins with that many of the `rows` of the key.
+        A row of the other input joins with that many rows.
         """
         if self.window_us is not None and sample.span_us > self.window_us:
             rows *= self.window_us / sample.span_us
@@ -78,7 +80,8 @@ def predict_work(
 ) -> list[KeyWork]:
     """Predict the work of each cell for sampled rows.
 
-    Work is by key for frequent keys. Pairs of other keys, and pairs with earlier rows, are ignored.
+    Only pairs of frequent keys among these rows are counted. Pairs of other keys, and pairs with earlier
+    rows, are ignored.
     """
     counts: list[dict[int, float]] = [{} for _ in sides]
     met: list[dict[int, float]] = [{} for _ in sides]
@@ -101,14 +104,14 @@ def predict_work(
     return [KeyWork(others + rows, pairs, own) for (rows, pairs), own in zip(sums, keys, strict=True)]
 
 
-# (rows, pairs) by key, in a list by cell.
+# key -> (rows, pairs) for each cell
 _WorkByKey: TypeAlias = dict[int, list[tuple[float, float]]]
 
 
 class HeavyKeys:
     """Heavy keys of a unit.
 
-    `longest_us` is its longest window, None if a window is unbounded.
+    `longest_us` is the longest window of the unit, or None if a window is unbounded.
     """
 
     def __init__(
@@ -120,8 +123,8 @@ class HeavyKeys:
     ) -> None:
         self.keys = tuple(HeavyKey(*fields) for fields in known)
         if longest_us is not None:
-            # A query with a longer window may have been added while keys fade, and reads rows of fading keys
-            # in all cells.
+            # While a key fades, a query with a longer window may be added. The query reads rows of the key in
+            # all cells.
             self.keys = tuple(
                 replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
                 for key in self.keys
@@ -132,15 +135,15 @@ class HeavyKeys:
         self._work = [0.0] * cells
         self._by_key: _WorkByKey = {}
         self._sides = sides
-        self._samples: dict[str, list[KeySample]] = {}  # by log, of rows that no run has read
-        self._foreseen, self._found = 0.0, 0.0  # predicted and actual pairs
+        self._samples: dict[str, list[KeySample]] = {}  # by log, for rows that no run has read yet
+        self._foreseen, self._found = 0.0, 0.0  # predicted and actual number of pairs
 
     def plain(self) -> list[tuple[int, ...]]:
         """Return the fields for the journal."""
         return [astuple(key) for key in self.keys]
 
     def add(self, cell: int, found: KeyWork) -> None:
-        """Add the work of a cell in a run."""
+        """Add the work that a cell reports for a run."""
         self._work[cell] += self._weight(found.rows, found.pairs)
         self._found += found.pairs
         for key, (rows, pairs) in found.keys.items():
@@ -152,9 +155,9 @@ class HeavyKeys:
         self._samples.setdefault(log, []).append(sample)
 
     def predict(self, next_ts: int) -> None:
-        """Predict the heavy keys of the next run.
+        """Predict heavy keys of the next run, and make them heavy.
 
-        `next_ts` is later than all rows so far.
+        `next_ts` is later than all rows read so far.
         """
         samples, self._samples = self._samples, {}
         ahead = predict_work(self._sides, samples, self._cells) if samples else []
@@ -176,7 +179,7 @@ class HeavyKeys:
     def decide(self, next_ts: int) -> bool:
         """Decide which keys become heavy or light at `next_ts`.
 
-        `next_ts` is later than all rows so far.
+        Return True if any did. `next_ts` is later than all rows read so far.
         """
         if sum(self._work) < self._limits.enough_work * self._cells or next_ts >= END:
             return False
@@ -185,10 +188,10 @@ class HeavyKeys:
         self._spread(self._work, self._by_key, next_ts)
         self._foreseen, self._found = self._foreseen / 2, self._found / 2
         if self.keys != before:
-            # Measurements before the change do not predict the work after it.
+            # Measurements before the change do not apply to the work after it.
             self._work, self._by_key = [0.0] * self._cells, {}
             return True
-        # Exponential decay: halve all counts and forget small ones.
+        # Exponential decay: halve all counts, and drop small ones.
         self._work = [work / 2 for work in self._work]
         halves = {
             key: [(rows / 2, pairs / 2) for rows, pairs in cells] for key, cells in self._by_key.items()
@@ -197,10 +200,13 @@ class HeavyKeys:
         return False
 
     def forget(self, reached: int) -> bool:
-        """Remove keys that are over before `reached`, when no replay needs them."""
+        """Drop keys that ended before `reached`, since no replay needs them.
+
+        Return True if any.
+        """
         gone = [key for key in self.keys if key.over <= reached]
         for key in gone:
-            # Several cells have reported the key, so its home cell is unknown until new reports.
+            # Several cells have reported the key, so its home cell is unknown until the next report.
             self._by_key.pop(key.hash, None)
         self.keys = tuple(key for key in self.keys if key not in gone)
         return bool(gone)
@@ -218,13 +224,14 @@ class HeavyKeys:
                 self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
 
     def _spread(self, by_cell: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Make heavy keys of overloaded cells, while that improves the balance."""
+        """Make keys of overloaded cells heavy while that improves the balance."""
         work = list(by_cell)
         light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
         heavy = {key.hash for key in self.keys if key.fades == END}
         for key, cells in by_key.items():
             if key in heavy:
-                # Assume even work: it is uneven only while earlier rows are stored in its home cell.
+                # Assume even work. It is uneven only while earlier rows of the key are stored in its home
+                # cell.
                 total = sum(self._weight(*one) for one in cells)
                 work = [
                     own + total / self._cells - self._weight(*one)
@@ -249,7 +256,8 @@ class HeavyKeys:
     def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
         """Return the home cell of a key.
 
-        For a listed key all cells report work, so the home is taken from the list.
+        Return None if it is unknown. For a key in `self.keys` all cells report work, so the home is taken
+        from there.
         """
         listed = next((one.home for one in self.keys if one.hash == key), None)
         if listed is not None:
@@ -261,7 +269,7 @@ class HeavyKeys:
         return rows * self._limits.row_work + pairs
 
     def _begin(self, hash_: int, home: int, next_ts: int) -> None:
-        # If a fading key is heavy again, its rows have gone to all cells all the time.
+        # If a fading key becomes heavy again, its rows have gone to all cells without interruption.
         ended = (replace(key, over=min(key.over, next_ts)) if key.hash == hash_ else key for key in self.keys)
         self.keys = (*ended, HeavyKey(hash_, home, next_ts))
 
@@ -269,6 +277,6 @@ class HeavyKeys:
 def _total(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the total rows and pairs of a key.
 
-    Each cell has all rows of a heavy key, but not all pairs.
+    Each cell has all rows of a heavy key, but only a part of the pairs.
     """
     return max((rows for rows, _ in cells), default=0.0), sum(pairs for _, pairs in cells)

@@ -1,17 +1,17 @@
 """Ingest through Spark: Structured Streaming for streams without a native reader.
 
     any format, any DataFrame ──► Catalyst: checks, projection ──► tasks write raw extents
-                   ──► the driver hands them to the worker that reads the stream ──► intake
+                   ──► the driver sends their positions to the worker of the stream ──► intake
 
-Spark commits a batch after the journal has recorded the batch. A batch that Spark replays is recognized
-by its number, which is the stream's offset.
+Spark commits a batch after the journal has recorded the batch. The offset of the stream is the number of the
+batch, so a batch that Spark replays is recognized.
 
-A stream is known to be silent as follows. A batch contains all rows that had arrived when Spark polled
-the source, and Spark polls again after the batch. Without a batch, Spark reports when it polled
+The silence of a stream is known as follows. A batch contains all rows that had arrived when Spark polled the
+source, and Spark polls again after the batch. Without new rows, Spark reports the time of its poll
 (`_IdleListener`).
 
-Each stream has its own query, because a Spark checkpoint belongs to a fixed set of sources, and a failing
-source must not stop other ones. A failed source is retried with back-off.
+Each stream has its own Spark query: the checkpoint of a query belongs to a fixed set of sources, and the
+failure of a source must not stop other sources. A failed source is retried with back-off.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _CHECKPOINT = "checkpoint"
 _TEND_EVERY_S = 0.25
 # Interval of Spark's idle events in milliseconds, and the name of the setting.
 _IDLE_MS, _IDLE_SETTING = 200, "spark.sql.streaming.noDataProgressEventInterval"
-# Description of an extent that a task has written.
+# Schema of the description of an extent that a task has written.
 _LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint, crc bigint"
 _NAMES = [part.split()[0] for part in _LINE.split(", ")]
 _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
@@ -70,7 +70,7 @@ _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
-    """Writes rows as raw extents, separately for good and bad rows."""
+    """Writes good and bad rows of a task as separate raw extents."""
 
     folder: Path
 
@@ -93,13 +93,13 @@ class RawWriter:
 
 @dataclass(slots=True)
 class _LastPoll:
-    """Lower bound of the time at which Spark last polled a stream."""
+    """Lower bound of the time of Spark's last poll of a stream."""
 
     at_us: int
 
 
 class _IdleListener(StreamingQueryListener):
-    """Listener that tells a stream when Spark has found nothing."""
+    """Listener that notifies a stream of Spark's empty polls."""
 
     def __init__(
         self, spark: SparkSession, looked: _LastPoll, stream: RunningStream, notify: Callable[[], None]
@@ -110,7 +110,7 @@ class _IdleListener(StreamingQueryListener):
         self._stream = stream
         self._notify = notify
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - as Spark calls it
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - name given by Spark
         if str(event.runId) != self.run:
             return
         began_us = round(datetime.fromisoformat(event.timestamp).timestamp() * SECOND_US)
@@ -119,27 +119,33 @@ class _IdleListener(StreamingQueryListener):
         self._notify()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Ignore: the caller starts the query."""
+        """Do nothing: the caller starts the query."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Ignore: batches arrive through `foreachBatch`."""
+        """Do nothing: batches arrive through `foreachBatch`."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Ignore: `tend` polls for errors."""
+        """Do nothing: `retry_due` polls for errors."""
 
 
 @dataclass(slots=True)
 class _IngestQuery:
-    """A stream that Spark reads; without a query it awaits a retry."""
+    """Stream that Spark reads.
+
+    `query` is None while a failed source awaits its retry.
+    """
 
     stream: RunningStream
     need: SourceProjection
     query: StreamingQuery | None = None
     listener: _IdleListener | None = None
-    failing: bool = False  # no rows have been read since the failure
+    failing: bool = False  # the source has failed, and no rows have been read since
 
     def stop(self) -> None:
-        """Stop reading; abandon a Spark query that does not end in time."""
+        """Stop reading.
+
+        A Spark query that does not end in time is abandoned.
+        """
         try:
             if self.query is not None:
                 self.query.stop()
@@ -168,9 +174,9 @@ class _IngestQuery:
 
 @dataclass(slots=True)
 class SparkIngest:
-    """All ingest queries of a mill.
+    """All Spark queries by which a mill reads streams.
 
-    `frames` are streaming DataFrames that the program declared.
+    `frames` are the streaming DataFrames that the program has declared.
     """
 
     spark: SparkSession | None
@@ -184,7 +190,10 @@ class SparkIngest:
     _stopped: threading.Event | None = None
 
     def start(self, streams: Mapping[str, RunningStream], poll_ms: int) -> None:
-        """Read all streams that come through Spark; queries with unchanged requirements continue."""
+        """Start the queries of streams that are read through Spark.
+
+        A query that already reads the needed rows and columns continues.
+        """
         with self._lock:
             self._poll_ms = poll_ms
             for name, stream in streams.items():
@@ -202,11 +211,11 @@ class SparkIngest:
                 ).start()
 
     def is_outdated(self, needs: Mapping[str, SourceProjection]) -> bool:
-        """Return True if a query lacks rows or columns that are needed."""
+        """Return True if a query lacks needed rows or columns."""
         return any(reading.need != needs[name] for name, reading in self._running.items())
 
     def retry_due(self, now: int) -> None:
-        """Record failed sources, and retry those whose back-off is over."""
+        """Record failed sources, and retry sources whose back-off is over."""
         with self._lock:
             for reading in self._running.values():
                 if reading.query is not None:
@@ -224,7 +233,7 @@ class SparkIngest:
             self.retry_due(self.clock())
 
     def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
-        """Read all current rows; record errors in their streams."""
+        """Read all available rows, and record errors in the streams."""
         self.stop()
         self.start(streams, 0)
         while any(reading.query is not None and reading.query.isActive for reading in self._running.values()):
@@ -255,7 +264,7 @@ class SparkIngest:
         return self.spark
 
     def _rows(self, stream: RunningStream) -> DataFrame:
-        """Return a DataFrame of the extents that the stream's tasks write."""
+        """Return a DataFrame whose tasks write extents and return their positions."""
         declared = stream.stream
         given = self.frames.get(stream.name.lower())
         frame = (
@@ -270,9 +279,9 @@ class SparkIngest:
         return rows.mapInArrow(RawWriter(stream.feed_folder), _LINE)
 
     def _begin(self, reading: _IngestQuery, now: int) -> None:
-        """Start a stream's query.
+        """Start the query of a stream.
 
-        An error in its declaration is raised the first time.
+        If the declaration is wrong, the first start raises the error.
         """
         try:
             self._start(reading)
@@ -292,7 +301,7 @@ class SparkIngest:
         else:
             timed = writer.trigger(processingTime=f"{self._poll_ms} milliseconds")
             if stream.stream.skew_us is None:
-                reading.query = timed.start()  # without SKEW the silence of a stream does not matter
+                reading.query = timed.start()  # without SKEW, the silence of a stream has no effect
             else:
                 reading.query, reading.listener = self._start_with_listener(timed, looked, stream)
         stream.through_spark = reading.query
@@ -312,7 +321,10 @@ class SparkIngest:
 
 @contextmanager
 def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Change a session setting while a query starts, which keeps it."""
+    """Change a session setting while a query starts.
+
+    The query keeps the value.
+    """
     before = str(spark.conf.get(name))
     spark.conf.set(name, value)
     try:
@@ -324,7 +336,10 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 def _committer(
     stream: RunningStream, looked: _LastPoll, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
-    """Return a function that hands over batches of a stream."""
+    """Return the `foreachBatch` function of a stream.
+
+    The function passes each batch to the driver and waits for its commit.
+    """
 
     @raise_cause_only
     def commit(batch: DataFrame, batch_id: int) -> None:

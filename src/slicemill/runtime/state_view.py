@@ -1,7 +1,7 @@
-"""Stored state of a home: rows, bytes and ages by slice.
+"""Stored operator state of a home: rows, bytes and ages by slice.
 
-Only checkpoints are read, so this works with or without a running mill. The figures are as of each unit's
-last checkpoint.
+Only checkpoints are read, so no running mill is needed. The numbers are those at the last checkpoint of each
+unit.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from slicemill.storage.home_reader import HomeReader
 
 T = TypeVar("T")
 
-# Function of the state of one operator in one cell: unit, node, cell and state.
+# Function that is applied to the state of one operator in one cell: (unit, node, cell, state).
 Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
-    """One slice in one cell of a unit.
+    """One state slice in one cell of a unit.
 
-    `wanted` is the number of rows that each query may still read.
+    `wanted` has, for each query, the number of rows that the query may still read.
     """
 
     unit: str
@@ -50,7 +50,7 @@ class StoredSlice:
 
 
 def slices_of(home: Path | Home) -> list[StoredSlice]:
-    """Return the slices of all units, as of their last checkpoints."""
+    """Return the slices of all units at their last checkpoints."""
     return map_states(home, _for_inspectable(_slices))
 
 
@@ -66,26 +66,26 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[St
 
 
 def slices_of_unit(home: Home, unit: str) -> list[StoredSlice]:
-    """Return the slices of one unit, as of its last checkpoint."""
+    """Return the slices of one unit at its last checkpoint."""
     return _map_unit_states(home, unit, _for_inspectable(_slices))
 
 
 def cuts_of_unit(home: Home, unit: str) -> list[tuple[int, Cuts]]:
-    """Return the cuts between slices of one unit, by cell."""
+    """Return the borders between slices of one unit, by cell."""
     return _map_unit_states(
         home, unit, _for_inspectable(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()])
     )
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
-    """Return the cuts between slices, by unit and cell."""
+    """Return the borders between slices, by unit and cell."""
     return map_states(
         home, _for_inspectable(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
     )
 
 
 def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
-    """Add the statistics measured in a home to shared joins."""
+    """Return the graph with the measured statistics of shared joins."""
     parts: dict[str, list[Statistics]] = {}
     for node_id, statistics in map_states(
         home, _for_inspectable(lambda _, node, __, state: [(node, state.statistics())])
@@ -102,15 +102,15 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
 
 
 def explain_with_measures(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
-    """Explain the plan of a query with measured statistics."""
+    """Return the EXPLAIN text of a query, with measured statistics."""
     own = with_measures(graph.only(graph.ancestors(query)), home)
     return explain_text(own, units=place_units(own, cells, placements_in(home)))
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
-    """Return placements by unit, as in the journal.
+    """Return the placement of each unit, as in the journal.
 
-    A placement by key with heavy keys is reported as hybrid.
+    A placement by key is reported as hybrid if the unit has heavy keys.
     """
     opened = HomeReader(home) if isinstance(home, Path) else home
     return {
@@ -122,13 +122,13 @@ def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
 
 
 def map_states(home: Path | Home, look: Look[T]) -> list[T]:
-    """Apply a function to all checkpointed states and collect the results."""
+    """Apply a function to all checkpointed states, and return the concatenated results."""
     opened = HomeReader(home) if isinstance(home, Path) else home
     return [seen for unit in sorted(opened.units) for seen in _map_unit_states(opened, unit, look)]
 
 
 def _for_inspectable(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
-    """Restrict a function to operators that implement Inspectable."""
+    """Restrict a function to states that implement Inspectable."""
     return lambda unit, node, cell, state: (
         look(unit, node, cell, state) if isinstance(state, Inspectable) else ()
     )
@@ -146,7 +146,7 @@ def _map_unit_states(home: Home | HomeReader, unit: str, look: Look[T]) -> list[
                 for seen in look(unit, node, cell, state)
             ]
         except StorageError:
-            # A running mill deletes a checkpoint when the next one is complete.
+            # A running mill deletes a checkpoint when the next one is complete. Read again.
             if isinstance(home, HomeReader):
                 home.poll()
             if _files(home, unit) == cells:
@@ -160,14 +160,14 @@ def _files(home: Home | HomeReader, unit: str) -> list[list[list[object]]]:
 
 
 def state_tables(home: Path) -> tuple[Table, ...]:
-    """Return tables of slices, of queries, and of measured chains."""
+    """Return tables of slices, of queries, and of the borders between slices."""
     found, cuts = slices_of(home), cuts_of(home)
     tables = (_slices_table(found), _queries_table(found))
     return (*tables, _cuts_table(cuts)) if cuts else tables
 
 
 def _table(left: Iterable[str], right: Iterable[str]) -> Table:
-    """Create a table with left-aligned text columns, then right-aligned number columns."""
+    """Create a table with text columns (left-aligned) and number columns (right-aligned)."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in left:
         table.add_column(column, overflow="fold")
@@ -212,7 +212,7 @@ def _queries_table(found: list[StoredSlice]) -> Table:
 
 
 def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
-    """Return a table of measured rates and the resulting cuts."""
+    """Return a table of measured rates and the resulting slice borders."""
     table = _table(
         ("chain", "cell", "part"),
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),

@@ -1,11 +1,11 @@
-"""Limit of processor time for one step of a run.
+"""Processor time limit for one step of a run.
 
-An example of a step is the filter of one query. A step that takes far longer than usual is interrupted.
-The queries that need the step fail, and the other queries of its unit continue. The clock is the
-processor time of the process, so that a busy machine ends no step. A timer signal interrupts Python code
-and regular expressions of `re`. Machine code, such as Arrow's, is interrupted when it returns. If a call
-never returns, the kernel kills the process, and the record of the step tells which queries fail
-(`runtime.step_limit`).
+An example of a step is the filter of one query. A step that takes much longer than usual is interrupted. The
+queries that need the step fail, and the other queries of the unit continue. The limit counts processor time,
+so that no step fails because the machine is busy. A timer signal interrupts Python code and regular
+expressions of `re`. A call of machine code, such as Arrow's, is interrupted when it returns. If the call does
+not return, the kernel kills the process, and the step record tells the driver which queries fail
+(`StepRecord`).
 """
 
 from __future__ import annotations
@@ -25,27 +25,28 @@ from typing import NamedTuple
 from numba.core.compiler_lock import global_compiler_lock
 
 _TICK_S = 0.5
-# Part of the reason of each query that failed because a step took too long.
+# Part of the error message of each query that failed because a step was too slow.
 FAR_LONGER = "far more than usual"
-# Limit of one call of machine code, as a multiple of the limit of a step.
+# Limit of a single call of machine code, as a multiple of the limit of a step.
 _OF_ONE_CALL = 1.5
 
 
 class StepOverran(BaseException):
-    """Raised in a step that has taken too long.
+    """Raised in a step that has exceeded its limit.
 
-    Not an Exception, so that the code of the step cannot handle it.
+    It is no Exception, so that the code of the step cannot catch it.
     """
 
 
 class StepCancelled(StepOverran):
-    """Raised in a step whose queries are all being dropped."""
+    """Raised in a step if all its queries are being dropped."""
 
 
 class StepLimit:
-    """Measures the processor time of the current step; `begin` resets the time.
+    """Limit of the processor time of a step; `begin` restarts the measurement.
 
-    With a `record`, this process may be killed. `item` is the index of the run in its `message`.
+    If there is a `record`, this process may be killed. `item` is the index of the run in the message with the
+    number `message`.
     """
 
     def __init__(
@@ -59,15 +60,15 @@ class StepLimit:
         self._place: StepPosition | None = None
 
     def begin(self, step: int) -> None:
-        """Start a step, given by its index in the unit."""
+        """Start a step, given its index in the unit."""
         self._spent_s, self._place = 0.0, StepPosition(self._item, step)
         if self._record is not None:
             self._record.begin(self._place)
 
     def end(self, *, deadly: bool = False) -> None:
-        """End the step; code after it has no limit.
+        """End the step; the following code has no limit.
 
-        A `deadly` step, which ends the process, stays recorded.
+        The record keeps a `deadly` step, which ends the process.
         """
         ended, self._place = self._place, None
         if ended is not None and self._record is not None and not deadly:
@@ -75,9 +76,9 @@ class StepLimit:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Interrupt overrunning steps inside the context.
+        """Interrupt steps that exceed the limit, inside the context.
 
-        Only the main thread of a process can do that.
+        This works only in the main thread of a process.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -97,10 +98,10 @@ class StepLimit:
             self._record.end_process_after(cpu_s)
 
     def _tick(self, _: int, __: FrameType | None) -> None:
-        # The interpreter runs, so restart the timer of the kernel.
+        # The interpreter is not blocked, so restart the timer that kills the process.
         self._end_process_after(self.seconds * _OF_ONE_CALL)
         compiles = global_compiler_lock.is_locked()  # type: ignore[no-untyped-call]
-        if self._place is None or compiles:  # compiling a kernel happens once
+        if self._place is None or compiles:  # a kernel is compiled only once, so do not count that time
             return
         self._spent_s += _TICK_S
         if self._spent_s > self.seconds:
@@ -109,18 +110,16 @@ class StepLimit:
             raise StepCancelled
 
 
-# Step record: a file with the current step of a worker.
+# Step record: a file with the current step of a worker. The file remains after the worker's process has
+# ended.
 #
-# The file outlives the worker's process.
+#     <home>/steps/<mill>-<worker>-<incarnation>           index of the item in its message, index of the step
+#     <home>/steps/<mill>-<worker>-<incarnation>.cancel    steps that the driver cancels
 #
-#     <home>/steps/<mill>-<worker>-<incarnation>           index of the item in its message, index of the
-#     step
-#     <home>/steps/<mill>-<worker>-<incarnation>.cancel    the steps that the dispatcher cancels
-#
-# The worker maps the file into memory, so that an update costs no system call. Python cannot interrupt a
-# call of machine code that does not return. The kernel kills such a process with SIGPROF. The handler of
-# `faulthandler`, which does not need the interpreter lock, first appends the stack to the record. So when a
-# worker has died, the dispatcher knows whether it was stuck, and in which step.
+# The worker maps the file into memory, so that an update needs no system call. Python cannot interrupt a call
+# of machine code that does not return. In this case the kernel sends SIGPROF. The handler of `faulthandler`,
+# which does not need the interpreter lock, appends the stack to the record, and the process ends. So when a
+# worker has died, the driver knows the step, and whether the worker was stuck in it.
 
 
 _PLACE = struct.Struct("<qq")
@@ -128,7 +127,7 @@ _CANCEL = ".cancel"
 
 
 class StepPosition(NamedTuple):
-    """Step: index of its item in the message, and of its node."""
+    """Position of a step: index of its item, and of its node."""
 
     item: int
     step: int
@@ -138,7 +137,10 @@ _NO_STEP = StepPosition(-1, -1)
 
 
 class StepRecord:
-    """Writer of a worker's record; one record per process at a time."""
+    """Writer of a worker's step record.
+
+    A process has one active record at a time.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -149,7 +151,7 @@ class StepRecord:
         self._stack = path.open("ab")
 
     def take_up(self) -> None:
-        """Activate this record for the messages of its worker.
+        """Activate this record before the messages of its worker.
 
         A process may run messages of several workers in turn.
         """
@@ -160,18 +162,18 @@ class StepRecord:
         _PLACE.pack_into(self._map, 0, *place)
 
     def end(self) -> None:
-        """Record that no step runs."""
+        """Record that no step is running."""
         _PLACE.pack_into(self._map, 0, *_NO_STEP)
 
     def end_process_after(self, cpu_s: float) -> None:
-        """Kill this process after so many processor seconds, unless called again.
+        """Kill this process after this processor time, unless called again.
 
         0 disables the timer.
         """
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
     def is_cancelled(self, place: StepPosition, message: int) -> bool:
-        """Return True if the dispatcher has cancelled a step of a message."""
+        """Return True if the driver has cancelled a step of a message."""
         try:
             number, places = json.loads(_cancel_file(self.path).read_bytes())
         except FileNotFoundError:
@@ -179,23 +181,23 @@ class StepRecord:
         return bool(number == message and list(place) in places)
 
     def close(self) -> None:
-        """Close the record; the file stays."""
+        """Close the record without deleting the file."""
         faulthandler.unregister(signal.SIGPROF)
         self._map.close()
         self._stack.close()
 
 
 def cancel_steps(path: Path, message: int, places: Collection[StepPosition]) -> None:
-    """Make the worker with this record cancel these steps of a message."""
+    """Make the worker that writes this record cancel steps of a message."""
     written = _cancel_file(path).with_suffix(".new")
     written.write_text(json.dumps([message, sorted(places)]))
     written.replace(_cancel_file(path))
 
 
 def current_step(path: Path) -> tuple[StepPosition, bool] | None:
-    """Return a record's step, and True if the process was stuck.
+    """Return the recorded step, and True if the process was stuck.
 
-    The step is that in which the process is, or was when it ended.
+    The step is the current one, or the one in which the process ended. Return None if no step was running.
     """
     try:
         content = path.read_bytes()
@@ -208,20 +210,20 @@ def current_step(path: Path) -> tuple[StepPosition, bool] | None:
 
 
 def remove_record(path: Path) -> None:
-    """Delete the record of an ended process."""
+    """Delete the record of a process that has ended."""
     path.unlink(missing_ok=True)
     _cancel_file(path).unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder of records and delete old records."""
-    with suppress(OSError):  # workers can run without records
+    """Create the folder of step records, and delete old records."""
+    with suppress(OSError):  # without records, workers run as well
         folder.mkdir(exist_ok=True)
         remove_records(folder)
 
 
 def remove_records(folder: Path, mill: str | None = None) -> None:
-    """Delete the records of a mill, or of all mills."""
+    """Delete the step records of a mill, or of all mills."""
     if folder.is_dir():
         for path in list(folder.iterdir()):
             if mill is None or path.name.startswith(f"{mill}-"):

@@ -1,8 +1,8 @@
-"""Running stream in the dispatcher: its polls, commits and watermark.
+"""Running stream in the driver: its polls, commits and watermark.
 
-The journal holds the persistent state of a stream: the position in its source (`offsets`) and the fields
-of the intake (`ingest.intake`), such as the watermark. The dispatcher never sees the rows. A worker reads
-them, separates late rows, and appends them to the stream's log.
+The journal holds the persistent state of a stream: the position in its source (`offsets`) and the fields of
+the intake (`ingest.intake`), such as the watermark. A worker reads the rows, separates late rows, and appends
+all rows to the logs of the stream.
 """
 
 from __future__ import annotations
@@ -56,17 +56,18 @@ from slicemill.time import END, SECOND_US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Field of a stream that has changed its source: its earlier rows cannot be read again from the new source.
+# Field of a stream whose source was changed: earlier rows cannot be read from the new source.
 MOVED = "moved"
-# Maximum number of rows per read, so that a large file does not delay other work for long.
+# Maximum number of rows per read, so that a large file does not delay other work.
 ROWS_PER_READ = 200_000
-# A read with at least so many rows is followed by the next read at once; fewer rows may accumulate.
+# After a read with this many rows, the next read follows at once. Otherwise rows may accumulate.
 _MANY_ROWS = 1_000
-# Maximum delay of a notice between a reader's thread and the dispatcher.
+# Maximum delay of a notice from a reader's thread to the driver.
 _NOTICE_US = 50_000
 # Poll interval of a source without new rows.
 _LOOK_US = 100_000
-# Spark ends a Python process that has had no task for a minute, and with it the connection of a socket.
+# Maximum idle time of a socket: Spark ends a Python process without tasks after a minute, which closes the
+# socket.
 _KEPT_US = 20_000_000
 _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
 _DOUBLINGS = 8
@@ -74,9 +75,9 @@ _DOUBLINGS = 8
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Numbers of rows of a stream since the mill was created.
+    """Row counts of a stream since the mill was created.
 
-    Rows that have been read but are in no other count are held back for sorting.
+    `read` minus the other counts is the number of rows that are held back for sorting.
     """
 
     read: int = 0
@@ -87,7 +88,7 @@ class StreamCounts:
 
 
 def logs_of(stream: Stream) -> dict[str, Any]:
-    """Return the logs of a stream, by role, with name and columns."""
+    """Return the logs of a stream by role: name and columns."""
     columns = to_arrow(stream.schema)
     logs = {"rows": (stream.name, columns), "errors": (stream.name + ERRORS, to_arrow(ERROR_SCHEMA))}
     if HELD in stream.sides:
@@ -98,14 +99,14 @@ def logs_of(stream: Stream) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
-    """Rows of a replay, and the stream's `fields` to commit with them."""
+    """Rows of a replay, and stream fields to commit with them."""
 
     handed: HandedRows
     fields: Mapping[str, Any]
 
 
 class SourceFailed(SlicemillError):
-    """Error: some sources cannot be read now."""
+    """Error: at least one source cannot be read."""
 
 
 def streams_to_read(
@@ -117,8 +118,9 @@ def streams_to_read(
 ) -> list[Stream]:
     """Return the streams to read.
 
-    Streams are read for queries, for RETAIN, and if this home has read them before. Raises if a running
-    stream has another declaration. `altered` streams may have added columns or another source.
+    A stream is read if a query needs it, if it has RETAIN, or if this home has read it before. Raise if a
+    running stream was declared differently, unless it is in `altered` and may have a new source or new
+    columns.
     """
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
@@ -134,7 +136,7 @@ def streams_to_read(
 
 
 def check_sources(streams: Iterable[RunningStream]) -> None:
-    """Raise if a stream's source cannot be read."""
+    """Raise if the source of a stream cannot be read."""
     told = [
         f"reading {stream.name} stopped: {stream.error}" for stream in streams if stream.error is not None
     ]
@@ -163,30 +165,31 @@ class RunningStream:
         self.cpu_s = 0.0  # processor time of reading
         self.ended = False
         self.error: str | None = None
-        self.warning: str | None = None  # a problem of the source that does not prevent reading
+        self.warning: str | None = None  # problem of the source that does not prevent reading
         self.loaded: tuple[int, int] | None = None  # the reading worker and its incarnation
         self.reading_us: int | None = None  # when the current read was sent
-        # None: wait for a notice of the reader, or for rows that are fed.
+        # None: the next read follows a notice of the reader, or fed rows.
         self.next_read_us: int | None = 0 if supply is Supply.READER else None
         self.retry_us = 0  # when a failed source is retried
         self._admit_us = 0  # when a failed read of fed rows is retried
-        self.behind = False  # the last read left rows that are available
-        self.catching_up = False  # the last read left rows and returned many
+        self.behind = False  # the last read left available rows in the source
+        self.catching_up = False  # the last read left rows, and returned many
         self._inbox: deque[HandedRows] = deque()
         self._home = home
         self._mill = mill
         self._folder = folder
         self._clock = clock
-        self.failures = 0  # in a row
-        # Fields of the intake, also those not worth a record, such as the time of the last poll.
+        self.failures = 0  # consecutive failures
+        # Fields of the intake, including those too minor for a journal record, such as the time of the last
+        # poll.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._asked = False
         self._fields_to_set: Mapping[str, Any] = {}  # committed with the current read
         self.through_spark: StreamingQuery | None = None  # the Spark query that reads the stream, if any
         self._noticed = False
-        self._asks = supply is Supply.READER  # no notices: silence is known only up to a poll
-        self._seen_us: int | None = None  # Spark had no rows up to then that it has not handed over
-        self._look: Callable[[], bool] | None = None  # checks the source from this process for new data
+        self._asks = supply is Supply.READER  # the source must be polled, because it sends no notices
+        self._seen_us: int | None = None  # by then Spark has handed over all arrived rows
+        self._look: Callable[[], bool] | None = None  # cheap check for new data, in this process
         self._read_us = 0  # when the last read ended
         self._looked_us: int | None = None  # all rows that the source had by then are admitted
         self._announced = Announced()
@@ -194,11 +197,11 @@ class RunningStream:
         self._side_line = TimeLine()
         self._roles = {role: name for role, (name, _) in logs_of(stream).items()}
         self._committed = threading.Condition()
-        # After a crash, Spark or the program hands over uncommitted rows again.
+        # After a crash, Spark or the program sends uncommitted rows again.
         remove_tree(LOCAL, self.feed_folder)
 
     def is_at_position_of(self, again: RunningStream) -> bool:
-        """Return True if a second reading has reached the same position."""
+        """Return True if another reading of the stream has the same position."""
         one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
         if one.keys() != other.keys():
             return False
@@ -210,7 +213,7 @@ class RunningStream:
 
     @property
     def logs(self) -> list[str]:
-        """Return the names of its logs."""
+        """Return the names of the stream's logs."""
         return list(self._roles.values())
 
     @property
@@ -223,20 +226,21 @@ class RunningStream:
         return self._home.source_folder(self.name) / "handed"
 
     def is_same_source(self, stream: Stream) -> bool:
-        """Return True if only RETAIN and BEGIN of the declaration differ."""
+        """Return True if the declarations differ at most in RETAIN and BEGIN."""
         return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
     def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
-        """Apply a declaration with another RETAIN or with more columns."""
+        """Apply a declaration with another RETAIN or additional columns."""
         self.stream = stream
         fields = {**self.fields, **changed}
         self.fields = {name: value for name, value in fields.items() if value is not None}
 
     def source_change_fields(self, stream: Stream, supply: Supply) -> dict[str, Any]:
-        """Return the fields to set when the stream changes its source.
+        """Return the fields to set when the stream gets another source.
 
-        The new source is read from its start. A spool contains received lines, so a socket with a new address
-        continues the spool. Raises if rows would be lost or duplicated.
+        The new source is read from its start. An exception is a socket with another address: the spool
+        contains lines already received, so reading continues in the spool. Raise if rows would be lost or
+        duplicated.
         """
         if self.ended:
             raise SlicemillError(
@@ -257,7 +261,7 @@ class RunningStream:
         return {} if before else {"offsets": {}, MOVED: True}
 
     def moved(self, supply: Supply, fields: Mapping[str, Any]) -> None:
-        """Read from another source; sequence numbers and watermark continue."""
+        """Switch to another source; sequence numbers and watermark continue."""
         self.supply = supply
         self.fields = {**self.fields, **fields}
         self._look = self._looked_us = None
@@ -289,16 +293,16 @@ class RunningStream:
     # -- reading ---------------------------------------------------------------------------------------
 
     def hand(self, handed: HandedRows) -> None:
-        """Queue rows to admit, in this order.
+        """Queue rows to be admitted in this order.
 
-        Rows are committed when the stream's offset reaches `offset`. A batch that Spark replays and the
-        journal already contains is ignored.
+        The rows are committed when the stream's offset reaches `handed.offset`. A batch that Spark replays is
+        ignored if it is already committed.
         """
         if handed.offset > self._offset(ONLY):
             self._inbox.append(handed)
 
     def feed(self, table: pa.Table, now: int) -> None:
-        """Queue rows of a program, after the usual checks."""
+        """Check and queue rows of a program."""
         check_columns(self.stream.sent, table.column_names)
         stamp = self.stream.stamp_column
         if stamp is not None and stamp.lower() in (name.lower() for name in table.column_names):
@@ -314,12 +318,12 @@ class RunningStream:
         self.hand(HandedRows(self.feed_folder, extents, bad, offset, now, now))
 
     def record_empty_poll(self, seen_us: int) -> None:
-        """Record that Spark had no further rows at this moment."""
+        """Record that Spark had no more rows at this time."""
         self._seen_us = max(seen_us, self._seen_us or seen_us)
 
     @property
     def has_handed(self) -> bool:
-        """Return True if handed-over rows are not committed yet."""
+        """Return True if handed-over rows are still uncommitted."""
         return bool(self._inbox)
 
     def wait_committed(self, partition: str, offset: int) -> None:
@@ -331,7 +335,7 @@ class RunningStream:
 
     @property
     def asked(self) -> bool:
-        """Return True if the source has been polled at least once."""
+        """Return True if the source has been polled."""
         if self.through_spark is not None:
             return self.through_spark.lastProgress is not None or not self.through_spark.isActive
         return self._asked or self.handed
@@ -344,19 +348,18 @@ class RunningStream:
         return self.next_read_us is not None and self.next_read_us <= now
 
     def poll_soon(self, now: int) -> None:
-        """Poll a source that gives notices, in jobs mode.
+        """Poll a source that sends notices, in jobs mode.
 
-        There a notice arrives only with the answer of the next job.
+        In jobs mode a notice arrives only with the answer of the next job.
         """
         if not (self._asks or self.handed or self.ended):
             self._asks = True
             self.next_read_us = now + _LOOK_US
 
     def is_idle(self, now: int) -> bool:
-        """Return True if the source has no new data.
+        """Return True, and postpone the next poll, if there is no new data.
 
-        The next poll is a little later. The check costs one system call. It avoids reads where each read is a
-        Spark job.
+        The check costs one system call. It avoids a read, which is a whole Spark job in jobs mode.
         """
         if not self._asks or not self._asked or self._noticed or self.behind or self.failures:
             return False
@@ -371,7 +374,7 @@ class RunningStream:
         return not self._releases_held_rows(now)
 
     def _releases_held_rows(self, now: int) -> bool:
-        """Return True if silence releases rows that are held back."""
+        """Return True if held-back rows are due because the source is silent."""
         moment, seen = self._release_us(), self._silent_until(now)
         return moment is not None and seen is not None and moment <= seen
 
@@ -380,7 +383,7 @@ class RunningStream:
         return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def handle_notice(self) -> None:
-        """Handle a notice of the reader that the source has rows."""
+        """Handle a reader's notice that the source has rows."""
         self._noticed = self._asks = True
         self.next_read_us = 0
 
@@ -410,7 +413,7 @@ class RunningStream:
         )
 
     def _nothing(self, now: int) -> HandedRows:
-        """Return an empty hand-over, by which the clock releases held-back rows."""
+        """Return an empty batch, whose time releases held-back rows."""
         seen_us = self._silent_until(now)
         moment = now if seen_us is None else seen_us
         return HandedRows(self.feed_folder, (), (), self._offset(ONLY), moment, moment)
@@ -424,7 +427,7 @@ class RunningStream:
         for ts, at_us in done.moments:
             self._line.arrived(ts, at_us)
         before = self.fields
-        # The end of a stream is valid for this mill only; after a restart, reading may continue.
+        # The end of a stream applies only to this mill; reading may continue after a restart.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None, **self._fields_to_set}
         self.fields = {name: value for name, value in said.items() if value is not None}
         if WATERMARK in self.fields:
@@ -451,7 +454,7 @@ class RunningStream:
             self.next_read_us = self._release_us() if done.again_us is None else now + done.again_us
 
     def _free_held(self, change: Change) -> None:
-        """Free the log of held-back rows up to the watermark."""
+        """Free the log of held-back rows that have been released."""
         if "held" not in self._roles:
             return
         held = self._home.logs[self._roles["held"]]
@@ -465,7 +468,7 @@ class RunningStream:
             change.freed[held.name] = freed + 1
 
     def drop_committed_rows(self) -> None:
-        """Remove handed-over rows that are committed, up to the stream's offset."""
+        """Remove handed-over rows that are committed."""
         while self._inbox and self._inbox[0].offset <= self._offset(ONLY):
             handed = self._inbox.popleft()
             for extent in (*handed.rows, *handed.errors):
@@ -474,12 +477,12 @@ class RunningStream:
             self._committed.notify_all()
 
     def lost(self) -> None:
-        """Forget the reading worker, whose notices end."""
+        """Forget the worker that read the stream; it sends no more notices."""
         self.loaded, self._asks = None, not self.handed
         self.next_read_us = None if self.handed else 0
 
     def failed(self, error: str, now: int) -> None:
-        """Record a failed read; the stream is retried with back-off."""
+        """Record a failed read and schedule a retry with back-off."""
         self.reading_us = None
         self.lost()
         self.record_source_failure(error, now)
@@ -489,41 +492,41 @@ class RunningStream:
             self.next_read_us = self.retry_us
 
     def retry_now(self) -> None:
-        """Skip the back-off, because a caller waits for the read."""
+        """Retry without back-off, because a caller waits for the read."""
         self._admit_us = 0
         if not self.handed:
             self.next_read_us = 0
 
     def record_source_failure(self, error: str, now: int) -> None:
-        """Record a failure of the source and schedule the retry."""
+        """Record a failure of the source and schedule a retry."""
         self.error = redact(error)
         self._asked = True
         self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
 
     def record_source_success(self) -> None:
-        """Record a successful read, with or without new rows."""
+        """Record a successful read, which may be empty."""
         self.error, self.failures = None, 0
 
     # -- time ------------------------------------------------------------------------------------------
 
     def announce_at_least(self, log: str, ts: int) -> None:
-        """Restore a watermark that a unit received before a restart."""
+        """Restore a watermark that a unit had received before a restart."""
         rows, sides = self._announced
         of_rows = log == self.name
         self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
 
     def moments(self, log: str, after: int) -> TimeMoments:
-        """Return when a log's watermark reached timestamps after `after`."""
+        """Return the times at which a log's watermark reached timestamps after `after`."""
         return (self._line if log == self.name else self._side_line).after(after)
 
     @property
     def announced(self) -> int:
-        """The last announced watermark; reading the property announces nothing."""
+        """Last announced watermark of the stream's rows."""
         return self._announced.rows
 
     def watermark(self, now: int) -> int:
-        """Return and announce the stream's watermark, which never decreases (M25)."""
+        """Announce and return the watermark of the stream, which never decreases (M25)."""
         if self._is_over:
             found = END
         else:
@@ -537,7 +540,7 @@ class RunningStream:
         return self._announced.rows
 
     def side_watermark(self, log: str, now: int) -> int:
-        """Return and announce the watermark of late or bad rows."""
+        """Announce and return the watermark of late and bad rows."""
         found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
         if found > self._announced.sides:
             self.announce_at_least(log, found)
@@ -552,9 +555,9 @@ class RunningStream:
         return self.ended and self.reading_us is None and not self._inbox
 
     def _pending_since(self) -> int | None:
-        """Return the earliest time of input that is not admitted yet.
+        """Return the earliest time of unadmitted input, or None.
 
-        The time is when the current read was sent, or when the oldest unadmitted row arrived.
+        This is the time at which the current read was sent, or at which the oldest unadmitted row arrived.
         """
         moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
         return min((moment for moment in moments if moment is not None), default=None)
@@ -562,8 +565,8 @@ class RunningStream:
     def _silent_until(self, now: int) -> int | None:
         """Return the time up to which all arrived rows are admitted.
 
-        None: unknown without polling the source. A source that gives notices has no rows unless it has sent a
-        notice, which may still be on its way.
+        Return None if only a poll of the source can tell. A source that sends notices has no new rows unless
+        a notice is on its way.
         """
         if self.reading_us is not None or self._inbox:
             return None
@@ -572,14 +575,14 @@ class RunningStream:
         return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
 
     def _passed(self, ts: int) -> None:
-        """Record when the clock has advanced the watermark to a timestamp."""
+        """Record when the clock advanced the watermark to a timestamp."""
         moment = time_of_watermark(self.stream, self.fields, ts)
         if moment is not None:
             self._line.passed(ts, moment)
 
 
 def _has_advanced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return True if a read has advanced the watermark."""
+    """Return True if a read has advanced watermark or sequence number."""
     return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
 
 
@@ -588,15 +591,16 @@ def _rows(done: ReadDone, role: str) -> int:
     return appended.rows if appended is not None else 0
 
 
-# Read pace: how long rows accumulate before sources are polled again.
+# Poll interval: how long rows may accumulate before sources are polled again.
 #
-# While few rows arrive, polls are delayed so that polls and the resulting runs use at most a quarter of a
-# core. A strict service level shortens the delay. A source with more rows available is read again at once.
+# While few rows arrive, polls are delayed, so that polls and the resulting runs use at most a quarter of a
+# core. A strict service level shortens the delay. A source that has more rows available is read again at
+# once.
 
 
-# Share of a core that reading a trickle of rows may use: the interval between two reads is the cost of a read
-# and its runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL
-# of the strictest service level.
+# Share of a core for polling while few rows arrive. The interval between two polls is the cost of a poll and
+# its runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL of
+# the strictest service level.
 _PACE = 0.25
 _LET_OFF_S = 0.01
 _LONGEST_PAUSE_S = 0.1
@@ -605,15 +609,15 @@ POLL_S = 0.05
 
 
 class PollTimer:
-    """Timer of polls, with their processor time.
+    """Timer of polls, which measures their processor time.
 
-    `spend` adds time of workers; the dispatcher's time is that of the calling thread.
+    `spend` adds the time of workers. The time of the driver is that of the calling thread.
     """
 
     def __init__(self) -> None:
-        self._cost_s = 0.001  # of a read and the resulting runs
-        self._spent_s = 0.0  # by workers, since the last reads
-        self._thread_s = 0.0  # this thread's processor time at the last reads
+        self._cost_s = 0.001  # cost of a poll and the resulting runs
+        self._spent_s = 0.0  # by workers, since the last poll
+        self._thread_s = 0.0  # this thread's processor time at the last poll
         self._next_s = 0.0
 
     def spend(self, cpu_s: float) -> None:
@@ -624,7 +628,7 @@ class PollTimer:
         return time.monotonic() >= self._next_s
 
     def record_poll(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
-        """Record a poll of the sources and schedule the next one."""
+        """Record a poll of the sources, and schedule the next one."""
         pause_s = 0.0
         if not any(stream.catching_up for stream in streams):
             thread_s = time.thread_time()

@@ -1,8 +1,8 @@
-"""Scheduling table: pending rows, costs and deadlines of all units, updated incrementally.
+"""Table of running units: their pending rows, costs and deadlines, updated incrementally.
 
-A scheduling decision needs all units that can run. With thousands of units, querying each unit would take
-longer than many runs do. So the table reads each log once, adds its new epochs to all units that read it,
-and recomputes only a unit that has run.
+A scheduling decision considers all units that can run. With thousands of units, computing the pending rows of
+each unit would take longer than many runs. So the table reads the new epochs of each log once, adds them to
+all units that read the log, and recomputes a unit only after a run.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from slicemill.storage.log import Log
 from slicemill.time import BEGINNING, END, SECOND_US
 
 _LEAST_WAIT_S = 1e-6
-# Share of a worker's time that a backfilling unit gets even under load.
+# Minimum share of a worker's time for a backfilling unit, also under load.
 LEAST_SHARE = 0.1
-# Share of overhead allowed in a run of a backfill; runs are cut short so that live units do not wait.
+# Permitted share of overhead in a run of a backfill. Such runs are short, so that live units do not wait.
 _PAST_OVERHEAD = 0.5
 _FIRST_ROWS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Weight of a query and the service level of its results."""
+    """Weight of a query, and the bound on its response times."""
 
     weight: float = 1.0
     within_s: float = np.inf
@@ -51,9 +51,9 @@ class Goal:
 
 
 class RunningUnits:
-    """Table of units by position.
+    """Table of running units, by position.
 
-    The new table takes over the waiting times of the table `before`.
+    A new table takes over the waiting times of the previous table, `before`.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RunningUnits:
         self._heads = {log: logs[log].head for log in read}
         self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
-        # Units that write a log for other units or read such a log, upstream units first.
+        # Positions of units that write a log for other units or read such a log; upstream units first.
         self._along_derived = [
             position
             for position, unit in enumerate(units)
@@ -99,16 +99,16 @@ class RunningUnits:
         self._worth_of_row = {log: np.ones(count) for log in read}
         self._kept = np.ones(count)
         self._oldest_us = np.full(count, END)
-        self._due = np.full(count, END)  # smallest due watermark of units with one input
+        self._due = np.full(count, END)  # smallest due watermark, for units with one input
         self._holds = np.zeros(count, np.bool_)
         self._begins = np.zeros(count, np.bool_)
-        self._dues: dict[int, Dues] = {}  # of units with several inputs
+        self._dues: dict[int, Dues] = {}  # for units with several inputs
         self._free = np.ones(count, np.bool_)
         self._rest: bool = before is None or before._rest  # skip units whose outputs are all failed or paused
         self._catching_up = np.zeros(count, np.bool_)
         self._usual_rows = np.zeros(count)
         self._usual_s = np.zeros(count)  # usual duration of a run
-        # Units of backfilling queries that have not joined a shared unit yet.
+        # Units of backfilling queries that are still separate from a shared unit.
         self.apart = [unit for unit in units if BACKFILL in unit.fields]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
@@ -145,7 +145,7 @@ class RunningUnits:
     def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
         """Return the time lines of the streams behind a unit's results.
 
-        Time lines contain timestamps after the unit's watermark.
+        The time lines contain timestamps after the unit's watermark.
         """
         if not unit.plan.unit.stateful:
             return ()  # a stateless unit does not emit by time
@@ -163,7 +163,7 @@ class RunningUnits:
         return max([now_us if unit.warm_us is None else unit.warm_us, *before])
 
     def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
-        """Return the logs of streams behind a unit's results."""
+        """Return the logs of the streams behind a unit's results."""
         known = self._origins.get(unit.id)
         if known is None:
             found = [
@@ -174,15 +174,15 @@ class RunningUnits:
         return known
 
     def wake(self) -> None:
-        """Run paused units as well from now on."""
+        """From now on, run paused units too."""
         self._rest = False
         for position, unit in enumerate(self.units):
             self._free[position] = unit.run is None and not unit.has_failed
 
-    # -- what has changed ------------------------------------------------------------------------------
+    # -- incremental updates ---------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
-        """Add new epochs of the logs to their readers."""
+        """Add new epochs of all logs to the reading units."""
         before_us, self._counted_us = self._counted_us, now_us
         self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
@@ -196,7 +196,8 @@ class RunningUnits:
             if self._has_joins:
                 self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
-                # Rows of a stream may have arrived since the last refresh; rows of units arrive at a refresh.
+                # Rows of a stream may have arrived since the last refresh. Rows written by units arrive at a
+                # refresh.
                 for epoch in epochs:
                     self.waiting.came(readers, epoch.rows, max(epoch.arrival_us, before_us))
             oldest = min(epoch.arrival_us for epoch in epochs)
@@ -205,7 +206,7 @@ class RunningUnits:
         self.waiting.now(self.rows)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Record frequent keys, by exchange, of rows written to a log."""
+        """Record the frequent keys of rows written to a log, by exchange."""
         for unit in self.units if samples else ():
             unit.arrived(log, samples)
 
@@ -216,7 +217,7 @@ class RunningUnits:
             self._free[position] = False
 
     def ran(self, unit: RunningUnit, now_us: int) -> None:
-        """Recompute the row of a unit after its run."""
+        """Recompute the entry of a unit after its run."""
         position = self.position.get(unit.id)
         if position is None or self.units[position] is not unit:
             return
@@ -243,7 +244,7 @@ class RunningUnits:
         watermarks = unit.input_watermarks()
         self._ends_us[position] = np.inf
         if dues and watermarks:
-            # Estimated end of the next window, if the watermark advances with the clock.
+            # Estimate the end of the next window, as if the watermark advanced with the clock.
             left_us = min(max([0, *(ts - watermarks[log] for log, ts in due.items())]) for due in dues)
             self._ends_us[position] = now_us + left_us + self._late_us[position]
         for log in unit.plan.unit.inputs:
@@ -261,11 +262,11 @@ class RunningUnits:
         return position is not None and bool(self._catching_up[position])
 
     def mark_live(self, unit: RunningUnit) -> None:
-        """Treat a unit as live after its backfill."""
+        """Treat a unit as live, because its backfill has ended."""
         self._catching_up[self.position[unit.id]] = False
 
     def _count_pending(self, position: int, unit: RunningUnit) -> None:
-        """Count the pending rows of a unit up to the known heads."""
+        """Count the pending rows of a unit, up to the recorded heads."""
         waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
         self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
         self.rows[position] = sum(rows for _, rows, _ in waiting.values())
@@ -275,24 +276,25 @@ class RunningUnits:
         oldest = [arrival_us for _, _, arrival_us in waiting.values() if arrival_us is not None]
         self._oldest_us[position] = min(oldest, default=END)
 
-    # -- what follows ----------------------------------------------------------------------------------
+    # -- scheduling decisions ---------------------------------------------------------------------------
 
     def ready(
         self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
-        """Return the positions and the pending work of runnable units.
+        """Return the positions and the pending work of units that can run.
 
-        A run is limited to a quantum while several units can run.
+        While several units can run, a run is limited to a quantum.
         """
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         return positions, self.batches(positions, now_us, quantum_s)
 
     def batches(self, positions: Positions, now_us: int, quantum_s: float = np.inf) -> Batches:
-        """Return the pending work of some units, runnable or not."""
+        """Return the pending work of these units, even if they cannot run."""
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / SECOND_US, _LEAST_WAIT_S)
-        # Rows that will be shed count for neither cost nor value: policy and shedder see the same load (P38).
+        # Rows that will be shed add neither cost nor value, so the policy and the shedder use the same load
+        # (P38).
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
         overhead, per_row = self._own[:2].take(positions, axis=1)
@@ -317,10 +319,10 @@ class RunningUnits:
         )
 
     def _backfill_rows(self, positions: Positions, quantum_s: float) -> Floats:
-        """Return the maximum rows per run of backfilling units.
+        """Return the maximum number of rows per run of backfilling units.
 
-        Live rows may arrive at any moment. They should wait at most half as long as their own run takes. The
-        first runs read few rows, to learn the cost of a row.
+        Live rows may arrive at any time. They should wait at most half as long as their own run takes. The
+        first runs read few rows, to measure the cost per row.
         """
         if not np.isfinite(quantum_s):
             return np.full(len(positions), np.inf)
@@ -332,10 +334,10 @@ class RunningUnits:
     def order_backfills_last(
         self, ranked: Mapping[RunningUnit, float], now_us: int
     ) -> dict[RunningUnit, float]:
-        """Order backfilling units behind the live ones.
+        """Order backfilling units behind live units.
 
-        Live units keep the order of the policy. A backfilling unit that has got less than LEAST_SHARE of the
-        time goes first.
+        Live units keep the order of the policy. A backfilling unit goes first if it has run for less than
+        LEAST_SHARE of the time.
         """
         if not self._catching_up.any():
             return dict(ranked)
@@ -356,7 +358,7 @@ class RunningUnits:
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Return the components with their own policy, and their units."""
+        """Return the components with their own policy, and their units' indexes."""
         chosen = self._by_component(policies)
         if not chosen:
             return []
@@ -368,15 +370,15 @@ class RunningUnits:
         return self._by_component(policies).get(self._component_of.get(log, -1))
 
     def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
-        """Return policies by component number; the last name wins."""
+        """Return the policies by component number; the last entry applies."""
         return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
-        """Return the time to the next deadline (P24).
+        """Return the time to the next deadline of each unit (P24).
 
-        A deadline is that of the oldest row or of the end of a window. A unit that feeds a window has the
-        deadline of the window. While the end of a window is unknown, the time that its rows have waited
-        counts.
+        A deadline belongs to the oldest row or to the end of a window. A unit that feeds a window has the
+        deadline of that window. While the end of a window is unknown, the deadline counts from the arrival of
+        the oldest row.
         """
         slack = self.figures.within[positions] - wait
         if not self._has_windows:
@@ -391,7 +393,7 @@ class RunningUnits:
     def backlog(self, cores: int) -> Backlog:
         """Estimate the time to process all pending rows (P38)."""
         overhead, per_row, weight = self._own
-        rows = np.where(self._catching_up, 0, self.rows)  # a backfill is no overload
+        rows = np.where(self._catching_up, 0, self.rows)  # a backfill is not overload
         rows_s = per_row * rows
         certain_s = float(overhead[rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
@@ -399,10 +401,10 @@ class RunningUnits:
     def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
         """Find the units that can run.
 
-        A unit can run with new rows, with rows to emit by time, or at the end of its input. A unit whose
-        results exist before the first row runs once without input. Reading a stream's watermark announces the
-        watermark, so only watermarks that idle units depend on are read. Each unit runs once at the end of an
-        input, even if it holds no rows back, because other units read its logs.
+        A unit can run if it has new rows, rows that are due by time, or an ended input. A unit whose results
+        exist before the first row runs once without input. Reading the watermark of a stream announces it, so
+        only watermarks of inputs of idle units are read. Each unit runs once at the end of an input, even if
+        it holds back no rows, because other units read its logs.
         """
         can = (self._epochs > 0) | self._begins
         free = self._free
@@ -427,11 +429,11 @@ class RunningUnits:
         return can & free
 
     def _units_on_demand(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
-        """Yield units that must run to advance a watermark on demand (M25).
+        """Yield units that must run only to advance a watermark (M25).
 
-        A downstream unit holds rows back until the watermark of the log reaches a time. If the inputs of the
-        writing unit have reached that time, a run without rows advances the watermark. Otherwise the demand
-        goes on to the units that write those inputs.
+        A downstream unit holds rows back until the watermark of a log reaches a time. If the inputs of the
+        unit that writes the log have reached that time, a run without rows advances the watermark. Otherwise
+        the demand passes to the units that write these inputs.
         """
         wanted: dict[str, int] = {}
         for position in reversed(self._along_derived):
@@ -457,7 +459,7 @@ class RunningUnits:
         return self._dues.get(position, ())
 
     def work_tree(self, position: int) -> WorkTree:
-        """Return the work of a unit and its downstream units."""
+        """Return the work of a unit with all downstream units."""
         unit = self.units[position]
         readers = [
             (unit.statistics.selectivity(log), self.work_tree(int(reader)))
@@ -467,12 +469,12 @@ class RunningUnits:
         return replace(self._trees[position], readers=tuple(readers))
 
     def _tree(self, unit: RunningUnit) -> WorkTree:
-        """Return the work of the unit alone, without downstream units."""
+        """Return the work of a unit without downstream units."""
         cost = unit.statistics.cost
         return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
 
     def _served(self, unit: RunningUnit) -> Iterator[QueryGroup]:
-        """Yield the queries with results of a unit, by ideal time."""
+        """Yield the queries of a unit, grouped by ideal time."""
         alike: dict[MadeOf, list[str]] = {}
         for _, log in unit.plan.unit.outputs:
             if log in self.goals and log not in unit.failed:
@@ -494,7 +496,7 @@ class RunningUnits:
             )
 
     def _allowed_us(self, unit: RunningUnit) -> float:
-        """Return the allowed delay of results after a window's end."""
+        """Return the permitted delay of results after the end of a window."""
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
             for _, log in unit.plan.unit.outputs
@@ -525,25 +527,25 @@ class RunningUnits:
         return found
 
     def ideal_time(self, log: str) -> IdealTime:
-        """Return the ideal response time of a row of this log.
+        """Return the ideal response time of a row of a log.
 
         The time counts from the arrival of the row's inputs, without other load.
         """
         return ideal_time(log, self._written)
 
     def rows_waiting(self, unit: str) -> tuple[int, float, int]:
-        """Return the waiting rows of a unit: current, average, maximum."""
+        """Return the current, average and maximum waiting rows of a unit."""
         position = self.position[unit]
         return int(self.rows[position]), *self.waiting.of(position)
 
     def longest_wait_s(self, unit: str, now_us: int) -> float:
-        """Return how long the oldest row has waited at a unit."""
+        """Return how long the oldest row of a unit has waited."""
         oldest = int(self._oldest_us[self.position[unit]])
         return 0.0 if oldest == END else max(0.0, (now_us - oldest) / SECOND_US)
 
 
 def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
-    """Number the connected components of the graph (M1), by log."""
+    """Return the number of each log's connected component (M1)."""
     found: dict[str, int] = {}
     for number, unit in enumerate(units):
         logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
@@ -556,6 +558,6 @@ def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
 
 
 def _is_join(written: Mapping[str, LogOrigin], unit: RunningUnit) -> bool:
-    """Return True if the unit's outputs combine rows of several inputs."""
+    """Return True if an output combines rows of several inputs."""
     made = [written[log].made_of for _, log in unit.plan.unit.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)

@@ -2,37 +2,35 @@
 
 The journal holds the persistent state of a unit as one dictionary of fields:
 
-    cursors      {log: epoch}      the last epoch read of each input
-    input_watermarks    {log: µs}    the watermark of each input at the last run
-    output_watermarks   {log: µs}    the watermark of each output
-    due          [{log: µs}]       the input watermarks at which the unit emits rows that it holds back
-    begun        true              a committed run has emitted the results that exist before the first row
-    checkpoint   {cursors, input_watermarks, files}   a snapshot of the state, with files by cell;
-    `begun`;
-                                   and its `placement` if the unit has got another placement since
-    checkpoint_before   the previous checkpoint, with the changes since then; it is restored if a
-                                    file of the last checkpoint is damaged
-    latest       {node: µs}        the greatest row timestamp of all cells, for operators that emit at the
-    end
-    placement    {kind, shape, by} which of its cells read a row, and which store it
-    joined_on    {input: key}      for joins on one key: the key of each input, for merging further joins
-    heavy        [[hash, home, since, fades, over]]   heavy keys, whose rows go to all cells for some time
-    failed       {log: reason}     queries and streams that are stopped
-    resumable    [log]             failed outputs that can resume from the cursors: all failed together
-    backfill     {query, from, …}  of a query that begins in the past (`changing.backfill`)
-    newcomers    {name: …}         state that began after the checkpoint
-    successors   {name: name}      state that a replaced definition handed to its successor; the
-    checkpoint
-                                   has it under the old name
-    parts_taken  {node: [index]}   of successors: the former calls or columns that provide their state
+    cursors            {log: epoch}      last epoch read of each input
+    input_watermarks   {log: µs}         watermark of each input at the last run
+    output_watermarks  {log: µs}         watermark of each output
+    due                [{log: µs}]       input watermarks at which the unit emits held-back rows
+    begun              true              the unit has emitted the results that exist before the first row
+    checkpoint         {cursors, input_watermarks, files}   snapshot of the state, with files by cell;
+                                         also `begun`, and `placement` if the unit was rescaled since
+    checkpoint_before                    previous checkpoint with the changes since then; restored if a
+                                         file of the last checkpoint is damaged
+    latest             {node: µs}        greatest row timestamp of all cells, for operators that emit rows
+                                         at the end of input
+    placement          {kind, shape, by} which cells probe a row, and which cells store it
+    joined_on          {input: key}      for joins on one key: the key of each input, used to merge joins
+    heavy              [[hash, home, since, fades, over]]   heavy keys, whose rows go to all cells
+    failed             {log: reason}     stopped queries and streams
+    resumable          [log]             failed outputs that can resume from the cursors: all failed together
+    backfill           {query, from, …}  for a query that begins in the past (`lifecycle.backfill`)
+    newcomers          {name: …}         state that was created after the checkpoint
+    successors         {name: name}      state that a new definition took over from the replaced one; the
+                                         checkpoint has it under the old name
+    parts_taken        {node: [index]}   of successors: the former calls or columns that provide their state
     outputs, since, statistics, load
 
-Between two checkpoints the state is only in the memory of workers. The state is a function of the
-checkpoint and of the log after it. A worker that takes over a cell restores the checkpoint and replays
-the log from `checkpoint.cursors` to `cursors`.
+Between two checkpoints, the state is only in the memory of workers. It is a function of the checkpoint and of
+the log after it. A worker that takes over a cell restores the checkpoint and replays the log from
+`checkpoint.cursors` to `cursors`.
 
 Workers write a checkpoint while the unit continues to run (`PendingCheckpoint`). Until all its files are
-complete, the journal names the previous checkpoint, and the log after that one is retained.
+complete, the journal names the previous checkpoint, and the log after the previous checkpoint is retained.
 """
 
 from __future__ import annotations
@@ -89,17 +87,18 @@ from slicemill.time import BEGINNING, END
 
 _LOGGER = logging.getLogger("slicemill")
 
-# Maximum number of rows of an input in a run, which bounds memory. Each failed run divides the size of the
-# next run by _FEWER.
+# Maximum number of rows of one input per run, to bound memory. After a failed run, the maximum is divided by
+# _FEWER.
 _ROWS_PER_RUN, _FEWER = 1_000_000, 16
 BACKFILL = "backfill"
-# A unit is stopped after so many runs in a row that crash a worker or fail completely.
+# A unit is stopped after this many consecutive runs that crash a worker or fail completely.
 _STRIKES = 3
-# A step is interrupted after STEP_S of processor time or _FAR_LONGER times the usual time, whichever is more.
+# A step is interrupted after STEP_S of processor time, or after _FAR_LONGER times the usual time if that is
+# more.
 STEP_S, _FAR_LONGER = 10.0, 20.0
-# A checkpoint is due after so many rows or seconds since the last one, whichever is first.
+# A checkpoint is due after this many rows or seconds, whichever is first.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
-# A due checkpoint waits for idle workers, at most for so many of these intervals.
+# A due checkpoint waits for idle workers, for at most this many checkpoint intervals.
 _OVERDUE = 4
 
 
@@ -113,22 +112,22 @@ class UnitRun:
     input_watermarks: Mapping[str, int]
     shares: float
     done: list[RunDone] = field(default_factory=list)
-    lost: int = 0  # cells that could not be run
+    lost: int = 0  # cells whose run failed
     failed: str | None = None
     disk_full: bool = False
     checkpoint_damaged: bool = False
-    suspects: Sequence[str] = ()  # outputs of the step in which the worker ended
-    stuck: str | None = None  # why the worker was killed in that step
-    blameless: bool = False  # the worker was killed because of a stuck step
+    suspects: Sequence[str] = ()  # outputs that need the step in which the worker ended
+    stuck: str | None = None  # reason why the worker was killed in that step
+    blameless: bool = False  # the worker was killed because of a stuck step, possibly of another unit
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors by output, of all cells so far."""
+        """Errors of all cells so far, by output."""
         return {log: why for done in self.done for log, why in done.errors.items()}
 
     @property
     def rows(self) -> int:
-        """Number of rows that the run reads, after shedding."""
+        """Number of rows that the run reads and does not shed."""
         return sum(self.rows_by_input().values())
 
     def rows_by_input(self) -> dict[str, int]:
@@ -147,7 +146,7 @@ class UnitRun:
 
 @dataclass(frozen=True, slots=True)
 class PendingCheckpoint:
-    """Checkpoint that workers are writing, with the files so far."""
+    """Checkpoint that workers are writing, with the files that are complete."""
 
     run: int
     cursors: Mapping[str, int]
@@ -158,15 +157,15 @@ class PendingCheckpoint:
 
 
 class RunningUnit:
-    """A scheduled unit, whose persistent fields are in a home.
+    """Unit that the driver schedules; its persistent fields are in a home.
 
-    If rows are distributed by key, heavy keys are spread over all cells, unless `by_key_alone` is set.
+    If rows are distributed by key, rows of heavy keys go to all cells, unless `by_key_alone` is set.
     """
 
     def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
         self._home = home
         self.plan = plan
-        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # by log: the exchanges of units that read it
+        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # exchanges of the units that read each log
         self.id = plan.unit.id
         self.packed = pack_plan(self.plan)
         self.digest = hashlib.sha256(self.packed).hexdigest()
@@ -175,12 +174,12 @@ class RunningUnit:
         self.sheds: dict[str, AccuracyReport] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
-        self.warm_us: int | None = None  # time of its first run in this mill
+        self.warm_us: int | None = None  # time of the first run in this mill
         self.run: UnitRun | None = None
         self._search: CulpritSearch | None = None
-        self._failed_run: UnitRun | None = None  # the run that the search repeats
-        self._cleared = False  # the last search has found no culprit, and no run has succeeded since
-        self.kept_share = 1.0  # share of rows of the last run that were not shed
+        self._failed_run: UnitRun | None = None  # run that the search repeats
+        self._cleared = False  # the last search found no culprit, and no run has succeeded since
+        self.kept_share = 1.0  # share of the last run's rows that were not shed
         self._mill = mill
         self._runs = 0
         self._committed_run = 0
@@ -192,11 +191,11 @@ class RunningUnit:
         self._heavy = None if by_key_alone else self._heavy_keys()
         self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
-        # By output log: the inputs it depends on.
+        # Inputs that each output log depends on.
         self._read_by = logs_read(plan.unit, plan.graph)
 
     def inherit_from(self, before: RunningUnit) -> None:
-        """Take over statistics and load control from before a rescale."""
+        """Take over statistics and load control of the unit before a rescale."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
         self.statistics.cells = {}
         self.warm_us, self.strikes = before.warm_us, before.strikes
@@ -222,20 +221,23 @@ class RunningUnit:
 
     @property
     def resumable(self) -> Sequence[str]:
-        """Failed outputs that can resume from the committed state without a gap."""
+        """Failed outputs that can resume from the committed state without losing rows."""
         found: list[str] = self.fields.get("resumable", [])
         return found
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Outputs that the next run leaves out: failed ones, or all but those of a trial."""
+        """Outputs that the next run omits.
+
+        These are the failed outputs; in a trial, all outputs that are not tried.
+        """
         if self._search is None:
             return frozenset(self.failed)
         return frozenset(log for _, log in self.plan.unit.outputs if log not in self._search.trial)
 
     @property
     def searching(self) -> bool:
-        """Return True while trials look for the queries that make a run fail."""
+        """Return True during a search for culprits (`CulpritSearch`)."""
         return self._search is not None
 
     @property
@@ -246,8 +248,7 @@ class RunningUnit:
     @property
     def is_idle(self) -> bool:
         """Return True if all outputs have failed or are paused."""
-        # An output without a log belongs to a query that is still joining a shared plan. The query counts as
-        # active.
+        # A query that is still joining a shared plan has no log yet and counts as active.
         logs = self._home.logs
         return all(
             log in self.failed or (log in logs and logs[log].hold is not None)
@@ -256,7 +257,7 @@ class RunningUnit:
 
     @property
     def since(self) -> Mapping[str, int | None]:
-        """By query, the greatest input timestamp when it was added."""
+        """Greatest input timestamp at the time each query was added."""
         return self._field("since")
 
     def input_watermarks(self) -> Mapping[str, int]:
@@ -264,21 +265,21 @@ class RunningUnit:
         return self._field("input_watermarks")
 
     def watermark(self, log: str) -> int:
-        """Return the watermark of an output as of the last run."""
+        """Return the watermark of an output after the last run."""
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
     def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
         """Return the current watermark of an output (M23).
 
-        The watermark advances without a run while the unit is idle. An idle unit holds back no rows. A run
-        would only return the minimum of the input watermarks, from `given`, minus the SLACK of the unit's
-        operators. At the end of input the unit must run, because it may emit more rows.
+        An idle unit holds back no rows, so its watermark advances without a run. The watermark is then the
+        minimum of the input watermarks (`given`), minus the SLACK of the unit's operators. At the end of
+        input the unit must run, because it may emit more rows.
         """
         own = self.watermark(log)
         if self.begins:
             return own
         inputs = self._read_by[log]
-        # Rows that wait for other inputs do not hold back this output.
+        # Rows that wait for other inputs do not hold back this output's watermark.
         if self.run is not None or any(due.keys() <= inputs for due in self.due):
             return own
         if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
@@ -288,7 +289,7 @@ class RunningUnit:
 
     @cached_property
     def _slack_us(self) -> dict[str, int]:
-        """By output log, the lag of its watermark behind the input watermarks."""
+        """Lag of each output's watermark behind the input watermarks."""
         unit, graph = self.plan.unit, self.plan.graph
         slack = {id_: kind_of(graph[id_].operator).slack_us(graph[id_].operator) for id_ in unit.nodes}
         return {log: sum(slack.get(id_, 0) for id_ in graph.ancestors(root)) for root, log in unit.outputs}
@@ -297,13 +298,13 @@ class RunningUnit:
     def due(self) -> Dues:
         """Input watermarks at which held-back rows are emitted.
 
-        Any one entry suffices, with all its logs.
+        Rows are emitted when all logs of any one entry have reached their watermarks.
         """
         return tuple(self.fields.get("due", ()))
 
     @property
     def begins(self) -> bool:
-        """Return True if the unit must emit results before the first row."""
+        """Return True if results that precede the first row are still unemitted."""
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property
@@ -312,14 +313,14 @@ class RunningUnit:
 
     @cached_property
     def made_of(self) -> dict[str, MadeOf]:
-        """By output log, the streams and operators behind its rows."""
+        """Logs from which the rows of each output are made."""
         unit, graph = self.plan.unit, self.plan.graph
         known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
         return {log: made_of(root, graph, known) for root, log in unit.outputs}
 
     @cached_property
     def logs_released_by_time(self) -> list[str]:
-        """Output logs whose rows are emitted at the end of windows."""
+        """Output logs whose rows are emitted when windows end."""
         unit, graph = self.plan.unit, self.plan.graph
         waiting = {
             node_id
@@ -347,7 +348,7 @@ class RunningUnit:
 
     @property
     def load_weight(self) -> float:
-        """Mean weight of its queries that may shed rows, or 0."""
+        """Mean weight of the queries that may shed rows, or 0."""
         return self._load.weight
 
     def cursor(self, log: str) -> int:
@@ -357,7 +358,7 @@ class RunningUnit:
         return self._home.logs[log].epochs(after=self.cursor(log), of_now=True)
 
     def pending(self) -> list[Epoch]:
-        """Return the epochs that have been written since the last run."""
+        """Return the epochs written since the last run."""
         return [epoch for log in self.plan.unit.inputs for epoch in self.new_epochs(log)]
 
     @property
@@ -370,9 +371,9 @@ class RunningUnit:
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """By input, the last epoch that will not be read again.
+        """By input, the last epoch that will never be read again.
 
-        A replay may start from the last checkpoint or from the one before it.
+        A replay may start from the last checkpoint or from the previous one.
         """
         if not self.plan.unit.stateful:
             return self._field("cursors")
@@ -392,8 +393,8 @@ class RunningUnit:
     ) -> UnitRun:
         """Start a run over the oldest `share` of the pending rows.
 
-        `moments` belong to the streams that the results are derived from. A trial (`CulpritSearch`) reads the
-        rows of the failed run.
+        `moments` are the time lines of the source streams. During a search for culprits, a run reads the rows
+        of the failed run.
         """
         self._runs += 1
         if (failed := self._failed_run) is not None:
@@ -406,15 +407,16 @@ class RunningUnit:
             most = _ROWS_PER_RUN / _FEWER**self.strikes
             taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), most))
             left = [] if next_ts is None else [next_ts]
-            # A log is in order, so its last row advances the watermark of all cells.
+            # A log is sorted by time, so its last row advances the watermark of all cells.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
-            # Rows that are left for the next run hold the watermark back.
+            # Rows left for the next run limit the watermark.
             marks[log] = max(min([marks[log], *left]), self.input_watermarks().get(log, BEGINNING), *read)
             if read and marks[log] == END and self.cells > 1 and self.plan.emits_at_end:
-                # Rows emitted at the end depend on the greatest timestamp of all cells: END follows later.
+                # Rows emitted at the end depend on the greatest timestamp of all cells, so the next run gets
+                # END.
                 marks[log] = max(read)
             epochs[log] = taken
-        # A backfill is no overload: it is processed when there is time.
+        # A backfill is not overload, so it sheds no rows.
         behind = self.catching_up
         dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
@@ -428,7 +430,7 @@ class RunningUnit:
         return self.run
 
     def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
-        """Return the message of the run for one cell."""
+        """Return the message item that runs one cell."""
         outputs = {
             log: OutputLog(
                 self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
@@ -459,10 +461,10 @@ class RunningUnit:
         )
 
     def _incomplete_until(self, log: str) -> int | None:
-        """Return the time up to which rows of an output are incomplete.
+        """Return the time up to which an output is incomplete, or None.
 
-        Incomplete rows are of windows that began before their query. Such rows look complete, so the unit
-        holds these rows back. None: no rows are held back.
+        A row is incomplete if its window began before the query was created. It looks like a complete row, so
+        the unit does not emit it.
         """
         since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
         if since is None or not self._histories[log]:
@@ -472,9 +474,9 @@ class RunningUnit:
 
     @cached_property
     def _histories(self) -> dict[str, int]:
-        """By output, the time span of input behind a row.
+        """By output, the time span of input that contributes to a row.
 
-        The span is 0 if incomplete rows are not held back.
+        The span is 0 if incomplete rows are emitted.
         """
         graph, found = self.plan.graph, {}
         for root, log in self.plan.unit.outputs:
@@ -485,9 +487,9 @@ class RunningUnit:
         return found
 
     def _computes_windows(self, root: str) -> bool:
-        """Return True if values of an output are computed over windows.
+        """Return True if an output is computed over windows.
 
-        Rows of joins and look-ups are complete regardless of when the query was created.
+        Rows of joins and look-ups are complete, regardless of when the query was created.
         """
         graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
         inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
@@ -495,18 +497,18 @@ class RunningUnit:
 
     @property
     def limit_s(self) -> float:
-        """Processor seconds that a step of the run may take."""
+        """Processor seconds that one step of the run may take."""
         cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
         return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
     def logs_behind(self, step: int) -> list[str]:
-        """Return the outputs that need a step and have not failed."""
+        """Return the outputs that depend on a step and have not failed."""
         unit, graph, left_out = self.plan.unit, self.plan.graph, self.left_out
         node_id = unit.nodes[step]
         return [log for root, log in unit.outputs if log not in left_out and node_id in graph.ancestors(root)]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
-        """Record the step in which the worker of a run ended."""
+        """Record in which step the worker of a run ended."""
         if self.run is None or self.run.number != run:
             return
         self.run.blameless = stuck
@@ -558,15 +560,15 @@ class RunningUnit:
             from_ts = None
         needed, whole = self._needed[log], self._home.streams.get(log.removesuffix(LATE), {}).get(WHOLE)
         if whole is not None and epochs and epochs[0].number > whole[0]:
-            needed = frozenset()  # the column was added later
+            needed = frozenset()  # the column was added after these rows were stored
         return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, needed, from_ts)
 
     def is_repeated(self) -> bool:
-        """Return True if a finished run is repeated; otherwise the run is committed.
+        """Return True to repeat a finished run, False to commit it.
 
         If all remaining outputs fail, nothing is committed, so that they can resume from the committed state
-        after the cause is fixed. If only some fail, the run is repeated once; then the others continue alone.
-        If a step failed that several queries share, trials look for the culprits.
+        after the cause is fixed. If only some outputs fail, the run is repeated once, and then the other
+        outputs continue alone. If a step that several queries share failed, trials find the culprits.
         """
         assert self.run is not None
         errors = self.run.errors
@@ -574,7 +576,7 @@ class RunningUnit:
             return self.searching
         overran = any(done.overran for done in self.run.done)
         left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
-        # A step that overran its limit would do so again.
+        # A step that exceeded its time limit would exceed it again.
         return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
@@ -615,7 +617,7 @@ class RunningUnit:
             fields["load"] = load
         files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
         if self.plan.unit.stateful and all(part is not None for part in files):
-            # A checkpoint in progress is of an earlier run.
+            # A checkpoint in progress is older than this one.
             self.drop_checkpoint()
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
             self._rows_since_checkpoint = 0
@@ -625,7 +627,7 @@ class RunningUnit:
     def _heavy_keys(self) -> HeavyKeys | None:
         """Return the heavy keys of a join that is partitioned by key.
 
-        None: its keys may not be spread over cells.
+        Return None if the plan does not allow spreading keys over cells.
         """
         plan = self.plan
         hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
@@ -643,7 +645,7 @@ class RunningUnit:
         return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Record frequent keys, by exchange, of rows written to a log."""
+        """Record the frequent keys of rows written to a log, by exchange."""
         exchange = self.plan.exchanges.get(log)
         if self._heavy is not None and exchange is not None and exchange.id in samples:
             self._heavy.arrived(log, samples[exchange.id])
@@ -669,10 +671,11 @@ class RunningUnit:
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
         """Abandon a failed run, which is then retried.
 
-        After _STRIKES failures the queries of the unit are stopped, or those of the step that failed. A step
-        that was stuck, took too long, or has failed before and is shared, counts as _STRIKES failures. If
-        several queries may be the cause, trials find the culprits first. A full disk is no strike: the run
-        waits for space. `why` may be given by log.
+        Each failure is a strike. After _STRIKES strikes the queries of the unit are stopped, or only the
+        queries of the step that failed. A step that was stuck or too slow counts as _STRIKES strikes, and so
+        does a shared step that has failed before. If several queries may be the cause, trials find the
+        culprits first. A full disk is no strike: the run waits for space. `why` is one reason, or a reason
+        for each log.
         """
         run = self.run
         assert run is not None
@@ -706,15 +709,15 @@ class RunningUnit:
         self._stop({log: words if isinstance(why, str) else why.get(log, words) for log in suspects}, change)
 
     def _shared_errors(self, run: UnitRun) -> list[str]:
-        """Return the outputs of a run with an error of a step that they share."""
+        """Return the outputs with an error of a shared step."""
         return [log for _, log in self.plan.unit.outputs if any(log in done.shared for done in run.done)]
 
     def _judge(
         self, search: CulpritSearch, run: UnitRun, why: str | Mapping[str, str], change: Change
     ) -> None:
-        """Continue a search with the result of a trial; at its end, stop the culprits.
+        """Process the result of a trial.
 
-        If there are none, the failed run is tried again.
+        Stop the culprits at the end of the search. If there are no culprits, the failed run is retried.
         """
         if run.all_done and not run.errors:
             search.passed()
@@ -727,14 +730,14 @@ class RunningUnit:
             self._stop(search.guilty, change)
 
     def _stop(self, reasons: Mapping[str, str], change: Change) -> None:
-        """Stop queries, given the reason of each."""
+        """Stop queries, given the reason for each output."""
         fields = change.units.setdefault(self.id, {})
         fields["failed"] = {**self.failed, **reasons}
         if all(log in fields["failed"] for _, log in self.plan.unit.outputs):
-            fields["resumable"] = sorted(reasons)  # otherwise the remaining outputs continue
+            fields["resumable"] = sorted(reasons)  # otherwise the other outputs continue
 
     def _fall_back(self, change: Change) -> bool:
-        """Fall back to the previous checkpoint; return False without one."""
+        """Fall back to the previous checkpoint; return False if there is none."""
         before = self._field(BEFORE)
         if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
@@ -749,10 +752,10 @@ class RunningUnit:
     ) -> Appended:
         whole = merge_appended(parts)
         if isinstance(self.plan.graph[node_id].operator, QueryResults):
-            # Response time counts up to now, when results become readable.
+            # The response time of results ends now, when they become readable.
             whole.arrival_us = now
         else:
-            # Rows of a derived stream are still on the way to results: they keep their oldest arrival.
+            # Rows of a derived stream are not results yet, so they keep their oldest arrival.
             came = [moment for done in run.done for moment, _ in done.arrivals.get(log, ())]
             whole.arrival_us = min(came, default=now)
         return whole
@@ -761,14 +764,14 @@ class RunningUnit:
 
     @property
     def dirty(self) -> bool:
-        """Return True if workers have state that is in no checkpoint."""
+        """Return True if workers have state that is not in a checkpoint."""
         return self.plan.unit.stateful and self._rows_since_checkpoint > 0
 
     @property
     def is_checkpoint_outdated(self) -> bool:
         """Return True if the last checkpoint is outdated.
 
-        An outdated checkpoint lacks input that has been read, or queries added since.
+        It is outdated if input was read or queries were added after it.
         """
         written, fields = self._field("checkpoint"), self.fields
         return self.plan.unit.stateful and (
@@ -788,11 +791,11 @@ class RunningUnit:
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= 1
 
     def checkpoint_overdue(self, now_s: float) -> bool:
-        """Return True if a checkpoint must precede the next run."""
+        """Return True if a checkpoint must be taken before the next run."""
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= _OVERDUE
 
     def _checkpoint_age(self, now_s: float) -> float:
-        """Return the age of the last checkpoint in checkpoint intervals."""
+        """Return the age of the last checkpoint, in checkpoint intervals."""
         rows, seconds = self._rows_since_checkpoint, now_s - self._checkpointed_s
         return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
 
@@ -808,14 +811,14 @@ class RunningUnit:
         )
 
     def drop_checkpoint(self) -> None:
-        """Forget the checkpoint in progress."""
+        """Discard the checkpoint in progress."""
         self._begun = None
 
     def checkpoint_item(self, cell: int) -> CheckpointUnit:
         return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
 
     def finish_cell_checkpoint(self, done: CheckpointDone, change: Change) -> None:
-        """Record that a cell's snapshot is written.
+        """Record that the snapshot of a cell is written.
 
         The last cell completes the checkpoint of the unit.
         """
@@ -854,9 +857,9 @@ class RunningUnit:
         fields["statistics"] = self.statistics.plain()
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
-        """Return the columns read of each declared stream.
+        """Return the columns that are read of each declared stream.
 
-        The set is empty for other logs, which store all columns.
+        The set is empty for logs that store all columns.
         """
         read = columns_read(self.plan.graph)
         return {log: read.get(log, frozenset()) for log in self.plan.unit.inputs}

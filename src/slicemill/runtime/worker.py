@@ -1,12 +1,12 @@
 """Worker task: reads sources and runs cells of units.
 
-A worker holds the programs of its cells with their state, the readers and intakes of its streams,
-compiled plans, and open segments. All of these may be lost at any time, and are restored from a
-checkpoint and the logs.
+A worker has in memory the programs of its cells with their state, the readers and intakes of its streams,
+compiled plans, and open segments. All of this may be lost at any time, and is restored from a checkpoint and
+the logs.
 
-A checkpoint blocks the worker only while it takes a snapshot of a cell's state in memory. A background
-thread writes the snapshot while the worker runs the next items. The thread notifies the driver when the
-files are complete.
+A checkpoint blocks the worker only while the worker takes a snapshot of a cell's state in memory. A
+background thread writes the snapshot while the worker continues with its next items. When the files are
+complete, the thread sends a notice to the driver.
 """
 
 from __future__ import annotations
@@ -80,12 +80,14 @@ from slicemill.time import wall_clock_us
 from slicemill.types import Schema
 
 _STAGES = ("run: open", "run: kernels", "run: write")
-# Result batches of at least so many rows are compressed: LZ4 takes less time than writing the saved bytes.
+# Result batches with at least this many rows are compressed: LZ4 takes less time than writing the saved
+# bytes.
 _COMPRESSED_ROWS = 2_000
-# Bytes of state are counted so often, but counting takes at most a twentieth of the time of the runs.
+# Interval of counting bytes of state. Counting takes at most a twentieth of the time of runs, but happens at
+# least every _COUNT_BYTES_ANYHOW_S.
 _COUNT_BYTES_S, _COUNT_BYTES_ANYHOW_S, _RUNS_PER_COUNT = 0.5, 30.0, 20
 
-# Runs a function in the background of a worker's messages.
+# Function that runs another function in the background.
 InBackground: TypeAlias = Callable[[Callable[[], None]], None]
 
 
@@ -96,18 +98,18 @@ def in_thread(work: Callable[[], None]) -> None:
 
 @dataclass(slots=True)
 class LoadedCell:
-    """Program of a cell in memory; `run` is its last finished run."""
+    """Program of a cell in memory. `run` is the last finished run."""
 
     plan: str
     run: int
     program: UnitProgram
     bytes: int = 0
     counted_s: float = -math.inf  # when its bytes were counted
-    counting_cpu_s: float = 0.0  # processor time of the last count, and of runs since then
-    ran_cpu_s: float = 0.0
+    counting_cpu_s: float = 0.0  # processor time of the last count
+    ran_cpu_s: float = 0.0  # processor time of runs since the last count
 
     def goes_on_with(self, item: RunUnit) -> bool:
-        """Return True if the program has the state and the queries that a run needs."""
+        """Return True if the program has the state for a run."""
         return (self.plan, self.run, self.program.failed) == (item.plan, item.after, item.failed)
 
     def count_bytes(self, now_s: float, *, at_once: bool) -> None:
@@ -122,18 +124,18 @@ class LoadedCell:
 
 @dataclass(slots=True)
 class Worker:
-    """Handler of the messages to a worker."""
+    """Handler of messages to a worker."""
 
     context: WorkerContext
     _writers: SegmentWriters
-    _ordered: SegmentWriters  # of batches ordered by cell; a segment has one schema
+    _ordered: SegmentWriters  # for batches ordered by cell, because a segment has one schema
     cells: dict[tuple[str, str, int], LoadedCell] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
-    _sync: bool = False  # durability 'machine': sync files before answering
+    _sync: bool = False  # durability 'machine': sync files before an answer
     _taken: LoadedCell | None = None
-    _bytes_read: int = 0  # from logs, by the current cell
+    _bytes_read: int = 0  # bytes of logs that the current cell has read
     _record: StepRecord | None = None
     _message: int = 0
     _spreads: dict[tuple[object, ...], PartitionedRows] = field(default_factory=dict)
@@ -158,7 +160,7 @@ class Worker:
         return reply
 
     def _open_record(self, path: Path | None) -> None:
-        """Record steps in this file, if this process may be killed."""
+        """Record steps in this file, if the driver may kill this process."""
         if path is None or not self.context.separate:
             return
         if self._record is None or self._record.path != path:
@@ -167,7 +169,7 @@ class Worker:
             if self._record is not None:
                 self._record.close()
                 self._record = None
-            with suppress(OSError):  # without a record, a stuck worker is killed later
+            with suppress(OSError):  # without a record, a stuck worker is killed only later
                 self._record = StepRecord(path)
         if self._record is not None:
             self._record.take_up()
@@ -191,7 +193,7 @@ class Worker:
 
     def _run(self, item: RunUnit, place: int) -> RunDone:
         began, clock = time.process_time(), [time.perf_counter()]
-        # The cell is removed while it runs, because a failed run leaves no valid state.
+        # Remove the cell during its run, because a failed run leaves no valid state.
         program = self._program(item)
         self._bytes_read = 0
         tables = self._inputs(item.inputs, program, item)
@@ -243,7 +245,7 @@ class Worker:
         )
 
     def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
-        """Put a program back after its run; count its bytes if due."""
+        """Put a program back after its run; count bytes if due."""
         known = self._taken or LoadedCell(item.plan, item.run, program)
         known.run = item.run
         known.ran_cpu_s += ran_cpu_s
@@ -281,7 +283,7 @@ class Worker:
         return program
 
     def _restore_state(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
-        """Return the state of a cell at the checkpoint, by node."""
+        """Return the state of a cell at its checkpoint, by node."""
         if restore.before is None:
             return read_checkpoint(item.state_folder, restore.files, whole=True)
         kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
@@ -308,7 +310,7 @@ class Worker:
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> PartitionedRows:
-        """Return epochs of a log split by cell, computed once per message."""
+        """Return epochs of a log partitioned by cell; computed once per message."""
         key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
             stored = read_stored_tables(span.folder, span.epochs, span.needed)
@@ -318,7 +320,7 @@ class Worker:
     def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone | None:
         """Take a snapshot of a cell's state and write it.
 
-        Return None if the snapshot is written in the background; a notice follows.
+        Return None if a thread writes the snapshot; a notice follows.
         """
         cell = self.cells.get((item.mill, item.unit, item.cell))
         if cell is None or cell.run != item.run:
@@ -410,7 +412,7 @@ class Worker:
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
     ) -> Appended:
         if is_large(table.num_rows, output.exchanges) and not ties_of(table):
-            # Not compressed, so that cells can memory-map their parts
+            # Uncompressed, so that cells can memory-map their rows.
             stored = add_cell_order(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)
         else:
@@ -427,7 +429,7 @@ def make(context: WorkerContext) -> Worker:
 
 
 def _write_snapshot(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
-    """Write a snapshot to files and return the notice for the driver."""
+    """Write a snapshot to files, and return the notice for the driver."""
     try:
         with paced():
             files, failed = write(item.state_folder, snapshot, durable=durable), None
@@ -454,13 +456,13 @@ def _describe_failure(item: Item, problem: Exception) -> ItemFailed | None:
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:
-    """Return the duration of each stage from the times between them."""
+    """Return the duration of each stage, given the times between stages."""
     return {name: after - before for name, (before, after) in zip(names, pairwise(clock), strict=True)}
 
 
 def _arrivals(table: pa.Table) -> Arrivals:
     arrivals = table.column(ARRIVAL).to_numpy()
-    if (first := arrivals.min()) == arrivals.max():  # the common case
+    if (first := arrivals.min()) == arrivals.max():  # usual case: one arrival time
         return ((int(first), len(arrivals)),)
     moments, rows = np.unique(arrivals, return_counts=True)
     return tuple(zip(moments.tolist(), rows.tolist(), strict=True))

@@ -1,8 +1,8 @@
-"""Scheduling of units: policies, their statistics, the chooser and capacity planning.
+"""Scheduling of units: policies, run statistics, the chooser, and capacity planning.
 
-    Batches --policy--> priorities --Chooser--> units to run          (batches, policies, priorities, chooser)
-    costs + arrivals --rehearsal--> response times                    (capacity, rehearsal)
-    runs --observe--> batch cost, selectivity                         (statistics)
+    batches --policy--> priorities --Chooser--> units to run          (batches, policies, priorities, chooser)
+    costs + arrivals --simulation--> response times                   (capacity, rehearsal)
+    runs --observe--> cost of a run, selectivity                      (statistics)
 
-Pure logic: no module reads a clock or imports Spark.
+All modules are pure functions of their arguments. They read no clock and do not import Spark.
 """

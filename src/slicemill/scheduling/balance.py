@@ -1,7 +1,7 @@
-"""Load balancing: moves cells from busy workers to idle ones (S39).
+"""Load balancing: moves cells from busy workers to idle workers (S39).
 
-Loads are recent shares of a core. A move costs a checkpoint and a restore. So loads must be uneven for
-some time before a cell is moved, and the effect of a move is awaited before the next one.
+The load of a cell is its recent share of a core. A move costs a checkpoint and a restore. So a cell moves
+only after loads have been uneven for several rounds, and then stays on its worker for several rounds.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-# unit id and number of the cell
+# (unit id, cell number)
 CellId: TypeAlias = tuple[str, int]
 
-# permitted difference between workers, as a share of a core
+# Permitted difference of load between two workers, as a share of a core.
 _UNEVEN = 0.15
-# consecutive uneven rounds before a move, and rounds during which a moved cell stays
+# Consecutive uneven rounds before a move, and rounds for which a moved cell stays on its worker.
 _LOOKS, _REST = 3, 10
-# Above this load a worker falls behind, so cells are moved at once.
+# A worker with a higher load falls behind, so its cells move at once.
 _FULL = 0.8
-# minimum part of the difference that a move must remove
+# Minimum share of the difference that a move must remove.
 _WORTH = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Move of a cell to a worker.
+    """Move of a cell to another worker.
 
-    The cell moves with its next checkpoint, or `at_once` with an extra checkpoint.
+    The cell moves after its next regular checkpoint, or after an extra checkpoint if `at_once` is set.
     """
 
     cell: CellId
@@ -38,9 +38,9 @@ class Move:
 def best_move(
     loads: Mapping[CellId, float], at: Mapping[CellId, int], fixed: Mapping[int, float]
 ) -> Move | None:
-    """Return the best move from the busiest to the idlest worker, or None.
+    """Return the best move from busiest to idlest worker, or None.
 
-    `fixed` has the load of each worker that cannot move, such as reading. All workers are keys of `fixed`.
+    `fixed` has, for every worker, the load that cannot move, such as the load of reading sources.
     """
     if len(fixed) < 2:
         return None
@@ -51,7 +51,7 @@ def best_move(
     gap = totals[busiest] - totals[idlest]
     if gap <= _UNEVEN:
         return None
-    # The remaining difference. It is 0 for a cell with half of the current difference as load.
+    # Difference after the move. It is 0 for a cell whose load is half of the current difference.
     left = {cell: abs(gap - 2 * loads.get(cell, 0.0)) for cell, worker in at.items() if worker == busiest}
     if not left:
         return None
@@ -63,16 +63,16 @@ def best_move(
 class Balancer:
     """Load balancer. `decide` is called at regular intervals."""
 
-    _uneven: int = 0  # consecutive rounds
+    _uneven: int = 0  # consecutive uneven rounds
     _looks: int = 0
-    _resting: dict[CellId, int] = field(default_factory=dict)  # until which round
+    _resting: dict[CellId, int] = field(default_factory=dict)  # last round in which the cell stays
 
     def decide(
         self, loads: Mapping[CellId, float], at: Mapping[CellId, int], fixed: Mapping[int, float]
     ) -> Move | None:
-        """Return a move if loads have been uneven for long enough.
+        """Return a move if loads have been uneven for `_LOOKS` consecutive rounds.
 
-        Recently moved cells count as fixed load.
+        The load of a recently moved cell counts as fixed.
         """
         self._looks += 1
         self._resting = {cell: until for cell, until in self._resting.items() if until > self._looks}

@@ -1,10 +1,11 @@
-"""Batches: input of policies about the units that are ready, as columns.
+"""Batches: pending work of all ready units, as columns.
 
-A batch of N rows costs B(N) = a + b·N. A tuple is a batch of one row with a = 0. With a > 0, larger
-batches are cheaper per row. Policies that include the wait limit how long a small batch waits.
+Batches are the input of a policy. Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single
+tuples is the case N = 1, a = 0. With a > 0, a larger batch costs less per row. Policies that use the wait
+limit how long a small batch waits.
 
-A decision over a thousand ready units must take well below a millisecond. So a policy is a function of
-columns, and values that no policy needs are not computed.
+A decision over a thousand ready units must take well below a millisecond. So a policy is a function of whole
+columns, and a column that the policy does not use is not computed.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from slicemill.kernels.arrays import Floats
 from slicemill.scheduling.portions import Aim, Positions, UnitColumns
 
 QUANTUM_S = 0.02
-"""Estimated duration limit of a message to a worker, and of a run if other units wait."""
+"""Target duration of a message, and of a run while units wait."""
 _MOST_OVERHEAD = 0.2
-"""Maximum share of overhead in a run that leaves rows for later.
+"""Maximum share of overhead in a run that leaves pending rows.
 
-Shorter runs would cost more than better scheduling can gain.
+Shorter runs would lose more time than better scheduling gains.
 """
 
 
@@ -32,72 +33,75 @@ def rows_within(
     per_row: npt.ArrayLike,
     most_overhead: float = _MOST_OVERHEAD,
 ) -> Floats:
-    """Return the number of rows that a run can process within the quantum.
+    """Return the number of rows per run within the quantum.
 
-    The quantum is exceeded if the overhead would otherwise be too large a share.
+    The run may exceed the quantum if overhead would otherwise take more than `most_overhead` of it.
     """
     overhead = np.asarray(overhead, np.float64)
-    with np.errstate(divide="ignore"):  # rows that cost nothing
+    with np.errstate(divide="ignore"):  # cost per row may be 0
         found: Floats = (np.maximum(quantum_s, overhead / most_overhead) - overhead) / per_row
     return np.maximum(found, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Pending input of ready units, with one entry per unit.
+    """Pending input of ready units, one entry per unit.
 
     Times are in seconds.
     """
 
     units: Positions
-    """Position of each unit in `figures`."""
+    """Position of each unit in the columns of `figures`."""
     figures: UnitColumns
     rows: Floats
-    """N, the rows of a run, at least 1: a unit that is ready only by time counts as one row."""
-    worth: Floats
-    """N weighted by results: of a join's sides, rows with more partners count more (P23)."""
-    pending: Floats
-    """Pending rows.
+    """N: rows that the run would read, at least 1.
 
-    Pending rows exceed `rows` if other units wait and all rows would exceed a quantum.
+    A unit that is ready without rows counts as one row.
     """
-    wait: Floats
-    """W of the oldest row.
+    worth: Floats
+    """N weighted by results.
 
-    W is above 0, so that new rows are still ordered by other factors (A12).
+    A row of a join input counts more if it has more matches (P23).
+    """
+    pending: Floats
+    """All pending rows. Greater than `rows` if the quantum limits the run."""
+    wait: Floats
+    """W: wait of the oldest row.
+
+    W is greater than 0, so that other factors still order units whose rows have just arrived (A12).
     """
     slack: Floats
-    """Time until the deadline; infinite without one."""
+    """Time until the deadline, or infinity."""
     idle: Floats
-    """Time since the unit last ran."""
+    """Time since the last run of the unit."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def only(self, entries: Positions) -> Batches:
-        """Return the batches of these entries."""
+        """Return the batches at these indexes."""
         columns = (self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
         return Batches(self.units[entries], self.figures, *(column[entries] for column in columns))
 
     def rate(self, aim: Aim) -> Floats:
-        """Return the value per second of each unit's portion for this aim."""
+        """Return the value per second of each unit's portion."""
         value, overhead, per_row = self.figures.portions[aim].take(self.units, axis=1)
         rate: Floats = value * (self.rows if aim is Aim.MEMORY else self.worth)
         rate /= overhead + per_row * self.rows
         return rate
 
     def cost(self) -> tuple[Floats, Floats]:
-        """Return a and b of each unit with all units behind it."""
+        """Return a and b of each unit, including all downstream units."""
         overhead, per_row = self.figures.portions[Aim.ALL, 1:].take(self.units, axis=1)
         return overhead, per_row
 
     @property
     def time(self) -> Floats:
-        """Return B(N) of each unit with all units behind it."""
+        """Return B(N) of each unit, including all downstream units."""
         overhead, per_row = self.cost()
         return overhead + per_row * self.rows
 
     @property
     def ideal_time(self) -> Floats:
-        """Return T: the minimum over the queries behind the unit."""
+        """Return T: the minimum over queries of this and downstream units."""
         return self.figures.ideal_time[self.units]

@@ -1,8 +1,8 @@
-"""Capacity planning: measured costs of units, and cores needed (§4.3).
+"""Capacity planning: measured costs of units, and required cores (§4.3).
 
-A job is one round of the dispatcher: messages to workers, their replies, and a commit. A job runs one
-task per unit, or one per core for a unit that is partitioned by key. Jobs, tasks and the delivery of each
-unit's results have fixed costs, independent of the number of rows. Times are in seconds.
+A job is one round of the driver: messages to workers, their answers, and a commit. A job has one task per
+unit, or one task per core for a unit that is partitioned by key. Jobs, tasks, and the delivery of each unit's
+results have fixed costs that do not depend on the number of rows. Times are in seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slicemill.scheduling.statistics import BatchCost
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A log written by a unit: query results, or a derived stream."""
+    """Log that a unit writes: query results or a derived stream."""
 
     log: str
     per_row: float
@@ -27,7 +27,7 @@ class Output:
     weight: float = 1.0
     """Weight of a result."""
     within_s: float | None = None
-    """Maximum response time."""
+    """Bound on the response time, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class UnitCost:
         return cores if self.splits else 1
 
     def longest_s(self, rows: float, cores: int) -> float:
-        """Return the duration of the longest task, for evenly distributed rows."""
+        """Return the duration of the longest task if rows are evenly distributed."""
         return self.task_s + self.row_s * rows / self.tasks(cores)
 
 
@@ -61,9 +61,9 @@ class Costs:
         return BatchCost(self.job_s + unit.driver_s + unit.task_s, per_row)
 
     def together_s(self, runs: Sequence[tuple[UnitCost, float]], cores: int) -> float:
-        """Return the duration of a job over units with numbers of rows.
+        """Return the duration of a job over units with row counts.
 
-        Each task runs on the core that is free first.
+        Each task runs on the first free core.
         """
         free = [0.0] * cores
         for unit, rows in runs:
@@ -72,7 +72,7 @@ class Costs:
         return self.job_s + sum(unit.driver_s for unit, _ in runs) + max(free)
 
     def rates(self, streams: Mapping[str, float]) -> dict[str, float]:
-        """Return the rows per second of each log, given the streams."""
+        """Return the rows per second of each log, by stream rates."""
         rates = dict(streams)
         for unit in self.units:
             rows = unit_rate(unit, rates)
@@ -82,9 +82,10 @@ class Costs:
     def utilisation(self, streams: Mapping[str, float], cores: int) -> float:
         """Return the utilisation ρ: required work per second over available core seconds.
 
-        The result is the maximum over all cores together and the cores that each single unit can use.
-        Fixed costs of jobs and tasks are ignored, because their share decreases with larger batches. So
-        units keep up if the result is below 1, with sufficiently large batches, and not otherwise.
+        A unit without partitions can use only one core. So the result is the maximum of two values: the work
+        of all units over all cores, and the work of a single unit over the cores that it can use. Fixed costs
+        of jobs and tasks are ignored, because larger batches reduce their share. If the result is below 1,
+        units keep up once batches are large enough.
         """
         rates = self.rates(streams)
         work = {unit.id: unit_rate(unit, rates) * unit.row_s for unit in self.units}
@@ -94,7 +95,7 @@ class Costs:
     def ideal_s(self, log: str, cores: int) -> float:
         """Return the ideal time T of a log.
 
-        T is the time of a single row through all units on its way, without other load.
+        T is the time of a single row through all units that lead to the log, without other load.
         """
         for unit in self.units:
             if any(output.log == log for output in unit.outputs):
@@ -103,7 +104,7 @@ class Costs:
         return 0.0
 
     def streams(self) -> list[str]:
-        """Return the logs that units read and no unit writes."""
+        """Return the logs that units read but no unit writes."""
         written = {output.log for unit in self.units for output in unit.outputs}
         return sorted({log for unit in self.units for log in unit.inputs} - written)
 
@@ -119,7 +120,10 @@ def unit_rate(unit: UnitCost, rates: Mapping[str, float]) -> float:
 
 
 def costs_from_json(text: str, name: str) -> Costs:
-    """Parse costs written by `to_json`. `name` is the file name for errors."""
+    """Parse costs that `Costs.to_json` has written.
+
+    `name` is the file name for error messages.
+    """
     try:
         content = json.loads(text)
         return Costs(float(content["job_s"]), tuple(_units(content["units"])))

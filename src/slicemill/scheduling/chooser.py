@@ -1,6 +1,6 @@
-"""Choice of the units to run (§4.3).
+"""Chooser: selects the units to run next (§4.3).
 
-The dispatcher and `slicemill simulate` use it:
+The driver and `slicemill simulate` use it:
 
     chooser = Chooser(policy_named("hnr"))
     chooser.choose(batches, 2)      # positions of the two batches to run now, in order
@@ -22,10 +22,10 @@ GUARDED_EVERY = 10
 
 
 def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
-    """Return up to `count` positions by descending priority, then by wait."""
+    """Return up to `count` positions by descending priority, then by descending wait."""
     priority = policy.priority(batches)
     if count < len(batches):
-        # Sorting only the candidates is faster than sorting all.
+        # Sort only the candidates: sorting all batches takes longer.
         least = np.partition(priority, len(batches) - count)[len(batches) - count]
         best = np.flatnonzero(priority >= least)
         order = best[np.lexsort((-batches.wait[best], -priority[best]))][:count]
@@ -37,27 +37,28 @@ def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
 
 @dataclass(slots=True)
 class Chooser:
-    """Choice of units by priority, with protection against starvation.
+    """Selects units by priority and protects units from starvation.
 
-    One decision in `guarded_every` selects the unit with the longest wait, if that exceeds `patience`
-    seconds. The guard bounds the wait of units with zero or low priority under any overload. The policy
-    makes the other decisions.
+    Usually the policy decides. Once per `guarded_every` decisions, the unit with the longest wait runs first
+    instead, if it has waited for more than `patience` seconds. So units with low priority also run under
+    permanent overload.
     """
 
     policy: Policy
     patience: float = PATIENCE_S
     guarded_every: int = GUARDED_EVERY
     components: dict[str, Policy] = field(default_factory=dict)
-    """Policies of parts of the graph, by the name of a stream or query in each part.
+    """Policies of connected components of the query graph.
 
-    The last one set applies.
+    The key is the name of any stream or query in the component. If a component has several entries, the last
+    one applies.
     """
     _since_guarded: int = 0
 
     def set_policy(self, name: str, component: str | None = None) -> None:
-        """Set the policy of all units, or of a part of the graph.
+        """Set the policy of all units, or of one component.
 
-        `component` is the name of a stream or query in this part.
+        `component` is the name of any stream or query in the component.
         """
         if component is None:
             self.policy = policy_named(name)
@@ -71,10 +72,10 @@ class Chooser:
     ) -> list[int]:
         """Return up to `count` positions in the order of the policy.
 
-        `within` are parts of the graph with their own policy, given by the entries of their batches. The
-        global policy determines when a part has its turn, and the part's policy which of its units runs
-        then (M4). The priorities of two policies cannot be compared. The starvation guard may put another
-        unit first.
+        `within` has the components with their own policy, and the positions of their batches. Priorities of
+        two policies cannot be compared. So the global policy determines the turns of a component, and the
+        component's policy determines which of its units runs in each turn (M4). The starvation guard may put
+        another unit first.
         """
         order = rank_batches(self.policy, batches, count)
         for policy, entries in within:

@@ -1,9 +1,9 @@
-"""The policies by name, what each of them makes least, and reading one as it is written (P39).
+"""Scheduling policies by name, with the metric that each policy minimises (P39).
 
     policy_named("hnr").priority(batches)
 
-Without NumPy until a priority is asked for: `SET policy = 'hnr'` is checked with the script, and checking
-should not wait for arrays.
+The priority functions are in `scheduling.priorities`. That module needs NumPy and is imported at the first
+call of `priority`, so that checking `SET policy = 'hnr'` in a script is fast.
 """
 
 from __future__ import annotations
@@ -28,29 +28,38 @@ _WITH_NUMBER = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+(?:\.\d*)?|\.\d+)\s*\))?\s*")
 
 
 DEFAULT_POLICY = "default"
-"""What a component is set to that has no policy of its own any more."""
+"""Name that removes the own policy of a component.
+
+The global policy then applies again.
+"""
 
 
 class UnknownPolicyError(SlicemillError):
-    """A policy name that nobody knows."""
+    """Error: unknown policy name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A rule by which units go first."""
+    """Scheduling policy: computes a priority for each ready unit."""
 
     name: str
     aim: str
-    """What the policy makes least."""
+    """Metric that the policy minimises."""
     formula: str
     """Function of `scheduling.priorities` that computes its priorities."""
     linear: bool = True
-    """Whether a priority is c + g · wait with figures c and g of the unit alone, if runs have no overhead."""
+    """True if the priority is c + g · wait, with c and g of the unit alone.
+
+    This applies to runs without overhead.
+    """
     beta: float | None = None
-    """Only fas's: between 0 (response time) and 1 (freshness)."""
+    """Parameter of `fas`, between 0 (response time) and 1 (freshness).
+
+    The value is None for other policies.
+    """
 
     def priority(self, batches: Batches) -> Floats:
-        """A number for each batch; the greatest goes first."""
+        """Return the priority of each batch; the greatest runs first."""
         formula = getattr(import_module("slicemill.scheduling.priorities"), self.formula)
         priorities: Floats = formula(batches) if self.beta is None else formula(batches, self.beta)
         return priorities
@@ -80,7 +89,7 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
 
 
 def policy_named(text: str) -> Policy:
-    """A policy as people write it: by its name, for fas with its β.
+    """Return the policy with this name; `fas` takes its β in brackets.
 
     >>> policy_named("FAS(0.250)").name, policy_named(" hnr ").name
     ('fas(0.25)', 'hnr')
@@ -98,7 +107,7 @@ def policy_named(text: str) -> Policy:
 
 
 def fas_with(beta: float) -> Policy:
-    """Freshness-aware scheduling with this β, between 0 (response time) and 1 (freshness)."""
+    """Return freshness-aware scheduling with β between 0 (response time) and 1 (freshness)."""
     if not 0 <= beta <= 1:
         raise UnknownPolicyError(f"the number of fas lies between 0 and 1, not at {beta:g}")
     return replace(POLICIES["fas"], name=f"fas({beta:g})", beta=beta)

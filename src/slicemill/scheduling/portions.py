@@ -1,15 +1,15 @@
-"""Portions: the queries and units that count when a unit is scheduled.
+"""Portions: queries and downstream units that determine a unit's priority.
 
-A unit may serve many queries: its own, which get their results in the same run, and those of units that
-read its logs. Each has its own ideal time T, so the value of a run is a sum over queries (P26):
+A unit may serve many queries: its own queries, which get results in the same run, and queries of downstream
+units that read its logs. Each query has its own ideal time T, so the value of a run is a sum over queries
+(P26):
 
-    V = Σ w_i / (work of the unit and of those behind it)      w_i = α·S (rates), α·S/T (slowdown), α·S/T²
+    V = Σ w_i / (work of the unit and of downstream units)    w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
-Units behind a derived stream need not run together with the unit that writes it. So of the tree of
-readers only the part that maximises V counts, the priority-defining tree (P27). This tree is found by
-cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they
-increase the slope. The same cut, with rows that stop waiting in place of results, gives the units of
-Chain (M7).
+The downstream units of a derived stream need not run together with the unit that writes it. So only the part
+of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). It is found by
+cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they increase
+the slope. With "rows that no longer wait" instead of results, the same cut gives the units of Chain (M7).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slicemill.kernels.arrays import Floats
 
 
 class Aim(IntEnum):
-    """Definition of a portion's value."""
+    """Definition of the value of a portion."""
 
     RESPONSE = 0
     """Weighted results: Σ α·S."""
@@ -36,36 +36,36 @@ class Aim(IntEnum):
     BALANCE = 2
     """Σ α·S/T²."""
     MEMORY = 3
-    """Rows that stop waiting."""
+    """Rows that no longer wait."""
     PATH = 4
-    """Results of the single query with the highest rate."""
+    """Results of the query with the highest rate."""
     ALL = 5
-    """Results as for `RESPONSE`, with the work of all units behind the unit."""
+    """Results as for `RESPONSE`, with the work of all downstream units."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """Queries with the same ideal time, served by a unit's own runs."""
+    """Queries of a unit with the same ideal time."""
 
     shares: tuple[float, ...]
-    """S of each query: its results per row."""
+    """S of each query: results per input row."""
     weights: tuple[float, ...]
-    """α of each query: the weight of a result."""
+    """α of each query: weight of a result."""
     ideal_s: float
     within_s: float = math.inf
-    """Maximum response time of the strictest query."""
+    """Strictest bound on the response time."""
 
     @property
     def value(self) -> float:
-        """Return the weighted results per row."""
+        """Return the weighted results per input row."""
         return sum(share * weight for share, weight in zip(self.shares, self.weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class WorkTree:
-    """A unit with the units that read its logs.
+    """Costs of a unit, with a subtree per downstream unit.
 
-    Each reader has the number of rows that it gets per input row of the unit.
+    `readers` has, for each reader, the number of rows that the reader gets per input row of this unit.
     """
 
     overhead: float
@@ -74,9 +74,9 @@ class WorkTree:
     readers: tuple[tuple[float, WorkTree], ...] = ()
 
     def query_groups(self) -> Iterator[tuple[float, QueryGroup]]:
-        """Yield all queries behind the unit, with their share of rows.
+        """Yield the queries of this and all downstream units, with ratios.
 
-        The share is the number of rows that a query gets per input row of the unit.
+        The ratio is the number of rows that the query gets per input row of the unit.
         """
         for served in self.served:
             yield 1.0, served
@@ -86,9 +86,9 @@ class WorkTree:
 
 
 class Portion(NamedTuple):
-    """A unit with the readers that count with it.
+    """Part of a work tree that is scheduled as a whole.
 
-    A run over N rows takes overhead + per_row · N.
+    A run over N input rows takes overhead + per_row · N.
     """
 
     value: float
@@ -96,7 +96,7 @@ class Portion(NamedTuple):
     per_row: float
 
     def rate(self, rows: float) -> float:
-        """Return value per second, 0 if the portion takes no time."""
+        """Return the value per second; 0 if no time is needed."""
         time_s = self.overhead + self.per_row * rows
         return self.value * rows / time_s if time_s else 0.0
 
@@ -104,16 +104,16 @@ class Portion(NamedTuple):
         return Portion(self.value + other.value, self.overhead + other.overhead, self.per_row + other.per_row)
 
     def behind(self, share: float, rows: float) -> Portion:
-        """Return the portion per input row of the writer before the unit.
+        """Return the portion, scaled to one input row of the upstream unit.
 
-        `share` is the number of rows that the writer produces per input row. With few rows the reader may
-        get none, so its overhead is counted only with the probability of a row.
+        `share` is the number of rows that the upstream unit emits per input row. With few rows the reader may
+        get none, so its overhead is multiplied by the probability of a row.
         """
         return Portion(self.value * share, self.overhead * min(1.0, share * rows), self.per_row * share)
 
 
 def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
-    """Return the portion of a unit that runs over about this many rows."""
+    """Return the portion of a unit for about `rows` pending rows."""
     if aim is Aim.PATH:
         return _best_path(tree, rows)
     if aim is Aim.ALL:
@@ -124,7 +124,7 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
 def _cut(tree: WorkTree, aim: Aim, rows: float) -> list[Portion]:
     """Cut the tree into portions.
 
-    The first portion contains the unit itself; all further portions are ordered by descending slope.
+    The first portion contains the unit itself. The others are ordered by descending slope.
     """
     below = [
         part.behind(share, rows)
@@ -163,7 +163,7 @@ def _best_path(tree: WorkTree, rows: float) -> Portion:
 
 
 class UnitColumns:
-    """Statistics of units for policies that are independent of pending rows, as columns.
+    """Statistics of units that do not depend on pending rows, as columns.
 
     Each unit has a position in the columns.
     """
@@ -172,23 +172,23 @@ class UnitColumns:
 
     def __init__(self, count: int) -> None:
         self.portions = np.zeros((len(Aim), 3, count))
-        """By aim: value, overhead and cost per row of the portion."""
+        """For each `Aim`: value, overhead and cost per row of the portion."""
         self.queries = np.ones(count)
-        """Number of queries that get results of the unit or of units behind it."""
+        """Number of queries of the unit and of downstream units."""
         self.weight = np.ones(count)
         """α: mean weight of a result of these queries."""
         self.selectivity = np.zeros(count)
-        """S: selectivity of equal queries that would be stale as often as these (P32)."""
+        """S: selectivity of equal queries that would be stale as often (P32)."""
         self.ideal_time = np.ones(count)
         """T: minimum over these queries.
 
-        The same wait slows down this query most.
+        Waiting increases the slowdown of the query with the smallest T most.
         """
         self.within = np.full(count, np.inf)
-        """Maximum response time of the strictest of these queries."""
+        """Strictest bound on the response times of these queries."""
 
     def set(self, position: int, tree: WorkTree, rows: float) -> None:
-        """Compute the statistics of a unit whose runs have about this many rows."""
+        """Compute the statistics of a unit whose runs have about `rows` rows."""
         self.portions[:, :, position] = [portion(tree, aim, rows) for aim in Aim]
         shares: list[float] = []
         weights: list[float] = []
@@ -212,7 +212,10 @@ class UnitColumns:
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
     ) -> UnitColumns:
-        """Return the statistics of units without readers, whose queries have one ideal time."""
+        """Return the statistics of units without readers.
+
+        All queries of a unit have one ideal time.
+        """
         columns: list[Floats] = [
             np.asarray(column, np.float64)
             for column in np.broadcast_arrays(results, overhead, per_row, ideal_time, weight, queries)
@@ -233,10 +236,10 @@ class UnitColumns:
 
 
 def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
-    """Return the selectivity of equal queries that are stale as often.
+    """Return the selectivity of equal queries that would be stale as often.
 
-    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. The probability is not linear
-    in S, so the mean selectivity would give another probability.
+    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This is not linear in S, so the
+    mean selectivity would give another probability.
     """
     if not shares:
         return 0.0

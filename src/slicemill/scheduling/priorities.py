@@ -1,8 +1,8 @@
-"""Priorities of all policies, on one page: the unit with the greatest priority runs first (P11-P24).
+"""Priorities of all policies: the greatest priority runs first (P11-P24).
 
-A priority is a function of columns (`scheduling.batches`), with one row per ready unit. The driver,
-`slicemill simulate` and the simulator of the lab use the same functions (`scheduling.policies`). A priority
-has no state between two decisions, so a policy can be replaced at any time.
+A priority is a function of columns (`scheduling.batches.Batches`) with one entry per ready unit. The driver,
+`slicemill simulate` and the lab's simulator use the same functions. A priority depends on no earlier
+decision, so a policy can be replaced at any time.
 """
 
 from __future__ import annotations
@@ -16,25 +16,28 @@ from slicemill.scheduling.portions import Aim
 
 
 def fcfs_priority(batches: Batches) -> Floats:
-    """Return the wait: first come, first served; minimises the longest response time (P11)."""
+    """First come, first served: the wait. Minimises the longest response time (P11)."""
     return batches.wait
 
 
 def round_robin_priority(batches: Batches) -> Floats:
-    """Return the time since the unit's last run: round robin, a baseline (P11)."""
+    """Round robin: the time since the unit's last run. A baseline (P11)."""
     return batches.idle
 
 
 def srpt_priority(batches: Batches) -> Floats:
-    """Shortest remaining processing time: who is done soonest, if every row passes all of the way (P11)."""
+    """Shortest remaining processing time: the least work to process all rows (P11).
+
+    The work includes all downstream units, as if no operator dropped a row.
+    """
     _, per_row = batches.cost()
     return 1 / (batches.ideal_time + per_row * (batches.rows - 1))
 
 
 def rb_priority(batches: Batches) -> Floats:
-    """Rate based: the path to one query that gives most results by time; best within a query (P11).
+    """Rate based: results per second on the best path (P11).
 
-    Results of several queries that a unit serves are not added up: that is `hr`.
+    Optimal within one query. `hr_priority` adds up the results of all queries that a unit serves.
     """
     return batches.rate(Aim.PATH)
 
@@ -43,45 +46,52 @@ _NO_RESULT = 1e-300
 
 
 def ml_priority(batches: Batches) -> Floats:
-    """Min-latency: the least work until one more result; within a query it orders as `rb` does (P11).
+    """Min-latency: the least work until the next result (P11).
 
-    To give one result at the end, an operator handles one over the selectivity of the rest of the path,
-    so the work until one result is Σ c / S = C̄ / S.
+    Within one query the order is that of `rb_priority`. An operator must process 1 / S rows for one result,
+    where S is the selectivity of the rest of the path. So the work until one result is Σ c / S = C̄ / S.
     """
     return -1 / np.maximum(batches.rate(Aim.PATH), _NO_RESULT)
 
 
 def hr_priority(batches: Batches) -> Floats:
-    """Highest rate: most results per time, each as much as it matters; best for the mean response time
-    (P12).
-    """
+    """Highest rate: weighted results per second. Minimises the mean response time (P12)."""
     return batches.rate(Aim.RESPONSE)
 
 
 def hnr_priority(batches: Batches) -> Floats:
-    """Highest normalised rate: results over their ideal times, by time; best for the mean slowdown (P13)."""
+    """Highest normalised rate: results over ideal time, per second.
+
+    Minimises the mean slowdown (P13).
+    """
     return batches.rate(Aim.SLOWDOWN)
 
 
 def lsf_priority(batches: Batches) -> Floats:
-    """Longest stretch first: the greatest slowdown so far first; best for the greatest slowdown (P14)."""
+    """Longest stretch first: the slowdown so far. Minimises the greatest slowdown (P14)."""
     return batches.wait * (1 / batches.ideal_time)
 
 
 def brt_priority(batches: Batches) -> Floats:
-    """Balance response time: rate times the wait so far; best for the ℓ2 norm of response times (P16)."""
+    """Balance response time: rate times wait.
+
+    Minimises the ℓ2 norm of response times (P16).
+    """
     return batches.wait * batches.rate(Aim.RESPONSE)
 
 
 def bsd_priority(batches: Batches) -> Floats:
-    """Return normalised rate times slowdown so far; minimises the ℓ2 norm of slowdowns (P15)."""
+    """Balance slowdown: normalised rate times slowdown so far.
+
+    Minimises the ℓ2 norm of slowdowns (P15).
+    """
     return batches.wait * batches.rate(Aim.BALANCE)
 
 
-# Freshness-aware scheduling: what is most probably stale for the least work, each query counted (P32-P34).
+# Freshness-aware scheduling: stale results that become fresh per second of work (P32-P34).
 #
-# With N rows pending, an output is stale with probability 1 - (1 - S)^N, and B(N) of work makes it fresh.
-# The exponent β of N turns from freshness (1) to response time (0, where it is the highest rate).
+# With N pending rows, an output is stale with probability 1 - (1 - S)^N, and work of B(N) makes it fresh. N
+# has the exponent β: β = 1 optimises freshness, β = 0 optimises response time as `hr_priority` does.
 
 
 def value(
@@ -93,9 +103,9 @@ def value(
     outputs: Floats,
     beta: float,
 ) -> Floats:
-    """The priority, where a join's productivity above 1 counts as 1.
+    """Return the priority of `fas`.
 
-    The simulator compiles it for single numbers.
+    Selectivities above 1, as of joins, count as 1. The lab's simulator compiles this function for scalars.
     """
     counted = pending**beta
     stale: Floats = -np.expm1(counted * np.log1p(-np.minimum(selectivity, 1.0)))
@@ -105,7 +115,7 @@ def value(
 def fas_priority(batches: Batches, beta: float = 1.0) -> Floats:
     figures, units = batches.figures, batches.units
     overhead, per_row = batches.cost()
-    with np.errstate(divide="ignore"):  # where every row is a result
+    with np.errstate(divide="ignore"):  # log(0) for selectivity 1
         return value(
             batches.pending,
             figures.selectivity[units],
@@ -118,43 +128,45 @@ def fas_priority(batches: Batches, beta: float = 1.0) -> Floats:
 
 
 def chain_priority(batches: Batches) -> Floats:
-    """Chain: most rows that no longer wait by second of work; best for the rows that wait (P11, M7).
+    """Chain: rows that stop waiting per second of work.
 
-    The slope is that of the first line in the chart of all that lies behind a unit. What follows on the
-    same line is at least as steep, so it runs next; what lies behind a cut of the chart waits for its own
-    turn.
+    Minimises pending rows (P11, M7). The priority is the slope of the first segment in the progress chart of
+    the unit and its downstream units. A downstream unit on the same segment has at least this slope, so it
+    runs next. Downstream units behind a cut of the chart have their own, lower priority.
     """
     return batches.rate(Aim.MEMORY)
 
 
 def edf_priority(batches: Batches) -> Floats:
-    """Earliest deadline first; meets all service levels while they can be met (P24).
+    """Earliest deadline first. Meets all service levels if that is possible (P24).
 
-    Who has no deadline comes after all that have one.
+    Units without a deadline run last.
     """
     return -batches.slack
 
 
-# EDF among those that can be in time, highest rate among the others; best for tardiness (P25).
+# Hybrid: EDF for batches that can meet their deadline, highest rate for late batches (P25).
 #
-# A late batch goes first if it is done by the first deadline of those in time. That needs no parameter.
+# Minimises tardiness. A late batch runs first if it ends before the earliest deadline that can still be met.
+# The policy has no parameter.
 
 
 def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
-    """Whether a batch that takes this time misses its deadline, even if it runs now.
+    """Return True for batches that miss their deadline even if run now.
 
-    The simulator of aggregates compiles it for single numbers.
+    The lab's simulator of aggregates compiles this function for scalars.
     """
     return time > slack
 
 
 def hybrid_priority(batches: Batches) -> Floats:
-    """The order of all, merged from both by one sort.
+    """Merge EDF order and order of late batches in one sort.
 
-    A late batch goes in front of the deadlines that exceed its own time and that of every late one before it.
+    The sort key of a late batch is its own work plus the work of all late batches before it. So it precedes
+    the batches with later deadlines.
     """
     overhead, per_row = batches.cost()
-    # All that waits has to be done by the deadline, however it is cut into runs.
+    # A batch meets its deadline only if all its pending rows are processed by then.
     work, key = overhead + per_row * batches.pending, batches.slack.copy()
     missed = np.flatnonzero(late(work, batches.slack))
     by_rate = missed[np.lexsort((-batches.wait[missed], -batches.rate(Aim.RESPONSE)[missed]))]

@@ -1,10 +1,10 @@
-"""Simulation of the dispatcher in virtual time (P6-P9, P29-P31).
+"""Simulation of the driver in virtual time (P6-P9, P29-P31).
 
-Jobs run one after the other as on Spark. A job runs units in the order of the policy until each core has
-work for its quantum. Its results are available when the job ends. A run reads as many pending polls as
-fit into the quantum, at least one, or all if no other unit waits. Units are chosen by the same `Chooser`
-as on Spark. Rows of a poll have the same arrival time, so they are counted instead of sampled: the first
-n rows of a unit's input cause floor(S·n) results, under any policy.
+Jobs run one after the other. A job runs units in the order of the policy until each core has work for a
+quantum. Its results are available when the job ends. A run reads as many pending polls as fit into the
+quantum, but at least one. If no other unit waits, the run reads all polls. The simulation uses the same
+`Chooser` as the driver. All rows of a poll have one arrival time, so they are counted, not sampled: under any
+policy, the first n input rows of a unit cause floor(S·n) results.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class QueryOutcome:
     most_waiting: int = 0
 
     def felt(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
-        """Count results with one arrival time."""
+        """Add `results` results with the same arrival and departure time."""
         response = departure - arrival
         self.figures.response.merge(_equal(response, results))
         self.figures.slowdown.merge(_equal(response / ideal_s, results))
         self.stale.add(arrival, departure)
 
     def merge(self, other: QueryOutcome, share: float) -> None:
-        """Add another run of the same query, with `share` of the total duration."""
+        """Merge another run of the query, with `share` of the duration."""
         self.figures.merge(other.figures)
         self.staleness += share * (other.staleness - self.staleness)
         self.mean_waiting += share * (other.mean_waiting - self.mean_waiting)
@@ -58,23 +58,23 @@ class QueryOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """Outcome of one policy, simulated or measured.
+    """Metrics of one policy, simulated or measured.
 
-    The outcome covers the time from the first poll to the end of the last job.
+    They cover the time from the first poll to the end of the last job.
     """
 
     queries: dict[str, QueryOutcome]
     loaded_s: float
-    """Time until the last row arrived."""
+    """Time at which the last row arrived."""
     lasted_s: float = 0.0
-    """Time until the last result was available."""
+    """Time at which the last result was available."""
     busy_s: float = 0.0
     jobs: int = 0
     mean_waiting: float = math.nan
     most_waiting: int = 0
 
     def merge(self, other: Outcome) -> None:
-        """Add another run under the same policy."""
+        """Merge another run under the same policy."""
         share = other.lasted_s / (self.lasted_s + other.lasted_s)
         for name, query in self.queries.items():
             query.merge(other.queries[name], share)
@@ -93,18 +93,18 @@ class Outcome:
 
     @property
     def staleness(self) -> float:
-        """Return the mean over queries (P31)."""
+        """Return the mean staleness over queries (P31)."""
         known = [query.staleness for query in self.queries.values()]
         return sum(known) / len(known) if known else math.nan
 
     @property
     def behind_s(self) -> float:
-        """Return the time to drain the queues after the last arrival."""
+        """Return the time to process the remaining rows after the last arrival."""
         return self.lasted_s - self.loaded_s
 
 
 class _Rows(NamedTuple):
-    """Rows added to a unit's log at one time, with equal arrivals."""
+    """Rows with one arrival time, queued at the time `came`."""
 
     arrival: float
     came: float
@@ -115,7 +115,7 @@ class _Rows(NamedTuple):
 class _Queue:
     """Pending rows of a unit, oldest first.
 
-    A row is pending until the job that reads it has ended.
+    A row is pending until the end of the job that reads it.
     """
 
     parts: deque[_Rows] = field(default_factory=deque)
@@ -132,9 +132,9 @@ class _Queue:
         self.most = max(self.most, self.rows)
 
     def first(self, most_rows: float) -> tuple[int, int]:
-        """Return how many parts to read, and their rows.
+        """Return the number of parts to read, and their rows.
 
-        At least one part is read. More are read while the total is at most `most_rows`.
+        At least one part is read. Further parts are read while the total is at most `most_rows`.
         """
         count = rows = 0
         for part in self.parts:
@@ -155,12 +155,12 @@ class _Queue:
 def simulate_arrivals(
     costs: Costs, cores: int, chooser: Chooser, arrivals: Sequence[Poll], quantum_s: float = QUANTUM_S
 ) -> Outcome:
-    """Simulate these arrivals until all rows are processed."""
+    """Simulate these polls until all rows are processed."""
     return _Simulation(costs, cores, chooser, arrivals, quantum_s).run_to_end()
 
 
 class _UnitRun(NamedTuple):
-    """A unit in a job, with the parts and rows to read."""
+    """Run of a unit in a job: parts and rows to read."""
 
     unit: UnitCost
     parts: int
@@ -214,13 +214,13 @@ class _Simulation:
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
     def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[_UnitRun]:
-        """Return runs by policy until each core's quantum is used."""
+        """Return runs in policy order until each core's quantum is used."""
         batches = self._batches(ready, now)
         busy_s = [0.0] * self._cores
         runs = []
         for place in self._chooser.choose(batches, len(ready)):
             unit = ready[place]
-            # A partitioned unit has a task on every core. Other units run on the core that is free first.
+            # A partitioned unit has a task on every core. Other units run on the first free core.
             cores = range(self._cores) if unit.splits else [busy_s.index(min(busy_s))]
             if any(busy_s[core] >= self._quantum_s for core in cores):
                 continue
@@ -237,10 +237,10 @@ class _Simulation:
         units = np.array([self._position[unit.id] for unit in ready], np.intp)
         for position, queue in zip(units.tolist(), queues, strict=True):
             self._update_statistics(position, queue.rows)
-        # Since their arrival in the system, even if another unit has forwarded them.
+        # The wait counts from arrival at the source, also for rows that another unit has emitted.
         wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
         pending = np.array([float(queue.rows) for queue in queues])
-        # By costs of tasks, which are what the dispatcher measures.
+        # The driver measures costs per task, so use costs per task here.
         overhead = [unit.task_s for unit in ready]
         per_row = [unit.row_s / unit.tasks(self._cores) for unit in ready]
         shared_s = self._quantum_s if len(ready) > 1 else math.inf
@@ -257,16 +257,16 @@ class _Simulation:
         )
 
     def _update_statistics(self, position: int, rows: int) -> None:
-        """Update a unit's statistics if its pending rows changed much."""
+        """Update a unit's statistics if the magnitude of its pending rows changed."""
         size = rows.bit_length()
         if self._figured[position] != size:
             self._figures.set(position, self._trees[position], float(rows))
             self._figured[position] = size
 
     def _job(self, runs: Sequence[_UnitRun], now: float) -> float:
-        """Run a job over rows that are pending now.
+        """Run a job over the rows that are pending now.
 
-        Later arrivals wait for the next job.
+        Return its end. Rows that arrive during the job wait for the next job.
         """
         end = now + self._costs.together_s([(run.unit, run.rows) for run in runs], self._cores)
         self._admit(end)
@@ -299,7 +299,10 @@ class _Simulation:
 
 
 def _results(per_row: float, read: int, taken: Sequence[_Rows]) -> list[tuple[float, int]]:
-    """Return (arrival, number of results) for rows read after `read` others."""
+    """Return (arrival time, number of results) for each part.
+
+    `read` is the number of rows that the unit has read before.
+    """
     results = []
     for part in taken:
         made = _whole(per_row * (read + part.number)) - _whole(per_row * read)
@@ -340,14 +343,14 @@ def _tree(unit: UnitCost, costs: Costs, cores: int) -> WorkTree:
 
 # Simulated traffic: rows per poll of a source (P36, P37).
 #
-# The traffic is steady, Poisson, bursty, or recorded. Sources are read in polls. All rows since the
-# previous poll become visible at once, with the poll as their arrival time. Bursts are synthetic: their
-# durations are Pareto distributed, so that some are long, and their rate is five times the mean rate. The
-# silence after each burst restores the mean.
+# Traffic is steady, Poisson, bursty, or recorded. At each poll, all rows since the previous poll become
+# visible, and the time of the poll is their arrival time. Bursts are synthetic. Their durations are Pareto
+# distributed, so that some bursts are long. The rate in a burst is five times the mean rate, and a silence
+# before each burst restores the mean.
 
 
 Shape = Callable[[Floats, np.random.Generator], Floats]
-"""Function from times to the amount of the stream that has arrived, in seconds at the mean rate."""
+"""Cumulative arrivals by time, in seconds at the mean rate."""
 
 _BURST_RATE = 5.0
 _BURST_S = 1.0
@@ -355,7 +358,7 @@ _LONGEST_BURST_S = 30.0
 
 
 class Poll(NamedTuple):
-    """A number of rows of a stream that become visible at a time."""
+    """Rows of a stream that become visible at one time."""
 
     at: float
     stream: str
@@ -364,7 +367,7 @@ class Poll(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Rate and shape of a stream's traffic, or recorded polls."""
+    """Rate and shape of a stream's traffic, or its recorded polls."""
 
     rate: float
     shape: str = "steady"
@@ -384,7 +387,7 @@ def _bursty(times: Floats, random: np.random.Generator) -> Floats:
         edges += [edges[-1] + silence, edges[-1] + silence + burst]
         come += [come[-1], come[-1] + burst * _BURST_RATE]
     so_far = np.interp(times, edges, come)
-    # The sample mean is heavy-tailed, so scale the sample to the requested rate.
+    # Durations are heavy-tailed, so scale the sample to the requested mean rate.
     scaled: Floats = so_far * (times[-1] / so_far[-1]) if so_far[-1] > 0 else times
     return scaled
 
@@ -414,9 +417,9 @@ def polls(traffic: Mapping[str, Traffic], every_s: float, duration_s: float, see
 
 
 def read_recorded(path: Path) -> Traffic:
-    """Read lines of `seconds,rows` in order of time.
+    """Read recorded traffic: lines of `seconds,rows` in order of time.
 
-    The mean rate is that of all lines.
+    The rate is the mean over all lines.
     """
     try:
         with path.open(newline="", encoding="utf-8") as lines:

@@ -1,6 +1,6 @@
-"""Run statistics of a unit, for policies and for display (P21).
+"""Run statistics of a unit, for scheduling policies and for display (P21).
 
-The cost of a run over N rows is a + b·N, fitted to the unit's own runs. The time of a run is that of its
+The cost of a run over N rows is a + b·N, fitted to past runs of the unit. The cost is the duration of the
 slowest cell, without waiting time.
 """
 
@@ -17,18 +17,18 @@ from slicemill.operators.join.spec import SharedJoin, WindowJoin
 from slicemill.shedding.load import Comparisons
 from slicemill.storage.changes import Appended
 
-# Statistics of one cell of a unit, for balancing, placement and display (S52).
+# Statistics of a cell, for load balancing, placement and display (S52).
 
 
 class CellReport(Protocol):
-    """Report of a cell about a run (`runtime.messages.RunDone`)."""
+    """A cell's report of a run, for load balancing (subset of `runtime.messages.RunDone`)."""
 
     @property
     def cell(self) -> int: ...
     @property
     def rows_in(self) -> int: ...
     @property
-    def pairs(self) -> int: ...  # compared by joins
+    def pairs(self) -> int: ...  # row pairs that joins have compared
     @property
     def cpu_s(self) -> float: ...
     @property
@@ -39,9 +39,9 @@ class CellReport(Protocol):
 
 @dataclass(slots=True)
 class CellStatistics:
-    """Sums since the cell was created in this process.
+    """Totals of a cell since it was created in this process.
 
-    `state_bytes` is the current size.
+    `state_bytes` is the current size, not a total.
     """
 
     runs: int = 0
@@ -63,12 +63,12 @@ class CellStatistics:
         return {**asdict(self), "cpu_s": round(self.cpu_s, 6)}
 
 
-# assumed overhead of a run, before the first one was measured
+# Assumed overhead of a run, until a run has been measured.
 _FIRST_GUESS_S = 0.002
 
 
 class RunReport(CellReport, Protocol):
-    """Report of one cell about a run (`runtime.messages.RunDone`)."""
+    """A cell's report of a run, for unit statistics (subset of `runtime.messages.RunDone`)."""
 
     @property
     def compared(self) -> Mapping[str, Comparisons]: ...  # by join
@@ -77,7 +77,7 @@ class RunReport(CellReport, Protocol):
     @property
     def written(self) -> Mapping[str, Appended]: ...  # by log
     @property
-    def rows(self) -> Mapping[str, int]: ...  # out of each node
+    def rows(self) -> Mapping[str, int]: ...  # emitted, by operator
 
 
 @dataclass(slots=True)
@@ -90,21 +90,21 @@ class UnitStatistics:
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
     inputs: dict[str, float] = field(default_factory=dict)
-    """Recent rows by input, as decaying sums."""
+    """Recent rows by input, with exponential decay."""
     cells: dict[int, CellStatistics] = field(default_factory=dict)
-    rows_read: dict[str, int] = field(default_factory=dict)  # by input, of all runs
-    compared: dict[str, int] = field(default_factory=dict)  # by join, of all runs and cells
+    rows_read: dict[str, int] = field(default_factory=dict)  # by input, total of all runs
+    compared: dict[str, int] = field(default_factory=dict)  # row pairs by join, total of all runs and cells
 
     def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
-        """Count a run.
+        """Add a run to the statistics.
 
-        `rows` are by input, and `outputs` are the logs that it may have written.
+        `rows` has the rows read, by input. `outputs` are all logs that the run could write.
         """
         rows_in = sum(rows.values())
         for log, number in rows.items():
             self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
             self.rows_read[log] = self.rows_read.get(log, 0) + number
-        # The first run includes compilation and imports, so it is not representative.
+        # Skip the cost of the first run, which includes compilation and imports.
         if self.runs:
             self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
         self.runs += 1
@@ -130,22 +130,25 @@ class UnitStatistics:
             self.selectivities[log].observe(rows_in, rows_out)
 
     def selectivity(self, log: str) -> float:
-        """Return the rows written to a log per row read; 1 without data."""
+        """Return the rows written to a log per input row.
+
+        Return 1 without data.
+        """
         known = self.selectivities.get(log)
         return 1.0 if known is None else known.value
 
     def worth(self, log: str) -> float:
-        """Return the weight of a row of one side of a join.
+        """Return the relative weight of a row of one join input.
 
-        The mean over the rows of all sides is 1. Each side's rows cause the same number of pairs in total,
-        because each pair is caused by its later row. So rows of a side with fewer rows cause more results
-        each (P23).
+        The mean weight over the rows of all inputs is 1. Each result pair is emitted when its later row
+        arrives, so every input causes about the same number of pairs. A row of an input with few rows
+        therefore causes more results (P23).
         """
         own = self.inputs.get(log, 0.0)
         return sum(self.inputs.values()) / (len(self.inputs) * own) if own else 1.0
 
     def plain(self) -> dict[str, Any]:
-        """Return the part that survives a restart, as JSON values."""
+        """Return the fields to store across restarts, as JSON values."""
         return {
             "cost": asdict(self.cost),
             "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
@@ -159,27 +162,27 @@ class UnitStatistics:
             self.inputs = dict(kept["inputs"])
 
 
-# Adaptive statistics: selectivities over windows of tuples, batch costs by regression (P21).
+# Adaptive statistics: selectivity over windows of rows, and cost of a run by regression (P21).
 
 
 _LEAST_OVERHEAD = 0.1
 """Minimum overhead, as a share of the shortest recent run.
 
-Noise may tilt a line through runs of similar sizes so far that its overhead is 0. The slowdown relative to
-such an ideal time would be unbounded.
+If all runs have similar sizes, noise can make the fitted overhead 0. The ideal time would then be almost 0,
+and slowdowns relative to it would be unbounded.
 """
 
 _LEAST_S = 1e-6
-"""Minimum duration of a run, for coarse clocks."""
+"""Minimum measured duration of a run, because clocks may be coarse."""
 
 
 @dataclass(slots=True)
 class Selectivity:
-    """Selectivity of an operator, updated per `window` input tuples.
+    """Selectivity of an operator: exponential average over windows of `window` input rows.
 
-    A new measurement has the weight `alpha`. If there is no prior value (`is_guess`), it is the ratio of
-    the counts until the first window is full. Otherwise the results of the first few tuples would count
-    like hundreds.
+    A new window has the weight `alpha`. Without a prior value (`is_guess`), the selectivity is the ratio of
+    the counts so far, until the first window is full. Otherwise the first few rows would have the weight of
+    a full window.
     """
 
     value: float
@@ -190,15 +193,15 @@ class Selectivity:
     _outputs: int = 0
 
     def observe(self, inputs: int, outputs: int) -> bool:
-        """Count rows.
+        """Count rows; return True if the selectivity changed.
 
-        Return True if the value changed, so that priorities must be recomputed.
+        The caller then recomputes priorities.
         """
         self._inputs += inputs
         self._outputs += outputs
         before, is_full = self.value, self._inputs >= self.window
         if self.is_guess:
-            # Add one, because windows that have not ended yet may still produce results.
+            # Add one to each count, because open windows may still emit results.
             self.value = (self._outputs + 1) / (self._inputs + 1)
         elif is_full:
             self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
@@ -209,13 +212,13 @@ class Selectivity:
 
 @dataclass(slots=True)
 class BatchCost:
-    """Time of a run over N rows as a + b·N.
+    """Cost of a run over N rows, as a + b·N.
 
-    The line is fitted to past runs with exponential decay. Load of the machine prolongs a run by a factor,
-    so relative errors are minimised (weights of 1 / time²). With absolute errors, the noise of large runs
-    would hide the overhead, which is most of the time of small runs. The fitted line is then scaled so
-    that it matches the total time of all runs, because the weights favour quick runs. Until runs of two
-    sizes were seen, the initial values are used for what cannot be determined.
+    The line is fitted to past runs with exponential decay. Other load on the machine multiplies the duration
+    of a run by a factor, so relative errors are minimised (weight 1 / time²). Absolute errors would hide the
+    overhead, which is most of the time of small runs. These weights favour quick runs. So the line is then
+    scaled to match the total time of all runs. Until runs of two sizes have been seen, the initial values
+    supply the missing coefficient.
     """
 
     overhead: float = 0.05
@@ -253,7 +256,7 @@ class BatchCost:
             self.per_row = max(slope, 0.0)  # a larger run is never cheaper
         self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
         if mean_rows:
-            # The line goes through the mean of the runs for any overhead.
+            # Keep the mean of the runs on the line after the overhead was raised.
             self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
         raised = self._time / (self.overhead * self._runs + self.per_row * self._rows)
         self.overhead *= raised
@@ -264,47 +267,50 @@ class BatchCost:
 
     @property
     def mean_rows(self) -> float:
-        """Return the recent mean number of rows per run; 1 without data."""
+        """Return the recent mean number of rows per run.
+
+        Return 1 without data.
+        """
         return max(self._rows / self._runs, 1.0) if self._runs else 1.0
 
     @property
     def ideal_time(self) -> float:
-        """Return T: the time of a run over one row, without other load."""
+        """Return T: the duration of a run over one row."""
         return self.of(1)
 
 
-# Ideal time: duration of a result without other load (P22).
+# Ideal time T: the response time of a result without other load (P22).
 #
-# A run over N rows takes a + b·N. A result of a join is made from several rows: T is all the work on them,
-# as `slicemill_lab.charts.composites` defines it for operators. The last of these rows to arrive may
-# account for only a part of T.
+# A run over N rows takes a + b·N. A join result is made from several rows, and T is the work on all of them,
+# as `slicemill_lab.charts.composites` defines it for operators. The part of T that is spent on the last of
+# these rows may be smaller.
 
 
 class CompositeOrigin(NamedTuple):
-    """Origin of a row from several logs.
+    """Several logs from which a row is made.
 
-    A row of a join is made from a row of each part, and a row of a union from a row of one part.
+    A row of a join is made from one row of each part. A row of a union is made from one row of one part.
     """
 
     joined: bool
     parts: tuple[MadeOf, ...]
 
 
-# A log whose row is read, or a combination of logs.
+# A log, or a combination of logs, from which a row is made.
 MadeOf: TypeAlias = str | CompositeOrigin
 
 
 class LogOrigin(NamedTuple):
-    """Origin of a log's rows, and the statistics of its writer."""
+    """Origin of the rows of a log, and its writer's statistics."""
 
     made_of: MadeOf
     statistics: UnitStatistics
 
 
 def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
-    """Return the logs that a row of a node is made from.
+    """Return the logs from which a row of an operator is made.
 
-    `known` has the log of each node that is read, and serves as a cache.
+    `known` initially has the log of each source. The function uses it as a cache.
     """
     if node_id not in known:
         node = graph[node_id]
@@ -315,9 +321,9 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
 
 
 def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time of a row of this log.
+    """Return the ideal time of a row of a log.
 
-    The time begins with the arrival of the rows of declared streams, which no unit writes.
+    The ideal time is 0 for declared streams, which no unit writes.
     """
     if log not in writers:
         return IdealTime(0.0, 0.0)
@@ -327,7 +333,7 @@ def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
 
 
 def _rows(made_of: MadeOf, written: LogOrigin, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the time of these rows, without the run's overhead."""
+    """Return the ideal time of rows, without the run's overhead."""
     if isinstance(made_of, str):
         row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
         return IdealTime(row.whole_s + row_s, row.last_s + row_s)

@@ -1,1 +1,1 @@
-"""Files and folders on the local file system."""
+"""Sources that read files and folders of the local file system."""

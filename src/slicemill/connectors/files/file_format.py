@@ -1,4 +1,4 @@
-"""Interface of file formats, for the reader of files."""
+"""Interface of file formats: reads a file in pieces, and parses the pieces."""
 
 from __future__ import annotations
 
@@ -12,27 +12,30 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Unparsed piece of a file, with at most `rows` rows."""
+    """Unparsed piece of a file, with about `rows` rows."""
 
-    position: int  # where to continue
-    ended: bool  # the file has no more
+    position: int  # position of the next piece
+    ended: bool  # the end of the file is reached
     rows: int
     content: Any
     memory: Any
 
 
 class FileFormat(Protocol):
-    """Files of one declaration; positions are bytes or rows, by format."""
+    """Files of one declaration.
+
+    Positions are bytes or row numbers, depending on the format.
+    """
 
     def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
-        """Take a piece of a file.
+        """Read a piece of a file, from a position on.
 
-        `memory` is plain JSON that is passed from one file to the next.
+        `memory` is a JSON value that is passed from one file to the next.
         """
         ...
 
     def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        """Parse pieces into rows and bad rows, in order."""
+        """Parse pieces into good rows and bad rows, in order."""
         ...
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
-"""Listing of files: a folder, one file, or a glob pattern.
+"""Listing of files: a folder, a single file, or a glob pattern.
 
-Incomplete files are ignored: names with a leading `_` or `.`, and names that end with `._COPYING_`.
-Folders inside are not entered. A folder's modification time shows whether names were added or removed, so
-a poll of an unchanged folder takes one call, however many files it has.
+Names that begin with `_` or `.` or end with `._COPYING_` belong to incomplete files and are ignored.
+Subfolders are not entered. The modification time of a folder shows whether names were added or removed. So a
+poll of an unchanged folder takes one system call, regardless of the number of files.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from slicemill.errors import SlicemillError
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
 
-# A folder that changed this shortly before it was listed may change again within the same clock tick.
+# A folder that changed this shortly before its listing may change again within the same clock tick.
 _SETTLED_NS = 100_000_000
-# Not every file system updates a folder's time, so folders are also listed periodically.
+# Some file systems do not update the time of a folder, so folders are also listed periodically.
 _LIST_AGAIN_S = 5.0
 _SHARE_OF_TIME = 50
 
 
 class ListedFile(NamedTuple):
-    """File with its modification time, in sort order."""
+    """File with its modification time; files are sorted by (time, name)."""
 
     mtime_ns: int
     name: str
@@ -37,10 +37,10 @@ class ListedFile(NamedTuple):
 
 @dataclass(slots=True)
 class Listing:
-    """Files of a path; names are relative to `root`."""
+    """Files at a path; their names are relative to `root`."""
 
     root: Path
-    pattern: tuple[str, ...]  # of the parts below the root
+    pattern: tuple[str, ...]  # parts of the path below the root
     name_filter: re.Pattern[str] | None = None
     _known: dict[str, int] = field(default_factory=dict)
     _listed_s: float = float("-inf")
@@ -48,7 +48,10 @@ class Listing:
     _empty: list[str] = field(default_factory=list)
 
     def new(self, seen: Collection[str]) -> list[ListedFile]:
-        """Return unseen files in order; empty files are ignored for now."""
+        """Return the files that were not seen before, in order.
+
+        Empty files are omitted until they have content.
+        """
         if not self._changed():
             return self._grown(seen)
         began_s, began_ns = time.monotonic(), time.time_ns()
@@ -76,16 +79,16 @@ class Listing:
         return self._cost_s
 
     def exists(self) -> bool:
-        """Return True if the path exists; a pattern may match later."""
+        """Return True if the path exists, or may match later (pattern)."""
         return bool(self.pattern) or self.root.exists()
 
     def some(self, count: int) -> list[Path]:
-        """Return a few of the files, in no order."""
+        """Return at most `count` of the files, in any order."""
         names = (name for name in self._names() if self._is_wanted(name.rpartition("/")[2]))
         return [self.root / name for name in islice(names, count)]
 
     def has_partitions(self) -> bool:
-        """Return True for a folder with partition folders such as day=7."""
+        """Return True for a folder with partition folders, such as day=7."""
         if self.pattern or not self.root.is_dir():
             return False
         with os.scandir(self.root) as entries:
@@ -102,7 +105,7 @@ class Listing:
             self._empty.append(name)
 
     def _grown(self, seen: Collection[str]) -> list[ListedFile]:
-        """Return the files that were empty and now have content."""
+        """Return the files that were empty and have content now."""
         waiting, self._empty = self._empty, []
         found: list[ListedFile] = []
         for name in waiting:
@@ -128,9 +131,9 @@ class Listing:
         yield from self._matching("", self.pattern)
 
     def _matching(self, prefix: str, pattern: tuple[str, ...]) -> Iterator[str]:
-        """Yield files below a folder that match the rest of a pattern.
+        """Yield the files below a folder that match the rest of a pattern.
 
-        A folder that matches the whole pattern yields its files.
+        If a folder matches the whole pattern, its files are yielded.
         """
         folder = self.root / prefix
         self._known[str(folder)] = _mtime_ns(str(folder))
@@ -157,7 +160,7 @@ def _mtime_ns(folder: str) -> int:
 
 
 def listing_of(path: Path, name_filter: str | None = None) -> Listing:
-    """Return the files that a path names: file, folder or Hadoop-style pattern."""
+    """Return the listing of a file, a folder or a glob pattern."""
     accepted = None if name_filter is None else glob_regex(name_filter)
     if path.exists() or not GLOB.search(str(path)):
         return Listing(path, (), accepted)
@@ -167,7 +170,9 @@ def listing_of(path: Path, name_filter: str | None = None) -> Listing:
 
 
 def glob_regex(pattern: str) -> re.Pattern[str]:
-    """Compile a glob pattern (`*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, `\\` as escape).
+    """Compile a glob pattern as in Hadoop.
+
+    Supported are `*`, `?`, `[a-c]`, `[^a]`, `{a,b}`, and `\\` as escape character.
 
     >>> bool(glob_regex("bid-[0-9]*.{csv,tsv}").fullmatch("bid-7.tsv"))
     True
@@ -202,17 +207,17 @@ def glob_regex(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(out) + ")" * depth, re.DOTALL)
 
 
-# Options of file sources: native, Spark's, and unknown ones.
+# Options of file sources.
 
 
 LISTING = frozenset({"path", "pathglobfilter", "maxfilespertrigger"})
 LINES_ONLY = frozenset({"follow"})
 CSV_ONLY = frozenset({"header", "sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
-# Options without effect: rows are checked against the declaration, and read as soon as they exist.
+# Options without effect: rows are always checked against the declaration, and read as soon as possible.
 WITHOUT_EFFECT = frozenset(
     {"inferschema", "mergeschema", "multiline", "mode", "maxbytespertrigger", "enforceschema"}
 )
-# Options for which Spark reads other files, or parses them differently.
+# Options that only Spark supports. A source with such an option is read through Spark.
 BY_SPARK = frozenset(
     {
         "allowbackslashescapinganycharacter",
@@ -261,7 +266,10 @@ BY_SPARK = frozenset(
 
 
 def check_options(form: str, options: Mapping[str, str]) -> bool:
-    """Return True if no option needs Spark; raise for an unknown option."""
+    """Return False if an option needs Spark.
+
+    Raise if an option is unknown.
+    """
     known = LISTING | WITHOUT_EFFECT | (CSV_ONLY if form == "csv" else frozenset())
     known |= LINES_ONLY if form != "parquet" else frozenset()
     given = {name.lower(): name for name in options}
@@ -274,7 +282,7 @@ def check_options(form: str, options: Mapping[str, str]) -> bool:
 
 
 def is_true(options: Mapping[str, str], name: str) -> bool:
-    """Return the value of a boolean option, False by default."""
+    """Return the value of a boolean option; the default is False."""
     text = {key.lower(): value for key, value in options.items()}.get(name.lower(), "false").lower()
     if text not in ("true", "false"):
         raise SlicemillError(f"the option {name} is true or false, not {text!r}")

@@ -1,16 +1,17 @@
-"""File source reader: new files of a folder or pattern, each once.
+"""Reader of files: reads each new file of a folder once.
 
-New Parquet, CSV and JSON files are read in the order of (modification time, name). A file is identified
-by its name: a file that was read and is touched or rewritten later is not read again. A file must be
-complete when it appears; move it into the folder, or use a leading `_` until it is complete. An
-unreadable file becomes a bad row, and the next files are read. If that file was written just now, it may
-be incomplete, so the stream retries it. An error of the system (a failing disk, missing rights) stops
-only this stream until the file can be read. A source that names one file ends with that file; folders and
-patterns never end. A file that changes after it was read is reported as a problem of its stream;
-`following` reads growing files.
+New Parquet, CSV and JSON files are read in the order of (modification time, name). A file is identified by
+its name, so a file that is touched or rewritten later is not read again. A file must be complete when it
+appears: move it into the folder, or let its name begin with `_` until it is complete. If a file that was read
+changes, its stream reports a problem. The option `follow` reads growing files (`FollowingReader`).
 
-An offset is `{"seen": position in the ledger, "names": files read since, "file": [name, position],
-"memory": …, "sizes": of the newest files}`.
+An unreadable file becomes a bad row, and reading continues with the next file. If the file was written just
+now, it may be incomplete, so the read is retried instead. An error of the system (a failing disk, missing
+permissions) stops only this stream, until the file can be read. A source that names a single file ends with
+that file. Folders and patterns never end.
+
+An offset is `{"seen": position in the ledger, "names": files read since, "file": [name, position], "memory":
+…, "sizes": of the newest files}`.
 """
 
 from __future__ import annotations
@@ -48,23 +49,26 @@ from slicemill.ingest.formats.parquet import ParquetRows, check_columns
 from slicemill.ingest.reader import SourceBatch, SourceReader
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
-# Polling takes at most this fraction (1/n) of the time.
+# A poll may take at most this fraction (1/n) of the time.
 _SHARE_OF_POLLS = 10
-# Number of names that are moved to the ledger together, and maximum number of files per read.
+# Number of names after which an offset moves its names to the ledger, and maximum number of files per read.
 _NAMES_IN_OFFSET = 64
 _FILES_AT_ONCE = 1_000
-# A file written more recently than this may still be growing.
+# A file that was modified more recently than this may still be growing.
 _GROWING_NS = 1_000_000_000
-# Number of newest files to check for changes, and the interval of the checks.
+# Number of newest files that are checked for changes, and the interval of the checks.
 _WATCHED, _CHECK_EVERY_S = 20, 1.0
-# If none of this many files has a column, the declaration is wrong.
+# If none of this many files has a column, the declaration is considered wrong.
 _LOOKED_INTO = 3
 
 
 def open_files(
     origin: SourceOrigin, wanted: WantedColumns, spool: Path, clock: Callable[[], int]
 ) -> SourceReader | None:
-    """Return the reader of a declaration's files; None without a native reader."""
+    """Return the reader of a declaration's files.
+
+    Return None if the declaration needs Spark.
+    """
     opened = open_format(origin, wanted)
     if opened is None:
         return None
@@ -80,7 +84,10 @@ def open_files(
 
 
 def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, FileFormat] | None:
-    """Return an origin's files and format. None if it needs Spark."""
+    """Return the files and the format of an origin.
+
+    Return None if it needs Spark.
+    """
     path = origin.require_file()
     if not check_options(origin.format, origin.options) or path is None:
         return None
@@ -90,7 +97,7 @@ def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, F
     if not listing.exists():
         raise SlicemillError(f"there is no file or folder {path}")
     if listing.has_partitions():
-        return None  # columns in the names of folders need Spark
+        return None  # only Spark derives columns from the names of folders
     if origin.format == "parquet":
         check_names(listing.some(_LOOKED_INTO), wanted)
         return listing, ParquetFiles(wanted)
@@ -102,9 +109,9 @@ def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, F
 def is_same_position(
     one: Mapping[str, Any], other: Mapping[str, Any], spools: tuple[Path, Path], path: Path
 ) -> bool:
-    """Return True if two reads of the same files have equal offsets.
+    """Return True if two readings of the files have equal progress.
 
-    If the other read began later, it may lack files that were removed before.
+    A reading that began later may lack files that were deleted before it began.
     """
     if "followed" in one or "followed" in other:
         return one == other
@@ -119,7 +126,7 @@ def is_same_position(
 
 
 class FilesReader:
-    """Reader of files as one partition, because files have one order."""
+    """Reader of files, in order, as one partition."""
 
     def __init__(
         self, listing: Listing, form: FileFormat, ledger: Ledger, clock: Callable[[], int], most_files: int
@@ -133,27 +140,30 @@ class FilesReader:
         self._seen: set[str] | None = None
         self._waiting: deque[ListedFile] = deque()
         self._found_us = 0
-        # the unreadable file, its modification time, and the time of the first failure
+        # unreadable file, its modification time, and the time of the first failure
         self._failed: tuple[str, int, int] | None = None
         self._again_us = _FIRST_AGAIN_US
-        # ledger position, number of names, and ledger position after these
+        # ledger position, number of names written there, and ledger position after them
         self._written: tuple[int, int, int] | None = None
         self._sizes: dict[str, int] = {}  # of the newest files that were read
-        self._changed: dict[str, None] = {}  # files among these with another size now
+        self._changed: dict[str, None] = {}  # files among these whose size has changed
         self._checked_s = time.monotonic()
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """Read rows after an offset; one batch has files of one listing."""
+        """Read rows after an offset.
+
+        All files of a batch are from one listing.
+        """
         seen, names, current, memory = self._resumed(offset)
         taken: list[FilePiece] = []
         listed = current is None and not self._waiting
         if listed:
-            # Files are listed only before a batch, so all its rows have the same arrival time.
+            # Files are listed only before a batch, so that all its rows have the same arrival time.
             self._waiting.extend(self._listing.new(seen))
             self._found_us = self._clock()
         left = limit_rows
         files = 0
-        lost: list[tuple[str, str]] = []  # files that were not read to the end, with the reason
+        lost: list[tuple[str, str]] = []  # files that could not be read completely, with the reason
         try:
             while left > 0 and files < self._most_files:
                 if current is None and not self._waiting:
@@ -175,11 +185,11 @@ class FilesReader:
                     self._note_size(name)
             batch = self._batch(taken, lost)
         except BaseException:
-            self._seen = None  # the offset does not include the rows that were read
+            self._seen = None  # the offset does not include the rows of this read
             raise
         batch.offset = self._offset = self._as_offset(offset, names, current, memory)
         batch.warning = self._warning()
-        # More files may have been added since the listing.
+        # Files may have been added since the listing.
         batch.more = current is not None or bool(self._waiting) or not listed
         # A source of a single file ends with that file.
         batch.ended = "" in seen and current is None
@@ -201,7 +211,7 @@ class FilesReader:
         if offset is None:
             offset = {"seen": 0, "names": [], "file": None, "memory": None}
         if self._seen is None or offset != self._offset:
-            # Another offset than the last one: this is a new reader, or a batch was not committed.
+            # The offset differs: this reader is new, or the last batch was not committed.
             self._seen = {*self._ledger.names(offset["seen"]), *offset["names"]}
             self._waiting.clear()
             self._found_us = self._clock()
@@ -227,7 +237,7 @@ class FilesReader:
     def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | str:
         """Return a piece of a file, or why there is none.
 
-        The reason is "" if a file was removed before it was read.
+        The reason is "" if the file was deleted before it was read.
         """
         path = self._listing.root / name
         try:
@@ -245,10 +255,10 @@ class FilesReader:
             return f"{FILE_LOST}{' any further' if position else ''}: {problem.why}"
 
     def _may_grow(self, name: str, written_ns: int) -> bool:
-        """Return True if a file may still be being written.
+        """Return True if a program may still be writing a file.
 
-        If the clock was set back, a file's time may be in the future. So the time since the first failure
-        counts too.
+        The age of a file is negative if the clock was set back. So the time since the first failure counts
+        too.
         """
         if self._failed is None or self._failed[:2] != (name, written_ns):
             self._failed = name, written_ns, time.monotonic_ns()
@@ -276,7 +286,7 @@ class FilesReader:
             del self._sizes[next(iter(self._sizes))]
 
     def _warning(self) -> str | None:
-        """Return a warning if one of the newest files has changed."""
+        """Return a warning if a file has changed after it was read."""
         if time.monotonic() - self._checked_s >= _CHECK_EVERY_S:
             self._checked_s = time.monotonic()
             for name, size in list(self._sizes.items()):
@@ -297,7 +307,7 @@ class FilesReader:
     def _pause_us(self, found: bool) -> int:
         """Return the time to the next poll.
 
-        It backs off, and is a multiple of the duration of a poll.
+        It doubles while no file is found, and it is at least _SHARE_OF_POLLS times the duration of a poll.
         """
         pause_us = self._again_us
         if not found:
@@ -309,7 +319,7 @@ class FilesReader:
 
 
 def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
-    """Raise if a declared column is in none of the files.
+    """Raise if a declared column is missing in all of the files.
 
     Unreadable files are ignored.
     """
@@ -323,7 +333,7 @@ def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
 
 @dataclass(slots=True)
 class ParquetFiles:
-    """Parquet files of one declaration; positions are row numbers."""
+    """Parquet files of one declaration. Positions are row numbers."""
 
     wanted: WantedColumns
     _file: ParquetRows | None = None
@@ -345,16 +355,17 @@ class ParquetFiles:
             self._file = None
 
 
-# Static tables from files: all current rows, without the JVM.
+# Static tables from files: reads all current rows, without the JVM.
 
 
 _ROWS_AT_ONCE = 100_000
 
 
 def read_table(table: Table, folder: Path) -> pa.Table | None:
-    """Return a table's good rows. None if the source needs Spark.
+    """Return the good rows of a table.
 
-    A table without a source is empty. Files are read in the order of their names.
+    Return None if its source needs Spark. A table without a source is empty. Files are read in the order of
+    their names.
     """
     wanted = WantedColumns.of_schema(table.written, table.schema.names)
     if table.source == SourceSpec():

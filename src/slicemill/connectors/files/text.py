@@ -1,9 +1,9 @@
-"""Files of lines: blocks at byte positions, compression, and CSV headers.
+"""Files of lines: blocks at byte positions, compression, and headers of CSV files.
 
-A file's own header maps its fields to columns. The first line that is not blank is the header; a repeated
-header line, as in concatenated files, is not a row. Problems of a header are bad rows with the header as
-their text: missing columns for each file, and undeclared columns whenever the header differs from the
-previous one.
+The header of a file determines the columns of its fields. The header is the first line that is not blank. A
+repeated header line, as in concatenated files, is not a row. Problems of a header are reported as bad rows,
+whose text is the header: missing columns for each file, and undeclared columns if the header differs from
+that of the previous file.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ class LineFile:
             self._stream = pa.input_stream(self._source, compression=self._compression)
         except OSError as problem:
             raise unreadable(self.path, problem) from None
-        self._at = 0  # position of the first byte of the buffer
+        self._at = 0  # position of the first byte in the buffer
         self._buffer = b""
-        self._damage: SlicemillError | None = None  # damage after the bytes in the buffer
+        self._damage: SlicemillError | None = None  # error that follows the bytes in the buffer
 
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
 
     def block(self, position: int, size: int) -> tuple[bytes, bool]:
-        """Return about `size` bytes of whole lines, and True at the file's end."""
+        """Return about `size` bytes of whole lines, and True at the end."""
         self._seek(position)
         while True:
             ended = not self._fill(size)
@@ -82,7 +82,10 @@ class LineFile:
             size = 2 * len(self._buffer)
 
     def _fill(self, size: int) -> bool:
-        """Fill the buffer with `size` bytes. False at the end."""
+        """Fill the buffer with `size` bytes.
+
+        Return False at the end of the file.
+        """
         parts = [self._buffer]
         length = len(self._buffer)
         while length < size and self._damage is None:
@@ -99,7 +102,7 @@ class LineFile:
 
     def _read(self, size: int) -> bytes:
         if self._compression is not None:
-            size = min(size, _LEAST_BYTES)  # damage loses all bytes that one call has unpacked
+            size = min(size, _LEAST_BYTES)  # damage loses all bytes that one call decompresses
         try:
             data: bytes = self._stream.read(size)
         except OSError as problem:
@@ -128,7 +131,7 @@ class LineFile:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Header line of a CSV file, with names and end position."""
+    """Header line of a CSV file, with its names and its end position."""
 
     line: bytes
     names: tuple[str, ...]
@@ -143,8 +146,8 @@ class Header:
 class TextFiles:
     """CSV or JSON files of one declaration.
 
-    `header` means that CSV files have headers. With `growing`, an incomplete last line is left for a later
-    read.
+    If `header` is set, CSV files have headers. If `growing` is set, an incomplete last line is left for a
+    later read.
     """
 
     wanted: WantedColumns
@@ -158,9 +161,9 @@ class TextFiles:
     _line_bytes: float = _LINE_BYTES
 
     def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
-        """Take about as many lines as requested.
+        """Read about `limit_rows` lines of a file.
 
-        `memory` is the mark of the last header.
+        `memory` is the checksum of the last header.
         """
         file = self._opened(path)
         parser, dropped, told = self._parser(self.csv.names), b"", None
@@ -188,7 +191,10 @@ class TextFiles:
         return FilePiece(position + len(kept), end and len(kept) == len(data), rows, block, memory)
 
     def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        """Parse pieces into rows and bad rows, merging blocks of similar files."""
+        """Parse pieces into good rows and bad rows.
+
+        Blocks with the same header are parsed together.
+        """
         pieces: list[tuple[pa.Table, pa.Table | None]] = []
         together: list[_Block] = []
         for one in taken:
@@ -204,7 +210,7 @@ class TextFiles:
         return pieces
 
     def whole(self, path: Path, content: bytes) -> Iterator[tuple[pa.Table, pa.Table | None]]:
-        """Yield rows and bad rows of a file's content."""
+        """Yield good rows and bad rows of a file, given its content."""
         self.close()
         self._file, self._head = LineFile(path, content), None
         position, ended = 0, False
@@ -240,9 +246,9 @@ class TextFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines of one file; `dropped` lines are not rows.
+    """Lines of one file.
 
-    `told` is an error of the file's header.
+    Lines that equal `dropped` (the header) are not rows. `told` is a problem of the file's header.
     """
 
     parser: LineParser
@@ -270,7 +276,10 @@ def _parse_blocks(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
 
 
 def read_header(file: LineFile, form: CsvFormat) -> Header | None:
-    """Return the header: the first line that is not blank. None without one."""
+    """Return the header of a file.
+
+    Return None if all lines are blank.
+    """
     position, size = 0, _LEAST_BYTES
     while True:
         data, ended = file.block(position, size)
@@ -294,19 +303,19 @@ def _limit_lines(data: bytes, limit_rows: int) -> tuple[bytes, int]:
     return data, len(ends) + (not data.endswith(b"\n") and bool(data))
 
 
-# Growing files: read appended complete lines, like `tail -F`.
+# Growing files: reads complete lines that are appended, like `tail -F`.
 #
-# A file is identified by its inode and its first bytes. So a rotated log is continued under its new name,
-# and a truncated or replaced file is read from the beginning. A line is read once it is complete. Lines
-# that are written between the last poll and the file's removal are lost, as with `tail -F`.
+# A file is identified by its inode and its first bytes. So a rotated log file is continued under its new
+# name, and a truncated or replaced file is read from its beginning. A line is read when it is complete. Lines
+# that are written between the last poll and the deletion of a file are lost, as with `tail -F`.
 #
 # An offset is `{"followed": [[name, inode, position, memory, [bytes, checksum]], …]}`.
 
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
-# Each offset names all followed files.
+# Maximum number of followed files, because each offset names all of them.
 _MOST_FILES = 1_000
-# Number of first bytes that distinguish files with the same inode.
+# Number of first bytes whose checksum distinguishes files with the same inode.
 _MARK_BYTES = 256
 
 
@@ -322,7 +331,7 @@ class _FollowedFile:
 
 
 class FollowingReader:
-    """Reader of growing files as one partition."""
+    """Reader of growing files, as one partition."""
 
     def __init__(self, listing: Listing, form: TextFiles, clock: Callable[[], int]) -> None:
         self._listing = listing
@@ -331,7 +340,7 @@ class FollowingReader:
         self._again_us = _FIRST_AGAIN_US
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """Return the complete lines that were appended after an offset."""
+        """Read complete lines that were appended after an offset."""
         known = {
             inode: _FollowedFile(name, inode, position, memory, (mark[0], mark[1]))
             for name, inode, position, memory, mark in (offset or {}).get("followed", ())
@@ -380,13 +389,13 @@ class FollowingReader:
         )
 
     def commit(self, offset: Any) -> None:
-        """Nothing is to be freed, because the offset has all state."""
+        """Do nothing: the offset contains the whole state."""
 
     def close(self) -> None:
         self._form.close()
 
     def _list_files(self) -> list[tuple[str, os.stat_result]]:
-        """Return the files, the least recently changed first."""
+        """Return the files in the order of their modification times."""
         found: list[tuple[str, os.stat_result]] = []
         for name in self._listing.names():
             if Path(name or self._listing.root.name).suffix.lower() in COMPRESSION:
@@ -405,7 +414,10 @@ class FollowingReader:
         return sorted(found, key=lambda one: (one[1].st_mtime_ns, one[0]))
 
     def _resumed(self, name: str, status: os.stat_result, known: _FollowedFile | None) -> _FollowedFile:
-        """Return a file's position; a truncated or replaced file starts at 0."""
+        """Return the read position of a file.
+
+        The position is 0 if the file was truncated or replaced.
+        """
         if known is None or status.st_size < known.position:
             return _FollowedFile(name, status.st_ino)
         if known.position and self._mark(name, known.mark[0]) != known.mark:

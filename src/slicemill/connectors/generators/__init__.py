@@ -1,1 +1,1 @@
-"""Generators of streams: NEXMark, RFID readings, a highway."""
+"""Generators of synthetic streams: NEXMark, RFID readings, a highway."""

@@ -1,17 +1,17 @@
-"""Generators NEXMark, RFID and highway: numbered events with deterministic rows.
+"""Generators (NEXMark, RFID, highway): numbered events with deterministic rows.
 
-The same options give the same rows for the same events, in any partitioning. Events appear by the clock
-at a rate, or as fast as they are read. An event of RFID or the highway is a time slot, whose rows appear
-together at its end.
+The same options produce the same rows for the same events, in any partitioning. Events appear by the clock at
+a rate, or as fast as they are read. An event of RFID or of the highway is a time slot, and all its rows
+appear at its end.
 
-Common options: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions`
-(tasks of a read through Spark). NEXMark: `stream` (person, auction, bid), `events` (number of events of
-all three streams; default endless), `rate` (events per second), `start` (event time of the first event,
-µs), `seed`. Without `start`, a rate-limited live stream begins at the present, any other stream in 1970.
-RFID: `tags` (new tags per second), `repeats`, `gap` (between two readings of a tag, ms), `noise` (share
-of readings), `readers`, `seconds` (time during which new tags appear), `seed`, `start`. Highway:
-`segments`, `days`, `first` (the first day), `seed`, `start`; a slot of five minutes takes a tenth of a
-second.
+Common options: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions` (number
+of tasks if read through Spark), `seed`, `start` (timestamp of the first event, µs). Without `start`, a
+rate-limited live stream begins at the present, and any other stream in 1970.
+
+NEXMark: `stream` (person, auction, bid), `events` (number of events of all three streams; endless by
+default), `rate` (events per second). RFID: `tags` (new tags per second), `repeats`, `gap` (ms between two
+readings of a tag), `noise` (share of readings), `readers`, `seconds` (duration for which new tags appear).
+Highway: `segments`, `days`, `first` (the first day); a slot of five minutes takes a tenth of a second.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AS_FAST_AS_POSSIBLE = "as fast as possible"
 
 _EVENTS_PER_TRIGGER = 1_000_000
 _HIGHWAY_SLOTS_PER_SECOND = 10
-# Options of speed and parallelism, which do not matter if time is virtual.
+# Options that have no effect if time is virtual.
 PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 _NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -92,7 +92,7 @@ _HIGHWAY_FIELDS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class EventPace:
-    """Pace of events: limits by clock, per read, and per task."""
+    """Pace of events: by clock or unlimited, per read, and per task."""
 
     limited: bool
     max_per_trigger: int | None
@@ -101,11 +101,11 @@ class EventPace:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Numbered events from 0, with their number and rate.
+    """Generator of events, numbered from 0.
 
-    `events` is None for an endless generator. `rate` is per second. `finite` is the number of events of a
-    batch read from an endless generator. The rows of `per_batch` events fit into the CPU cache. A task for
-    fewer than `per_task` events costs more than it saves.
+    `events` is the number of events, or None without an end. `rate` is per second. `finite` is the number of
+    events for a batch read of an endless generator. The rows of `per_batch` events fit into the CPU cache. A
+    task for fewer than `per_task` events costs more time than it saves.
     """
 
     what: str
@@ -117,15 +117,15 @@ class Generator:
     per_batch: int
     per_task: int
     columns: Callable[[int, int], Columns]
-    numbers: Callable[[Columns, int, int], Int64s]  # the event of each row
-    following: Callable[[int], int]  # the first event from a number on that may have rows
+    numbers: Callable[[Columns, int, int], Int64s]  # number of the event of each row
+    following: Callable[[int], int]  # first event, from a number on, that may have rows
     starts_now: bool = False  # timestamps of a live stream begin at the present
-    start_unit_us: int = 1  # a present start is rounded down to this unit
+    start_unit_us: int = 1  # the present is rounded down to a multiple of this
 
     def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Int64s]:
-        """Return the rows and numbers of events first <= n < last.
+        """Return the rows of events first <= n < last, with event numbers.
 
-        Timestamps are shifted by `later_us`.
+        All timestamps are increased by `later_us`.
         """
         columns = self.columns(first, last)
         arrays = [
@@ -136,7 +136,7 @@ class Generator:
         return pa.table(arrays, schema=self.fields), self.numbers(columns, first, last)
 
     def present_start_us(self, now_us: int) -> int:
-        """Return the first event time of a live stream that begins now."""
+        """Return the first timestamp of a live stream that begins now."""
         return now_us - now_us % self.start_unit_us if self.starts_now else 0
 
 
@@ -289,11 +289,11 @@ def _whole(
     return number
 
 
-# Reader of generators: rows appear by the clock or on demand.
+# Reader of generators: rows appear by the clock, or as fast as they are read.
 #
-# An offset is `{"event": n, "since_us": t, "start_us": s}`: events below n were read, the clock started at
-# t, and event timestamps are shifted by s. Offsets of older homes have no s: their timestamps are not
-# shifted. After a stop, all events that became due meanwhile appear at once.
+# An offset is `{"event": n, "since_us": t, "start_us": s}`. Events below n have been read, the clock started
+# at t, and s is added to all timestamps (0 in offsets of older homes). After a stop, all events that have
+# become due meanwhile appear at once.
 
 
 _LEAST_AGAIN_US = 5_000
@@ -302,7 +302,7 @@ _ENDLESS = 2**62
 
 
 def open_generator(origin: SourceOrigin, wanted: WantedColumns, clock: Callable[[], int]) -> GeneratorReader:
-    """Return the reader of `nexmark://`, `rfid://` or `highway://`."""
+    """Return the reader of a `nexmark://`, `rfid://` or `highway://` source."""
     generator = generator_of(origin.format, origin.options)
     check_columns(wanted.schema, generator.fields.names)
     return GeneratorReader(generator, wanted, clock)
@@ -310,7 +310,7 @@ def open_generator(origin: SourceOrigin, wanted: WantedColumns, clock: Callable[
 
 @dataclass(slots=True)
 class GeneratorReader:
-    """Reader of a generator as one partition, because events have one order."""
+    """Reader of a generator, as one partition, because events have one order."""
 
     generator: Generator
     wanted: WantedColumns
@@ -331,7 +331,7 @@ class GeneratorReader:
             batch.table = parsed.table if parsed.table.num_rows else None
             batch.errors = parsed.errors
             if self.generator.pace.limited:
-                # A row arrives when it appears, not when it is read.
+                # The arrival time of a row is when it appeared, not when it is read.
                 appeared_us = since_us + (numbers + 1) * (1_000_000 / self.generator.rate)
                 batch.arrival_us = np.minimum(appeared_us.astype(np.int64), now_us)[parsed.numbers]
         batch.ended = last == self.generator.events
@@ -339,10 +339,10 @@ class GeneratorReader:
         return batch
 
     def commit(self, offset: Any) -> None:
-        """Nothing is to be freed, because events can be generated again."""
+        """Do nothing: events can be generated again."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no resource is open."""
 
     def _available(self, since_us: int, now_us: int) -> int:
         """Return the number of events that have appeared."""
@@ -353,7 +353,7 @@ class GeneratorReader:
         return appeared if events is None else min(appeared, events)
 
     def _most(self, limit_rows: int) -> int:
-        """Return the limit of events per read.
+        """Return the maximum number of events per read.
 
         An event may have several rows.
         """

@@ -1,9 +1,9 @@
 """Synthetic highway: sensor measurements every five minutes (M57).
 
-The data is synthetic. It replaces the highway sensors of the published study, which are not available,
-and has their relevant properties: rush hours, random incidents, jams that grow slowly and spread to the
-segment behind, and noise. Each day is generated from the seed and its number only, so any part of the
-data can be generated independently.
+The data replaces the measurements of the published study, which are not available. It has the relevant
+properties of a real highway: rush hours, random incidents, noise, and jams that grow slowly and spread to the
+segment behind. Each day is generated from the seed and the number of the day. So any part of the data can be
+generated independently.
 
 A *long jam* is a mean speed under 15 mph for at least 30 consecutive minutes.
 """
@@ -23,9 +23,9 @@ from slicemill.kernels.arrays import Bools, Floats
 
 SLOT_US = 300_000_000
 SLOTS_PER_DAY = 288
-# Number of days if an end is needed and none is given.
+# Number of days if the stream must be finite and no number is given.
 FINITE_DAYS = 7
-# Segments before the first and after the last, so that each segment has two neighbours on both sides.
+# Additional segments before the first and after the last segment, so that each segment has neighbours.
 MARGIN = 2
 STREAMS = ("road",)
 
@@ -36,7 +36,7 @@ _MOST_SEGMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Measurements of a day (slots, segments with margins), with long jams."""
+    """Measurements and long jams of a day: (slots, segments with margins)."""
 
     speed: Floats
     volume: Floats
@@ -46,7 +46,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Highway:
-    """Highway of `segments` in a row; endless if `days` is None."""
+    """Highway with `segments` in a row; endless if `days` is None."""
 
     segments: int = 4
     days: int | None = None
@@ -65,7 +65,7 @@ class Highway:
         return None if self.days is None else self.days * SLOTS_PER_DAY
 
     def day(self, number: int) -> Day:
-        """Return the measurements of one day, counted from `first_day`."""
+        """Return the measurements of a day, counted from `first_day`."""
         number += self.first_day
         random = np.random.default_rng((self.seed & (2**64 - 1), number))
         count = self.segments + 2 * MARGIN
@@ -88,9 +88,9 @@ class Highway:
         return Day(speed, volume, occupancy, long_jams(true_speed))
 
     def rows(self, first_slot: int, last_slot: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Return the rows of `road` for slots first <= n < last.
+        """Return the rows of slots first <= n < last, by time.
 
-        There is one row per segment and slot, in time order.
+        There is one row per segment and slot.
         """
         parts = []
         for number in range(first_slot // SLOTS_PER_DAY, -(-last_slot // SLOTS_PER_DAY)):
@@ -120,13 +120,13 @@ class Highway:
 
     @staticmethod
     def _pressure(random: np.random.Generator, weekend: bool, segments: int) -> Floats:
-        """Return demand over capacity: (slots, segments)."""
+        """Return demand divided by capacity, as array (slots, segments)."""
         hour = np.arange(SLOTS_PER_DAY) / 12.0
         day = np.full(SLOTS_PER_DAY, 0.3) + 0.2 * np.exp(-(((hour - 13) / 5) ** 2))
         for middle, height, width in ((8.0, 0.95, 1.8), (17.3, 1.05, 2.2)):
             height *= (0.45 if weekend else 1.0) * random.normal(1.0, 0.15)
             day += height * np.exp(-0.5 * ((hour - middle - random.normal(0, 0.4)) / width) ** 2)
-        # Some segments are narrower on every day, and demand fluctuates.
+        # Some segments are always narrower, and demand fluctuates.
         narrow = 1.0 + 0.12 * np.sin(2.1 * np.arange(segments))
         whim = np.zeros(segments)
         pressure = np.outer(day, narrow)
@@ -140,12 +140,12 @@ class Highway:
         return pressure
 
 
-# A stream reads a day slot by slot, so days are cached.
+# Slots are read one after the other, so days are cached.
 _day = lru_cache(maxsize=8)(Highway.day)
 
 
 def long_jams(speed: Floats) -> Bools:
-    """Mask runs under 15 mph of at least 30 minutes.
+    """Mask periods under 15 mph that last at least 30 minutes.
 
     >>> long_jams(np.array([[9.0]] * 5 + [[60.0]] + [[9.0]] * 6)).ravel().astype(int).tolist()
     [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
@@ -159,7 +159,7 @@ def long_jams(speed: Floats) -> Bools:
     return jam
 
 
-# Fields by option name.
+# Option name -> field of `Highway`.
 _OPTIONS = {
     "segments": "segments",
     "days": "days",
@@ -172,7 +172,7 @@ _OPTIONS = {
 def highway_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Highway:
     """Return the highway of a URL such as `highway://road?segments=4&days=7`.
 
-    Option names are case-insensitive; `first` is the first day.
+    Option names are case-insensitive. `first` is the first day.
     """
     if stream not in STREAMS:
         raise SlicemillError(f"highway:// has no stream {stream!r}; it has {', '.join(STREAMS)}")

@@ -1,7 +1,7 @@
-"""NEXMark: deterministic persons, auctions and bids, by a seed.
+"""NEXMark: deterministic persons, auctions and bids, generated from a seed.
 
-Of each fifty events one is a person, three are auctions and the rest are bids. Every value is a hash of
-the seed, the event's number and the column, so any range of events can be generated independently.
+Of each fifty events one is a person, three are auctions, and the others are bids. Each value is a hash of the
+seed, the number of the event, and the column. So any range of events can be generated independently.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Int64s
 
 Values = npt.NDArray[Any]
-# Makes a column of words from the distinct words and an index per row, so that Arrow can use a dictionary.
+# Function from distinct words and an index per row to a column, so that Arrow can use a dictionary.
 Pick: TypeAlias = Callable[[Values, Int64s], Any]
 
 EVENTS_PER_CYCLE = 50
 AUCTIONS_PER_CYCLE = 3
 FIRST_ID = 1000
-# Only recent persons and auctions are active.
+# Only the newest persons and auctions are active.
 ACTIVE_PERSONS = 1000
 ACTIVE_AUCTIONS = 100
 
-# Number of events if an end is needed and none is given.
+# Number of events if the stream must be finite and no number is given.
 FINITE_EVENTS = 10_000
 
 STREAMS = ("person", "auction", "bid")
@@ -47,7 +47,7 @@ _PLACES = np.array(
 )
 _ITEMS = np.array(["lamp", "clock", "chair", "camera", "guitar", "vase", "atlas", "radio"])
 _CHANNELS = np.array(["app", "web", "phone", "partner"])
-# Pages of bids; every other page has the referring channel.
+# URLs of bids. Every other URL contains the referring channel.
 _PAGES = np.array(
     [
         f"https://auction.example/{area}/{item}/{page}/bid.htm?query=1" + f"&channel_id={page}" * (page % 2)
@@ -66,7 +66,7 @@ def _mix_bits(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 class _Draw:
-    """Random numbers for a range of events."""
+    """Random numbers for a range of events, by column."""
 
     def __init__(self, events: Int64s, seed: int) -> None:
         self._events = events.astype(np.uint64)
@@ -88,7 +88,7 @@ class _Draw:
 
 
 def event_numbers(stream: str, first: int, last: int) -> Int64s:
-    """Return one stream's events among first <= n < last."""
+    """Return the events of one stream among first <= n < last."""
     if stream not in STREAMS:
         raise SlicemillError(f"NEXMark has no stream {stream}; it has {', '.join(STREAMS)}")
     numbers = np.arange(first, last, dtype=np.int64)
@@ -111,9 +111,9 @@ def columns(
     start_us: int = 0,
     pick: Pick = np.take,
 ) -> Mapping[str, Values]:
-    """Return one stream's columns for events first <= n < last.
+    """Return a stream's columns for events first <= n < last.
 
-    `rate` is events per second of event time of all three streams; times are microseconds.
+    `rate` is the number of events of all three streams per second of event time. Times are in microseconds.
     """
     events = event_numbers(stream, first, last)
     ts = start_us + (events * (1_000_000 / rate)).astype(np.int64)

@@ -1,9 +1,9 @@
-"""RFID readings: tags that are read repeatedly, with noise (M48).
+"""Generator of RFID readings: each tag is read repeatedly, with noise (M48).
 
 Tags arrive as a Poisson process. Each tag is read `repeats` times, `gap_us` apart. A share `noise` of all
-readings has a negative id that belongs to no tag, so that wrong readings can be recognized in results.
-Time is split into blocks, and all randomness of a block comes from the seed and its number. So the
-readings of any time can be generated independently. Readings appear in slots.
+readings has a negative id that belongs to no tag, so that wrong readings can be recognized in results. Time
+is divided into blocks. The random numbers of a block depend only on the seed and the number of the block. So
+the readings of any time can be generated independently. Readings appear in slots.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from slicemill.kernels.arrays import Int64s
 
 SLOT_US = 100_000
 SLOTS_PER_SECOND = 1_000_000 // SLOT_US
-# Number of slots generated together, because a block has a fixed cost.
+# Number of slots that are generated together, because each block has a fixed cost.
 _SLOTS_PER_BLOCK = 100
 _BLOCK_US = _SLOTS_PER_BLOCK * SLOT_US
-# Duration in which new tags appear if an end is needed and none is given.
+# Duration for which new tags appear if the stream must be finite and no duration is given.
 FINITE_SECONDS = 60
 
 STREAMS = ("reading",)
 
-# Ids of tags encode their block, which limits the number of tags per block.
+# The id of a tag encodes its block, which limits the number of tags per block.
 _IDS_PER_BLOCK = 100_000_000
 _MOST_PER_SECOND = 1_000_000
 _NOISE_IDS = 2**40
@@ -36,9 +36,9 @@ _NOISE_IDS = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Arrival and reading of tags.
+    """Parameters of the generator.
 
-    New tags appear for `seconds` (None: for ever).
+    New tags appear for `seconds`, or without end if it is None.
     """
 
     per_second: float = 5.0
@@ -62,12 +62,12 @@ class Tags:
 
     @property
     def tag_slots(self) -> int | None:
-        """Return the number of slots with new tags."""
+        """Return the number of slots in which new tags appear, or None."""
         return None if self.seconds is None else round(self.seconds * SLOTS_PER_SECOND)
 
     @property
     def slots(self) -> int | None:
-        """Return the number of slots with readings, including the last repeats."""
+        """Return the number of slots with readings, or None."""
         return None if self.tag_slots is None else self.tag_slots + self._slots_of_a_tag
 
     @property
@@ -75,7 +75,7 @@ class Tags:
         return (self.repeats - 1) * self.gap_us // SLOT_US + 1
 
     def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Int64s]:
-        """Return readings in slots first <= n < last, by time.
+        """Return the readings of slots first <= n < last, by time.
 
         The columns are `reader`, `tag` and `at` (µs).
         """
@@ -97,9 +97,9 @@ class Tags:
         return self.readings(0, self.slots)
 
     def _block(self, block: int) -> tuple[Int64s, Int64s, Int64s]:
-        """Return all readings of a block's tags: reader, tag and time, unsorted."""
+        """Return unsorted readings of a block's tags: reader, tag, time."""
         random = np.random.default_rng((self.seed & (2**64 - 1), block))
-        # Given their Poisson-distributed number, arrivals are uniformly distributed.
+        # Given the number of arrivals of a Poisson process, arrival times are uniformly distributed.
         tags = int(random.poisson(self.per_second * _BLOCK_US / 1_000_000))
         first_at = block * _BLOCK_US + np.sort(random.integers(0, _BLOCK_US, tags))
         reader = 1 + random.integers(0, self.readers, tags)
@@ -113,14 +113,14 @@ class Tags:
         return np.repeat(reader[coming], self.repeats), read[coming].ravel(), at[coming].ravel()
 
 
-# A stream reads a block slot by slot, so blocks are cached.
+# Slots are read one after the other, so blocks are cached.
 _block = lru_cache(maxsize=4)(Tags._block)
 
 
 def tags_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Tags:
-    """Return the tags of a URL such as `rfid://reading?tags=50&noise=0.2`.
+    """Return the generator of a URL such as `rfid://reading?tags=50&noise=0.2`.
 
-    Option names are case-insensitive; `gap` is in milliseconds.
+    Option names are case-insensitive. `gap` is in milliseconds.
     """
     if stream not in STREAMS:
         raise SlicemillError(f"rfid:// has no stream {stream!r}; it has {', '.join(STREAMS)}")

@@ -1,9 +1,9 @@
-"""Generators as Spark data sources, for use without a mill.
+"""Generators as data sources of Spark, for use without a mill.
 
     register(spark)
     spark.readStream.format("nexmark").options(stream="bid", events=1_000_000).load()
 
-`generator` describes their options.
+The options are described in `generator`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession) -> None:
-    """Register the formats nexmark, rfid and highway in a session."""
+    """Register the formats nexmark, rfid and highway in a Spark session."""
     for source in SOURCES.values():
         spark.dataSource.register(source)
 
 
 class EventRange(InputPartition):
-    """Partition of events first <= n < last."""
+    """Spark partition with the events first <= n < last."""
 
     def __init__(self, first: int, last: int) -> None:
         super().__init__((first, last))
@@ -47,22 +47,22 @@ class EventRange(InputPartition):
 
 
 def ranges(generator: Generator, first: int, last: int) -> list[InputPartition]:
-    """Split events first <= n < last into tasks."""
+    """Split the events first <= n < last into partitions."""
     count = max(1, min(generator.pace.partitions, (last - first) // generator.per_task))
     edges = [first + (last - first) * part // count for part in range(count + 1)]
     return [EventRange(a, b) for a, b in pairwise(edges) if a < b]
 
 
 def batches(generator: Generator, events: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range of events."""
+    """Yield the rows of a partition."""
     if not isinstance(events, EventRange):
-        return  # Spark's placeholder if there is nothing to read
+        return  # Spark's placeholder for an empty read
     for first in range(events.first, events.last, generator.per_batch):
         yield from generator.rows(first, min(first + generator.per_batch, events.last))[0].to_batches()
 
 
 class GeneratorBatchReader(DataSourceReader):
-    """Batch reader; each task recreates the generator from its options."""
+    """Batch reader; each task creates the generator from its options."""
 
     def __init__(self, form: str, options: Mapping[str, str]) -> None:
         self._form = form
@@ -77,9 +77,9 @@ class GeneratorBatchReader(DataSourceReader):
 
 
 class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stream reader with offsets `{"event": n, "since_us": t}`.
+    """Streaming reader with offsets `{"event": n, "since_us": t}`.
 
-    Events below n were read. The first event appeared at time t.
+    The events below n have been read. The clock of the generator started at the time t.
     """
 
     def __init__(self, form: str, options: Mapping[str, str]) -> None:
@@ -115,7 +115,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._since_us = start["since_us"]
         available = self._available(self._since_us)
         if self._draining:
-            # The run ends at the current event; later events are for the next run.
+            # The run ends at the current event. Later events belong to the next run.
             self._target = available if self._target is None else self._target
             available = self._target
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._pace.max_per_trigger
@@ -127,7 +127,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"event": max(start["event"], min(ends)), "since_us": self._since_us}
 
     def _available(self, since_us: int) -> int | None:
-        """Return the number of events that have appeared; None if unlimited."""
+        """Return the number of events that have appeared, or None if unlimited."""
         if not self._pace.limited:
             return self._events
         elapsed_us = max(0, wall_clock_us() - since_us)
@@ -148,9 +148,9 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 class _GeneratorSource(DataSource):
-    """Base of the sources, one class per format.
+    """Base of the data sources.
 
-    Spark reads the format's name from the class.
+    Each format has a class, because Spark gets the name of a format from the class.
     """
 
     form: str
@@ -165,7 +165,7 @@ class _GeneratorSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         return GeneratorBatchReader(self.form, self.options)
 
-    # Spark passes the schema by name.
+    # Spark calls this method with the schema by name.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         return GeneratorStreamReader(self.form, self.options)
 

@@ -1,1 +1,1 @@
-"""Sinks: consumers of a query's result log, with cursors (docs/sinks.md)."""
+"""Sinks: receivers of query results, with cursors (docs/sinks.md)."""

@@ -1,4 +1,4 @@
-"""`console:`: print the newest rows after each delivery; `console:?rows=5` limits them."""
+"""`console:`: prints the newest rows of each delivery; `console:?rows=5` limits their number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ConsoleSink:
         self.console.print(results_table(f"{self.query}, {epochs}", self.schema, rows, table.num_rows))
 
     def close(self) -> None:
-        """The console is owned by the caller."""
+        """Do nothing: the console belongs to the caller."""
 
 
 # Formatting of values and results for the terminal.
@@ -47,11 +47,11 @@ class ConsoleSink:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS = frozenset({Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL})
 _WRAPPED = frozenset({Kind.VARCHAR, Kind.BINARY, Kind.LIST})
-_LEAST_WRAPPED = 16  # the longest word in a list of timestamps: "12:00:00.000001,"
+_LEAST_WRAPPED = 16  # longest unbreakable text in a list of timestamps: "12:00:00.000001,"
 
 
 def show_value(value: object, type_: Type) -> str:
-    """Return a value of a type as text.
+    """Return the text of a value, given its type.
 
     >>> from slicemill.types import TIMESTAMP, DOUBLE
     >>> show_value(1_500_000, TIMESTAMP), show_value(2.5, DOUBLE), show_value(None, DOUBLE)
@@ -84,7 +84,7 @@ def show_timestamp(us: int) -> str:
 
 
 def show_counts(console: Console, stream: str, read: int, unneeded: int, late: int, bad: int) -> None:
-    """Print how many rows were read, and how many were dropped."""
+    """Print the numbers of rows that were read and dropped."""
     parts = [(unneeded, "no query needed"), (late, "came late"), (bad, "could not be read")]
     rest = ", ".join(f"{count:,} {what}" for count, what in parts if count)
     told = f"read {read:,} row{'' if read == 1 else 's'}{f', of which {rest}' if rest else ''}"
@@ -94,20 +94,20 @@ def show_counts(console: Console, stream: str, read: int, unneeded: int, late: i
 
 
 def show_shed(console: Console, query: str, dropped: int, accuracy: float) -> None:
-    """Print a query's dropped tuples, and its accuracy."""
+    """Print the number of tuples that a query dropped, and accuracy."""
     console.print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
 
 
 def results_table(
     title: str, schema: Schema, rows: Sequence[tuple[int | None, Sequence[object]]], total: int
 ) -> Group:
-    """Return the last rows of a query as a table of text.
+    """Return the last rows of a query as a terminal table.
 
-    `total` is the number of all rows. If the terminal is too narrow for the table, each row is shown as one
+    `total` is the number of all rows. If the table is too wide for the terminal, each row is shown with one
     line per value.
     """
     shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
-    # A title of the table would be wrapped at the width of the table.
+    # Not a title of the table, because rich would wrap it at the width of the table.
     heading = Text(f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}", style="bold")
     cells = [
         (
@@ -122,7 +122,10 @@ def results_table(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows as a table, or as records if the table is too wide. Dates, times and numbers are never broken."""
+    """Rows as a table, or as records if too wide.
+
+    Dates, times and numbers are never broken.
+    """
 
     names: Sequence[str]
     kinds: Sequence[Kind]
@@ -139,7 +142,10 @@ class _Rows:
             yield self._record(row)
 
     def _in_lines(self) -> _Rows:
-        """Break names after underscores, and values between words. Texts and lists are wrapped later."""
+        """Return the rows with line breaks in names and values.
+
+        Names break after underscores, values between words. Texts and lists are wrapped later, by rich.
+        """
         names = [name[:1] + name[1:].replace("_", "_\n") for name in self.names]
         apart = [" " if kind in _WRAPPED else "\n" for kind in self.kinds]
         cells = [[cell.replace(" ", gap) for cell, gap in zip(row, apart, strict=True)] for row in self.cells]

@@ -1,7 +1,7 @@
-"""Delivery to one sink: send new epochs, then advance its cursor.
+"""Delivery to one sink: sends new epochs, then advances the cursor.
 
-A failure does not affect other sinks. The sink is resumed after a back-off that doubles, and then reports
-its own position; until then its results stay in the log.
+A failure does not affect other sinks. After a back-off that doubles with each failure, the sink is resumed
+and returns its position. Until then its results stay in the log.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from slicemill.storage.log import Epoch, Log
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0
-# A backlog is delivered in ranges of about this many rows, to bound memory.
+# A backlog is delivered in ranges of about this many rows, to limit memory.
 _ROWS_PER_DELIVERY = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """Status of a sink; `rows` counts from the start of the process."""
+    """Status of a sink; `rows` are those delivered by this process."""
 
     name: str
     query: str
@@ -51,7 +51,10 @@ class SinkStatus:
 
 
 def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
-    """Split epochs into ranges of at least `enough` rows (except the last)."""
+    """Split epochs into ranges.
+
+    Each range except the last has at least `enough` rows.
+    """
     part: list[Epoch] = []
     rows = 0
     for epoch in epochs:
@@ -67,7 +70,7 @@ def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
 class SinkDelivery:
     """Delivery of a log to one sink.
 
-    `report` gets failures. `clock` is in seconds and monotonic.
+    `report` is called with the text of a failure. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class SinkDelivery:
         self._log = log
         self._report = report
         self._clock = clock
-        self._last: int | None = None  # the sink's position; None: it must be resumed
+        self._last: int | None = None  # position of the sink; None: the sink must be resumed first
         self._rows = 0
         self._error: str | None = None
         self._failures = 0
@@ -105,7 +108,10 @@ class SinkDelivery:
                 self._error, self._failures = None, 0
 
     def retry_in_s(self) -> float | None:
-        """Return the time to the next retry; None without a failure."""
+        """Return the time to the next retry.
+
+        Return None if the sink has not failed.
+        """
         return None if self._error is None else max(0.0, self._retry_at - self._clock())
 
     def status(self) -> SinkStatus:
@@ -119,7 +125,7 @@ class SinkDelivery:
 
     def _deliver_new(self) -> None:
         last = self._resumed() if self._last is None else self._last
-        if last < 0 <= self._log.begun_after:  # the sink never had the table of the earlier definition
+        if last < 0 <= self._log.begun_after:  # the sink never received the table of the earlier definition
             last = self._log.begun_after
             if self.cursor.epoch < last:
                 self.cursor.advance(last)
@@ -144,7 +150,10 @@ class SinkDelivery:
         self._last = last
 
     def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
-        """Return epochs of earlier definitions, which a declared sink cannot store."""
+        """Return epochs with columns that a declared sink cannot store.
+
+        They are of earlier definitions of the query.
+        """
         if self.name != self.cursor.log or not self._log.changes_of_columns:
             return []
         now = self._log.columns
@@ -152,7 +161,8 @@ class SinkDelivery:
 
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)
-        # An empty log belongs to a recreated query, whose epochs will be later than all others.
+        # The log of a query that was created again is empty at first. Its epochs will be greater than all
+        # earlier ones.
         if last > self._log.head >= 0:
             raise SinkError(
                 f"the sink has epoch {last}, but the results end with {self._log.head}; "
@@ -184,23 +194,26 @@ class SinkDelivery:
         self._failures += 1
         self._retry_at = self._clock() + pause_s
         before, self._error = self._error, redact(str(problem).strip()) or type(problem).__name__
-        if self._error != before:  # repeated failures are reported once
+        if self._error != before:  # report repeated failures only once
             self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")
 
 
-# SinkRunner: the sinks of a mill, each in its own thread.
+# SinkRunner: all sinks of a mill, each with its own thread.
 #
-# So no sink waits for another. The mill calls `notify` after a commit and continues; a slow or failed sink
-# only falls behind in the log. Retention uses `cursors`: results are kept until every sink has them.
+# No sink waits for another sink. The mill calls `notify` after a commit and continues. A slow or failed sink
+# only lags behind the log. Retention uses `cursors`: results are retained until all sinks have received them.
 
 
 _LOGGER = logging.getLogger("slicemill.sinks")
-# A hanging sink is abandoned with its daemon thread, which is like a crash of the sink.
+# A hanging sink is abandoned with its daemon thread. The effect is that of a crash of the sink.
 _LEAVE_AFTER_S = 10.0
 
 
 class SinkRunner:
-    """Sinks by name; a declared sink has the query's name."""
+    """Sinks by name.
+
+    A sink that the query declares has the name of the query.
+    """
 
     def __init__(
         self,
@@ -221,7 +234,7 @@ class SinkRunner:
         self._running = False
 
     def add(self, query: str, sink: Sink, name: str | None = None) -> None:
-        """Add a sink, which gets the log's results after its cursor."""
+        """Add a sink, which receives the results after its cursor."""
         name = name or query
         if name in self._deliveries:
             raise SinkError(f"there is a sink {name} already; give this one another name")
@@ -233,7 +246,10 @@ class SinkRunner:
                 self._start(delivery)
 
     def remove(self, name: str) -> None:
-        """Stop a sink; its cursor stays for a later sink."""
+        """Stop a sink.
+
+        Its cursor is retained for a later sink with this name.
+        """
         with self._changed:
             delivery = self._deliveries.pop(name, None)
             thread = self._threads.pop(name, None)
@@ -242,38 +258,38 @@ class SinkRunner:
             delivery.close()
 
     def forget(self, query: str) -> None:
-        """Remove the sinks and cursors of a dropped query."""
+        """Remove the sinks of a dropped query, and their cursors."""
         for name, delivery in list(self._deliveries.items()):
             if delivery.cursor.log == query:
                 self.remove(name)
                 delivery.cursor.forget()
         for cursor in load_cursors(self._home.folder, SINKS, self._files):
             if cursor.log == query:
-                cursor.forget()  # of an earlier process
+                cursor.forget()  # cursor of an earlier process
 
     def deliver_new(self) -> None:
-        """Deliver new results to every sink now; failures are reported and retried."""
+        """Deliver new results to all sinks now. Failures are reported and retried."""
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
     def deliver_rest(self, name: str) -> int:
-        """Deliver all results to a sink; return the rows left."""
+        """Deliver all results to a sink; return the number of remaining rows."""
         delivery = self._deliveries[name]
         delivery.deliver_new()
         return self._home.logs[delivery.cursor.log].rows_after(delivery.cursor.epoch)
 
     def problem(self, name: str) -> str:
-        """Return why a sink accepts no results."""
+        """Return the reason why results remain for a sink."""
         return self._deliveries[name].status().error or "it is still at work"
 
     def notify(self) -> None:
-        """Wake the sinks: result logs have new epochs."""
+        """Wake the threads of the sinks after a commit."""
         with self._changed:
             self._news += 1
             self._changed.notify_all()
 
     def start(self) -> None:
-        """Start the background threads."""
+        """Start the threads of the sinks."""
         with self._changed:
             if not self._running:
                 self._running = True
@@ -281,7 +297,7 @@ class SinkRunner:
                     self._start(delivery)
 
     def stop(self) -> None:
-        """End the threads, and deliver the remaining results."""
+        """End the threads, then deliver the remaining results."""
         with self._changed:
             self._running = False
             threads, self._threads = self._threads, {}
@@ -313,7 +329,7 @@ class SinkRunner:
         return list(self._deliveries)
 
     def tables_of(self, query: str) -> list[str]:
-        """Return the names of the sinks that hold the query's table."""
+        """Return the names of sinks that store a query's current table."""
         deliveries = self._deliveries.items()
         return [
             name for name, one in deliveries if one.cursor.log == query and isinstance(one.sink, TableSink)
@@ -323,7 +339,7 @@ class SinkRunner:
         return [delivery.status() for delivery in self._deliveries.values()]
 
     def cursors(self) -> list[Mapping[str, int]]:
-        """Return the positions of sinks and external readers, by log."""
+        """Return the positions of sinks and external readers, each by log."""
         sinks = [delivery.cursor for delivery in self._deliveries.values()]
         readers = load_cursors(self._home.folder, READERS, self._files)
         return [{cursor.log: cursor.epoch} for cursor in (*sinks, *readers)]
@@ -342,7 +358,10 @@ class SinkRunner:
             seen = self._next_news(delivery, seen)
 
     def _next_news(self, delivery: SinkDelivery, seen: int) -> int | None:
-        """Wait for news or the next retry. None when stopping."""
+        """Wait for new results or for the next retry.
+
+        Return None at the end.
+        """
 
         def ending() -> bool:
             return not self._running or self._deliveries.get(delivery.name) is not delivery

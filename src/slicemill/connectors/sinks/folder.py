@@ -1,13 +1,13 @@
-"""Exactly-once files of results: one file per delivered range of epochs.
+"""Exactly-once file sink: one file per delivered range of epochs.
 
     <folder>/_slicemill.json                        owner of the results
-    <folder>/000000000005-000000000007.parquet      the rows of epochs 5 to 7
-    <folder>/_unfinished                            file being written
+    <folder>/000000000005-000000000007.parquet      rows of epochs 5 to 7
+    <folder>/_unfinished                            file that is being written
 
-A complete file is renamed atomically. The names are the cursor: after a crash the sink continues after
-the last epoch in a name, so nothing is written twice, whatever the home's cursor says. Sorted by name,
-files are in delivery order. Spark, Arrow and similar readers of folders ignore names with a leading
-underscore.
+A complete file is renamed atomically. The file names are the cursor: after a crash, the sink continues after
+the last epoch in a name, and not at the cursor of the home. So no row is written twice. In the order of their
+names, files are in the order of delivery. Spark, Arrow and other readers of folders ignore names that begin
+with an underscore.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Encode = Callable[[pa.Table], bytes | pa.Buffer]
 
 @dataclass(slots=True)
 class FolderSink:
-    """File sink of a folder.
+    """Sink that writes files to a folder.
 
-    `encode` converts a table to a file's content.
+    `encode` converts a table to the content of a file.
     """
 
     folder: Path
@@ -58,7 +58,7 @@ class FolderSink:
         self._write(f"{first:012d}-{last:012d}.{self.suffix}", self.encode(table))
 
     def close(self) -> None:
-        """Do nothing, as nothing is open between deliveries."""
+        """Do nothing, because no file is open between deliveries."""
 
     def _claim(self, owner: str) -> None:
         try:
@@ -76,7 +76,8 @@ class FolderSink:
             )
 
     def _write(self, name: str, data: bytes | pa.Buffer) -> None:
-        # One name for all unfinished files: there is one writer, and leftovers of a crash are overwritten.
+        # All unfinished files have the same name: there is one writer, and it overwrites leftovers of a
+        # crash.
         unfinished = self.folder / _UNFINISHED
         self.files.write(unfinished, data)
         if self.durable:
@@ -90,7 +91,7 @@ ARROW_SUFFIX = "arrow"
 
 
 def encode_arrow(table: pa.Table) -> pa.Buffer:
-    """`arrow:folder`: one Arrow IPC file per delivered range of epochs."""
+    """Encode a table as an Arrow IPC file, for `arrow:folder`."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_file(out, table.schema) as writer:
         writer.write_table(table)
@@ -101,7 +102,7 @@ PARQUET_SUFFIX = "parquet"
 
 
 def encode_parquet(table: pa.Table) -> pa.Buffer:
-    """`parquet:folder`: one Parquet file per delivered range of epochs."""
+    """Encode a table as a Parquet file, for `parquet:folder`."""
     out = pa.BufferOutputStream()
     pq.write_table(table, out)
     return out.getvalue()
@@ -109,8 +110,8 @@ def encode_parquet(table: pa.Table) -> pa.Buffer:
 
 # `json:folder`: one file of JSON lines per delivered range of epochs.
 #
-# Files that appear whole need no commit marker, and readers never see half a line; that is why the sink
-# writes a folder instead of one growing file. `cat folder/*.jsonl` concatenates them.
+# The sink writes a folder, and not one growing file. Files appear complete, so they need no commit marker,
+# and readers never see a part of a line. `cat folder/*.jsonl` concatenates the files.
 
 
 JSON_LINES_SUFFIX = "jsonl"
@@ -119,23 +120,23 @@ _NO_HEAD: Mapping[str, str] = {}
 
 
 def encode_json_lines(table: pa.Table) -> bytes:
-    """Encode rows as JSON objects; `json_values` converts types."""
+    """Encode rows as lines of JSON objects; `json_values` converts the values."""
     types = {TS: TIMESTAMP} | {column.name: column.type for column in from_arrow(table.schema)}
     columns = [column_values(table.column(name), type_) for name, type_ in types.items()]
     return "".join(json_line(row, types) for row in zip(*columns, strict=True)).encode()
 
 
 def json_line(row: Iterable[object], types: Mapping[str, Type], head: Mapping[str, str] = _NO_HEAD) -> str:
-    """Encode a row as one line, with fields of `head` first.
+    """Encode a row as one line of JSON, after the fields of `head`.
 
-    `types` has the row's columns.
+    `types` has the columns of the row, in order.
     """
     values = {name: plain(value, type_) for (name, type_), value in zip(types.items(), row, strict=True)}
     return json.dumps({**head, **values}, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def result_line(query: str, schema: Schema, timed: tuple[int | None, Sequence[object]]) -> str:
-    """Encode a result of `slicemill run --json`: query, `_ts`, columns."""
+    """Encode a result for `slicemill run --json`: query, `_ts`, columns."""
     ts, row = timed
     types = {TS: TIMESTAMP} | {column.name: column.type for column in schema}
     return json_line((ts, *row), types, {"query": query})

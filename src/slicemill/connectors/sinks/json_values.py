@@ -1,4 +1,4 @@
-"""Conversion of values to JSON, which lacks timestamps, decimals, bytes and non-finite numbers."""
+"""Conversion of values to JSON types, for example timestamps to texts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def plain(value: object, type_: Type) -> object:
-    """Return a value in JSON types.
+    """Return a value as JSON types.
 
-    Times are ISO 8601 in UTC, intervals are microseconds, decimals are exact text, bytes are base64.
+    Timestamps are ISO 8601 texts in UTC, intervals are microseconds, decimals are exact texts, bytes are
+    base64.
 
     >>> plain(1_500_000, TIMESTAMP), plain(float("nan"), Type(Kind.DOUBLE)), plain(None, Type(Kind.DATE))
     ('1970-01-01T00:00:01.500000Z', 'NaN', None)
@@ -32,7 +33,7 @@ def _instant(value: object) -> object:
     try:
         return (_EPOCH + timedelta(microseconds=cast(int, value))).isoformat().replace("+00:00", "Z")
     except OverflowError:
-        return value  # the year is out of the calendar's range
+        return value  # the year is out of the range of Python's calendar
 
 
 def _date(value: object) -> object:

@@ -1,9 +1,10 @@
-"""`memory:`: results in this process, for notebooks and tests.
+"""`memory:`: results in the memory of this process, for notebooks and tests.
 
-For a changelog it holds the current rows, or with `memory:?changelog=true` all changes.
-`memory:?rows=1000` keeps the newest 1000 rows.
+For a changelog, the sink stores the current rows; with `memory:?changelog=true`, all changes. With
+`memory:?rows=1000`, it stores the newest 1000 rows.
 
-The rows are lost with the process, so after a restart the sink gets all results that the log still has.
+The rows are lost when the process ends. So after a restart, the sink receives all results that are still in
+the log.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class MemorySink:
                 self._rows -= self._tables.popleft().num_rows
 
     def close(self) -> None:
-        """The rows are kept for later access."""
+        """Do nothing: the rows remain available."""
 
     def to_arrow(self) -> pa.Table:
-        """Return the kept rows, with `_ts` (UTC) first."""
+        """Return the stored rows, with `_ts` (UTC) as first column."""
         with self._lock:
             table = pa.concat_tables(self._tables) if self._tables else self._empty
         extra = 0 if self._keep_rows is None else max(0, table.num_rows - self._keep_rows)
@@ -59,7 +60,7 @@ class MemorySink:
 
 
 class MemoryTable:
-    """Current rows of a changelog."""
+    """Sink with the current rows of a changelog, in memory."""
 
     per_epoch = False
 
@@ -84,18 +85,18 @@ class MemoryTable:
             self._changes, self._last = table, last
 
     def close(self) -> None:
-        """The rows are kept for later access."""
+        """Do nothing: the rows remain available."""
 
     def to_arrow(self) -> pa.Table:
-        """Return the current rows, with `_ts` (UTC) of their last change first."""
+        """Return the current rows; `_ts` (UTC) is the last change."""
         with self._lock:
             return self._changes.drop_columns([OP])
 
 
-# Python function as a sink: `receive(epoch, table)`, at least once, in order.
+# Python function as a sink: `receive(epoch, table)`, called at least once per epoch, in order.
 #
-# It is called for every epoch with rows. An epoch's number is a permanent id of its rows. So a function
-# that remembers the last finished number can skip repeated epochs after a crash.
+# The function is called for each epoch with rows. The number of the epoch is a permanent id of its rows. So a
+# function that stores the last number can skip epochs that are repeated after a crash.
 
 
 Receive = Callable[[int, pa.Table], object]
@@ -115,22 +116,21 @@ class CallableSink:
         self.receive(last, table)
 
     def close(self) -> None:
-        """Do nothing, as nothing is open between deliveries."""
+        """Do nothing, because no resource is open between deliveries."""
 
 
-# Upsert sink: a Python function that maintains a table, once per epoch.
+# Upsert sink: a Python function that maintains a table, called once per epoch.
 #
 #     def merge(upserts: Upserts) -> None:
 #         with database:                                    one transaction
 #             for row in upserts.rows.to_pylist(): …        `_op` is upsert or delete
 #             database.execute("UPDATE place SET epoch = ?", [upserts.epoch])
 #
-#     mill.sinks.add("popular", UpsertSink(merge, mill.queries["popular"].schema,
-#     position=epoch_in_database))
+#     mill.sinks.add("popular", UpsertSink(merge, mill.queries["popular"].schema, position=epoch_in_database))
 #
-# It is like foreachBatch of Spark, with epochs as batches. A function without a `position` may get the last
-# epoch again after a crash, with the same number and rows. A function that stores the number with the rows,
-# and returns it as `position`, gets every epoch once.
+# This corresponds to foreachBatch of Spark, with an epoch as batch. Without `position`, the function may
+# receive the last epoch again after a crash, with the same number and rows. If the function stores the number
+# together with the rows, and `position` returns the number, the function receives each epoch exactly once.
 
 
 UPSERT, DELETE = "upsert", "delete"
@@ -138,10 +138,10 @@ UPSERT, DELETE = "upsert", "delete"
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """Changes of an epoch, one row per key.
+    """Changes of an epoch, with one row per key.
 
-    The columns are `_ts`, `_op` and the query's columns. With `whole`, the rows are the complete table: all
-    other rows must be deleted, because earlier changes were freed.
+    The columns are `_ts`, `_op` and those of the query. If `whole` is set, the rows are the complete table,
+    and all other rows must be deleted. This happens if earlier changes have been freed.
     """
 
     epoch: int
@@ -151,7 +151,7 @@ class Upserts:
 
 
 def net_upserts(table: pa.Table, schema: Schema) -> pa.Table:
-    """Reduce changes to one upsert or delete per key."""
+    """Reduce an epoch's changes to one upsert or delete per key."""
     assert schema.key is not None, "rows are found by their key"
     columns = [table.column(name) for name in schema.key]
     numbered = Keys().number(distinct_keys(columns, table.num_rows), columns)
@@ -165,9 +165,9 @@ def net_upserts(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 class UpsertSink:
-    """Sink for a function that applies upserts.
+    """Sink that calls a function with upserts.
 
-    `position` returns the last epoch in the table, if the function stores it there; None without any.
+    If the function stores the epochs, `position` returns the last stored epoch, or None if there is none.
     """
 
     per_epoch = True
@@ -203,4 +203,4 @@ class UpsertSink:
         self._receive(Upserts(last, self._key, net_upserts(table, self._schema), whole=True))
 
     def close(self) -> None:
-        """Do nothing, as nothing is open between deliveries."""
+        """Do nothing, because no resource is open between deliveries."""

@@ -1,13 +1,13 @@
 """`postgres://user@host:port/database?table=t`: exactly-once Postgres sink.
 
-Rows and cursor are written in one transaction. For a changelog the table has the current rows, identified
-by their key, or, with `changelog=true`, all changes.
+Rows and cursor are written in one transaction. For a changelog, the table has the current rows, identified by
+their key. With `changelog=true`, the table has all changes.
 
-The user's database gets two tables. The target table (the query's name, or `table=`; created if it is
-missing) has `_ts` and the query's columns; names are quoted, so they keep their case. `slicemill_cursors`
-has one row per query: the last delivered epoch, and the home. Delivery continues from that row, and not
-from the home's cursor. So it is correct also after a connection that broke during a commit, or after a
-restored backup.
+The sink creates two tables if they are missing. The target table (named by the query or by `table=`) has
+`_ts` and the columns of the query. Names are quoted, so they keep their case. `slicemill_cursors` has one row
+per query, with the last delivered epoch and the home. Delivery continues after this epoch, and not at the
+cursor of the home. So delivery is also correct after a connection broke during a commit, or after a backup
+was restored.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def postgres_type(type_: Type) -> str:
 
 
 def split_table(url: str) -> tuple[str, str | None]:
-    """Split a URL into the driver's URL and the option `table=`.
+    """Split a sink's URL into driver URL and option `table=`.
 
     >>> split_table("postgres://ada@db/shop?table=hot&sslmode=require")
     ('postgres://ada@db/shop?sslmode=require', 'hot')
@@ -82,7 +82,7 @@ def split_table(url: str) -> tuple[str, str | None]:
 
 
 def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) -> PostgresSink:
-    """Create a Postgres sink after checking the URL; `resume` connects."""
+    """Check the URL and create a Postgres sink; `resume` connects."""
     try:
         import psycopg
     except ImportError:
@@ -91,7 +91,7 @@ def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) ->
     try:
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as problem:
-        # The driver's message may quote a part of a password.
+        # The driver's message may contain a part of a password.
         why = f" ({str(problem).strip()})" if address == redact_address(address) else ""
         raise SinkError(
             f"the sink of {query} is no Postgres address{why}; "
@@ -152,7 +152,7 @@ class PostgresSink:
 
     @contextmanager
     def _moving(self, first: int, last: int) -> Iterator[Cursor]:
-        """Open a transaction that moves the cursor over a range of epochs."""
+        """Open a transaction that advances the cursor over a range of epochs."""
         connection = self._connection
         assert connection is not None, "resume the sink first"
         with connection.transaction(), connection.cursor() as cursor:
@@ -163,7 +163,7 @@ class PostgresSink:
             cursor.execute(f"UPDATE {CURSORS} SET epoch = %s WHERE query = %s", [last, self._query])
 
     def _take(self, cursor: Cursor, table: pa.Table) -> None:
-        """Write the rows of a delivery within its transaction."""
+        """Write the rows of a delivery, within its transaction."""
         _copy(cursor, self._target(), self._columns, table)
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ class PostgresSink:
             self._connection = None
 
     def _position(self, connection: Connection) -> int:
-        """Return the last delivered epoch, locked until the transaction ends."""
+        """Return the last delivered epoch; lock its row for the transaction."""
         row = connection.execute(
             f"SELECT epoch, owner FROM {CURSORS} WHERE query = %s FOR UPDATE", [self._query]
         ).fetchone()
@@ -186,7 +186,7 @@ class PostgresSink:
     def _make_tables(self, connection: Connection) -> None:
         from psycopg.sql import SQL, Identifier
 
-        # CREATE … IF NOT EXISTS would need the right to create also for existing tables.
+        # CREATE … IF NOT EXISTS requires the privilege to create tables, even if the table exists.
         cursors = SQL("query text PRIMARY KEY, epoch bigint NOT NULL, owner text NOT NULL")
         _make_missing(connection, Identifier(CURSORS), cursors)
         columns = SQL(", ").join(
@@ -204,9 +204,9 @@ class PostgresSink:
 
 
 class PostgresTable(PostgresSink):
-    """Postgres table of a changelog's current rows, updated by key.
+    """Postgres table with the current rows of a changelog, updated by key.
 
-    Changed rows are deleted and inserted in the transaction that moves the cursor, so no reader sees an
+    Changed rows are deleted and inserted in the transaction that advances the cursor. So readers see no
     intermediate state.
     """
 
@@ -236,7 +236,8 @@ class PostgresTable(PostgresSink):
             )
             cursor.execute(made)
             _copy(cursor, touched, self._keys, table)
-            # An index finds equal values. NULL equals nothing, so keys with NULL need a scan of the table.
+            # An index finds equal keys. NULL is not equal to NULL, so keys with NULL need a scan of the
+            # table.
             names = [Identifier(column.name) for column in self._keys]
             equal = [SQL("t.{0} = {1}.{0}").format(name, touched) for name in names]
             same = [SQL("t.{0} IS NOT DISTINCT FROM {1}.{0}").format(name, touched) for name in names]

@@ -30,8 +30,8 @@ POSTGRES_SINKS = ("postgres", "postgresql")
 class SinkTarget:
     """Parsed URL of a sink.
 
-    `path` is the folder of a file sink. With `as_log` changes are written with their operation; `url` is
-    without that option.
+    `path` is the folder of a file sink. If `as_log` is set, changes are written with their operation (`_op`).
+    `url` is the URL without that option.
     """
 
     scheme: str
@@ -42,7 +42,7 @@ class SinkTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Target, with the query whose results are written there."""
+    """Target of a sink, with the query that writes to it."""
 
     target: SinkTarget
     query: str
@@ -70,8 +70,8 @@ def open_sink(
 ) -> Sink:
     """Create the sink of a query, from a URL or a function.
 
-    Relative paths begin at `folder`. An invalid URL is a SinkError here; an unreachable target is a SinkError
-    when it is resumed.
+    Paths are relative to `folder`. An invalid URL raises a SinkError here. An unreachable target raises an
+    error later, in `resume`.
     """
     if not isinstance(target, str):
         return CallableSink(target)
@@ -82,7 +82,7 @@ def open_sink(
 
 
 def sink_target(text: str, query: str, folder: Path = Path()) -> SinkTarget:
-    """Parse the sink URL of a query; relative paths begin at `folder`.
+    """Parse the sink URL of a query; paths are relative to `folder`.
 
     >>> sink_target("json:out/a%20b", "q", Path("/data")).path
     PosixPath('/data/out/a b')
@@ -126,10 +126,12 @@ def _split_changelog(url: str, query: str) -> tuple[str, bool]:
 
 
 def share_persistent_target(before: str, after: str | None) -> bool:
-    """Return True if two sinks write to the same persistent place.
+    """Return True if two sinks write to the same persistent target.
 
-    >>> lasts_in_one_place("json:out", "json:out?changelog=true"), lasts_in_one_place("memory:", "memory:")
-    (True, False)
+    >>> share_persistent_target("json:out", "json:out?changelog=true")
+    True
+    >>> share_persistent_target("memory:", "memory:")
+    False
     """
     if after is None or before.partition(":")[0].lower() in ("memory", "console"):
         return False
@@ -137,10 +139,12 @@ def share_persistent_target(before: str, after: str | None) -> bool:
 
 
 def alternative_target(url: str, query: str) -> str:
-    """Return an alternative place for a sink.
+    """Return the URL of an unused target next to a sink's target.
 
-    >>> another_place("postgres://ada@db/shop?sslmode=require", "hot"), another_place("json:out/hot", "hot")
-    ('postgres://ada@db/shop?sslmode=require&table=hot_2', 'json:out/hot_2')
+    >>> alternative_target("postgres://ada@db/shop?sslmode=require", "hot")
+    'postgres://ada@db/shop?sslmode=require&table=hot_2'
+    >>> alternative_target("json:out/hot", "hot")
+    'json:out/hot_2'
     """
     if not url.lower().startswith(("postgres:", "postgresql:")):
         address, mark, options = url.partition("?")

@@ -1,9 +1,9 @@
-"""Interface of sinks: consumers of results in ranges of epochs.
+"""Interface of sinks: receive results in ranges of epochs.
 
-The cursor in the home is written after the delivery, so after a crash it may be behind the sink. A sink
-that stores its own position together with its rows (a file's name, a row in the same transaction) returns
-that position on resume, and gets every row once. Other sinks get the last delivery again, with the same
-number.
+The cursor in the home is written after a delivery, so after a crash it may lag behind the sink. Some sinks
+store their own position atomically with the rows, for example in a file name or in the same transaction. Such
+a sink returns its position on resume, and gets each row exactly once. Other sinks get the last delivery
+again, with the same epoch numbers.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from slicemill.storage.filesystem import (
 
 
 class SinkError(SlicemillError):
-    """Sink that cannot be opened, or that rejects a delivery."""
+    """Error: a sink cannot be opened, or rejects a delivery."""
 
 
 class Sink(Protocol):
-    """Consumer of results; creating it has no side effects.
+    """Receiver of results. Creating a sink has no side effects.
 
     `resume` is the first call that may fail, and it may be repeated.
     """
@@ -42,43 +42,44 @@ class Sink(Protocol):
     def per_epoch(self) -> bool:
         """Return True if each delivery must be a single epoch.
 
-        So an epoch's number is a permanent id of the delivery.
+        The number of the epoch is then a permanent id of the delivery.
         """
 
     def resume(self, owner: str, stored: int) -> int:
         """Prepare the sink, initially or after a failure; return its last epoch.
 
-        `owner` is the home's unique name for this sink; `stored` is the home's cursor.
+        `owner` is a unique name that the home has generated for this sink. `stored` is the cursor in the
+        home.
         """
 
     def deliver(self, first: int, last: int, table: pa.Table) -> None:
-        """Receive the rows of epochs `first` … `last`.
+        """Receive the rows of the epochs `first` to `last`.
 
-        The columns are `_ts` (UTC), then the query's columns.
+        The columns are `_ts` (UTC), then those of the query.
         """
 
     def close(self) -> None:
-        """Release resources of `resume`; the sink may be resumed later."""
+        """Release the resources of `resume`. The sink may be resumed later."""
 
 
 @runtime_checkable
 class TableSink(Sink, Protocol):
-    """Sink that holds the current table of a changelog."""
+    """Sink that stores the current table of a changelog."""
 
     def replace(self, last: int, table: pa.Table) -> None:
         """Replace all rows by the table after epoch `last`, given as inserts.
 
-        Changes between the sink's position and this epoch were freed.
+        This is necessary if changes after the position of the sink have been freed.
         """
 
 
-# Cursors of sinks and external readers, as small files in the home.
+# Cursors of sinks and external readers: small files in the home.
 #
 #     <home>/sinks/<name>/cursor.json     written by the mill
 #     <home>/readers/<name>/cursor.json   written by a program that reads results (connectors/results.py)
 #
-# `id` is generated once and also stored at the target: a folder or a database records which home delivers
-# to it, so a second home cannot continue from the first one's epochs.
+# `id` is generated once, and also stored at the target. So a folder or database records which home writes to
+# it, and a second home cannot continue after the epochs of the first home.
 
 
 SINKS = "sinks"
@@ -88,7 +89,7 @@ _FILE = "cursor.json"
 
 @dataclass(slots=True)
 class SinkCursor:
-    """Position of a consumer: the last epoch that it has."""
+    """Position of a sink or reader: its last received epoch."""
 
     folder: Path
     id: str
@@ -107,9 +108,9 @@ class SinkCursor:
         self.epoch = epoch
 
     def forget(self) -> None:
-        """Delete the cursor, also if a delivery is pending.
+        """Delete the cursor, even during a delivery.
 
-        A new cursor gets a new id.
+        A cursor that is created later gets a new id.
         """
         self.forgotten = True
         self.files.remove(self.folder / _FILE)
@@ -118,9 +119,9 @@ class SinkCursor:
 def open_cursor(
     home: Path, kind: str, name: str, log: str, files: FileSystem = LOCAL, durable: bool = False
 ) -> SinkCursor:
-    """Return a consumer's cursor, creating it if necessary.
+    """Return the cursor of a sink or reader.
 
-    A new cursor is stored before it is used.
+    Create and store it if necessary.
     """
     folder = home / kind / folder_name(name)
     found = _load(folder, files, durable)
@@ -137,7 +138,7 @@ def open_cursor(
 
 
 def load_cursors(home: Path, kind: str, files: FileSystem = LOCAL) -> list[SinkCursor]:
-    """Return all stored cursors of a kind."""
+    """Return all stored cursors of sinks, or of readers."""
     folders = (home / kind / name for name in sorted(files.names(home / kind)))
     return [cursor for folder in folders if (cursor := _load(folder, files, False)) is not None]
 
@@ -150,7 +151,7 @@ def _load(folder: Path, files: FileSystem, durable: bool) -> SinkCursor | None:
     path = folder / _FILE
     try:
         content = json.loads(files.read(path))
-        crc = content.pop("crc", None)  # missing if an older version wrote the file
+        crc = content.pop("crc", None)  # missing in files of older versions
         if crc != _checksum(content) and (crc is not None or content.keys() != {"id", "log", "epoch"}):
             raise ValueError("its checksum differs")
         return SinkCursor(folder, content["id"], content["log"], content["epoch"], files, durable)

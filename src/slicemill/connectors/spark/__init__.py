@@ -1,1 +1,1 @@
-"""Sources that Spark reads, each through a Structured Streaming query."""
+"""Sources that are read through Spark, each by a Structured Streaming query."""

@@ -1,8 +1,8 @@
 """Conversion of source values to declared types, as Catalyst expressions.
 
-A value that does not fit becomes NULL. The expressions repeat `ingest.formats.records` and share its
-patterns; a property test compares values and reasons of both. Expressions for the usual spelling come
-first, because a failed cast costs more than a pattern.
+A value that does not fit becomes NULL. The expressions implement the rules of `ingest.formats.records` and
+share its regular expressions. A property test compares the values and reasons of both. The usual spelling is
+tried first, because a failed cast costs more than matching a regular expression.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from slicemill.ingest.formats.records import (
 )
 from slicemill.types import TIMESTAMP, Kind, Schema, TimestampUnit, Type
 
-# Additional columns: text and reason of a bad row.
+# Additional columns: text of a bad row, and its reason.
 RAW = "_raw"
 REASON = "_reason"
-# Arrival order of rows from files: modification time and name of the file, start of the part. One task reads
-# a part, row by row.
+# Arrival order of rows from files: modification time of the file, its name, and the start of the part. One
+# task reads a part, row by row.
 PLACE = ("_place_time", "_place_file", "_place_part")
 
 _SPARK: dict[Kind, s.DataType] = {
@@ -61,7 +61,7 @@ _SPARK: dict[Kind, s.DataType] = {
 _INTEGRAL = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
 _NESTED = (s.StructType, s.ArrayType, s.MapType, s.VariantType)
 
-# The usual spelling. Only a Z is missing to make it an instant in every session time zone.
+# Usual spelling of a timestamp. With an appended Z, it is independent of the session's time zone.
 _PLAIN_INSTANT = rf"{DAY}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]+)?"
 
 
@@ -77,12 +77,12 @@ def spark_type(type_: Type) -> s.DataType:
 
 
 def fits_always(source: s.DataType, type_: Type) -> bool:
-    """Return True if the source's values need no conversion or check."""
+    """Return True if values of the source need neither conversion nor check."""
     return source == spark_type(type_) and type_.length is None
 
 
 def as_text(value: Column, source: s.DataType) -> Column:
-    """Return a value as text, for VARCHAR and for reasons."""
+    """Return a value as text, for VARCHAR columns and for reasons."""
     if isinstance(source, s.StringType):
         return value
     if isinstance(source, _NESTED):
@@ -93,9 +93,9 @@ def as_text(value: Column, source: s.DataType) -> Column:
 
 
 def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Column:
-    """Convert a value to the declared type, or NULL.
+    """Convert a value to the declared type.
 
-    `utc` is True if the session's time zone is UTC.
+    The result is NULL if the value does not fit. `utc` is True if the time zone of the session is UTC.
     """
     if fits_always(source, type_):
         return value
@@ -112,7 +112,7 @@ def shorten(text: Column) -> Column:
 
 
 def bad_value_reason(text: Column, type_: Type) -> Column:
-    """Return the reason of a value that does not fit the type."""
+    """Return the reason for a value that does not fit its type."""
     said = F.concat(F.lit("'"), shorten(text), F.lit(f"' is no {type_}"))
     if type_ != TIMESTAMP:
         return said
@@ -123,7 +123,7 @@ def bad_value_reason(text: Column, type_: Type) -> Column:
 
 
 def _from_number(value: Column, source: s.DataType, type_: Type) -> Column | None:
-    """Convert a number directly; None if its text must be parsed."""
+    """Convert a number directly; return None if text must be parsed."""
     if not isinstance(source, s.NumericType):
         return None
     target = spark_type(type_)
@@ -148,7 +148,7 @@ def _whole_number(value: Column, source: s.DataType, target: s.DataType) -> Colu
 
 
 def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
-    """Convert an integer to a number, an interval or a time."""
+    """Convert an integer to a number, an interval or a timestamp."""
     if type_.kind in (Kind.INT, Kind.BIGINT):
         return whole(spark_type(type_))
     number = whole(s.LongType())
@@ -168,7 +168,7 @@ def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
 
 
 def from_text(text: Column, type_: Type) -> Column:
-    """Convert a text to the type, NULL if it does not fit."""
+    """Convert a text to a type; NULL if it does not fit."""
     return _FROM_TEXT.get(type_.kind, _text)(text, type_)
 
 
@@ -196,7 +196,7 @@ def _cast_spelling(text: Column, pattern: str, type_: Type) -> Column:
 def _whole_text(text: Column, target: s.DataType) -> Column:
     bare = _strip_blanks(text)
     double = F.when(_matches(bare, NUMBER), bare.try_cast(s.DoubleType()))
-    # Spark itself strips the same blanks.
+    # Spark's own cast strips the same blanks.
     return F.coalesce(text.try_cast(target), _whole_number(double, s.DoubleType(), target))
 
 
@@ -230,7 +230,7 @@ def _timestamp(text: Column, type_: Type) -> Column:
 
 
 def _with_all_parts(text: Column) -> Column:
-    """Complete an instant with seconds and offset, as Spark requires."""
+    """Add missing seconds and offset to a timestamp, because Spark requires them."""
 
     def part(group: int, default: str) -> Column:
         found = F.regexp_extract(text, INSTANT, group)
@@ -262,10 +262,10 @@ _FROM_TEXT: dict[Kind, Callable[[Column, Type], Column]] = {
 }
 
 
-# Lines of JSON or CSV to text fields, in Catalyst.
+# Parsing of JSON or CSV lines to text fields, in Catalyst.
 #
-# A line that is neither gets a reason. The fields stay text; `checks` converts them. So a wrong type and
-# a broken line have different reasons, and both keep the original line.
+# A line that is neither gets a reason. The fields stay texts, which the functions above convert. So a value
+# of a wrong type and a broken line have different reasons, and both rows keep the original line.
 
 
 LINE = "_line"
@@ -273,12 +273,12 @@ BROKEN = "_broken"
 
 JSON = "json"
 CSV = "csv"
-# For each line: an object in braces is JSON, everything else CSV.
+# Decided for each line: a line that begins with a brace is JSON, any other line is CSV.
 EITHER = "either"
 
 _JSON_OPTIONS = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-# Spark's JSON reader stops at the end of the object and ignores trailing text. Inside an array with a known
-# last element, trailing text is detected. (But inside an array Spark accepts a broken value.)
+# Spark's JSON reader ignores text after the end of an object. So lines are also parsed within an array whose
+# last element is known, which detects such text. (Only inside an array, Spark accepts a broken value.)
 _END = "slicemill:end"
 _CORRUPT = "_corrupt"
 CSV_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "nullvalue")
@@ -286,7 +286,7 @@ CSV_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "nullvalue")
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """Format of lines; `names` are the fields of CSV lines in order."""
+    """Format of lines. `names` are the fields of CSV lines, in order."""
 
     form: str
     names: Sequence[str]
@@ -302,10 +302,10 @@ def line_format(form: str, schema: Schema, options: Mapping[str, str]) -> LineFo
 
 
 def parse_lines(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
-    """Parse lines to `_line`, `_broken` (a reason) and fields `_text0`, `_text1`, ….
+    """Parse lines to the columns `_line`, `_broken` (a reason), `_text0`, `_text1`, ….
 
-    `lines` has one column of text, `value`. Blank lines are dropped. A DECIMAL column of JSON has a second
-    field, such as `_exact3`, because Spark rounds its text to a DOUBLE.
+    `lines` has a text column `value`. Blank lines are dropped. A DECIMAL column of JSON has an additional
+    field such as `_exact3`, because Spark rounds the text of a JSON number to a DOUBLE.
     """
     value = F.col("value")
     is_json = {JSON: F.lit(True), CSV: F.lit(False)}.get(
@@ -363,24 +363,24 @@ def _exact_decimals(line: Column, schema: Schema) -> Column:
     if not decimals:
         return F.lit(None)
     fields = [s.StructField(column.name, spark_type(column.type)) for column in decimals]
-    # A second field, so that a value that does not fit does not affect the others.
+    # Parse with an additional field, so that a value that does not fit does not affect other values.
     return F.from_json(line, s.StructType([*fields, s.StructField(_END, s.StringType())]), _JSON_OPTIONS)
 
 
 def _json_field(name: str) -> Column:
-    """Return a value by exact name, else ignoring case."""
+    """Return a field's value, by exact name or else ignoring case."""
     exact = F.col("_json").getField(name)
     values = s.MapType(s.StringType(), s.StringType())
     entries = F.map_entries(F.from_json(F.col(LINE), values, _JSON_OPTIONS))
     lowered = name.lower()
     alike = F.filter(entries, lambda entry: F.lower(entry.getField("key")) == lowered)
-    # Only lines that contain such a name are parsed again.
+    # Only lines that contain such a name are parsed a second time.
     named = F.contains(F.lower(F.col(LINE)), F.lit(f'"{lowered}"'))
     return F.coalesce(exact, F.when(named, F.try_element_at(alike, F.lit(-1)).getField("value")))
 
 
 def _csv_schema(format_: LineFormat) -> str:
-    # Numbers, because a header may have a name twice.
+    # Use numbers as names, because a header may contain a name twice.
     names = [f"_{number}" for number in range(len(format_.names))]
     return ", ".join(f"{name} STRING" for name in [*names, _CORRUPT])
 
@@ -396,15 +396,15 @@ def _csv_field(name: str, format_: LineFormat) -> Column:
     return F.nullif(F.col("_csv").getField(f"_{lowered.index(name.lower())}"), F.lit(""))
 
 
-# CSV files with headers, through Spark: each file uses its own header.
+# CSV files with headers, through Spark. Each file is parsed by its own header.
 #
-# Spark's text source does not give the file of a line, and its CSV source uses one header for all files. So
-# tasks get whole files (`binaryFile`) and parse them like the readers of workers
-# (`connectors/files/text.py`): rows, bad rows and warnings are the same. A file must fit into a task's
-# memory and be below 2 GB, the limit of `binaryFile`; a compressed file must be UTF-8.
+# Spark's text source does not return the file of a line, and its CSV source uses one header for all files. So
+# tasks read whole files (`binaryFile`) and parse them like the native readers (`connectors/files/text.py`),
+# with the same rows, bad rows and warnings. A file must fit into the memory of a task and be smaller than 2
+# GB, the limit of `binaryFile`. A compressed file must be UTF-8.
 
 
-# A streaming `binaryFile` source needs an explicit schema, although no other is possible.
+# Schema of `binaryFile`, which a streaming source must specify.
 WHOLE_FILE = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 
 _TEXT = pa.string()
@@ -412,12 +412,12 @@ _TEXT = pa.string()
 
 @dataclass(frozen=True, slots=True)
 class HeadedCsv:
-    """Format of files with headers: the options of a declaration."""
+    """CSV files with headers, and the options of their declaration."""
 
     options: Mapping[str, str]
 
     def rows_of(self, files: DataFrame, schema: Schema, time: str | None) -> DataFrame:
-        """Return good and bad rows of a frame of whole files."""
+        """Return the good and bad rows of a DataFrame of whole files."""
         fields = [s.StructField(column.name, spark_type(column.type)) for column in schema]
         texts = [s.StructField(name, s.StringType()) for name in (RAW, REASON)]
         places = [files.schema[name] for name in PLACE if name in files.columns]
@@ -428,7 +428,7 @@ class HeadedCsv:
 
 @dataclass(frozen=True, slots=True)
 class _WholeFiles:
-    """Parser of whole files in a task."""
+    """Parser of whole files, in a task."""
 
     schema: Schema
     time: str | None
@@ -447,7 +447,7 @@ class _WholeFiles:
 
 
 def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
-    """Convert content to UTF-8 and \\n line ends, by the options."""
+    """Convert a file's content to UTF-8 with \\n line ends, by the options."""
     encoding = options.get("encoding", options.get("charset", "UTF-8"))
     ending = options.get("linesep", "\n")
     if encoding.upper() in ("UTF-8", "UTF8") and ending == "\n":
@@ -456,14 +456,14 @@ def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
 
 
 def _add_position_columns(rows: pa.Table, files: pa.RecordBatch, number: int) -> pa.Table:
-    """Add the file's position columns to its rows."""
+    """Add the columns of a file's arrival order to its rows."""
     for field, column in list(zip(files.schema, files.columns, strict=True))[2:]:
         rows = rows.append_column(field, pa.repeat(column[number], rows.num_rows))
     return rows
 
 
 def _with_reasons(rows: pa.Table, errors: pa.Table | None) -> pa.Table:
-    """Concatenate good rows without reason and bad rows without values."""
+    """Concatenate good rows (without a reason) and bad rows (without values)."""
     for name in (RAW, REASON):
         rows = rows.append_column(name, pa.nulls(rows.num_rows, _TEXT))
     if errors is None:

@@ -1,6 +1,6 @@
-"""Opening sources through Spark: files, sockets, generators, Kafka and others.
+"""Sources through Spark: opens files, generators, Kafka and others as DataFrames.
 
-Some formats have typed columns. All other formats have lines of JSON or CSV in a column `value`.
+Some formats have typed columns. Other formats have lines of JSON or CSV in a column `value`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from slicemill.types import Kind, Schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Formats whose Spark readers can widen numbers.
+# Formats whose readers in Spark can widen numbers.
 _WIDENING = ("parquet", "orc")
 
 _NO_FILES = "UNABLE_TO_INFER_SCHEMA"
@@ -134,7 +134,10 @@ def _open_typed_files(
 
 
 def find_schema(spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema) -> s.StructType:
-    """Return the columns of typed files, widened because files may differ."""
+    """Return the columns of typed files.
+
+    Numbers are widened, because types may differ between files.
+    """
     try:
         found = load_frame(spark.read, form, options).schema
         if form not in _WIDENING:
@@ -143,12 +146,15 @@ def find_schema(spark: SparkSession, form: str, options: Mapping[str, str], decl
     except AnalysisException as problem:
         if problem.getCondition() != _NO_FILES:
             raise
-        # There is no file yet: expect the declared types.
+        # There is no file yet, so expect the declared types.
         return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
 
 
 def _widest(type_: s.DataType) -> s.DataType:
-    """Return the widest numeric type; declared narrower types are checked by value."""
+    """Return the widest type of the same kind.
+
+    Values are checked against the declared type later.
+    """
     if isinstance(type_, s.ByteType | s.ShortType | s.IntegerType):
         return s.LongType()
     return s.DoubleType() if isinstance(type_, s.FloatType) else type_
@@ -161,7 +167,7 @@ def file_options(origin: SourceOrigin) -> dict[str, str]:
     options = {**origin.without("path"), "path": str(path.absolute())}
     if not path.is_file():
         return options
-    # Spark streams read folders, so a single file is a folder with a filter for its name.
+    # Streams of Spark read folders. So a single file is read as its folder, with a filter for its name.
     name = GLOB.sub(lambda found: "\\" + found[0], path.name)
     return {**options, "path": str(path.absolute().parent), "pathGlobFilter": name}
 
@@ -205,32 +211,33 @@ def _explain_error(problem: Exception, form: str, options: Mapping[str, str]) ->
 
 
 def _reason(text: str) -> str:
-    """Return the message of a Java exception, without class and stack trace."""
+    """Return a Java exception's message, without class name and stack trace."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
     return redact(_CLASS.sub("", said))[:_LONGEST_REASON]
 
 
-# Declared sources as Spark frames, with bad rows marked.
+# Declared sources as DataFrames, with bad rows marked.
 #
-# A frame has the declared columns in their declared types and two more: `_reason`, NULL for a good row,
-# else why the row is bad, and `_raw`, the text of a bad row. A frame of a stream from files also has the
-# arrival order of rows (`PLACE`), because Spark's partitions have none. All checks are Catalyst expressions
-# (see `checks`); no row passes through Python, unless its source is written in Python.
+# A DataFrame has the declared columns with their declared types, and two more columns. `_reason` is NULL for
+# a good row; otherwise it is the reason why the row is bad. `_raw` is the text of a bad row. A stream from
+# files also has columns with the arrival order of rows (`PLACE`), because Spark's partitions have no order.
+# All checks are Catalyst expressions (see `checks`), so rows do not pass through Python, unless the source is
+# written in Python.
 
 
 _METADATA = "_metadata"
 
 
 def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
-    """Return a streaming frame of a stream; paths are relative to `folder`."""
+    """Return a streaming DataFrame of a stream; paths are relative to `folder`."""
     _check_names(stream.schema)
     frame, lines = open_for_streaming(spark, stream, folder)
     return _check_rows(_add_arrival_order(frame), lines, stream.written, _external_time(stream))
 
 
 def check_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
-    """Check a program's frame that is a stream's source."""
+    """Check a streaming DataFrame that a program declared as a source."""
     _check_names(stream.schema)
     return _check_rows(_add_arrival_order(frame), None, stream.written, _external_time(stream))
 
@@ -238,7 +245,10 @@ def check_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
 def batch_frame(
     spark: SparkSession, relation: catalog.Stream | catalog.Table, folder: Path = Path()
 ) -> DataFrame:
-    """Return a batch frame of a finite source."""
+    """Return a batch DataFrame of a finite source.
+
+    Paths are relative to `folder`.
+    """
     _check_names(relation.schema)
     frame, lines = open_for_batch(spark, relation, folder)
     time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
@@ -246,7 +256,10 @@ def batch_frame(
 
 
 def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:
-    """Return a table's good rows; empty for a table without a source."""
+    """Return the good rows of a table.
+
+    A table without a source is empty.
+    """
     if table.source == catalog.SourceSpec():
         fields = [s.StructField(column.name, spark_type(column.type)) for column in table.schema]
         return spark.createDataFrame([], s.StructType(fields))
@@ -261,7 +274,7 @@ def _check_names(schema: Schema) -> None:
 
 
 def _add_arrival_order(frame: DataFrame) -> DataFrame:
-    """Add the arrival order to a frame that reads only files."""
+    """Add columns with the arrival order, if the DataFrame reads only files."""
     if _METADATA in frame.columns:
         return frame
     places = (
@@ -312,7 +325,7 @@ def _texts(frame: DataFrame) -> list[str]:
 
 
 def _check_columns(frame: DataFrame, schema: Schema, time: str | None) -> DataFrame:
-    """Check a source whose columns have types."""
+    """Check the rows of a source with typed columns."""
     named = [name for name in frame.columns if name not in PLACE]
     present = {field.name.lower(): field for field in frame.schema if field.name in named}
     missing = [column.name for column in schema if column.name.lower() not in present]

@@ -1,1 +1,1 @@
-"""Lines from TCP sockets."""
+"""TCP source: receives lines from a socket into a spool on disk."""

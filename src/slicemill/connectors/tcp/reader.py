@@ -1,8 +1,9 @@
 """TCP source with exactly-once semantics: `tcp://host:port`.
 
-Each line is a row of the declared columns, as JSON if it begins with a brace, else as CSV (or as the
-option `lines` says). Offsets are positions in the spool, `{"file": n, "at": byte}`. The spool survives
-the process, like the journal. A row's arrival is the time at which its bytes were received.
+Each line is a row of the declared columns. A line that begins with a brace is parsed as JSON, any other line
+as CSV; the option `lines` overrides this. Offsets are positions in the spool, `{"file": n, "at": byte}`. Like
+the journal, the spool survives a crash of the process. The arrival time of a row is the time at which its
+bytes were received.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from slicemill.storage.filesystem import LOCAL, write_atomically
 _LEAST_BYTES = 1 << 14
 _LINE_BYTES = 128
 _NEWLINE = 10
-# Interval of checks for a sender that never answered.
+# Interval of checks while no sender has ever answered.
 _LOOK_AGAIN_US = 500_000
 
 
@@ -44,14 +45,14 @@ def open_tcp(
     notify: Callable[[], None],
     clock: Callable[[], int],
 ) -> TcpReader:
-    """Return the reader of a socket; the first read connects."""
+    """Return the reader of a socket. The first read connects."""
     options = tcp_options(origin.options)
     parser = LineParser(wanted, options.lines, csv_format(wanted.schema.names, origin.options))
     return TcpReader(options, parser, spool, notify, clock)
 
 
 class TcpReader:
-    """Reader of a socket as one partition, in order of arrival."""
+    """Reader of a socket, as one partition, in order of arrival."""
 
     def __init__(
         self,
@@ -68,7 +69,7 @@ class TcpReader:
         self._clock = clock
         self._open: tuple[Spool, Pump] | None = None
         self._guard = threading.Lock()
-        self._waiting = False  # the last read found no more lines, so new lines must be notified
+        self._waiting = False  # the last read found no more lines, so notify about new lines
         self._line_bytes = float(_LINE_BYTES)
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
@@ -113,7 +114,7 @@ class TcpReader:
         if self._open is None:
             options = self._options
             after = None if offset is None else SpoolPosition(offset["file"], offset["at"])
-            # Files are small enough that some can be freed while others are full.
+            # Limit the size of a file, so that several fit into the spool and can be freed one by one.
             spool = Spool(self._folder, after, min(MAX_FILE_BYTES, options.max_spool_bytes // 4))
             pump = Pump(
                 options.host, options.port, spool, options.max_spool_bytes, self._clock, self._on_lines
@@ -123,14 +124,14 @@ class TcpReader:
         return self._open
 
     def _on_lines(self) -> None:
-        """Notify the driver of lines, if the last read found no more."""
+        """Notify the driver of new lines, if a read awaits lines."""
         with self._guard:
             waiting, self._waiting = self._waiting, False
         if waiting:
             self._notify()
 
     def _check(self, spool: Spool, pump: Pump) -> None:
-        """Raise if a sender that never answered is overdue.
+        """Raise if no sender has ever answered within the option `patience`.
 
         A sender that was connected before may reconnect later.
         """
@@ -138,14 +139,15 @@ class TcpReader:
         try:
             pump.check_sender(patience_s)
         except SlicemillError:
-            self.close()  # a later read tries again
+            self.close()  # a later read connects again
             raise
 
 
-# Thread that receives lines from a socket into a spool.
+# Pump: a thread that receives lines from a socket into a spool.
 #
-# It reconnects for ever, with a growing back-off while connections fail. When unread lines fill the spool's
-# limit, it stops receiving, and TCP back-pressure makes the sender wait. So memory and disk are bounded.
+# It reconnects without limit, with a back-off that grows while connections fail. When the spool has reached
+# its maximum size, the thread stops receiving, and TCP back-pressure makes the sender wait. So memory and
+# disk use are limited.
 
 
 MAX_LINE_BYTES = 1 << 20
@@ -160,14 +162,20 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TcpStatus:
-    """Status of a socket; `problem` says why there is no connection."""
+    """Status of a socket.
+
+    `problem` is the reason why there is no connection.
+    """
 
     connected: bool
     problem: str | None
 
 
 def tcp_status(spool: Path) -> TcpStatus | None:
-    """Return the last status of the receiving process, None if unreadable."""
+    """Return the last status that the receiving process has written.
+
+    Return None if it cannot be read.
+    """
     try:
         return TcpStatus(**json.loads((spool / _STATUS).read_text()))
     except (OSError, ValueError, TypeError):
@@ -175,7 +183,7 @@ def tcp_status(spool: Path) -> TcpStatus | None:
 
 
 class Pump:
-    """Receiving thread; it calls `changed` for new lines and failures."""
+    """Receiving thread. It calls `changed` after new lines and after failures."""
 
     def __init__(
         self,
@@ -196,7 +204,7 @@ class Pump:
         self._connections = 0
         self._problem: str | None = None
         self._failure: SlicemillError | None = None
-        self._most_bytes = 0  # upper bound of the spool's size
+        self._most_bytes = 0  # upper bound of the size of the spool
         self._begun_s = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"tcp {host}:{port}", daemon=True)
 
@@ -209,9 +217,9 @@ class Pump:
         self._spool.close()
 
     def check_sender(self, patience_s: float) -> None:
-        """Raise if no sender answered in time, or if receiving failed.
+        """Raise if receiving failed, or if no sender answered within `patience_s`.
 
-        A failed first attempt may be a sender that starts late; later it is a wrong address.
+        The sender may start a little later than the stream. After that time, the address is probably wrong.
         """
         with self._changed:
             if self._failure is not None:
@@ -257,11 +265,11 @@ class Pump:
         content = json.dumps(asdict(TcpStatus(connected, problem))).encode()
         try:
             write_atomically(LOCAL, self._spool.folder / _STATUS, content)
-        except OSError as failure:  # the status is informational, so receiving continues
+        except OSError as failure:  # the status is only informational, so continue
             _LOGGER.warning("the status of %s is not written: %s", self._thread.name, failure)
 
     def _receive(self, connection: socket.socket) -> bool:
-        """Receive until the connection ends; return True if bytes arrived."""
+        """Receive until the connection ends; return True if bytes have arrived."""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         connection.settimeout(_POLL_S)
         begun = b""
@@ -277,7 +285,7 @@ class Pump:
                     break
                 received = True
                 lines, newline, begun = (begun + chunk).rpartition(b"\n")
-                # A line without an end would fill the memory; a cut line is a bad row.
+                # Cut an extremely long line, which would fill the memory. The parts become bad rows.
                 if len(begun) > MAX_LINE_BYTES:
                     lines, newline, begun = lines + newline + begun, b"\n", b""
                 if newline:
@@ -299,11 +307,11 @@ class Pump:
                 self._stopped.wait(_POLL_S)
 
 
-# Options of a TCP source: `tcp://host:port?patience=60`.
+# Options of a TCP source, as in `tcp://host:port?patience=60`.
 #
-# `host`, `port`, `lines` (json, csv or either: decided for each line), `patience` (seconds until a sender
-# that never answered is an error; 0: wait for ever), `maxBytesPerTrigger`, `maxSpoolBytes` (above it the
-# sender has to wait), and the options of CSV.
+# `host`, `port`, `lines` (json, csv, or either: decided for each line), `patience` (seconds without any
+# sender before an error; 0: no limit), `maxBytesPerTrigger`, `maxSpoolBytes` (maximum size of the spool; when
+# it is reached, the sender must wait), and the options of CSV.
 
 
 _CSV = frozenset({"sep", "delimiter", "quote", "escape", "comment", "nullvalue"})

@@ -1,13 +1,12 @@
-"""Spool of a socket: write lines to disk before they are read.
+"""Spool of a socket: stores received lines on disk before reading.
 
     000000000001.lines      received lines
     000000000001.sums       a line for each append: first byte, last byte, and CRC-32 of these bytes
 
-So lines can be replayed. Lines are appended to one open file; when it is full, the next number begins. A
-position is a file's number and a byte offset, so a small append takes two writes, and reads need no files
-of their own. Files are removed when all their lines are committed. Checksums are verified on each read.
-An append without a checksum, from a killed process or an older version, is not verified. A killed process
-loses at most an unfinished line.
+So lines can be read again after a crash. Lines are appended to one open file. When the file is full, a file
+with the next number begins. A position consists of the number of a file and a byte offset. Files are deleted
+when all their lines are committed. Each read verifies checksums. An append without a checksum, of a killed
+process or of an older version, is not verified. If the process is killed, at most an incomplete line is lost.
 """
 
 from __future__ import annotations
@@ -42,7 +41,10 @@ class SpoolPosition(NamedTuple):
 
 
 class SpooledLines(NamedTuple):
-    """One append to a file; `crc` is None if it is lost."""
+    """One append to a file.
+
+    `crc` is None if its lines are lost.
+    """
 
     begin: int
     end: int
@@ -50,7 +52,7 @@ class SpooledLines(NamedTuple):
 
 
 class ReceivedLines(NamedTuple):
-    """Complete lines with arrival times.
+    """Complete lines, with arrival times.
 
     Lines that end at or before `ends[n]` arrived at or before `times_us[n]`.
     """
@@ -67,13 +69,13 @@ class ReceivedLines(NamedTuple):
         return ReceivedLines(self.data[:length], position, self.ends, self.times_us)
 
     def arrivals(self, line_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the arrival times of lines that end at these positions."""
+        """Return the arrival times of the lines that end at these positions."""
         which = np.searchsorted(np.array(self.ends), line_ends, side="left")
         return np.array(self.times_us)[np.minimum(which, len(self.times_us) - 1)]
 
 
 def read_spooled_lines(path: Path) -> list[SpooledLines]:
-    """Return the appends to a file in order, without incomplete entries."""
+    """Return the appends to a file in order, omitting incomplete entries."""
     try:
         lines = path.with_suffix(SUMS_SUFFIX).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -83,18 +85,18 @@ def read_spooled_lines(path: Path) -> list[SpooledLines]:
         content = unframe(line)
         if content is not None:
             stretch = SpooledLines(*json.loads(content))
-            found[stretch.begin] = stretch  # a repair adds an entry that replaces a damaged one
+            found[stretch.begin] = stretch  # a repair adds an entry that replaces the damaged entry
     return sorted(found.values())
 
 
 def find_damaged_lines(path: Path) -> list[SpooledLines]:
-    """Return the appends to a file with a wrong checksum."""
+    """Return the appends to a file whose checksum is wrong."""
     data = path.read_bytes()
     return [one for one in read_spooled_lines(path) if _is_damaged(one, data[one.begin : one.end])]
 
 
 def mark_lost(path: Path, stretch: SpooledLines) -> None:
-    """Mark the lines of an append as lost: readers skip them."""
+    """Mark the lines of an append as lost; readers skip them."""
     with os.fdopen(open_private(path.with_suffix(SUMS_SUFFIX)), "ab") as sums:
         sums.write(_line_of(stretch._replace(crc=None)))
 
@@ -104,7 +106,7 @@ def _line_of(stretch: SpooledLines) -> bytes:
 
 
 def _is_damaged(stretch: SpooledLines, data: bytes) -> bool:
-    # A tail that a loss of power cut off is not reported as damage.
+    # An end that was cut off by a power failure is not reported as damage.
     whole = len(data) == stretch.end - stretch.begin
     return stretch.crc is not None and whole and crc32(data) != stretch.crc
 
@@ -116,20 +118,23 @@ def spool_files(folder: Path) -> dict[int, Path]:
 
 
 class Spool:
-    """Folder of one socket, writable by one process at a time.
+    """Folder with the received lines of one socket.
 
-    Two threads may use it.
+    One process at a time may write it. A receiving and a reading thread may use it concurrently.
     """
 
     def __init__(self, folder: Path, after: SpoolPosition | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
-        """`after` is the committed position; earlier files may have been removed."""
+        """Open the folder.
+
+        `after` is the committed position; earlier files may have been deleted.
+        """
         ensure_folder(LOCAL, folder)
         self.folder = folder
         self._roll_bytes = roll_bytes
         self._after = after
         self._exclusive = _lock_folder(folder)
         self._guard = threading.Lock()
-        # By file: end position and arrival time of each append. The last end is the file's size.
+        # For each file: end position and arrival time of each append. The last end is the size of the file.
         self._ends: dict[int, list[int]] = {}
         self._times_us: dict[int, list[int]] = {}
         self._stretches: dict[int, list[SpooledLines]] = {}
@@ -139,7 +144,7 @@ class Spool:
             self._note(number, status.st_size, status.st_mtime_ns // 1_000)
         last = max(self._ends, default=0)
         if after is not None and (after.file > last or after.at > self._size(after.file)):
-            last = max(last, after.file) + 1  # the disk has lost lines that are committed
+            last = max(last, after.file) + 1  # the disk has lost committed lines
         self._last = max(last, 1)
         self._file, self._sums = self._opened()
 
@@ -158,7 +163,7 @@ class Spool:
         file = os.fdopen(open_private(path), "ab", buffering=0)
         size = self._size(self._last)
         if size and not _ends_whole(path, size):
-            file.write(b"\n")  # terminate a line that a crash cut off
+            file.write(b"\n")  # end a line that a crash has cut off
             self._ends[self._last][-1] = size + 1
         self._ends.setdefault(self._last, [0])
         self._times_us.setdefault(self._last, [0])
@@ -171,7 +176,7 @@ class Spool:
 
     @property
     def begin(self) -> SpoolPosition:
-        """Return the first available position."""
+        """Return the first position that can still be read."""
         with self._guard:
             return SpoolPosition(min(self._ends), 0)
 
@@ -182,7 +187,7 @@ class Spool:
 
     @property
     def is_new(self) -> bool:
-        """Return True if no line was ever received."""
+        """Return True if no line has ever been received."""
         return self.end == SpoolPosition(1, 0)
 
     def has_after(self, position: SpoolPosition) -> bool:
@@ -200,7 +205,7 @@ class Spool:
             return sum(ends[-1] for ends in self._ends.values())
 
     def append(self, lines: bytes, arrival_us: int) -> None:
-        """Add complete lines, all or none."""
+        """Append complete lines atomically."""
         with self._guard:
             size = self._size(self._last)
             stretch = SpooledLines(size, size + len(lines), crc32(lines))
@@ -221,9 +226,9 @@ class Spool:
                 self._file, self._sums = self._opened()
 
     def read(self, position: SpoolPosition, most_bytes: int) -> ReceivedLines:
-        """Read complete lines of one file from a position.
+        """Read complete lines of one file, from a position on.
 
-        At least one line is returned, if there is one.
+        If there is a line, at least one line is returned.
         """
         with self._guard:
             number, at = position
@@ -238,7 +243,7 @@ class Spool:
             if at >= size:
                 return ReceivedLines(b"", SpoolPosition(number, at), [0], [0])
             first = bisect_left(ends, at + 1)
-            # Appends are read whole, unless the result gets too large.
+            # Appends are read completely, unless the result would be too large.
             last = max(bisect_right(ends, at + most_bytes), first + 1)
             end = ends[last - 1]
             ends, times_us = [n - at for n in ends[first:last]], times_us[first:last]
@@ -253,7 +258,7 @@ class Spool:
         return ReceivedLines(data, SpoolPosition(number, at + len(data)), ends, times_us)
 
     def _read_verified(self, number: int, at: int, end: int, stretches: list[SpooledLines]) -> bytes:
-        """Read bytes with the whole appends that contain them, and verify these."""
+        """Read bytes, and verify all appends that contain them."""
         inside = [one for one in stretches if one.begin < end]
         begin = min([at, *(one.begin for one in inside)])
         data = _bytes(self._path(number), begin, max([end, *(one.end for one in inside)]) - begin)
@@ -267,7 +272,7 @@ class Spool:
         return data[at - begin : end - begin]
 
     def free(self, position: SpoolPosition) -> None:
-        """Remove the files before a committed position."""
+        """Delete the files before a committed position."""
         with self._guard:
             done = [number for number in self._ends if number < min(position.file, self._last)]
             for number in done:
@@ -303,7 +308,10 @@ def _ends_whole(path: Path, size: int) -> bool:
 
 
 def _lock_folder(folder: Path) -> BinaryIO:
-    """Lock the folder, waiting a moment for the previous process to end."""
+    """Lock the folder.
+
+    If another process holds the lock, wait a moment for it to end.
+    """
     file = os.fdopen(open_private(folder / "lock"), "ab")
     deadline = time.monotonic() + _LOCK_PATIENCE_S
     while True:

@@ -1,1 +1,1 @@
-"""File formats: parse bytes and columns of a source without the JVM."""
+"""File formats: parsers of bytes and columns, without the JVM."""

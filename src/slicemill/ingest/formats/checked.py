@@ -1,8 +1,8 @@
-"""Separation of rows that fit their declaration from bad rows.
+"""Separation of bad rows from rows that fit their declaration.
 
-The reason of a bad row is its first column, in declared order, whose value does not fit the type; else a
-missing timestamp, if the producer stamps tuples. Columns that no query needs are checked too, because
-queries must not change which rows are bad.
+A row is bad if a value does not fit the type of its column, or if its timestamp is missing although the
+source supplies timestamps. The reason names the first such column in declared order. Columns that no query
+needs are checked too, so that queries do not change which rows are bad.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string()
 
 @dataclass(frozen=True, slots=True)
 class WantedColumns:
-    """Declared schema, and the requested columns; `time` must not be NULL.
+    """Declared schema, and the requested columns.
 
-    `read` are the columns to parse: requested columns, and columns whose values may be bad.
+    Values of the column `time` must not be NULL. `read` are the columns to parse: requested columns, and all
+    columns whose values may be bad.
     """
 
     schema: Schema
@@ -40,7 +41,7 @@ class WantedColumns:
 
     @staticmethod
     def of(stream: Stream, columns: Sequence[str]) -> WantedColumns:
-        """Return the requested columns among those that the source sends."""
+        """Return the requested columns that the source supplies."""
         time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
         sent = [name for name in columns if name != stream.stamp_column]
         return WantedColumns.of_schema(stream.written, sent, time)
@@ -85,7 +86,7 @@ def check_rows(
 ) -> Parsed:
     """Merge parts into good rows, sorted by number, and bad rows.
 
-    `broken` are the reasons of unparsed lines. `raw` returns the text of a bad line.
+    `broken` has the reasons of lines that could not be parsed. `raw` returns the text of a line.
     """
     bad = dict(broken)
     tables: list[pa.Table] = []
@@ -113,7 +114,7 @@ def check_rows(
 
 
 def _misfits(part: ParsedColumns, wanted: WantedColumns) -> dict[int, str]:
-    """Return the positions of rows that do not fit, with the reason."""
+    """Return the reasons of rows that do not fit, by position."""
     reasons: dict[int, str] = {}
     for column in wanted.schema:
         if column.name in part.columns:
@@ -133,22 +134,25 @@ def _errors(bad: Mapping[int, str], raw: Callable[[int], str]) -> pa.Table:
 
 
 def concat_nonempty(tables: Sequence[pa.Table]) -> pa.Table | None:
-    """Concatenate tables; None without any rows."""
+    """Concatenate tables; return None if there are no rows."""
     filled = [table for table in tables if table.num_rows]
     if len(filled) < 2:
         return filled[0] if filled else None
     return pa.concat_tables(filled)
 
 
-# Files that cannot be read: damaged, of another format, or inaccessible.
+# Unreadable files: damaged, of another format, or inaccessible.
 
 
-# Prefix of the reason of a bad row that stands for a whole file, with the file's name as text.
+# Prefix of the reason of a bad row that stands for a whole file. The text of that row is the file name.
 FILE_LOST = "this file cannot be read"
 
 
 class UnreadableFile(SlicemillError):
-    """File with unreadable content; retries are useless until it is rewritten."""
+    """Error: the content of a file is unreadable.
+
+    Retries are useless until the file is rewritten.
+    """
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"cannot read {path}: {why}")
@@ -156,7 +160,7 @@ class UnreadableFile(SlicemillError):
 
 
 def unreadable(path: Path, problem: Exception) -> SlicemillError:
-    """Convert a reader's exception: bad content, or a (temporary) system error."""
+    """Convert a reader's exception: bad content, or a temporary system error."""
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if getattr(problem, "errno", None) is None:
         return UnreadableFile(path, text)

@@ -1,7 +1,7 @@
-"""CSV lines to columns: Arrow for plain quotes, else field by field.
+"""CSV lines to columns: by Arrow if possible, otherwise field by field.
 
-A field may be quoted; a quote inside is doubled (or follows the `escape` character). An empty field is
-NULL. A field with wrong quotes is read like Spark's parser does: `"a"b` is that text with its quotes.
+A field may be quoted. A quote inside a quoted field is doubled, or follows the `escape` character. An empty
+field is NULL. A field with wrong quotes is parsed as Spark does: `"a"b` is this text, including the quotes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from slicemill.ingest.formats.values import TypedValues, by_rule, from_texts
 from slicemill.kernels.arrays import Int64s
 from slicemill.types import Column, Schema
 
-# For fewer lines, parsing field by field is faster than Arrow's reader.
+# Below this number of lines, parsing field by field is faster than Arrow.
 _FEW_LINES = 32
 _MOST_BYTES = 1 << 30
 _BOM = b"\xef\xbb\xbf"
@@ -34,7 +34,7 @@ _ESCAPED = {"\\t": "\t", "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\0": "\0", "\
 
 @dataclass(frozen=True, slots=True)
 class CsvFormat:
-    """Format of CSV lines, with the field names in order.
+    """Format of CSV lines, with the names of the fields in order.
 
     `quote` and `comment` may be empty.
     """
@@ -51,7 +51,9 @@ class CsvFormat:
 
 
 def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
-    """Return the format for a declaration's options (names are case-insensitive).
+    """Return the format for the options of a declaration.
+
+    Option names are case-insensitive.
 
     >>> csv_format(["a", "b"], {"SEP": "\\\\t"}).separator
     '\\t'
@@ -77,7 +79,10 @@ def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
 def csv_parts(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """Parse CSV lines; a wrong number of fields makes a line `broken`."""
+    """Parse CSV lines.
+
+    A line with a wrong number of fields is added to `broken`.
+    """
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
@@ -102,7 +107,7 @@ def _positions(names: tuple[str, ...], columns: tuple[Column, ...]) -> dict[str,
 
 
 def field_of(column: str, names: Sequence[str]) -> int | None:
-    """Return a column's field: by exact name, else ignoring case.
+    """Return a column's field index, by exact name or else ignoring case.
 
     >>> field_of("b", ["A", "B", "b"]), field_of("a", ["A", "B", "b"]), field_of("c", ["A", "B", "b"])
     (2, 0, None)
@@ -114,9 +119,10 @@ def field_of(column: str, names: Sequence[str]) -> int | None:
 
 
 def header_notice(file: str, names: Sequence[str], schema: Schema, known: bool) -> str | None:
-    """Return a warning about a file's header, None if it fits.
+    """Return a warning about the header of a file.
 
-    The warning has missing columns and, unless such a header is `known`, undeclared columns.
+    Return None if the header fits. The warning lists missing columns. It also lists undeclared columns,
+    unless the same header is `known`.
 
     >>> from slicemill.types import INT
     >>> schema = Schema((Column("a", INT), Column("b", INT)))
@@ -143,7 +149,7 @@ def _is_for_arrow(form: CsvFormat) -> bool:
 
 
 def _odd_lines(lines: TextLines, form: CsvFormat) -> Int64s:
-    """Return lines that Arrow may read differently: odd quotes or control characters."""
+    """Return the lines that Arrow might parse differently: irregular quotes, control characters."""
     odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
     marked = lines.with_byte(_BOM[:1])  # Arrow drops a byte order mark at the start of a block
     odd.append(np.array([n for n in marked.tolist() if lines.line(n).startswith(_BOM)], np.int64))
@@ -160,7 +166,10 @@ def _odd_lines(lines: TextLines, form: CsvFormat) -> Int64s:
 
 
 def _plain_quotes(form: CsvFormat) -> str:
-    """Return a pattern of lines whose fields are quoted wholly or not."""
+    """Return a pattern for lines with regular quotes.
+
+    Each field of such a line is quoted completely or not at all.
+    """
     quote, separator = re.escape(form.quote), re.escape(form.separator)
     bare = f"[^{quote}{separator}\\n]*"
     field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}|{bare})"
@@ -168,7 +177,10 @@ def _plain_quotes(form: CsvFormat) -> str:
 
 
 def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple[ParsedColumns, Int64s]:
-    """Parse lines with Arrow; also return lines with a wrong field count."""
+    """Parse lines with Arrow.
+
+    Return the columns, and the lines with a wrong number of fields.
+    """
     unequal: list[int] = []
 
     def skip(row: arrow_csv.InvalidRow) -> str:
@@ -269,7 +281,7 @@ def _with_quotes(line: str, form: CsvFormat) -> list[str]:
 
 
 def _read_quoted_field(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
-    """Return the text and the end of a field with quotes."""
+    """Return text and end of a field that begins with a quote."""
     quote, escape = form.quote, form.escape
     found: list[str] = []
     at = begin + 1
@@ -290,8 +302,8 @@ def _read_quoted_field(line: str, begin: int, form: CsvFormat) -> tuple[str, int
             while end < len(line) and line[end] <= " " and not line.startswith(form.separator, end):
                 end += 1
             if end == len(line) or line.startswith(form.separator, end):
-                return "".join(found), end  # blanks after the closing quote are ignored
-            # The quote did not close the field: the field extends to the next separator.
+                return "".join(found), end  # ignore blanks after the closing quote
+            # The quote does not close the field. The field ends at the next separator.
             end = line.find(form.separator, at)
             end = len(line) if end < 0 else end
             return quote + "".join(found) + quote + line[at:end], end

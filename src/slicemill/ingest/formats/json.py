@@ -1,10 +1,10 @@
-"""JSON lines to columns: Arrow for uniform blocks, else object by object.
+"""JSON lines to columns: by Arrow if possible, otherwise object by object.
 
-Arrow must know in advance if a column has numbers or texts, which the first lines show. Arrow also
-accepts two objects on one line, or one object on two lines. Each line starts and ends with a brace, and
-the number of objects is checked, so each line is one object. (A lone `null` would crash the process, so
-Arrow never gets such lines.) A block that does not fit is split until only a few lines around the odd one
-are left for the rule.
+Arrow must know in advance whether a column has numbers or texts; the first lines of a block show this. Arrow
+also accepts two objects on one line, or one object on two lines. So Arrow gets only lines that begin and end
+with a brace, and the number of parsed objects is compared with the number of lines. (In Arrow, a line with
+only `null` would crash the process.) A block that does not fit is split repeatedly, until only a few lines
+around the irregular line are parsed one by one.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _LEAST_PIECE = 8
 _PIECES = 8
 _SAMPLED = 4
 _MOST_BYTES = 1 << 30
-# Deeper values would exhaust Arrow's stack.
+# More deeply nested values would exhaust Arrow's stack.
 _MOST_BRACKETS = 1000
-# Words that only Arrow accepts as JSON, and halves of surrogate pairs, which Arrow does not replace.
+# Words that are JSON only for Arrow, and halves of surrogate pairs, which Arrow does not replace.
 _ODD_WORDS = re.compile(rb"NaN|Inf|\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\u")
 _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
@@ -52,7 +52,10 @@ _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
 def json_parts(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """Parse JSON lines; a line that is not one object is `broken`."""
+    """Parse JSON lines.
+
+    A line that is not exactly one object is added to `broken`.
+    """
     if not len(numbers):
         return []
     chosen = lines.taken(numbers)
@@ -73,7 +76,7 @@ def json_parts(
 
 
 def _odd_lines(lines: TextLines) -> Int64s:
-    """Return lines that Arrow cannot parse, or parses differently."""
+    """Return the lines that Arrow cannot parse or might parse differently."""
     data = np.frombuffer(lines.data, np.uint8)
     first, last = data[lines.edges[:-1]], data[np.maximum(lines.edges[1:] - 2, 0)]
     odd = [np.flatnonzero((first != b"{"[0]) | (last != b"}"[0])), lines.with_byte(b"\r")]
@@ -90,7 +93,10 @@ def _odd_lines(lines: TextLines) -> Int64s:
 def _by_arrow(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, parts: list[ParsedColumns], left: list[Int64s]
 ) -> None:
-    """Parse lines with Arrow, recursively; other lines are added to `left`."""
+    """Parse lines with Arrow, recursively.
+
+    Lines that Arrow cannot parse are added to `left`.
+    """
     if len(numbers) <= _LEAST_PIECE:
         left.append(numbers)
         return
@@ -120,9 +126,9 @@ def _where(values: TypedValues, fine: Bools) -> TypedValues:
 
 
 def _sample_types(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
-    """Return Arrow types of the columns, by the first lines.
+    """Return the Arrow types of the columns, judged by the first lines.
 
-    Return None if Arrow cannot read a spelling.
+    Return None if a value has a spelling that Arrow cannot read.
     """
     records = [json_record(lines.text(number)) for number in range(min(_SAMPLED, len(lines)))]
     types: dict[str, pa.DataType] = {}
@@ -169,7 +175,10 @@ def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: WantedColumns
 
 
 def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Int64s:
-    """Return lines for the rule: possible other cases of names, infinity."""
+    """Return the lines to parse one by one.
+
+    They may have names in another case, escaped names, or infinity.
+    """
     unsure = np.zeros(len(lines), np.bool_)
     lowered: bytes | None = None
     for column in columns:

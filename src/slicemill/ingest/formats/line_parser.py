@@ -1,7 +1,7 @@
-"""CSV or JSON lines to rows of a declared schema.
+"""Parser of CSV or JSON lines: returns rows of a declared schema.
 
-A row is one line, also if a quoted field is open at its end. Blank lines are skipped. Arrow parses most
-lines in bulk (see `csv` and `json`). Each unusual line is parsed by the rules of
+Each line is one row, even if it ends inside a quoted field. Blank lines are skipped. Arrow parses most lines
+in bulk (see `csv` and `json`). Unusual lines are parsed one by one by the rules of
 `ingest/formats/records.py`, so values, bad rows and reasons are the same as through Spark.
 """
 
@@ -30,7 +30,10 @@ _IS_BLANK = np.isin(np.arange(256), np.frombuffer(b"\n" + _BLANKS, np.uint8))
 
 @dataclass(frozen=True, slots=True)
 class LineParser:
-    """Parser of lines of one form; `csv` describes CSV lines."""
+    """Parser of lines in one form (`json`, `csv` or `either`).
+
+    `csv` is the format of CSV lines.
+    """
 
     wanted: WantedColumns
     form: str
@@ -52,7 +55,7 @@ class LineParser:
 
 
 def _first_bytes(lines: TextLines) -> tuple[Bools, Bools]:
-    """Mask the non-blank lines, and the lines starting with a brace."""
+    """Return two masks: non-blank lines, and lines that begin with a brace."""
     data = np.frombuffer(lines.data, np.uint8)
     first = data[lines.edges[:-1]]
     filled, objects = ~_IS_BLANK[first], first == _BRACE
@@ -63,7 +66,7 @@ def _first_bytes(lines: TextLines) -> tuple[Bools, Bools]:
 
 
 def _no_texts(lines: TextLines) -> list[int]:
-    """Return the lines that are not UTF-8."""
+    """Return the numbers of lines that are not UTF-8."""
     if lines.data.isascii():
         return []
     try:

@@ -1,8 +1,7 @@
 """Parquet files to rows of a declared schema.
 
-Columns are matched by name, ignoring case; a missing column is NULL. Columns of the declared types need
-no conversion. Values of other types are cast, or make the row bad (see `values`). Each file is matched
-separately.
+Columns are matched by name, ignoring case, for each file. A missing column is NULL. Columns of the declared
+type need no conversion. Values of another type are cast; if that fails, the row is bad (see `values`).
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from slicemill.types import Column, Schema
 
 @dataclass(slots=True)
 class ParquetRows:
-    """Parquet file that is open; rows are numbered from 0.
+    """Open Parquet file; rows are numbered from 0.
 
     The last parsed row group is cached.
     """
@@ -68,7 +67,10 @@ class ParquetRows:
         self.file.close()
 
     def read(self, first: int, limit: int) -> tuple[list[Parsed], int]:
-        """Read up to `limit` rows; also return the number after the last."""
+        """Read up to `limit` rows.
+
+        Also return the number after the last row.
+        """
         parts: list[Parsed] = []
         last = min(first + limit, self.rows)
         if first == 0 and last == self.rows and len(self.edges) > 2:
@@ -143,7 +145,10 @@ def _find_columns(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[
 
 
 def _between(parsed: Parsed, first: int, last: int) -> Parsed:
-    """Return rows first <= n < last; row 0 brings the errors."""
+    """Return rows first <= n < last.
+
+    Errors are returned with row 0.
+    """
     low, high = (int(edge) for edge in np.searchsorted(parsed.numbers, [first, last]))
     errors = parsed.errors if first == 0 else None
     return Parsed(parsed.table.slice(low, high - low), parsed.numbers[low:high], errors)
@@ -151,9 +156,9 @@ def _between(parsed: Parsed, first: int, last: int) -> Parsed:
 
 # Julian dates in Parquet files of old writers (Spark before 3.0, Hive).
 #
-# Such files count days up to 4 October 1582 by the Julian calendar. Other systems, and Spark 3, use the
-# Gregorian calendar for all days. The written date is kept, like in Spark, so its day number changes.
-# Instants before 1900 also depend on the writer's time zone; only those of UTC are supported.
+# Such files count days before 15 October 1582 by the Julian calendar. Spark 3 and other systems use the
+# Gregorian calendar for all days. As in Spark, the written date is preserved, so its day number changes.
+# Timestamps before 1900 also depend on the time zone of the writer; only UTC is supported.
 
 
 Rebase: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -163,12 +168,12 @@ _WRITTEN_BY = b"org.apache.spark.version"
 _ZONE = b"org.apache.spark.timeZone"
 _UTC = (b"UTC", b"Etc/UTC", b"Z", b"GMT")
 _GREGORIAN_FROM = -141_427  # 1582-10-15
-_ZONES_FROM_US = -2_208_988_800_000_000  # 1900-01-01: time zones have had plain offsets since
-_JULIAN_EPOCH = 2_440_588  # the Julian day number of 1970-01-01
+_ZONES_FROM_US = -2_208_988_800_000_000  # 1900-01-01: since then, time zones have had regular offsets
+_JULIAN_EPOCH = 2_440_588  # Julian day number of 1970-01-01
 
 
 def rebase_of(metadata: Mapping[bytes, bytes], path: Path) -> Rebase | None:
-    """Return the conversion of a file's days to Gregorian, None if unnecessary."""
+    """Return the conversion of a file's days to Gregorian, or None."""
     old = metadata.get(_WRITTEN_BY, b"3") < b"3"
     if not old and not any(mark in metadata for mark in _MARKS):
         return None
@@ -204,7 +209,7 @@ def _rebase_days(column: pa.Array, whole: pa.DataType, per_day: int) -> pa.Array
 
 
 def _gregorian(day: int) -> int:
-    """Return the day with the same Gregorian date as a Julian day.
+    """Return the day whose Gregorian date equals the Julian date of `day`.
 
     >>> _gregorian(-141_428) == days_of(1582, 10, 4)
     True
@@ -223,7 +228,7 @@ def _gregorian(day: int) -> int:
 
 
 def check_columns(schema: Schema, present: Sequence[str]) -> None:
-    """Raise if a declared column is missing, ignoring case."""
+    """Raise if a declared column is missing; names are case-insensitive."""
     lowered = {name.lower() for name in present}
     missing = [column.name for column in schema if column.name.lower() not in lowered]
     if missing:

@@ -1,4 +1,4 @@
-"""Raw records of a source: untyped values by name, or bad rows."""
+"""Records: untyped values by name, and conversion to declared types."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class BadRow:
     reason: str
 
 
-# The line of text (None without lines) and its record, or a bad row.
+# Text of the line (None for formats without lines) with its record, or a bad row.
 Entry: TypeAlias = tuple[str | None, Record] | BadRow
 
 
 def value_of(record: Record, name: str) -> object:
-    """Return a value by exact name, else ignoring case."""
+    """Return a column's value, by exact name or else ignoring case."""
     value = record.get(name)
     if value is None:
         lowered = name.lower()
@@ -54,33 +54,35 @@ def json_record(line: str) -> Entry:
     return (line, record) if isinstance(record, dict) else BadRow(line, NO_JSON)
 
 
-# Conversion of raw values to a declared type, one by one.
+# Conversion of single raw values to a declared type.
 #
-# The patterns define the accepted spellings. The Spark side (`connectors.spark.checks`) uses the same
-# patterns, so both engines accept and reject the same values for the same reasons.
+# The regular expressions define the accepted spellings. `connectors.spark.checks` uses the same expressions,
+# so Spark and the native readers reject the same values with the same reasons.
 
 
 WHOLE = r"[+-]?[0-9]+"
-# Three digits are enough for any DOUBLE; a longer exponent would only slow DECIMAL down.
+# Three digits suffice for any DOUBLE. Longer exponents would only make DECIMAL slow.
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 SPECIAL_NUMBER = r"(?i:[+-]?(?:inf|infinity)|nan)"
 DAY = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-# ISO 8601: date, time to the minute, seconds and fraction, offset from UTC (default UTC).
+# ISO 8601: date; optionally a time to the minute, seconds, a fraction, and an offset from UTC (UTC by
+# default).
 INSTANT = (
     rf"({DAY})(?:[ T]([0-9]{{2}}:[0-9]{{2}})(?:(:[0-9]{{2}})(\.[0-9]+)?)?"
     r"(Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?)?)?"
 )
 TRUE_WORDS = ("t", "true", "y", "yes", "1")
 FALSE_WORDS = ("f", "false", "n", "no", "0")
-# An integer may be spelled as a DOUBLE (3.0, 1e6) up to here, where doubles begin to skip integers.
+# An integer may be spelled as a DOUBLE (3.0, 1e6) up to this limit. Above it, doubles cannot represent all
+# integers.
 MAX_WHOLE_DOUBLE = 2**53
-# Maximum number of characters of a bad value in a reason.
+# Maximum length of a bad value in a reason.
 MAX_SHOWN = 100
-# The unit of a number cannot be guessed.
+# Hint for a number in a TIMESTAMP column without a unit.
 NO_UNIT = "; a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
-# Microseconds per unit. A nanosecond is a thousandth of one; fractions are cut off.
+# Microseconds per unit. Nanoseconds are divided by 1000 and rounded down.
 UNIT_US = {TimestampUnit.SECONDS: 1_000_000, TimestampUnit.MILLIS: 1_000, TimestampUnit.MICROS: 1}
-# The years 1 to 9999, as in texts. A number of another unit than the declared one is usually outside.
+# The years 1 to 9999. A number in another unit than declared is usually outside.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _WHOLE = re.compile(WHOLE)
@@ -93,11 +95,14 @@ _DECIMAL_CONTEXT = Context(prec=1100, Emax=2000, Emin=-2000)
 
 
 class BadValueError(ValueError):
-    """Raw value that does not fit its column's type, with the reason."""
+    """Error: a raw value does not fit the type of its column."""
 
 
 class JsonNumber(float):
-    """JSON number with fraction or exponent, exact for DECIMAL."""
+    """JSON number with a fraction or exponent.
+
+    Its text is exact for DECIMAL.
+    """
 
     def __init__(self, spelling: str) -> None:
         self.spelling = spelling
@@ -106,7 +111,7 @@ class JsonNumber(float):
 def converter(type_: Type) -> Callable[[object], object]:
     """Return a function that converts raw values to `type_`.
 
-    NULL stays NULL. The function raises BadValueError for other values that do not fit.
+    NULL stays NULL. The function raises BadValueError for a value that does not fit.
 
     >>> from slicemill.types import INT
     >>> converter(INT)(" 3.0 ")
@@ -127,9 +132,9 @@ def converter(type_: Type) -> Callable[[object], object]:
 
 
 def value_text(raw: object) -> str:
-    """Return a value as text, for VARCHAR and for reasons."""
+    """Return a value as text, for VARCHAR columns and for reasons."""
     if isinstance(raw, str):
-        # JSON can escape half of a surrogate pair, which is not valid UTF-8.
+        # JSON can escape half of a surrogate pair, which UTF-8 cannot encode.
         return raw if raw.isascii() else raw.encode(errors="replace").decode()
     if isinstance(raw, bool):
         return "true" if raw else "false"
@@ -189,7 +194,7 @@ def _number(text: str) -> float:
 def _double(raw: object, type_: Type) -> object:
     del type_
     if isinstance(raw, float):
-        # A JSON number beyond the range of DOUBLE is an error; infinity must be spelled out.
+        # A JSON number beyond the range of DOUBLE is an error. Only spelled-out infinity is infinite.
         if isinstance(raw, JsonNumber) and math.isinf(raw):
             raise ValueError
         return float(raw)
@@ -227,7 +232,7 @@ def _text(raw: object, type_: Type) -> object:
 
 
 def _timestamp(raw: object, type_: Type) -> object:
-    """Convert ISO 8601 texts, or numbers of the declared unit."""
+    """Convert an ISO 8601 text, or a number in the declared unit."""
     if isinstance(raw, datetime):
         moment = raw if raw.tzinfo is not None else raw.replace(tzinfo=UTC)
         delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -269,7 +274,7 @@ def no_constant(name: str) -> object:
 
 
 def _list(raw: object, type_: Type) -> object:
-    """Convert a list; a text is parsed as JSON."""
+    """Convert a list, or the text of a JSON list."""
     if isinstance(raw, str):
         try:
             raw = json.loads(raw, parse_float=JsonNumber, parse_constant=no_constant)
@@ -295,11 +300,11 @@ _CONVERTERS: dict[Kind, Callable[[object, Type], object]] = {
 }
 
 
-# Text of bad rows of typed sources: JSON, as Spark writes it.
+# Text of bad rows of typed sources: JSON, in the same format as Spark writes.
 
 
 def record_text(record: Mapping[str, object]) -> str:
-    """Return a record as one JSON object, including NULLs."""
+    """Return a record as the text of one JSON object, including NULLs."""
     return json.dumps(record, default=_plain, ensure_ascii=False, separators=(",", ":"))
 
 

@@ -1,9 +1,9 @@
 """Conversion of string columns to a declared type, by vectorized casts.
 
-`ingest/formats/records.py` has the exact rule for a single value. Arrow's casts are several hundred times
-faster and agree with the rule on the usual spellings. If a whole column casts, values on which Arrow and
-the rule differ (0x1F, nan(1), 2026-01-31 12) are searched afterwards. If the cast fails, only texts of
-the usual spelling are cast, and the rule converts each distinct other text once.
+`converter` of `ingest/formats/records.py` is the exact rule for a single value. Arrow's casts are several
+hundred times faster, and agree with the rule on usual spellings. If a whole column casts, the values on which
+Arrow and the rule differ (0x1F, nan(1), 2026-01-31 12) are corrected afterwards. If the cast fails, only
+texts with the usual spelling are cast, and the rule converts each distinct other text once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from slicemill.ingest.formats.records import (
 )
 from slicemill.types import Kind, TimestampUnit, Type
 
-# A piece of a column that does not cast is split until this few values are left for the rule.
+# A piece of a column that does not cast is split until at most this many values are left for the rule.
 _BY_RULE = 16
 _PIECES = 8
 _OFFSET = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
@@ -59,9 +59,9 @@ Cast: TypeAlias = Callable[[pa.Array], pa.Array]
 
 @dataclass(slots=True)
 class TypedValues:
-    """Column of a declared type; `bad` has the errors by position.
+    """Column of a declared type. `bad` has the errors by position.
 
-    Bad values are NULL.
+    The values at these positions are NULL.
     """
 
     array: pa.Array
@@ -109,7 +109,7 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
 
 
 def from_column(column: pa.Array, type_: Type) -> TypedValues:
-    """Convert a typed column, such as Parquet's, to a declared type.
+    """Convert a column of any Arrow type to a declared type.
 
     >>> from slicemill.types import INT
     >>> found = from_column(pa.array([1.0, 2.5, 2.0**40]), INT)
@@ -139,9 +139,9 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
 
 
 def _lists(column: pa.Array, type_: Type, element: Type) -> TypedValues:
-    """Convert lists by converting all elements as one column.
+    """Convert lists by converting all their elements as one column.
 
-    If an element is bad, the rule converts list by list.
+    If any element is bad, the rule converts list by list.
     """
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(column.type.value_type))
@@ -157,7 +157,7 @@ def _lists(column: pa.Array, type_: Type, element: Type) -> TypedValues:
 
 
 def by_rule(raw: list[object], type_: Type) -> TypedValues:
-    """Convert Python objects one by one with the exact rule."""
+    """Convert Python objects one by one, by the rule."""
     convert = _converter(type_)
     bad: dict[int, str] = {}
     values: list[object] = []
@@ -174,7 +174,10 @@ _converter = lru_cache(maxsize=100)(converter)
 
 
 def arrow_values(values: list[object], type_: Type) -> pa.Array:
-    """Return values of the reference engine, whose times are integers, as Arrow."""
+    """Return values of the reference engine as an Arrow array.
+
+    Their times are integers.
+    """
     return pa.array(values, arrow_type(type_))
 
 
@@ -186,7 +189,7 @@ def _within_length(texts: pa.Array, type_: Type) -> TypedValues:
 
 
 def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Type) -> TypedValues:
-    """Replace values of a cast column by the rule's, where unsure."""
+    """Replace the values at unsure positions by those of the rule."""
     positions = np.flatnonzero(unsure.to_numpy(zero_copy_only=False))
     if not len(positions):
         return TypedValues(cast)
@@ -202,7 +205,7 @@ def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Typ
 
 
 def _replace_values(column: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Array:
-    if pa.types.is_duration(column.type):  # Arrow does not replace these
+    if pa.types.is_duration(column.type):  # Arrow cannot replace values of this type
         whole = pa.int64()
         return pc.replace_with_mask(column.cast(whole), mask, values.cast(whole)).cast(column.type)
     return pc.replace_with_mask(column, mask, values)
@@ -219,7 +222,7 @@ def _booleans(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _cast(texts: pa.Array, type_: Type) -> pa.Array:
-    """Cast with Arrow; raise ArrowInvalid if any text does not cast."""
+    """Cast with Arrow. Raise ArrowInvalid if any text does not cast."""
     if type_.kind in (Kind.TIMESTAMP, Kind.DATE):
         return _from_year_1(texts.cast(_NAIVE if type_.kind is Kind.TIMESTAMP else pa.date32())).cast(
             arrow_type(type_)
@@ -230,7 +233,7 @@ def _cast(texts: pa.Array, type_: Type) -> pa.Array:
 
 
 def _from_year_1(times: pa.Array) -> pa.Array:
-    """Reject the year 0, which only Arrow's calendar has."""
+    """Raise ArrowInvalid for the year 0, which exists only in Arrow's calendar."""
     first = pc.min(times)
     if first.is_valid and first.value < _YEAR_1[times.type]:
         raise pa.ArrowInvalid("there is no year 0")
@@ -238,7 +241,7 @@ def _from_year_1(times: pa.Array) -> pa.Array:
 
 
 def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
-    """Cast a whole column, and correct the values where Arrow differs.
+    """Cast a whole column, then correct values where the rule differs.
 
     Return None if the cast fails.
     """
@@ -251,9 +254,9 @@ def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
 
 
 def _in_utc(texts: pa.Array) -> TypedValues | None:
-    """Cast instants that all end with Z and have minutes at least.
+    """Cast timestamps that all end with Z and include minutes.
 
-    Return None for other columns.
+    Return None for any other column.
     """
     if not pc.all(pc.ends_with(texts, "Z")).as_py() or _odd_lengths(texts, 14) is not None:
         return None
@@ -270,7 +273,7 @@ def _with_offset(texts: pa.Array) -> pa.Array:
 
 
 def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> TypedValues:
-    """Convert instants with an offset from UTC apart from all others."""
+    """Convert timestamps with an offset from UTC separately from the others."""
     zoned = pc.fill_null(zoned, False)
     with_offset = pc.if_else(zoned, bare, None)
     cast, failed = _cast_in_pieces(with_offset, type_, _with_offset)
@@ -280,7 +283,7 @@ def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> Ty
 
 
 def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
-    """Convert instants spelled as numbers apart from all others."""
+    """Convert timestamps that are spelled as numbers separately from the others."""
     bare = pc.ascii_trim(texts, characters=BLANKS)
     whole = pc.fill_null(pc.match_substring_regex(bare, _USUAL[Kind.BIGINT]), False)
     numbers = from_column(pc.if_else(whole, bare, None).cast(pa.int64()), type_)
@@ -288,12 +291,15 @@ def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
         return numbers
     plain = from_texts(pc.if_else(whole, None, texts), replace(type_, unit=None))
     unsure = np.zeros(len(texts), np.bool_)
-    unsure[[*numbers.bad, *plain.bad]] = True  # error messages show the text
+    unsure[[*numbers.bad, *plain.bad]] = True  # the error messages must show the text
     return _by_rule_where(pa.array(unsure), texts, pc.if_else(whole, numbers.array, plain.array), type_)
 
 
 def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
-    """Cast all values that can be cast; mask those for the rule."""
+    """Cast all values that Arrow can cast.
+
+    Also return a mask of the values for the rule.
+    """
     failed = np.zeros(len(column), np.bool_)
 
     def piece(first: int, length: int) -> pa.Array:
@@ -311,11 +317,14 @@ def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array
     return piece(0, len(column)), pa.array(failed)
 
 
-# -- columns that have a type -------------------------------------------------------------------------------
+# -- typed columns ----------------------------------------------------------------------------------------
 
 
 def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
-    """Return Arrow's cast between two types if it agrees with the rule."""
+    """Return a cast between two types by Arrow.
+
+    Return None if it would differ from the rule.
+    """
     target = arrow_type(type_)
     kind = type_.kind
     if pa.types.is_integer(source):
@@ -337,9 +346,9 @@ def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
 
 
 def _rescale_decimals(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array:
-    """Change precision and scale of decimals.
+    """Change the precision and scale of decimals.
 
-    Arrow's cast does not detect that a value has more than 38 digits.
+    Arrow's cast does not detect values with more than 38 digits.
     """
     digits = target.precision - target.scale
     if decimals.type.precision - decimals.type.scale > digits:
@@ -350,7 +359,7 @@ def _rescale_decimals(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array
 
 
 def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
-    """Convert numbers to times; raise ArrowInvalid outside the years 1 to 9999."""
+    """Convert numbers to timestamps. Raise ArrowInvalid outside the years 1 to 9999."""
     numbers = numbers.cast(pa.int64())
     if len(_outside(numbers, _UNIT_NS[unit])):
         raise pa.ArrowInvalid("this is no time")
@@ -358,10 +367,10 @@ def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
 
 
 def _instants(column: pa.Array, type_: Type) -> TypedValues:
-    """Convert times of any unit; without a time zone they are UTC.
+    """Convert timestamps of any unit. Timestamps without a time zone are UTC.
 
-    Fractions of a microsecond are cut off. The values are processed as integers, so the result of a row does
-    not depend on other rows or on Python's calendar.
+    Fractions of a microsecond are cut off. Values are converted as integers, so that the result of a row
+    depends neither on other rows nor on Python's calendar.
     """
     numbers, unit_ns = column.cast(pa.int64()), _ARROW_NS[column.type.unit]
     outside = _outside(numbers, unit_ns)
@@ -386,7 +395,7 @@ def _outside(numbers: pa.Array, unit_ns: int) -> npt.NDArray[np.int64]:
 
 
 def _at(numbers: pa.Array, unit_ns: int) -> pa.Array:
-    """Convert numbers of a unit to times."""
+    """Convert numbers in a unit to timestamps."""
     if unit_ns == 1:
         values = numbers.fill_null(0).to_numpy(zero_copy_only=False) // 1_000
         return pa.array(values, mask=numbers.is_null().to_numpy(zero_copy_only=False)).cast(_INSTANT)
@@ -407,7 +416,7 @@ def _within_length_of(found: pa.Array, failed: pa.Array, column: pa.Array, type_
     return _by_rule_where(failed, column, found, type_)
 
 
-# -- texts that Arrow and the rule read differently ---------------------------------------------------------
+# -- texts that only Arrow accepts, or that Arrow converts differently ------------------------------------
 
 
 def _any(mask: pa.Array) -> pa.Array | None:

@@ -1,9 +1,9 @@
-"""Messages between driver and workers: framing, authentication and the listening socket.
+"""Messages between driver and workers: framing, authentication, and the listening socket.
 
-Frames are those of `multiprocessing.connection` (a length of four bytes, then the content), because a
-worker uses its `Connection` and key exchange. The driver's end never blocks: a worker that is stopped in
-the middle of a message, or does not read, must not block the dispatcher. The first byte of a frame is its
-kind; the rest is a pickle. Nothing from a peer without the key is unpickled.
+Frames are those of `multiprocessing.connection`, because workers use its `Connection` and its key exchange: a
+length of four bytes, then the content. The first byte of the content is the kind of the frame, and the rest
+is a pickle. The driver's end never blocks, even if a worker is stopped in the middle of a message or does not
+read. A pickle is loaded only after the peer has proved that it has the key.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from pathlib import Path
 from typing import TypeAlias
 
-# Kinds of frames. From a worker:
+# Kinds of frames that workers send:
 HELLO, READY, ANSWER, NOTICE, LEAVING = b"H", b"R", b"A", b"N", b"L"
-# From the driver:
+# Kinds of frames that the driver sends:
 MESSAGE, END = b"M", b"E"
 
-# Time-out for a peer to prove that it has the key and to introduce itself.
+# Time-out for a peer to prove its key and to send HELLO.
 HANDSHAKE_S = 10.0
-# Maximum number of concurrent handshakes; further peers are rejected.
+# Maximum number of concurrent handshakes. Further connections are closed.
 _HANDSHAKES = 256
 _HEADER = struct.Struct("!i")
 _LONG_HEADER = struct.Struct("!Q")
 _CHUNK = 1 << 16
-# The path of a Unix socket has at most 108 bytes on Linux, 104 on other systems, with a final zero.
+# The path of a Unix socket has at most 108 bytes on Linux and 104 on other systems, including a zero byte.
 _PATH_BYTES = 103
 
 Address: TypeAlias = str | tuple[str, int]
@@ -44,7 +44,7 @@ Address: TypeAlias = str | tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First message of a worker."""
+    """First message of a worker, with its identity."""
 
     worker: int
     incarnation: int
@@ -61,7 +61,10 @@ def encode(kind: bytes, value: object) -> memoryview:
 
 
 def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
-    """Connect a worker to the driver, with mutual proof of the key."""
+    """Connect a worker to the driver.
+
+    Both sides prove their key.
+    """
     if isinstance(address, str):
         near = socket.socket(socket.AF_UNIX)
         near.settimeout(HANDSHAKE_S)
@@ -80,7 +83,7 @@ def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
 
 
 def prove(connection: Connection[bytes, bytes], key: bytes) -> None:
-    """Prove the key to the driver, and let the driver prove it."""
+    """Prove the key to the driver, and verify the driver's key."""
     answer_challenge(connection, key)
     deliver_challenge(connection, key)
 
@@ -98,7 +101,7 @@ def _is_abandoned(path: str) -> bool:
         probe.settimeout(HANDSHAKE_S)
         try:
             probe.connect(path)
-            # A live driver sends its challenge first; a dying one may still accept the connection.
+            # A running driver sends a challenge first. A dying driver may still accept the connection.
             return not probe.recv(1)
         except (ConnectionRefusedError, ConnectionResetError):
             return True
@@ -107,9 +110,9 @@ def _is_abandoned(path: str) -> bool:
 
 
 def _tune(tcp: socket.socket) -> None:
-    # A message of 20 KB is written in two parts; without this the second waits 40 ms for an acknowledgement.
+    # A message of 20 KB is written in two parts. With Nagle's algorithm the second part would wait 40 ms.
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # The disappearance of a host is noticed after half a minute, not after hours.
+    # Detect the loss of a host after half a minute, not after hours.
     tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
@@ -117,13 +120,13 @@ def _tune(tcp: socket.socket) -> None:
 
 
 class Channel:
-    """Driver's end of a connection to a worker; it never blocks."""
+    """Driver's end of a connection to a worker. Never blocks."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
         self._out: deque[memoryview] = deque()
-        self._head = bytearray()  # of an incomplete next frame
+        self._head = bytearray()  # beginning of an incomplete frame
         self._body: memoryview | None = None
         self._filled = 0
 
@@ -132,7 +135,7 @@ class Channel:
 
     @property
     def sending(self) -> bool:
-        """Return True while output waits for the worker to read."""
+        """Return True while output is pending, because the worker does not read."""
         return bool(self._out)
 
     def send(self, frame: memoryview | bytes) -> None:
@@ -145,7 +148,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Send pending output as far as the worker reads."""
+        """Send pending output until the socket would block."""
         while self._out:
             part = self._out[0]
             try:
@@ -160,7 +163,7 @@ class Channel:
     def receive(self) -> list[memoryview]:
         """Return the complete frames that have arrived.
 
-        Raise EOFError if the connection is closed and there are none.
+        Raise EOFError if the connection is closed and no frame is left.
         """
         frames: list[memoryview] = []
         while True:
@@ -204,7 +207,7 @@ class Channel:
             if len(here) == size:
                 frames.append(memoryview(here))
                 continue
-            # The frame is larger than the chunk: receive the rest directly into its buffer.
+            # Receive the rest of a large frame directly into its buffer.
             self._body = memoryview(bytearray(size))
             self._body[: len(here)] = here
             self._filled = len(here)
@@ -215,10 +218,10 @@ class Channel:
 
 
 class WorkerListener:
-    """Listening socket for workers: TCP, or a Unix socket without `listen`.
+    """Listening socket for workers.
 
-    Each peer has a thread and limited time for the handshake. After the handshake the peer is passed to
-    `admit`.
+    It is a Unix socket, or a TCP socket if `listen` has an address. Each connection has a thread and limited
+    time for the handshake. Then the socket is passed to `admit`.
     """
 
     def __init__(
@@ -252,7 +255,7 @@ class WorkerListener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and reject peers whose handshake is in progress."""
+        """Stop listening, and close connections whose handshake is in progress."""
         self._stopping.set()
         self._wake.send(b"\0")
         self._thread.join()
@@ -265,7 +268,7 @@ class WorkerListener:
             each.close()
         if self._folder is not None:
             Path(str(self.address)).unlink(missing_ok=True)
-            # A worker that found the driver gone may have just removed the folder.
+            # A worker that lost the driver may have removed the folder already.
             with contextlib.suppress(FileNotFoundError):
                 self._folder.rmdir()
 
@@ -280,7 +283,7 @@ class WorkerListener:
             try:
                 peer, _ = self._socket.accept()
             except OSError:
-                # The peer has disconnected, or file descriptors are exhausted: keep listening.
+                # The peer has disconnected, or file descriptors are exhausted. Continue to listen.
                 self._stopping.wait(0.01)
                 continue
             if len(self._peers) == _HANDSHAKES:
@@ -294,7 +297,7 @@ class WorkerListener:
             greeter.start()
 
     def _greet(self, peer: socket.socket) -> None:
-        # The limit covers the whole handshake, so that a peer cannot prolong it byte by byte.
+        # The limit covers the whole handshake, so that a peer cannot prolong it by sending single bytes.
         late = threading.Timer(self._limit_s, _hang_up, (peer,))
         late.daemon = True
         late.start()
@@ -320,7 +323,7 @@ class WorkerListener:
             hello = pickle.loads(frame[1:]) if frame[:1] == HELLO else None
             return hello if isinstance(hello, Hello) else None
         except Exception:
-            # An unknown peer may send anything.
+            # An unauthenticated peer may send any bytes.
             return None
         finally:
             if connection is not None:
@@ -333,7 +336,7 @@ def _hang_up(peer: socket.socket) -> None:
 
 
 def _socket_folder() -> Path:
-    """Create a private folder with a path short enough for a socket."""
+    """Create a private folder with a path short enough for Unix sockets."""
     for base in (None, "/tmp"):
         folder = Path(tempfile.mkdtemp(prefix="slicemill-", dir=base))
         if len(os.fsencode(folder / "s")) <= _PATH_BYTES:

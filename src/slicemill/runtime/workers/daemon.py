@@ -1,15 +1,15 @@
-"""Spark's Python worker daemon, with modules preloaded for a fast start.
+"""Spark's Python worker daemon, with preloaded modules for a fast start.
 
-Spark puts `pyspark.zip` first on the path. It contains no compiled files, so each import would compile
-the source again. If the same version is installed as a folder, the daemon uses that.
+Spark puts `pyspark.zip` first on the path. The archive has no compiled files, so each import would compile
+the source again. If the same version is installed as a folder, the daemon uses the folder.
 
-Spark's worker runs a full garbage collection after every task. Objects of preloaded modules are frozen,
-which saves some 30 ms of processor time, many times the cost of a small task. The programs of hundreds of
-units would cost 100 ms, so after most tasks only young objects are collected.
+Spark's worker runs a full garbage collection after each task. That would take some 30 ms for objects of the
+preloaded modules, so these objects are frozen. It would take 100 ms for the programs of hundreds of units, so
+only young objects are collected after most tasks.
 
-A worker whose reader has closed the connection, because its batch was stopped, exits silently. Spark's
-daemon would print a traceback on the terminal of the driver. A retired worker exits after its task
-instead of waiting for the next one.
+If the reader of a worker has closed the connection, because its batch was stopped, the worker exits silently.
+Spark's daemon would print a traceback on the terminal of the driver. A retired worker exits after its task
+instead of waiting for the next task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from slicemill.runtime.workers.retire import is_retired
 
-# Imports of tasks. They must not start threads, which would not exist in forked processes.
+# Modules that tasks import. They must not start threads, because forked processes would lack them.
 PRELOADED = ("pyspark.worker", "slicemill.runtime.worker", "slicemill.runtime.workers.worker")
 
 Worker = Callable[[socket.socket, bool], int]
@@ -38,7 +38,7 @@ _VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)""", re.MULTILINE)
 
 
 def remove_pyspark_zip(path: list[str]) -> list[str]:
-    """Remove pyspark.zip from the path if the same version is installed."""
+    """Return the path without pyspark.zip, if the same version is installed."""
     zips = [entry for entry in path if Path(entry).name == _ZIP and zipfile.is_zipfile(entry)]
     folders = (Path(entry) / "pyspark" / "version.py" for entry in path if entry not in zips)
     installed = next((file for file in folders if file.is_file()), None)
@@ -58,7 +58,7 @@ def silence_broken_pipes(worker: Worker) -> Worker:
         try:
             status = worker(sock, authenticated)
         except (BrokenPipeError, ConnectionResetError):
-            # Exit immediately, because flushing its buffers would fail and print again.
+            # Exit without flushing buffers, because that would fail and print again.
             os._exit(1)
         if is_retired():
             os._exit(status)
@@ -68,7 +68,7 @@ def silence_broken_pipes(worker: Worker) -> Worker:
 
 
 class SparseCollector:
-    """Replacement of the `gc` module in the loop of Spark's daemon."""
+    """Replacement of the `gc` module in the main loop of Spark's daemon."""
 
     def __init__(self, tasks_between_all: int = 32) -> None:
         self._tasks_between_all = tasks_between_all
@@ -82,7 +82,7 @@ class SparseCollector:
 def be_killed_before_java() -> None:
     """Make the kernel's OOM killer prefer workers to the JVM.
 
-    Killed workers are replaced; the JVM is not.
+    Killed workers are restarted; the JVM is not.
     """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
@@ -97,9 +97,9 @@ def run() -> None:
 
     for module in PRELOADED:
         importlib.import_module(module)
-    # Compile or load kernels before forking; workers then load machine code in a few milliseconds.
+    # Compile or load kernels before forking, so that workers load machine code in a few milliseconds.
     initialise_numba()
-    # The daemon's loop looks up these names in its module.
+    # Replace names that the daemon's loop looks up in its module.
     vars(daemon)["worker"] = silence_broken_pipes(daemon.worker)
     vars(daemon)["gc"] = SparseCollector()
     gc.freeze()

@@ -14,7 +14,7 @@ from slicemill.errors import SlicemillError
 
 @dataclass(frozen=True, slots=True)
 class WorkerJoined:
-    """A worker has connected and created its handler; it accepts messages."""
+    """A worker has connected and accepts messages."""
 
     worker: int
     incarnation: int
@@ -24,10 +24,10 @@ class WorkerJoined:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLeft:
-    """A worker is gone, and its current message is lost.
+    """A worker has ended, and its current message is lost.
 
-    The incarnation is -1 if its task failed before it could connect. With `spark_stopped`, Spark runs no more
-    tasks, so no worker will follow.
+    The incarnation is -1 if its task failed before the worker could connect. If `spark_stopped` is set, Spark
+    runs no more tasks, so the worker is not restarted.
     """
 
     worker: int
@@ -38,17 +38,17 @@ class WorkerLeft:
 
 @dataclass(frozen=True, slots=True)
 class WorkerAnswer:
-    """Return value of the handler, or a `Failure`."""
+    """Answer to a message: the handler's return value or a `Failure`."""
 
     worker: int
     incarnation: int
     message: object
-    sent_us: int  # when the answered message was sent, by the driver's clock
+    sent_us: int  # when the message was sent, by the driver's clock
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Unsolicited message of a worker's thread, such as new source data."""
+    """Unsolicited message of a worker, for example about new source data."""
 
     worker: int
     incarnation: int
@@ -62,7 +62,7 @@ Event: TypeAlias = WorkerJoined | WorkerLeft | WorkerAnswer | Notice
 class Failure:
     """Exception of a handler.
 
-    The worker continues unless it ran out of memory.
+    The worker continues, unless its memory was exhausted.
     """
 
     error: str
@@ -71,29 +71,29 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """Arguments of the factory of a worker's handler."""
+    """Arguments for the factory of a worker's handler."""
 
     worker: int
     incarnation: int
-    name: str  # unique for all time, so that files may be named after it
-    notify: Callable[[object], None]  # from any thread
+    name: str  # globally unique, so that files can be named after it
+    notify: Callable[[object], None]  # may be called from any thread
     resident: bool  # True if all messages to this worker reach the same process
-    separate: bool = True  # False in the driver's process, which a worker must not kill
+    separate: bool = True  # False if the worker runs in the driver's process, which must not be killed
 
 
 Handler: TypeAlias = Callable[[object], object]
 
 
 def writer_name(worker: int, incarnation: int) -> str:
-    """Return a unique name.
+    """Return a unique name for the files of a worker.
 
-    Attempts restart at 0 in every session, hence the random part.
+    Incarnations restart at 0 in every Spark session, so the name also has a random part.
     """
     return f"w{worker}-{incarnation}-{secrets.token_hex(6)}"
 
 
 def make_handler(path: str, context: WorkerContext) -> Handler:
-    """Create a handler with the factory named by "package.module:factory"."""
+    """Create a handler with a factory, named as "package.module:factory"."""
     module, _, factory = path.partition(":")
     if not factory:
         raise SlicemillError(f"{path!r} does not name a factory; write package.module:factory")

@@ -1,6 +1,6 @@
-"""Inline pool: workers without processes, whose handler runs in the sending thread.
+"""Inline pool: workers without processes, for experiments with plans and for tests.
 
-For plan experiments and tests: the dispatcher works as usual, but never has to wait.
+The handler of a worker runs in the thread that sends a message, so the driver never waits for an answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slicemill.time import wall_clock_us
 
 
 class InlinePool:
-    """Implementation of `WorkerPool`'s interface with handlers in this process."""
+    """Pool with the interface of `WorkerPool`, whose handlers run in this process."""
 
     resident = True
 
@@ -55,7 +55,10 @@ class InlinePool:
         self._awake.set()
 
     def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:  # noqa: ARG002
-        """Return the answer to a message as the dispatcher gets it; subclasses may change or hold it."""
+        """Return the answer that the driver receives.
+
+        Subclasses may change or delay it.
+        """
         return answer
 
     def lose(self, worker: int) -> None:
@@ -75,7 +78,7 @@ class InlinePool:
             if worker == len(self._incarnations):
                 self._incarnations.append(0)
             else:
-                self._incarnations[worker] += 1  # a new process of an earlier worker, without its state
+                self._incarnations[worker] += 1  # new incarnation of a removed worker, without its state
             self._handlers.append(self._made(worker))
             self._events.append(self._joined(worker))
         self._awake.set()
@@ -87,7 +90,7 @@ class InlinePool:
         if not self._events:
             self._awake.wait(timeout_s)
         self._awake.clear()
-        # Threads of workers may append notices meanwhile, so events are removed one by one.
+        # Other threads may append notices meanwhile, so remove events one by one.
         return [self._events.popleft() for _ in range(len(self._events))]
 
     def wake(self) -> None:

@@ -1,8 +1,8 @@
-"""Handling of Ctrl-C while workers run, in place of PySpark's handler.
+"""Handling of Ctrl-C while workers run, instead of PySpark's handler.
 
-PySpark's handler cancels all jobs before it raises KeyboardInterrupt, which would kill workers during
-their runs. While a pool runs, Ctrl-C only raises KeyboardInterrupt, and the code that catches it stops
-the pool.
+PySpark's handler cancels all jobs before it raises KeyboardInterrupt, which would kill workers during their
+runs. While a pool runs, Ctrl-C only raises KeyboardInterrupt. The code that catches the exception stops the
+pool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from types import FrameType
 
 
 class Interrupts:
-    """Replaces PySpark's handler and restores it; leaves other handlers alone."""
+    """Replaces PySpark's handler, and restores it later.
+
+    Handlers of the program are not replaced.
+    """
 
     def __init__(self) -> None:
         self._before: object = None

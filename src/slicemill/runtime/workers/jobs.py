@@ -1,9 +1,9 @@
 """Job pool: sends messages to workers as ordinary Spark jobs.
 
-Use the job pool on clusters where slots must not be held. All messages sent since the last `wait` are one
-job, with a task for each message. Workers cannot rely on state in memory, because the next message to the
-same worker may reach another process. If a process dies, Spark retries its task once. If the retry fails
-too, the worker has left; the other tasks of the job are not affected.
+The job pool is for clusters where tasks must not occupy slots permanently. All messages that were sent since
+the last `wait` form one job, with one task per message. State in memory may be lost between messages, because
+the next message to the same worker may reach another process. If a process dies, Spark retries its task once.
+If the retry fails too, the worker has left. The other tasks of the job continue.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from slicemill.runtime.workers.retire import retire
 from slicemill.runtime.workers.worker import answer_message
 from slicemill.time import wall_clock_us
 
-# Attempts of a task that run its message. A second attempt may also be speculative execution.
+# Task attempts that run the message. The second attempt may also be a speculative execution.
 _ATTEMPTS = 2
 _CANCEL_S = 10.0
 
@@ -64,7 +64,7 @@ class _JobAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Body of a task of the job; pickled with the job."""
+    """Function that runs the message of a task; pickled with the job."""
 
     pool: str
     handler: str
@@ -94,7 +94,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _TaskHandler:
-    """Handler in a task process, and notices for the next answer."""
+    """Handler in a task process, with notices for the next answer."""
 
     handler: Handler
     notices: queue.SimpleQueue[object]
@@ -107,7 +107,7 @@ class _TaskHandler:
         return tuple(found)
 
 
-# Handlers in a process that runs tasks, by pool and worker.
+# Handlers in this process, by pool and worker.
 _handlers: dict[tuple[str, int], _TaskHandler] = {}
 
 
@@ -124,7 +124,7 @@ def _handler(work: _Work, worker: int, attempt: int) -> _TaskHandler:
 
 
 class JobPool:
-    """Pool of ordinary Spark jobs, with the interface of `WorkerPool`."""
+    """Pool with the interface of `WorkerPool` that runs ordinary Spark jobs."""
 
     resident = False
 
@@ -136,7 +136,7 @@ class JobPool:
         self._collected: list[_SentMessage] = []
         self._outstanding: dict[int, _SentMessage] = {}
         self._told: set[int] = set()
-        self._events: deque[list[Event]] = deque()  # appended by threads of jobs
+        self._events: deque[list[Event]] = deque()  # appended by the threads of jobs
         self._awake = threading.Event()
         self._threads: set[threading.Thread] = set()
         self._interrupts = Interrupts()
@@ -148,11 +148,11 @@ class JobPool:
         self._awake.set()
 
     def members(self) -> list[WorkerJoined]:
-        """Return the workers whose joining `wait` has reported."""
+        """Return the workers that `wait` has reported as joined."""
         return [self._joined(worker, self._incarnations[worker]) for worker in sorted(self._told)]
 
     def send(self, worker: int, message: object) -> None:
-        """Collect a message for the job that the next `wait` submits."""
+        """Queue a message for the job that the next `wait` submits."""
         if worker in self._outstanding:
             raise RuntimeError(f"worker {worker} has not answered yet")
         frame = bytes(encode(MESSAGE, message))
@@ -161,7 +161,7 @@ class JobPool:
         self._collected.append(sent)
 
     def resize(self, count: int) -> None:
-        """Change the maximum number of tasks in a job."""
+        """Change the maximum number of tasks per job."""
         events: list[Event] = []
         for worker in range(count, len(self._incarnations)):
             if worker in self._told:
@@ -174,10 +174,10 @@ class JobPool:
         self._awake.set()
 
     def end_stuck(self, worker: int) -> None:
-        """Do nothing: the task kills itself a little later."""
+        """Do nothing: the task kills itself after its own time-out."""
 
     def wait(self, timeout_s: float | None) -> list[Event]:
-        """Submit the collected messages and return new events."""
+        """Submit the queued messages as a job, and return new events."""
         if self._collected:
             job, self._collected = self._collected, []
             thread = InheritableThread(target=self._run, args=(job,), name="slicemill job", daemon=True)
@@ -214,7 +214,10 @@ class JobPool:
         return WorkerJoined(worker, incarnation, socket.gethostname(), os.getpid())
 
     def _run(self, job: list[_SentMessage]) -> None:
-        """Run a job; called in its own thread."""
+        """Run a job and append its events.
+
+        Called in a thread of its own.
+        """
         by_worker = {sent.worker: sent for sent in job}
         events: list[Event] = []
         reason, stopped = "the processes of its task ended", False

@@ -1,8 +1,7 @@
 """Serialization of unit plans for workers, node by node.
 
-Serialized nodes are cached. So adding a query to a thousand other ones costs only its own nodes. Nodes
-are immutable, and those of a statement stay the same objects while other statements change
-(`plan.planner`).
+Serialized nodes are cached. So when a query is added to a plan of a thousand queries, only its nodes are
+serialized. Nodes are immutable, and the planner reuses the nodes of unchanged statements (`plan.planner`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Worker pool: long-running Python tasks of Spark that answer messages within microseconds.
 
 ```
- supervisor 0 ── Spark job of one task ──► worker 0 ──┐ connects, shows the key, says hello
+ supervisor 0 ── Spark job of one task ──► worker 0 ──┐ connects, authenticates, sends HELLO
  supervisor 1 ── Spark job of one task ──► worker 1 ──┤
                                                       ▼
- dispatcher ── send(), wait() ──► selector over the channels ◄── entrance (a thread that accepts)
+ driver ── send(), wait() ──► selector over the channels ◄── WorkerListener (a thread that accepts)
 ```
 
-All mutable state belongs to the thread that calls `send` and `wait`; other threads append to a queue and
-wake that thread. The incarnation of a worker is its task attempt. The newest incarnation wins, because an
+All mutable state belongs to the thread that calls `send` and `wait`. Other threads append to a queue and wake
+that thread. The incarnation of a worker is its task attempt. The newest incarnation is used, because an
 executor that was suspended may leave an old worker that still answers.
 """
 
@@ -49,9 +49,9 @@ from slicemill.runtime.workers.interrupt import Interrupts
 from slicemill.runtime.workers.worker import Ticket, task_of
 from slicemill.time import wall_clock_us
 
-# Time-out for creating the handler, which may compile kernels.
+# Time-out for creating a handler, which may compile kernels.
 _READY_S = 300.0
-# Time for a worker to end before it is killed.
+# Time for a worker to end by itself before it is killed.
 _GRACE_S = 2.0
 # Time for Spark to end a cancelled job.
 _CANCEL_S = 10.0
@@ -61,16 +61,16 @@ _GONE = "its process ended"
 
 @dataclass(slots=True)
 class _Connection:
-    """Connection of one worker, from its hello until it leaves."""
+    """Connection of a worker, from HELLO until the worker leaves."""
 
     hello: Hello
     channel: Channel
     process: psutil.Process | None  # None if the process is on another machine
     deadline: float | None
     ready: bool = False
-    sent_us: int | None = None  # when its unanswered message was sent
-    writing: bool = False  # the selector also waits until more can be sent
-    reason: str = _GONE  # why it leaves
+    sent_us: int | None = None  # when the unanswered message was sent
+    writing: bool = False  # the selector also waits until the socket is writable
+    reason: str = _GONE  # why the worker leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +91,18 @@ _Report: TypeAlias = _Arrival | _JobEnded
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """State of one worker number over its incarnations."""
+    """State of a worker number across incarnations."""
 
     newest: int = -1
     connection: _Connection | None = None
     connected: bool = False  # since the end of its last job
-    lost: list[WorkerLeft] = field(default_factory=list)  # found while sending
+    lost: list[WorkerLeft] = field(default_factory=list)  # detected while sending
 
 
 class WorkerPool:
-    """`count` workers, whose handlers are created by a factory ("package.module:factory").
+    """Pool of `count` workers, whose handlers a factory ("package.module:factory") creates.
 
-    `send` and `wait` are called by one thread, `wake` by any.
+    `send` and `wait` must be called by the same thread, `wake` by any thread.
     """
 
     resident = True
@@ -131,19 +131,19 @@ class WorkerPool:
             end.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
         self._entrance: WorkerListener | None = None
-        self.address: Address | None = None  # the listening address
-        self._reached_at: Address = ""  # the address to which workers connect
+        self.address: Address | None = None  # address on which the driver listens
+        self._reached_at: Address = ""  # address to which workers connect
         self._supervisors: list[Supervisor] = []
         self._interrupts = Interrupts()
         self._stopped = False
 
     def start(self) -> None:
-        """Submit the workers' jobs; `wait` reports when workers have joined."""
+        """Submit the workers' jobs; `wait` reports workers that have joined."""
         listen = None if self._local else listen_address(self._context)
         self._entrance = WorkerListener(listen, self._key, self._arrived)
         self.address = address = self._entrance.address
         if not isinstance(address, str):
-            # Executors may reach the driver under a name that the driver cannot listen on.
+            # Executors may reach the driver by a name on which the driver cannot listen.
             address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
         self._reached_at = address
         self._supervisors = [self._supervisor(worker) for worker in range(self._count)]
@@ -152,17 +152,17 @@ class WorkerPool:
             supervisor.start()
 
     def _supervisor(self, worker: int) -> Supervisor:
-        # A worker on another machine kills itself shortly after the driver has given it up.
+        # On another machine, a worker kills itself a little after the driver's time-out.
         limit_s = None if self._local else self._limit_s + 1.0
         ticket = Ticket(worker, self._reached_at, self._key, self._handler, limit_s)
         group = f"slicemill-worker-{secrets.token_hex(4)}-{worker}"
         return Supervisor(self._context, group, f"worker {worker}", task_of(ticket), self._ended(worker))
 
     def resize(self, count: int) -> None:
-        """Add workers or remove the last ones.
+        """Add workers, or remove the last ones.
 
-        `wait` reports which workers have joined and left. Called by the thread that calls `wait`, or while
-        that thread is not waiting.
+        `wait` reports the workers that have joined and left. Call this method in the thread that calls
+        `wait`, or while that thread does not wait.
         """
         before, self._count = self._count, count
         for worker in range(count, before):
@@ -192,7 +192,7 @@ class WorkerPool:
     def send(self, worker: int, message: object) -> None:
         """Send a message to a worker that has answered its last message.
 
-        If its connection is broken, the next `wait` reports that it has left.
+        If the connection is broken, the next `wait` reports that the worker has left.
         """
         slot = self._slots[worker]
         connection = slot.connection
@@ -216,7 +216,7 @@ class WorkerPool:
     def end_stuck(self, worker: int) -> None:
         """Kill a stuck worker with SIGPROF.
 
-        The signal's handler first adds the stack to the worker's step record. On another machine, the kernel
+        The signal handler first appends the stack to the worker's step record. On another machine, the kernel
         sends the signal when a frame arrives (`worker.ended_by_frames`).
         """
         connection = self._slots[worker].connection
@@ -228,7 +228,7 @@ class WorkerPool:
                 connection.channel.send(END)
 
     def wait(self, timeout_s: float | None) -> list[Event]:
-        """Return new events; wait until the time-out or `wake`."""
+        """Return new events. Wait for an event, the time-out or `wake`."""
         limit = self._until_deadline()
         if limit is not None and (timeout_s is None or limit < timeout_s):
             timeout_s = limit
@@ -257,16 +257,16 @@ class WorkerPool:
         return events
 
     def wake(self) -> None:
-        """Make `wait` return; from any thread."""
-        # A full buffer wakes the thread anyway; after `stop` no thread waits.
+        """Make `wait` return. May be called by any thread."""
+        # If the buffer is full, the thread wakes anyway. After `stop`, no thread waits.
         with contextlib.suppress(OSError):
             self._wake.send(b"\0")
 
     def stop(self) -> None:
         """Stop all workers and their jobs; no process remains.
 
-        Busy workers get a moment to finish. Called by the thread that calls `wait`, or when that thread no
-        longer waits.
+        Busy workers get _GRACE_S to finish. Call this method in the thread that calls `wait`, or when that
+        thread no longer waits.
         """
         if self._stopped:
             return
@@ -293,7 +293,7 @@ class WorkerPool:
         self._woken.close()
         self._interrupts.give_back()
 
-    # The dispatcher's thread.
+    # Methods of the thread that calls `send` and `wait`.
 
     def _connections(self) -> list[_Connection]:
         return [slot.connection for slot in self._slots if slot.connection is not None]
@@ -310,7 +310,7 @@ class WorkerPool:
                 pass
 
     def _watch(self, connection: _Connection) -> None:
-        """Watch for the socket to become writable while output is pending."""
+        """While output is pending, wait also for the socket to become writable."""
         if connection.channel.sending == connection.writing:
             return
         connection.writing = connection.channel.sending
@@ -376,12 +376,12 @@ class WorkerPool:
         slot.connection = _Connection(hello, channel, process, self._clock() + _READY_S)
         slot.newest, slot.connected = hello.incarnation, True
         self._selector.register(channel, selectors.EVENT_READ, hello.worker)
-        # Frames may have arrived together with the hello.
+        # Frames may have arrived together with HELLO.
         self._serve(slot, events)
 
     def _job_ended(self, report: _JobEnded, events: list[Event]) -> None:
         slot = self._slots[report.worker]
-        # The end of a connected worker is reported by its channel, possibly later.
+        # The channel reports the end of a connected worker, possibly later.
         if not report.goes_on:
             incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
             if slot.connection is not None:
@@ -411,7 +411,7 @@ class WorkerPool:
                 _end(slot.connection)
                 self._remove_worker(slot, _GONE)
 
-    # Other threads.
+    # Methods of other threads.
 
     def _arrived(self, hello: Hello, sock: socket.socket) -> None:
         self._reports.append(_Arrival(hello, sock))
@@ -438,39 +438,39 @@ def _process(pid: int) -> psutil.Process | None:
 
 
 def _end(connection: _Connection) -> None:
-    """Kill a worker that does not answer."""
+    """Kill the process of a worker that does not answer."""
     if connection.process is not None:
         _kill(connection.process)
 
 
 def _kill(process: psutil.Process) -> None:
-    # psutil compares start times, so a reused process id is not killed.
+    # psutil compares start times, so that a reused process id is not killed.
     with contextlib.suppress(psutil.Error):
         process.kill()
 
 
 # Supervisor: a thread that keeps one worker running.
 #
-# A supervisor submits a Spark job with one task repeatedly. Each worker has its own job, because Spark
-# counts task failures per job, and the fourth failure ends the job with all its tasks. Spark itself
-# restarts the task after the first failures of a job, on another executor if necessary.
+# It submits Spark jobs with a single task, one after the other. Each worker has its own job, because Spark
+# counts task failures per job, and the fourth failure ends the job with all its tasks. After the first
+# failures of a job, Spark itself restarts the task, on another executor if necessary.
 
 
-# A job that lasted at least so long resets the back-off.
+# A job that lasted at least this long resets the back-off.
 _GOOD_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 0.25
 
 Task = Callable[[Iterable[Any]], Iterable[Any]]
-# Called after each job with the reason of its end (the result of its task, or its error), and True if another
-# job follows.
+# Called after each job with the reason why it ended (result of its task, or error), and True if another job
+# follows.
 Report = Callable[[str | None, bool], None]
 
 
 def pause_s(failures: int) -> float:
-    """Return the back-off after so many short jobs in a row.
+    """Return the back-off after this many consecutive short jobs.
 
-    The back-off is 0 after the first short job, then doubles.
+    It is 0 after the first short job, then _FIRST_PAUSE_S, and doubles with each further job.
     """
     return 0.0 if failures < 2 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 2, 16))
 
@@ -489,7 +489,7 @@ class Supervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Submit no more jobs; the current job continues."""
+        """Submit no further jobs; the current job continues."""
         self._stopping.set()
 
     def cancel(self) -> None:
@@ -506,7 +506,7 @@ class Supervisor:
         while not self._stopping.wait(pause_s(failures)):
             began = time.monotonic()
             reason = self._job()
-            # Jobs without an error count too: a worker that cannot create its handler leaves regularly.
+            # Short jobs without an error count too, for example of a worker that cannot create its handler.
             failures = 0 if time.monotonic() - began >= _GOOD_S else failures + 1
             if self._stopping.is_set():
                 return
@@ -525,7 +525,7 @@ class Supervisor:
 
 
 def is_running(context: SparkContext) -> bool:
-    """Return True if the context is not stopped and its JVM answers."""
+    """Return True if the Spark context runs and its JVM answers."""
     try:
         return context._jsc is not None and not context._jsc.sc().isStopped()
     except Exception:
@@ -533,7 +533,7 @@ def is_running(context: SparkContext) -> bool:
 
 
 def job_failure_cause(error: BaseException) -> str:
-    """Extract the cause of a failed job from Spark's long message."""
+    """Return the cause of a failed job, from Spark's long error message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if ": " in line and not line.startswith(("at ", "File ", "Caused by"))]
     python = [line for line in causes if line.split(":")[0].endswith(("Error", "Exception", "Interrupt"))]

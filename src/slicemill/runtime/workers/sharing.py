@@ -1,6 +1,6 @@
 """Sharing of worker pools between the mills of a Spark session.
 
-Workers are started once, and used by one mill at a time.
+A pool is started once. One mill at a time uses it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from slicemill.runtime.workers.pool import WorkerPool
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# Long-lived workers, or ordinary Spark jobs where slots must not be held.
+# "workers": long-running tasks. "jobs": ordinary Spark jobs, where tasks must not occupy slots permanently.
 Execution: TypeAlias = Literal["workers", "jobs"]
 
 HANDLER = "slicemill.runtime.worker:make"
-# Time-out of a message. Its work is bounded: a run by its rows, a replay by the checkpoint interval.
+# Time-out of a message. Its work is limited: a run by its rows, a replay by the checkpoint interval.
 _LIMIT_S = 300.0
 
 
 class Pool(Protocol):
     """Interface of worker pools.
 
-    `resident`: all messages to a worker reach the same process.
+    If `resident` is True, all messages to a worker reach the same process.
     """
 
     resident: bool
@@ -45,7 +45,7 @@ class Pool(Protocol):
 
 
 class _IdlePools:
-    """Idle pools of those Spark contexts whose workers are kept."""
+    """Idle pools of the Spark contexts whose workers stay alive."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -57,7 +57,7 @@ _kept = _IdlePools()
 
 
 def borrow_pool(context: SparkContext, execution: Execution) -> Pool:
-    """Return a pool for one mill, until `return_pool`."""
+    """Return a started pool for one mill. `return_pool` gives it back."""
     with _kept.lock:
         idle = _kept.idle.get((id(context), execution), [])
         if idle:
@@ -73,7 +73,7 @@ def borrow_pool(context: SparkContext, execution: Execution) -> Pool:
 def return_pool(context: SparkContext, execution: Execution, pool: Pool) -> None:
     with _kept.lock:
         if id(context) in _kept.contexts:
-            pool.resize(max(1, worker_count(context)))  # to the default size
+            pool.resize(max(1, worker_count(context)))  # back to the default size
             _kept.idle.setdefault((id(context), execution), []).append(pool)
             return
     pool.stop()
@@ -81,7 +81,7 @@ def return_pool(context: SparkContext, execution: Execution, pool: Pool) -> None
 
 @contextmanager
 def keep_workers(context: SparkContext) -> Iterator[None]:
-    """Keep workers alive between mills, inside the context."""
+    """Inside the context, keep workers alive between mills."""
     with _kept.lock:
         _kept.contexts.add(id(context))
     try:
@@ -93,7 +93,7 @@ def keep_workers(context: SparkContext) -> Iterator[None]:
 
 
 def stop_idle(context: SparkContext) -> None:
-    """Stop the idle workers of a context, which frees their slots."""
+    """Stop the idle workers of a Spark context, which frees their slots."""
     with _kept.lock:
         pools = [pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)]
     for pool in pools:

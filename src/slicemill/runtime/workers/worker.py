@@ -1,9 +1,8 @@
 """Worker: a Spark task that answers messages of the driver.
 
-    connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► end, or the driver is
-    gone
+    connect ──► hello ──► make the handler ──► ready ──► (message ──► answer)* ──► END or EOF
 
-The handler runs in the task's main thread, one message at a time. Its other threads may send notices.
+The handler runs in the main thread of the task, one message at a time. Other threads may send notices.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ SHORT_OF_MEMORY = "a message took more memory than there is"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Arguments of the task of a worker."""
+    """Arguments of a worker's task."""
 
     worker: int
     address: Address
@@ -63,12 +62,12 @@ class Ticket:
     limit_s: float | None  # time-out of a message; None if the driver kills stuck workers
 
     def __repr__(self) -> str:
-        # The key must not get into a log.
+        # Omit the key, because the text may be logged.
         return f"Ticket(worker={self.worker}, address={self.address!r})"
 
 
 def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
-    """Run the task of a worker."""
+    """Run a worker in a Spark task, until the driver ends it."""
     task = TaskContext.get()
     assert task is not None
     retire()
@@ -77,7 +76,7 @@ def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
     except (EOFError, OSError, AuthenticationError) as error:
         where = ticket.address if isinstance(ticket.address, str) else "{}:{}".format(*ticket.address)
         return iter([f"it could not connect to {where}: {failure(error).error}"])
-    # These errors mean that the driver is gone, has stopped this pool, or has accepted a newer attempt.
+    # These errors mean that the driver has ended, has stopped this pool, or has accepted a newer attempt.
     with contextlib.suppress(EOFError, OSError), connection:
         _Worker(ticket, task.taskAttemptId(), connection).run()
     clear_abandoned(ticket.address)
@@ -90,7 +89,7 @@ class _Worker:
         self._connection = connection
         self._incarnation = incarnation
         self._sending = threading.Lock()
-        self._early: list[memoryview] | None = []  # notices sent before it is ready
+        self._early: list[memoryview] | None = []  # notices sent before the worker is ready
 
     def run(self) -> None:
         ticket, name = self._ticket, writer_name(self._ticket.worker, self._incarnation)
@@ -114,7 +113,7 @@ class _Worker:
         with Path(os.devnull).open("w") as nowhere:
             while (frame := self._connection.recv_bytes())[:1] == MESSAGE:
                 if limit_s is not None:
-                    # faulthandler also ends a process in which hanging code holds the interpreter lock.
+                    # faulthandler ends the process even if the hanging code holds the interpreter lock.
                     faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
                     with ended_by_frames(self._connection):
                         answer, lives = answer_message(handler, memoryview(frame)[1:])
@@ -132,7 +131,7 @@ class _Worker:
             if self._early is not None:
                 self._early.append(frame)
                 return
-            # If the connection is closed, the main thread notices by itself.
+            # If the connection is closed, the main thread detects that.
             with contextlib.suppress(OSError):
                 self._connection.send_bytes(frame)
 
@@ -143,17 +142,17 @@ class _Worker:
 
 @contextlib.contextmanager
 def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
-    """End this process by SIGPROF if a frame arrives inside the context.
+    """End this process with SIGPROF if a frame arrives inside the context.
 
-    The driver sends nothing but END to a busy worker. The kernel delivers the signal, also to machine code
-    that keeps the interpreter lock.
+    The driver sends only END to a busy worker. The kernel delivers the signal even while machine code holds
+    the interpreter lock.
     """
     descriptor = connection.fileno()
     flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
     fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGPROF)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if connection.poll():  # the frame has arrived before
+    if connection.poll():  # the frame has already arrived
         os.kill(os.getpid(), signal.SIGPROF)
     try:
         yield
@@ -162,11 +161,11 @@ def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
 
 
 def answer_message(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
-    """Return the answer, and True if the process can continue."""
+    """Return the encoded answer, and False if the process must end."""
     try:
         return encode(ANSWER, handler(pickle.loads(pickled))), True
     except MemoryError as error:
-        # Free the memory that the frames of the traceback hold.
+        # Release the memory that the frames of the traceback reference.
         traceback.clear_frames(error.__traceback__)
         return encode(ANSWER, Failure(f"MemoryError: {SHORT_OF_MEMORY}", "")), False
     except (Exception, SystemExit) as error:
@@ -174,5 +173,5 @@ def answer_message(handler: Handler, pickled: memoryview) -> tuple[memoryview, b
 
 
 def task_of(ticket: Ticket) -> functools.partial[Iterator[object]]:
-    """Return the function for `mapPartitions`."""
+    """Return the function for `mapPartitions` that runs a worker."""
     return functools.partial(serve, ticket)
