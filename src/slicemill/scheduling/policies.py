@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from slicemill.kernels.arrays import Floats
     from slicemill.scheduling.batches import Batches
 
-if TYPE_CHECKING:
-    pass
-
 _WITH_NUMBER = re.compile(r"\s*(\w+)\s*(?:\(\s*(\d+(?:\.\d*)?|\.\d+)\s*\))?\s*")
 
 
