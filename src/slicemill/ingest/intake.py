@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from slicemill.catalog.catalog import ERROR_SCHEMA, Stream, TimestampKind
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.errors import SlicemillError
+from slicemill.ingest.late_rows import find_late_rows
 from slicemill.ingest.watermarks import (
     ENDED,
     HELD_FROM,
@@ -168,7 +169,7 @@ class Intake:
         if self._external:
             self._watermark = max(self._watermark, watermark)
             times = passed.times if passed is not None else self._times(rows)
-            is_late = self._find_late(times, was.max_ts)
+            is_late = find_late_rows(times, was.max_ts, self.stream.slack_us, self._watermark)
             self._partitions[partition] = _advance_progress(now, times, arrivals, is_late)
             moments = moments_of(times[~is_late] - self.stream.slack_us, arrivals[~is_late])
             if self.stream.skew_us is not None:  # silence advances the watermark too
@@ -208,20 +209,6 @@ class Intake:
         if rows is None or not rows.num_rows:
             return np.empty(0, np.int64)
         return _integers(rows.column(self.stream.time_column)).view(np.int64)
-
-    def _find_late(self, times: Int64s, max_ts: int | None) -> NDArray[np.bool_]:
-        """Return a mask of late tuples.
-
-        A tuple is late below the watermark, or more than SLACK below an earlier tuple.
-        """
-        before = np.empty_like(times)
-        if len(times):
-            # Avoid an overflow below the smallest integer.
-            before[0] = BEGINNING + self.stream.slack_us if max_ts is None else max_ts
-            before[1:] = times[:-1]
-            np.maximum.accumulate(before, out=before)
-        found: NDArray[np.bool_] = times < np.maximum(before - self.stream.slack_us, self._watermark)
-        return found
 
     def _sort_out(
         self, fresh: pa.Table | None, is_late: NDArray[np.bool_], side: int

@@ -7,7 +7,7 @@
                   unit is dropped
 
 The journal records all steps. The separate unit has the field `backfill`. The shared unit has an extra
-output without a log (`plan.late_queries`). Keys of the field `backfill`:
+output without a log (`plan.backfill_units`). Keys of the field `backfill`:
 
     query     name of the query
     from      rows before this time are ignored
@@ -21,9 +21,9 @@ output without a log (`plan.late_queries`). Keys of the field `backfill`:
     done      time at which the unit caught up
     joins     True if the shared plan computes the query too
 
-A second read of a source writes a log of its own (`plan.late_queries`). The second read ends once both reads
-have the same offsets and watermark, and the unit has processed all rows. One record then switches the unit to
-the stream's own log.
+A second read of a source writes a log of its own (`plan.backfill_units`). The second read ends once both
+reads have the same offsets and watermark, and the unit has processed all rows. One record then switches the
+unit to the stream's own log.
 
 In the shared plan the query starts with new rows, like any new query. Its results are complete once the
 watermark exceeds the start by the length of its windows, because no later result depends on missed rows. The
@@ -47,9 +47,9 @@ from slicemill.ingest.intake import NEXT_ARRIVAL
 from slicemill.ingest.watermarks import HELD_FROM, WATERMARK, newest_tuple
 from slicemill.lifecycle.unit_fields import complete_from_of, new_fields, newest_ts
 from slicemill.operators.graph import QueryGraph
+from slicemill.plan.backfill_units import BackfillPlan, backfill_log_name
 from slicemill.plan.content import quote_name
 from slicemill.plan.history import history_us
-from slicemill.plan.late_queries import BackfillPlan, backfill_log_name
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.pipeline import UnitPlan
 from slicemill.runtime.retained_logs import WHOLE

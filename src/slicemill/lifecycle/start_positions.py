@@ -30,7 +30,7 @@ from slicemill.catalog.catalog import (
 )
 from slicemill.catalog.queries import Continuous, RelationQuery
 from slicemill.lifecycle.unit_fields import LEFT_OUT
-from slicemill.plan.late_queries import BackfillPlan, backfill_unit_id
+from slicemill.plan.backfill_units import BackfillPlan, backfill_unit_id
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.streams import MOVED
 from slicemill.runtime.units import BACKFILL

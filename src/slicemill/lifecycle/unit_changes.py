@@ -33,8 +33,8 @@ from slicemill.lifecycle.unit_fields import (
     without_state,
 )
 from slicemill.operators.graph import QueryGraph
+from slicemill.plan.backfill_units import backfill_units
 from slicemill.plan.content import quote_name
-from slicemill.plan.late_queries import backfill_units
 from slicemill.plan.partitioning import Exchange, exchanges_by_log
 from slicemill.plan.placement import PlacementKind, choose_placement, kept_placement, replacement
 from slicemill.plan.planner import Plan

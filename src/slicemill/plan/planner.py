@@ -17,8 +17,7 @@ from slicemill.catalog.catalog import AGAIN, Catalog, DerivedStream, QueryDefini
 from slicemill.catalog.extended import ComputedStream
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import SharedOperator, with_members
-from slicemill.plan.build import build_part
-from slicemill.plan.late_queries import (
+from slicemill.plan.backfill_units import (
     BackfillPlan,
     graph_of,
     is_alone,
@@ -28,6 +27,7 @@ from slicemill.plan.late_queries import (
     unit_of,
     without_writers,
 )
+from slicemill.plan.build import build_part
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.overlapping_joins import NOTHING_RUNS, UnitAssignments, merge_overlapping_joins
 from slicemill.plan.projection_pushdown import SourceProjection, source_projections
@@ -71,7 +71,7 @@ class Planner:
         """Plan a catalog.
 
         Running queries stay in the units given by `placed`. Queries and derived streams in `apart` run in
-        backfill units (`plan.late_queries`).
+        backfill units (`plan.backfill_units`).
         """
         apart = dict(apart or {})
         defined = _definitions(catalog)

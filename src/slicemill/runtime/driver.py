@@ -29,6 +29,7 @@ from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.metrics.profiling import add_stage_times, stage
 from slicemill.metrics.quality_of_service import Summary
 from slicemill.runtime.assignments import Assignments, CurrentStep
+from slicemill.runtime.backpressure import POLL_S, PollTimer
 from slicemill.runtime.balance import Rebalancer
 from slicemill.runtime.messages import (
     CheckpointDone,
@@ -45,7 +46,7 @@ from slicemill.runtime.messages import (
 )
 from slicemill.runtime.spark_session import cause
 from slicemill.runtime.step_limit import StepPosition, make_folder
-from slicemill.runtime.streams import POLL_S, PollTimer, ReplayedRows, RunningStream
+from slicemill.runtime.streams import ReplayedRows, RunningStream
 from slicemill.runtime.unit_queue import Goal, RunningUnits
 from slicemill.runtime.units import RunningUnit
 from slicemill.runtime.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import pickle
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -51,7 +50,7 @@ from slicemill.storage.filesystem import LOCAL, unique_name
 from slicemill.storage.garbage import remove_tree
 from slicemill.storage.home import Home
 from slicemill.storage.segments import Extent, SegmentWriter
-from slicemill.time import END, SECOND_US, wall_clock_us
+from slicemill.time import END, wall_clock_us
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -589,62 +588,3 @@ def _has_advanced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 def _rows(done: ReadDone, role: str) -> int:
     appended = done.written.get(role)
     return appended.rows if appended is not None else 0
-
-
-# Poll interval: how long rows may accumulate before sources are polled again.
-#
-# While few rows arrive, polls are delayed, so that polls and the resulting runs use at most a quarter of a
-# core. A strict service level shortens the delay. A source that has more rows available is read again at
-# once.
-
-
-# Share of a core for polling while few rows arrive. The interval between two polls is the cost of a poll and
-# its runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL of
-# the strictest service level.
-_PACE = 0.25
-_LET_OFF_S = 0.01
-_LONGEST_PAUSE_S = 0.1
-_PART_OF_LEVEL = 0.25
-POLL_S = 0.05
-
-
-class PollTimer:
-    """Timer of polls, which measures their processor time.
-
-    `spend` adds the time of workers. The time of the driver is that of the calling thread.
-    """
-
-    def __init__(self) -> None:
-        self._cost_s = 0.001  # cost of a poll and the resulting runs
-        self._spent_s = 0.0  # by workers, since the last poll
-        self._thread_s = 0.0  # this thread's processor time at the last poll
-        self._next_s = 0.0
-
-    def spend(self, cpu_s: float) -> None:
-        self._spent_s += cpu_s
-
-    @property
-    def is_due(self) -> bool:
-        return time.monotonic() >= self._next_s
-
-    def record_poll(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
-        """Record a poll of the sources, and schedule the next one."""
-        pause_s = 0.0
-        if not any(stream.catching_up for stream in streams):
-            thread_s = time.thread_time()
-            spent_s, self._spent_s = self._spent_s + thread_s - self._thread_s, 0.0
-            self._thread_s = thread_s
-            self._cost_s += 0.2 * (spent_s - self._cost_s)
-            allowed_s = min(_LONGEST_PAUSE_S, _PART_OF_LEVEL * strictest_s)
-            pause_s = min(max(self._cost_s / _PACE - _LET_OFF_S, 0.0), allowed_s)
-        self._next_s = time.monotonic() + pause_s
-
-    def patience_s(self, streams: Iterable[RunningStream], now_us: int) -> float:
-        """Return the time until the next poll is due."""
-        moments = [
-            stream.next_read_us
-            for stream in streams
-            if stream.next_read_us is not None and stream.reading_us is None and not stream.ended
-        ]
-        soonest = min(((moment - now_us) / SECOND_US for moment in moments), default=POLL_S)
-        return min(max(soonest, self._next_s - time.monotonic(), 0.0), POLL_S)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from slicemill.runtime.assignments import Assignments
+from slicemill.runtime.backpressure import POLL_S, PollTimer
 from slicemill.runtime.messages import Forget
-from slicemill.runtime.streams import POLL_S, PollTimer
 from slicemill.runtime.workers.events import WorkerJoined
 
 
