@@ -46,7 +46,7 @@ ROWS = [(second * SECOND, second % 3, second) for second in range(1, 25)]
 
 @dataclass
 class Function:
-    """What the function of the tests does if the bad value is among its arguments."""
+    """Effect of the test function on the bad value: an exception, a stall, or a stuck loop."""
 
     on_bad: Callable[[], None]
 

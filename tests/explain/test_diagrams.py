@@ -45,7 +45,7 @@ CASES = [pytest.param(case, id=case.name) for case in read_cases() if not case.e
 
 @dataclass(slots=True)
 class Diagram:
-    """What a small parser found: labels by id, frames by title, arrows as (source, label, target, dashed)."""
+    """Parsed diagram: labels by id, frames by title, arrows as (source, label, target, dashed)."""
 
     boxes: dict[str, str] = field(default_factory=dict)
     roles: dict[str, str] = field(default_factory=dict)
