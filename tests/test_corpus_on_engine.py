@@ -1,4 +1,4 @@
-"""The corpus on the engine, with workers in this process: cells, crashes and lost workers are not seen.
+"""The corpus on the engine, with workers in this process: subtasks, crashes and lost workers are not seen.
 
 `make test` runs each case with one seed; `slow_corpus.py` has others.
 """
@@ -16,7 +16,7 @@ from support.engine import Clock, fed_mill, inline_pool, run_case
 
 
 @pytest.mark.parametrize("case", parameters())
-def test_a_case_gives_its_rows_whatever_the_runs_cells_and_crashes(case: Case, tmp_path: Path) -> None:
+def test_a_case_gives_its_rows_whatever_the_runs_subtasks_and_crashes(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path, seed=len(case.name))
 
 
@@ -25,8 +25,8 @@ def check(case: Case, home: Path, *, seed: int) -> None:
     runnable = prepare(case)
     pool = inline_pool()
 
-    def open_mill(clock: Clock, cells: int) -> Mill:
-        return fed_mill(home, clock, pool, cells)
+    def open_mill(clock: Clock, subtasks: int) -> Mill:
+        return fed_mill(home, clock, pool, subtasks)
 
     def disturb(chooser: random.Random) -> None:
         if chooser.random() < 0.03:

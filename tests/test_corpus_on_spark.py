@@ -15,7 +15,7 @@ from slicemill.plan.placement import AUTO, PlacementKind
 from slicemill.runtime.workers.sharing import Execution
 from support.corpus import Case, check_rows, prepare
 from support.engine import Clock, run_case
-from support.placed_cases import CELLS, placed_cases
+from support.placed_cases import SUBTASKS, placed_cases
 
 PLACED = placed_cases()
 PARAMETERS = [
@@ -31,14 +31,14 @@ PARAMETERS = [
 def test_a_case_gives_its_rows_in_a_placement(
     case: Case, placement: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    check(case, spark, tmp_path, "workers", seed=len(case.name), placement=placement, cells=CELLS)
+    check(case, spark, tmp_path, "workers", seed=len(case.name), placement=placement, subtasks=SUBTASKS)
 
 
 @pytest.mark.parametrize(("case", "placement"), PARAMETERS[::6])
 def test_a_case_gives_the_same_rows_as_ordinary_jobs(
     case: Case, placement: str, spark: SparkSession, tmp_path: Path
 ) -> None:
-    check(case, spark, tmp_path, "jobs", seed=len(case.name), placement=placement, cells=CELLS)
+    check(case, spark, tmp_path, "jobs", seed=len(case.name), placement=placement, subtasks=SUBTASKS)
 
 
 def test_the_cases_have_every_placement_and_most_operators() -> None:
@@ -54,16 +54,16 @@ def check(
     *,
     seed: int,
     placement: str = AUTO,
-    cells: int | None = None,
+    subtasks: int | None = None,
 ) -> None:
-    """Run a case and compare its rows. Each start chooses its number of cells unless `cells` is given."""
+    """Run a case and compare its rows. Each start draws its number of subtasks unless `subtasks` is given."""
     runnable = prepare(case)
 
     def open_mill(clock: Clock, chosen: int) -> Mill:
         return Mill(
             spark,
             home,
-            cells=cells or chosen,
+            subtasks=subtasks or chosen,
             placement=placement,
             clock=clock,
             execution=execution,

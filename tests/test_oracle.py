@@ -1,4 +1,4 @@
-"""Random streams through the reference engine and through the units of the runtime, against DuckDB."""
+"""Random streams through the reference engine and through the tasks of the runtime, against DuckDB."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed as TimedTuple
 from slicemill_oracle.engine import Engine
@@ -96,8 +96,8 @@ def by_reference(streams: dict[str, list[Timed]], rewrite: bool) -> dict[str, li
     return {query: [(t.ts, t.row) for t in engine.results(query)] for query in CATALOG.queries}
 
 
-def by_units(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Timed]]:
-    """Two runs of every unit, with what comes before a moment and after it."""
+def by_tasks(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Timed]]:
+    """Two runs of every task, with what comes before a moment and after it."""
     graph = share(optimize(GRAPH), CATALOG)
     schemas = {name: graph[node_id].schema for name, node_id in graph.streams.items()}
     schemas |= {node.id: node.schema for node in graph}
@@ -105,18 +105,18 @@ def by_units(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Tim
         name: [[t for t in tuples if t[0] < border], [t for t in tuples if t[0] >= border]]
         for name, tuples in streams.items()
     }
-    for unit in split_into_units(graph):
-        program = UnitProgram(UnitPlan(unit, graph, CATALOG, TABLES))
-        for _, log in unit.outputs:
+    for task in split_into_tasks(graph):
+        program = TaskProgram(TaskPlan(task, graph, CATALOG, TABLES))
+        for _, log in task.outputs:
             logs[log] = []
         for number, complete in enumerate((border, END)):
             given = {}
-            for log in unit.inputs:
+            for log in task.inputs:
                 new = logs[log][number]
                 given[log] = to_table([TimedTuple(*t) for t in new], schemas[log], [0] * len(new))
-            outcome = program.run(given, dict.fromkeys(unit.inputs, complete))
+            outcome = program.run(given, dict.fromkeys(task.inputs, complete))
             assert not outcome.errors
-            for _, log in unit.outputs:
+            for _, log in task.outputs:
                 logs[log].append([tuple(t) for t in timed_rows(outcome.tables[log], schemas[log])])
     return {query: [t for part in logs[query] for t in part] for query in CATALOG.queries}
 
@@ -133,8 +133,8 @@ def test_both_ways_to_execute_give_what_sql_gives(
 ) -> None:
     oracle = Oracle(CATALOG, streams, TABLES)
     reference = by_reference(streams, rewrite)
-    units = by_units(streams, border * SECOND)
+    tasks = by_tasks(streams, border * SECOND)
     for query in CATALOG.queries:
         expected = by_time(oracle.rows(query))
         assert by_time(reference[query]) == expected, query
-        assert by_time(units[query]) == expected, query
+        assert by_time(tasks[query]) == expected, query

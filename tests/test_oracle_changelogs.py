@@ -1,6 +1,6 @@
 """Results that change against DuckDB: at every time, changes so far come to the answer over tuples so far.
 
-Runs, cells and restarts are cut at random; both engines tell the same changes in the same order.
+Runs, subtasks and restarts are cut at random; both engines tell the same changes in the same order.
 """
 
 from __future__ import annotations

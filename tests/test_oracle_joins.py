@@ -17,8 +17,8 @@ from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
@@ -220,24 +220,24 @@ def by_reference(streams: Streams) -> dict[str, list[str]]:
     return {query: sorted(repr((t.ts, t.row)) for t in engine.results(query)) for query in QUERIES}
 
 
-def by_units(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
+def by_tasks(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     graph = share(optimize(GRAPH), CATALOG)
     found: dict[str, list[str]] = {}
-    for unit in split_into_units(graph):
-        program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
-        rows: dict[str, list[Timed]] = {log: [] for _, log in unit.outputs}
+    for task in split_into_tasks(graph):
+        program = TaskProgram(TaskPlan(task, graph, CATALOG, {}))
+        rows: dict[str, list[Timed]] = {log: [] for _, log in task.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):
             given_ = {}
-            for log in unit.inputs:
+            for log in task.inputs:
                 numbered = [
                     (n, Timed(ts, row)) for n, (ts, row) in enumerate(streams[log]) if begin <= ts < end
                 ]
                 schema = graph[graph.streams[log]].schema
                 own = [timed for _, timed in numbered]
                 given_[log] = to_table(own, schema, [0] * len(own), [n for n, _ in numbered])
-            outcome = program.run(given_, dict.fromkeys(unit.inputs, end))
+            outcome = program.run(given_, dict.fromkeys(task.inputs, end))
             assert not outcome.errors
-            for node_id, log in unit.outputs:
+            for node_id, log in task.outputs:
                 new = timed_rows(outcome.tables[log], graph[node_id].schema)
                 assert all(a.ts <= b.ts for a, b in pairwise([*rows[log][-1:], *new]))
                 rows[log] += new
@@ -256,8 +256,8 @@ def test_joins_give_what_sql_gives_over_the_finished_input(
     for second, name, key, value in sorted(arriving, key=lambda event: event[0]):
         streams[name].append((second * SECOND, (key, value, second * SECOND)))
     reference = by_reference(streams)
-    units = by_units(streams, [border * SECOND for border in borders])
+    tasks = by_tasks(streams, [border * SECOND for border in borders])
     for query in QUERIES:
         expected = by_sql(streams, query)
         assert reference[query] == expected, query
-        assert units[query] == expected, query
+        assert tasks[query] == expected, query

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
 from support.corpus import Event
-from support.units import run_units
+from support.tasks import run_tasks
 
 STREAMS = """
 CREATE STREAM A (n int, k varchar, v double, i int, ts timestamp) ORDER BY ts;
@@ -138,5 +138,5 @@ def by_duckdb(name: str, events: list[Event]) -> list[tuple[Any, ...]]:
 def test_rows_are_duckdbs(name: str, chosen: list[tuple[int, str, Row]], seed: int, ties: bool) -> None:
     # Which of two tuples of one timestamp a join takes first is not for SQL to say.
     events = events_of(chosen, apart=not ties or "join" in name)
-    found = run_units(catalog_of(name), events, {}, seed, 1)["q"]
+    found = run_tasks(catalog_of(name), events, {}, seed, 1)["q"]
     assert [row for _, row in found] == by_duckdb(name, events)

@@ -15,8 +15,8 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.session.spec import SharedSessions
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
@@ -70,12 +70,12 @@ def by_reference(tuples: Sequence[Timed]) -> dict[str, list[tuple[Any, ...]]]:
     return {name: [(t.ts, *t.row) for t in engine.results(name)] for name in QUERIES}
 
 
-def by_units(tuples: Sequence[Timed], borders: Sequence[int]) -> dict[str, list[tuple[Any, ...]]]:
+def by_tasks(tuples: Sequence[Timed], borders: Sequence[int]) -> dict[str, list[tuple[Any, ...]]]:
     graph = share(optimize(build_graph(CATALOG)), CATALOG)
     shared = [node.operator for node in graph if isinstance(node.operator, SharedSessions)]
     assert len(shared) == 1 and len(shared[0].members) == len(QUERIES), "they keep their rows once"
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, CATALOG, {}))
     schema = graph[graph.streams["S"]].schema
     out: dict[str, list[tuple[Any, ...]]] = {name: [] for name in QUERIES}
     places = sorted({0, *(border for border in borders if border < len(tuples)), len(tuples)})
@@ -115,8 +115,8 @@ def test_both_engines_give_what_sql_gives_wherever_runs_are_cut(
     for step, key, value, last, till in steps:
         now += step * SECOND
         tuples.append(Timed(now, (key, value, last, None if till is None else till * 3 * SECOND)))
-    reference, units = by_reference(tuples), by_units(tuples, borders)
+    reference, tasks = by_reference(tuples), by_tasks(tuples, borders)
     for name in QUERIES:
         expected = by_duckdb(tuples, name)
-        assert units[name] == expected, name
+        assert tasks[name] == expected, name
         assert reference[name] == expected, name

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Row, Timed
 
@@ -62,9 +62,9 @@ def by_slicemill(rows: list[Timed], extent: int, slide: int) -> list[tuple[objec
         "WHERE n > 1 AND CAST(VALID(R) AS INTERVAL MICROSECOND) >= 4"
     ).catalog
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
+    (task,) = split_into_tasks(graph)
     schema = graph[graph.streams["S"]].schema
-    program, out = UnitProgram(UnitPlan(unit, graph, catalog, {})), []
+    program, out = TaskProgram(TaskPlan(task, graph, catalog, {})), []
     for start in range(0, len(rows), 15):
         part = rows[start : start + 15]
         complete = END if start + 15 >= len(rows) else part[-1].ts

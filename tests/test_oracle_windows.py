@@ -20,8 +20,8 @@ from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
@@ -94,8 +94,8 @@ def priorities(tuples: list[Timed]) -> list[int]:
 
 def by_duckdb(tuples: list[Timed], frame: str) -> list[tuple[Any, ...]]:
     bounds = frame.replace("3 SECONDS", str(3 * SECOND)).replace(" PRECEDING", "")
-    unit, extent = bounds.split(" ", 1)
-    window = f"(PARTITION BY k ORDER BY ts {unit} BETWEEN {extent} PRECEDING AND CURRENT ROW)"
+    task, extent = bounds.split(" ", 1)
+    window = f"(PARTITION BY k ORDER BY ts {task} BETWEEN {extent} PRECEDING AND CURRENT ROW)"
     items = ", ".join(call.format(w=window) for call in CALLS.values())
     with duckdb.connect() as db:
         db.execute(
@@ -114,10 +114,10 @@ def by_reference(tuples: list[Timed], catalog: Catalog) -> list[tuple[Any, ...]]
     return [t.row for t in engine.results("q")]
 
 
-def by_units(tuples: list[Timed], catalog: Catalog, border: int) -> list[tuple[Any, ...]]:
+def by_tasks(tuples: list[Timed], catalog: Catalog, border: int) -> list[tuple[Any, ...]]:
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     schema, out = graph[graph.streams["S"]].schema, []
     for part, complete in ((tuples[:border], -END), (tuples[border:], END)):
         outcome = program.run({"S": to_table(part, schema, [0] * len(part))}, {"S": complete})
@@ -159,4 +159,4 @@ def test_both_engines_give_what_sql_gives(
         tuples.append(Timed(ts, (n, *rest)))
     expected = [like(row) for row in by_duckdb(tuples, frame)]
     assert by_reference(tuples, CATALOGS[frame]) == expected
-    assert by_units(tuples, CATALOGS[frame], border) == expected
+    assert by_tasks(tuples, CATALOGS[frame], border) == expected

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from slicemill.binder import bind
 from slicemill.types import Timed
-from test_oracle_windows import CALLS, CATALOGS, FRAMES, SECOND, by_reference, by_units, like
+from test_oracle_windows import CALLS, CATALOGS, FRAMES, SECOND, by_reference, by_tasks, like
 
 # Where Spark has other words for it, or none in a window.
 SPARK = {
@@ -36,8 +36,8 @@ SPARK = {
 
 def bounds(frame: str) -> str:
     """A frame in Spark's words, over timestamps that are integers."""
-    unit, extent = frame.replace("3 SECONDS", str(3 * SECOND)).removesuffix(" PRECEDING").split(" ", 1)
-    return f"{unit} BETWEEN {extent} PRECEDING AND CURRENT ROW"
+    task, extent = frame.replace("3 SECONDS", str(3 * SECOND)).removesuffix(" PRECEDING").split(" ", 1)
+    return f"{task} BETWEEN {extent} PRECEDING AND CURRENT ROW"
 
 
 def by_spark(spark: SparkSession, tuples: list[Timed], frame: str) -> list[tuple[Any, ...]]:
@@ -63,7 +63,7 @@ def test_windows_give_what_sparks_batch_functions_give(spark: SparkSession, fram
         row = (number, key, value, chosen.choice([None, -2, 0, 3]), chosen.choice([None, "", "x", "yy"]))
         tuples.append(Timed(ts, row))
     kept = [0, *(n + 1 for n, call in enumerate(CALLS) if SPARK.get(call, "same") is not None)]
-    ours = [tuple(row[place] for place in kept) for row in by_units(tuples, CATALOGS[frame], border=33)]
+    ours = [tuple(row[place] for place in kept) for row in by_tasks(tuples, CATALOGS[frame], border=33)]
     assert ours == [like(row) for row in by_spark(spark, tuples, frame)]
 
 
@@ -85,7 +85,7 @@ def on_both_engines(query: str, tuples: list[Timed]) -> list[tuple[Any, ...]]:
     """The rows of a query, which the reference and the operators agree on."""
     catalog = bind(f"CREATE STREAM S ({DECLARED}) ORDER BY current_time; CREATE QUERY q AS {query}").catalog
     found = by_reference(tuples, catalog)
-    assert repr(by_units(tuples, catalog, border=len(tuples) // 3)) == repr(found)
+    assert repr(by_tasks(tuples, catalog, border=len(tuples) // 3)) == repr(found)
     return found
 
 

@@ -54,7 +54,7 @@ def test_a_source_is_read_after_the_clock_was_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "in").mkdir()
-    with Mill(home=tmp_path / "home", pool=inline_pool(1), folder=tmp_path, cells=1) as mill:
+    with Mill(home=tmp_path / "home", pool=inline_pool(1), folder=tmp_path, subtasks=1) as mill:
         mill.execute(f"{STREAM}; CREATE QUERY q AS SELECT v FROM s")
         mill.open()
         mill.read_all()

@@ -153,7 +153,7 @@ def _model(text: str, window: Window) -> None:
 def scalars() -> Iterator[tuple[str, Any]]:
     for name, signature in SCALARS.items():
         for count in {len(signature.parameters) - signature.optional, len(signature.parameters)}:
-            words = [signature.parameter(place) for place in range(count)]
+            words = [signature.parameter(index) for index in range(count)]
             yield name, lambda n=name, w=words: _scalar(n, w)
 
 
@@ -162,7 +162,7 @@ def _scalar(name: str, words: list[str]) -> None:
     given = VALUES | (
         {"list": (t.list_of(t.VARCHAR), [(), ("a", "b"), None])} if name == "array_join" else {}
     )
-    schema = Schema(tuple(Column(f"a{place}", given[word][0]) for place, word in enumerate(words)))
+    schema = Schema(tuple(Column(f"a{index}", given[word][0]) for index, word in enumerate(words)))
     arguments = tuple(ColumnRef(one.name, one.type) for one in schema)
     if any(word == "places" for word in words):
         arguments = (*arguments[:-1], Literal(400, t.INT))
@@ -193,10 +193,10 @@ def _rows(pools: list[list[Any]]) -> Iterator[tuple[Any, ...]]:
     if len(pools) <= 2:
         yield from product(*pools)
         return
-    for place, pool in enumerate(pools):
+    for index, pool in enumerate(pools):
         for value in pool:
             yield tuple(
-                value if other == place else pools[other][1 % len(pools[other])]
+                value if other == index else pools[other][1 % len(pools[other])]
                 for other in range(len(pools))
             )
 

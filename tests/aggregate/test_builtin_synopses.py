@@ -21,11 +21,11 @@ from support.stored import stored
 @given(st.lists(st.none() | st.integers(0, 40) | st.text(max_size=2), max_size=60), st.integers(1, 20))
 def test_a_frequency_is_never_too_low(items: list[object], window: int) -> None:
     frequency = ApproxCount()
-    for place, item in enumerate(items):
+    for index, item in enumerate(items):
         frequency.add((item,))
-        if place >= window:
-            frequency.remove((items[place - window],))
-        content = items[max(0, place - window + 1) : place + 1]
+        if index >= window:
+            frequency.remove((items[index - window],))
+        content = items[max(0, index - window + 1) : index + 1]
         estimate = frequency.value()
         assert estimate is None if item is None else estimate >= content.count(item)
 
@@ -100,4 +100,4 @@ def test_a_sample_depends_on_arrival_numbers_alone() -> None:
 
 def test_samples_are_spread_evenly() -> None:
     drawn = Counter(max(range(first, first + 10), key=mix_bits) - first for first in range(0, 20_000, 10))
-    assert all(120 < drawn[place] < 280 for place in range(10))
+    assert all(120 < drawn[index] < 280 for index in range(10))

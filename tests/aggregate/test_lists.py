@@ -21,8 +21,8 @@ from slicemill.connectors.sinks.console import show_value
 from slicemill.connectors.sinks.postgres import postgres_type
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.server.encoding import csv_text, json_rows
 from slicemill.server.postgres.values import describe_columns, encode_columns
 from slicemill.time import END
@@ -48,8 +48,8 @@ def test_windows_collect_what_sql_collects(arriving: list[tuple[int, int, int | 
         now += step * SECOND
         rows.append(Timed(now, (key, value, now)))
     graph = share(optimize(build_graph(CATALOG)), CATALOG)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
+    (unit,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(unit, graph, CATALOG, {}))
     schema = graph[graph.streams["s"]].schema
     found: list[Timed] = []
     known = rows[border].ts if border < len(rows) else END
@@ -129,7 +129,7 @@ def test_a_list_over_all_history_that_is_too_long_stops_its_query_alone(
         mill.execute(f"{declared}CREATE QUERY q AS {query}; {others}")
         mill.open()
         by_group = "count" in query
-        rows = [(place if by_group else 1, place, place * SECOND) for place in range(1, 8)]
+        rows = [(index if by_group else 1, index, index * SECOND) for index in range(1, 8)]
         for part in [rows] if at_once else [[row] for row in rows]:
             feed_rows(mill, "s", part)
             mill.dispatcher.run_all()

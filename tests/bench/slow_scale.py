@@ -11,7 +11,7 @@ from rich.console import Console
 
 from slicemill_lab.bench import scale
 from slicemill_lab.bench.inputs.scale import CASES, ONE_KEY
-from slicemill_lab.bench.measuring.executors import WALL_CELLS
+from slicemill_lab.bench.measuring.executors import WALL_SUBTASKS
 from slicemill_lab.experiment import to_json
 
 
@@ -23,12 +23,12 @@ def test_the_tables_fit_and_name_every_case_and_placement(monkeypatch: pytest.Mo
     monkeypatch.setattr(scale, "ONE_KEY", tiny[CASES.index(ONE_KEY)])
     monkeypatch.setattr(scale, "CELLS", (1, 8))
     # A cluster takes a minute to start; the benchmark itself and the slow tests have one.
-    monkeypatch.setattr(scale, "wall_seconds", lambda *_: {str(cells): 1.0 for cells in WALL_CELLS})
+    monkeypatch.setattr(scale, "wall_seconds", lambda *_: {str(subtasks): 1.0 for subtasks in WALL_SUBTASKS})
     result = scale.run("small")
     (counted,) = [claim for claim in result.claims if claim.what == "runs with rows too many or missing"]
     assert counted.holds
     assert len(result.claims) == 2 + 2 * len(tiny) + 1 + len(scale.OVERLAPS)
-    assert json.loads(to_json("scale", result))["figures"]["cases"]["theta, a band"]["8"]["cells"] == 8
+    assert json.loads(to_json("scale", result))["figures"]["cases"]["theta, a band"]["8"]["subtasks"] == 8
     console = Console(width=110, record=True, file=io.StringIO())
     for table in scale.tables(result):
         console.print(table)

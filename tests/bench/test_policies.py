@@ -21,7 +21,7 @@ from slicemill_lab.bench.policies import different, disturbed, ratios
 def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSession, tmp_path: Path) -> None:
     bed = quality_of_data(4, streams=2, characters=256)
     with PolicyTurns(spark, tmp_path, bed) as bench:
-        assert len(set(bench.costs().values())) == len(bed.queries), "each query is a unit of its own"
+        assert len(set(bench.costs().values())) == len(bed.queries), "each query is a task of its own"
         arrivals = bed.recorded(gap_s=0.01, count=20, seed=1)
         turns = {name: [bench.under(name, arrivals)] for name in ("hnr", "fas")}
     assert not different(turns)
@@ -38,7 +38,7 @@ def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSessi
         assert 0 < turn.felt["mean response"] <= turn.felt["longest response"]
         assert turn.busy > 0 and turn.decision_ms > 0
         assert all(cost.estimated_s > 0 for cost in turn.costs.values())
-        # On some machines the processor clock advances in steps of 10 ms, so a single unit may count nothing.
+        # On some machines the processor clock advances in steps of 10 ms, so a single task may count nothing.
         assert sum(cost.real_s for cost in turn.costs.values()) > 0
 
 
@@ -85,7 +85,7 @@ def test_classes_are_equally_frequent_and_recordings_are_always_the_same() -> No
 
 
 def test_a_decision_is_timed_for_every_policy() -> None:
-    found = decision_ms(units=20)
+    found = decision_ms(tasks=20)
     assert found.keys() == POLICIES.keys()
     assert all(ms > 0 for ms in found.values())
-    assert all(us > 0 for us in ways_to_choose_us(units=20).values())
+    assert all(us > 0 for us in ways_to_choose_us(tasks=20).values())

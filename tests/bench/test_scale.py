@@ -1,4 +1,4 @@
-"""The scale benchmark: every case gives what DuckDB counts, however many cells there are."""
+"""The scale benchmark: every case gives what DuckDB counts, however many subtasks there are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from slicemill_lab.bench.inputs.scale import CASES, ScaleCase
-from slicemill_lab.bench.measuring.cells import measured_cells
+from slicemill_lab.bench.measuring.subtasks import measured_subtasks
 
 pytestmark = pytest.mark.every_commit  # it compares results of the product
 
@@ -41,7 +41,9 @@ def test_the_rows_of_a_case_are_counted_right(case: ScaleCase) -> None:
     small = replace(case, values=100, rows_per_batch=200, rows_per_s=100, window_s=window_s)
     passed, reached = counted_by_sql(small)
     assert passed
-    for cells in (1, 3):
-        found = measured_cells(small.script((small.window_s,)), small.batches(BATCHES), small.warming, cells)
+    for subtasks in (1, 3):
+        found = measured_subtasks(
+            small.script((small.window_s,)), small.batches(BATCHES), small.warming, subtasks
+        )
         assert passed <= found.rows["q0"] <= reached
         assert 0 < found.slowest_cpu_s <= found.cpu_s and 0 < found.largest_state_bytes <= found.state_bytes

@@ -28,9 +28,9 @@ def sorted_rows(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
 @example([(3, 0, 0)])
 def test_rows_of_a_partition_stay_in_order(rows: list[Row]) -> None:
     order, partitions, heads = by_partition(np.array([row[0] for row in rows], np.int32), 5)
-    expected = sorted(range(len(rows)), key=lambda place: rows[place][0])
+    expected = sorted(range(len(rows)), key=lambda index: rows[index][0])
     assert order.tolist() == expected
-    assert partitions.tolist() == [rows[place][0] for place in expected]
+    assert partitions.tolist() == [rows[index][0] for index in expected]
     assert heads.tolist() == [partitions.tolist().index(partition) for partition in partitions]
 
 
@@ -42,18 +42,18 @@ def test_windows_begin_with_the_first_row_that_is_late_enough(rows: list[Row], l
     for shift in (0, 2):
         lower = times - length + shift
         found = starts_from(heads, times, lower).tolist()
-        for place, start in enumerate(found):
-            own = [p for p in range(place + 1) if partitions[p] == partitions[place]]
-            assert start == next((p for p in own if times[p] >= lower[place]), place + 1)
+        for index, start in enumerate(found):
+            own = [p for p in range(index + 1) if partitions[p] == partitions[index]]
+            assert start == next((p for p in own if times[p] >= lower[index]), index + 1)
 
 
 @given(rows, st.sampled_from([0, 1, 3, 20]))
 def test_windows_end_behind_the_last_row_that_is_early_enough(rows: list[Row], length: int) -> None:
     partitions, heads, times, _ = sorted_rows(rows)
     found = ends_until(heads, times, times + length).tolist()
-    for place, end in enumerate(found):
-        own = [p for p in range(len(rows)) if partitions[p] == partitions[place]]
-        assert end == 1 + max(p for p in own if times[p] <= times[place] + length)
+    for index, end in enumerate(found):
+        own = [p for p in range(len(rows)) if partitions[p] == partitions[index]]
+        assert end == 1 + max(p for p in own if times[p] <= times[index] + length)
 
 
 @given(rows, st.lists(st.integers(0, 5), min_size=5, max_size=5))
@@ -61,9 +61,9 @@ def test_rows_are_counted_on_from_earlier_runs(rows: list[Row], before: list[int
     partitions, _, _, lengths = sorted_rows(rows)
     for counted in (lengths, lengths > 0):
         found = running_totals(partitions, counted, np.array(before, np.int64)).tolist()
-        for place, total in enumerate(found):
-            own = [int(counted[p]) for p in range(place + 1) if partitions[p] == partitions[place]]
-            assert total == before[partitions[place]] + sum(own)
+        for index, total in enumerate(found):
+            own = [int(counted[p]) for p in range(index + 1) if partitions[p] == partitions[index]]
+            assert total == before[partitions[index]] + sum(own)
 
 
 @given(rows)
@@ -71,4 +71,4 @@ def test_rows_are_counted_on_from_earlier_runs(rows: list[Row], before: list[int
 def test_each_partition_has_one_last_row(rows: list[Row]) -> None:
     partitions, *_ = sorted_rows(rows)
     found = last_of_each(partitions).tolist()
-    assert found == [partition not in partitions[place + 1 :] for place, partition in enumerate(partitions)]
+    assert found == [partition not in partitions[index + 1 :] for index, partition in enumerate(partitions)]

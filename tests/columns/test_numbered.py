@@ -41,9 +41,9 @@ def test_rows_by_number_are_those_of_a_dictionary(runs: list[dict[int, int]], da
         asked = np.array(
             data.draw(st.lists(st.sampled_from(sorted(expected)), max_size=20)) if expected else []
         )
-        found = rows.added.behind(rows.places[asked.astype(np.int64)], pa.table({"v": ["new"]}))
+        found = rows.added.behind(rows.indices[asked.astype(np.int64)], pa.table({"v": ["new"]}))
         assert found.column("v").to_pylist() == [*(expected[number] for number in asked.tolist()), "new"]
-        assert [place >= 0 for place in rows.places] == [number in expected for number in range(count)]
+        assert [index >= 0 for index in rows.indices] == [number in expected for number in range(count)]
 
 
 def test_pieces_stay_few_and_rows_in_their_places() -> None:
@@ -51,8 +51,8 @@ def test_pieces_stay_few_and_rows_in_their_places() -> None:
     for run in range(3_000):
         rows.add(pa.table({"v": np.arange(10 * run, 10 * run + 10)}))
     assert len(rows.pieces) <= 3
-    places = np.array([29_999, 0, 17, 17, 12_345])
-    assert rows.at(places).column("v").to_pylist() == places.tolist()
+    indices = np.array([29_999, 0, 17, 17, 12_345])
+    assert rows.at(indices).column("v").to_pylist() == indices.tolist()
 
 
 def test_figures_that_grow_are_written_in_place_until_their_room_is_used_up() -> None:

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from slicemill.columns.order import Numbering, fan_out, merge_cells, rank_seqs, renumber
+from slicemill.columns.order import Numbering, fan_out, merge_subtasks, rank_seqs, renumber
 from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 
 MOST = 62  # bits of a number
@@ -83,12 +83,13 @@ def test_a_numbering_ranks_first_and_fans_out_then(
 @given(st.lists(causes, min_size=1, max_size=4))
 @example([[(0, 1), (1, 0)], [(0, 2)]])
 @example([[], []])
-def test_cells_are_put_together_in_the_order_of_one(cells: list[list[tuple[int, int]]]) -> None:
-    rows = [(*row, cell, place) for cell, own in enumerate(cells) for place, row in enumerate(own)]
+def test_subtasks_are_put_together_in_the_order_of_one(subtasks: list[list[tuple[int, int]]]) -> None:
+    rows = [(*row, subtask, index) for subtask, own in enumerate(subtasks) for index, row in enumerate(own)]
     tables = [
-        table(own).append_column("cell", pa.array([n] * len(own), pa.int64())) for n, own in enumerate(cells)
+        table(own).append_column("cell", pa.array([n] * len(own), pa.int64()))
+        for n, own in enumerate(subtasks)
     ]
-    found = merge_cells(tables)
+    found = merge_subtasks(tables)
     columns = [found[name].to_pylist() for name in ("_ts", "_seq", "cell", "place")]
     assert list(zip(*columns, strict=True)) == sorted(rows)
 

@@ -171,7 +171,7 @@ def test_an_example_gives_the_rows_of_the_reference_engine(
     text = (ROOT / "examples" / example).read_text(encoding="utf-8")
     for old, new in changes.items():
         text = text.replace(old, new)
-    with Mill(spark, tmp_path, folder=ROOT, cells=2) as mill:
+    with Mill(spark, tmp_path, folder=ROOT, subtasks=2) as mill:
         mill.execute(text)
         mill.drain()
         for query in run_script(bind(text).catalog, ROOT).queries:

@@ -48,7 +48,7 @@ def thousand() -> str:
 @contextmanager
 def console_server(home: Path, esl: str = "", *, port: int = 0, tokens: bool = False) -> Iterator[str]:
     """The URL of a server over a mill that runs; with tokens, those of its home count."""
-    with Mill(home=home, pool=inline_pool(), cells=2) as mill:
+    with Mill(home=home, pool=inline_pool(), subtasks=2) as mill:
         if esl:
             mill.execute(esl)
         mill.restore()

@@ -76,18 +76,18 @@ def test_empty_pages_say_where_to_start_and_one_of_nobody_has_no_buttons(
         page.goto("about:blank")
 
 
-def test_a_unit_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
+def test_a_task_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
     expect(page.get_by_text("the oldest row goes first").first).to_be_visible()
-    units = page.get_by_role("region", name="Priorities")
-    expect(units).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and gives .* results"))
+    tasks = page.get_by_role("region", name="Priorities")
+    expect(tasks).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and gives .* results"))
 
 
 @pytest.mark.slow_cpu
 def test_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/slices/first_minute_bids")
     picture = page.get_by_role("img", name=re.compile("^Slices of joins of auction and bid"))
-    for text in ("auction · cell", "bid · cell", "kB", "60 s"):
+    for text in ("auction · subtask", "bid · subtask", "kB", "60 s"):
         expect(picture).to_contain_text(text)
     expect(page.get_by_role("heading", name="Cells over workers").first).to_be_visible()
 

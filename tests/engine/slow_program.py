@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from engine.test_program import BEYOND_UNITS, check_checkpoints, check_runs
+from engine.test_program import BEYOND_TASKS, check_checkpoints, check_runs
 from support.corpus import Case, parameters
 
 
-@pytest.mark.parametrize("case", parameters(BEYOND_UNITS))
-def test_runs_cut_anywhere_and_any_number_of_cells_give_the_rows_of_the_case_in_order(case: Case) -> None:
+@pytest.mark.parametrize("case", parameters(BEYOND_TASKS))
+def test_runs_cut_anywhere_and_any_number_of_subtasks_give_the_rows_of_the_case_in_order(case: Case) -> None:
     check_runs(case)
 
 
-@pytest.mark.parametrize("case", parameters(BEYOND_UNITS))
-def test_units_that_go_on_from_checkpoints_give_the_same_rows_to_the_bit(case: Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", parameters(BEYOND_TASKS))
+def test_tasks_that_go_on_from_checkpoints_give_the_same_rows_to_the_bit(case: Case, tmp_path: Path) -> None:
     check_checkpoints(case, tmp_path)

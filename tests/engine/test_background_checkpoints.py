@@ -11,9 +11,8 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.plan.placement import PlacementKind, placements_of
-from slicemill.runtime import worker as task
-from slicemill.runtime.messages import RunUnit
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.messages import RunTask
+from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.worker import Worker
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
@@ -38,7 +37,7 @@ class HeldPool(InlinePool):
 
     def __init__(self) -> None:
         self.held: list[Callable[[], None]] = []
-        self.runs: list[RunUnit] = []
+        self.runs: list[RunTask] = []
         super().__init__(2, HANDLER)
 
     def _made(self, worker: int) -> Worker:
@@ -48,7 +47,7 @@ class HeldPool(InlinePool):
         return made
 
     def send(self, worker: int, message: object) -> None:
-        self.runs += [item for item in message.items if isinstance(item, RunUnit)]  # type: ignore[attr-defined]
+        self.runs += [item for item in message.items if isinstance(item, RunTask)]  # type: ignore[attr-defined]
         super().send(worker, message)
 
     def write(self, count: int | None = None) -> None:
@@ -75,7 +74,7 @@ def mill(tmp_path: Path, pool: HeldPool) -> Mill:
 
 
 def opened(home: Path, pool: HeldPool, script: str = SCRIPT) -> Mill:
-    mill = fed_mill(home, wall_clock_us, pool, cells=2)
+    mill = fed_mill(home, wall_clock_us, pool, subtasks=2)
     mill.execute(script)
     mill.open()
     return mill
@@ -99,14 +98,14 @@ def run(mill: Mill) -> None:
         dispatcher.turn()
 
 
-def begin_checkpoint(mill: Mill) -> RunningUnit:
+def begin_checkpoint(mill: Mill) -> RunningTask:
     """Have workers take their snapshots; none is written yet."""
-    (unit,) = mill.dispatcher.units.values()
-    unit._checkpointed_s = -1e9
+    (task,) = mill.dispatcher.tasks.values()
+    task._checkpointed_s = -1e9
     mill.dispatcher._send_due_checkpoint()
     mill.dispatcher._take(mill.dispatcher._pool.wait(0))
-    assert unit.writing
-    return unit
+    assert task.writing
+    return task
 
 
 def sums(mill: Mill) -> list[tuple[object, ...]]:
@@ -120,16 +119,16 @@ def expected(rounds: int) -> list[tuple[object, ...]]:
 def test_runs_go_on_while_a_checkpoint_is_written(mill: Mill, pool: HeldPool) -> None:
     feed(mill, 0)
     run(mill)
-    unit = begin_checkpoint(mill)
-    assert len(pool.held) == 2  # one for each cell
-    then = dict(unit.fields["cursors"])
+    task = begin_checkpoint(mill)
+    assert len(pool.held) == 2  # one for each subtask
+    then = dict(task.fields["cursors"])
     feed_beside(mill, 20)
     run(mill)
-    assert unit.fields["cursors"] != then and not unit.fields["checkpoint"]["files"]
+    assert task.fields["cursors"] != then and not task.fields["checkpoint"]["files"]
     pool.write()
     mill.dispatcher._take(pool.wait(0))
-    assert unit.fields["checkpoint"]["cursors"] == then and all(unit.fields["checkpoint"]["files"])
-    assert unit.dirty and not unit.writing  # the second run is in no checkpoint
+    assert task.fields["checkpoint"]["cursors"] == then and all(task.fields["checkpoint"]["files"])
+    assert task.dirty and not task.writing  # the second run is in no checkpoint
     mill.close()
     assert sums(mill) == expected(2)
 
@@ -144,8 +143,8 @@ def test_a_kill_between_the_snapshots_and_the_last_file_goes_back_to_the_checkpo
     mill.checkpoint()
     feed(mill, 20)
     mill.dispatcher.run_all()
-    unit = begin_checkpoint(mill)
-    before = unit.fields["checkpoint"]
+    task = begin_checkpoint(mill)
+    before = task.fields["checkpoint"]
     feed_beside(mill, 40)
     run(mill)
     pool.write(written)  # the other cells' files are never complete
@@ -153,14 +152,14 @@ def test_a_kill_between_the_snapshots_and_the_last_file_goes_back_to_the_checkpo
     for worker in (0, 1):
         pool.lose(worker)
     mill.dispatcher._take(pool.wait(0))
-    assert not unit.writing and unit.fields["checkpoint"] == before
+    assert not task.writing and task.fields["checkpoint"] == before
     pool.runs.clear()
     feed(mill, 60)
     mill.dispatcher.run_all()
     restores = [item.restore for item in pool.runs if item.restore is not None]
     assert len(restores) == 2
     # From the checkpoint before, with all that has come since.
-    assert all(list(one.files) == before["files"][cell] for cell, one in enumerate(restores))
+    assert all(list(one.files) == before["files"][subtask] for subtask, one in enumerate(restores))
     assert all(len(one.replay["bid"].epochs) == 2 for one in restores)
     mill.close()
     assert sums(mill) == expected(4)
@@ -189,9 +188,9 @@ def test_a_mill_that_dies_while_a_checkpoint_is_written_starts_from_the_one_befo
 def test_whoever_pauses_the_engine_waits_for_checkpoints(mill: Mill, pool: HeldPool) -> None:
     feed(mill, 0)
     run(mill)
-    unit = begin_checkpoint(mill)
+    task = begin_checkpoint(mill)
     with mill.dispatcher.paused():
-        assert not pool.held and not unit.writing and all(unit.fields["checkpoint"]["files"])
+        assert not pool.held and not task.writing and all(task.fields["checkpoint"]["files"])
     feed(mill, 20)
     run(mill)
     begin_checkpoint(mill)
@@ -213,17 +212,17 @@ class StuckPool(HeldPool):
         return InlinePool.wait(self, timeout_s) if self.stuck else super().wait(timeout_s)  # type: ignore[return-value]
 
 
-def test_units_continue_while_a_statement_waits_for_a_checkpoint(tmp_path: Path) -> None:
+def test_tasks_continue_while_a_statement_waits_for_a_checkpoint(tmp_path: Path) -> None:
     pool, entered = StuckPool(), threading.Event()
     mill = opened(tmp_path, pool)
     feed(mill, 0)
     run(mill)
-    unit = begin_checkpoint(mill)
+    task = begin_checkpoint(mill)
     mill.dispatcher.start()
 
     def statement() -> None:
         with mill.dispatcher.paused():
-            assert not unit.writing
+            assert not task.writing
             entered.set()
 
     waiting = threading.Thread(target=statement)
@@ -235,7 +234,7 @@ def test_units_continue_while_a_statement_waits_for_a_checkpoint(tmp_path: Path)
     mill.dispatcher._pool.wake()
     with mill.dispatcher.changed:
         assert mill.dispatcher.changed.wait_for(lambda: sums(mill) == expected(2), 30)
-    assert not entered.is_set() and unit.writing
+    assert not entered.is_set() and task.writing
     pool.stuck = False
     mill.dispatcher._pool.wake()
     waiting.join(30)
@@ -244,19 +243,19 @@ def test_units_continue_while_a_statement_waits_for_a_checkpoint(tmp_path: Path)
     mill.close()
 
 
-def test_cells_change_while_a_checkpoint_is_written(tmp_path: Path, pool: HeldPool) -> None:
+def test_subtasks_change_while_a_checkpoint_is_written(tmp_path: Path, pool: HeldPool) -> None:
     def pairs(home: Path, pool: HeldPool, *, changed: bool) -> list[tuple[object, ...]]:
         mill = opened(home, pool, JOIN)
         feed(mill, 0)
         run(mill)
-        unit = begin_checkpoint(mill)
+        task = begin_checkpoint(mill)
         feed_beside(mill, 20)
         run(mill)
-        assert unit.writing
+        assert task.writing
         if changed:
-            kinds = placements_of(unit.plan.unit, unit.plan.graph, 3)
+            kinds = placements_of(task.plan.task, task.plan.graph, 3)
             (by_time,) = [one for one in kinds if one.kind is PlacementKind.TIME]
-            assert mill.replacing.rescale(unit, by_time)
+            assert mill.replacing.rescale(task, by_time)
         feed(mill, 40)
         mill.dispatcher.run_all()
         mill.close()
@@ -266,11 +265,11 @@ def test_cells_change_while_a_checkpoint_is_written(tmp_path: Path, pool: HeldPo
     assert as_it_was and pairs(tmp_path / "other", pool, changed=True) == as_it_was
 
 
-def test_one_checkpoint_of_a_unit_is_written_at_a_time(mill: Mill, pool: HeldPool) -> None:
+def test_one_checkpoint_of_a_task_is_written_at_a_time(mill: Mill, pool: HeldPool) -> None:
     feed(mill, 0)
     run(mill)
-    unit = begin_checkpoint(mill)
-    unit._checkpointed_s = -1e9
+    task = begin_checkpoint(mill)
+    task._checkpointed_s = -1e9
     feed_beside(mill, 20)
     run(mill)  # it is overdue, and gets no second checkpoint
     mill.dispatcher._send_due_checkpoint()
@@ -279,19 +278,19 @@ def test_one_checkpoint_of_a_unit_is_written_at_a_time(mill: Mill, pool: HeldPoo
     assert sums(mill) == expected(2)
 
 
-def test_a_unit_that_is_overdue_is_checkpointed_before_its_run(mill: Mill, pool: HeldPool) -> None:
+def test_a_task_that_is_overdue_is_checkpointed_before_its_run(mill: Mill, pool: HeldPool) -> None:
     feed(mill, 0)
     run(mill)
-    (unit,) = mill.dispatcher.units.values()
-    then = dict(unit.fields["cursors"])
-    unit._checkpointed_s = -1e9
+    (task,) = mill.dispatcher.tasks.values()
+    then = dict(task.fields["cursors"])
+    task._checkpointed_s = -1e9
     pool.runs.clear()
     feed_beside(mill, 20)
     run(mill)
-    assert unit.writing and len(pool.held) == 2 and not any(item.checkpoint for item in pool.runs)
+    assert task.writing and len(pool.held) == 2 and not any(item.checkpoint for item in pool.runs)
     pool.write()
     mill.dispatcher._take(pool.wait(0))
-    assert unit.fields["checkpoint"]["cursors"] == then != unit.fields["cursors"]
+    assert task.fields["checkpoint"]["cursors"] == then != task.fields["cursors"]
     mill.close()
     assert sums(mill) == expected(2)
 
@@ -304,20 +303,20 @@ def test_a_checkpoint_that_cannot_be_written_is_written_later(
 
     feed(mill, 0)
     run(mill)
-    unit = begin_checkpoint(mill)
+    task = begin_checkpoint(mill)
     with monkeypatch.context() as context:
         context.setattr(task, "write", full)
         pool.write()
     mill.dispatcher._take(pool.wait(0))
-    assert not unit.writing and unit.dirty and "no space is left" in str(mill.dispatcher.problem)
+    assert not task.writing and task.dirty and "no space is left" in str(mill.dispatcher.problem)
     pool.runs.clear()
     feed_beside(mill, 20)
     run(mill)
     # The state in memory is intact: nothing is restored.
     assert pool.runs and all(item.restore is None for item in pool.runs)
-    assert unit.writing  # it is overdue, and is tried again with that run
+    assert task.writing  # it is overdue, and is tried again with that run
     pool.write()
     mill.dispatcher._take(pool.wait(0))
-    assert all(unit.fields["checkpoint"]["files"])
+    assert all(task.fields["checkpoint"]["files"])
     mill.close()
     assert sums(mill) == expected(2)

@@ -20,7 +20,7 @@ CREATE CLASSIFIER c ON s(x, y) PARTITION BY k LEARN label FROM e EVERY 1 SECOND
 CREATE QUERY q AS SELECT k, time, class, observed FROM c;
 """
 EXAMPLES = [
-    (k, float(unit % 7 + k), float(unit % 5), unit % 7 > 3) for unit in range(30) for k in range(TASKS)
+    (k, float(task % 7 + k), float(task % 5), task % 7 > 3) for task in range(30) for k in range(TASKS)
 ]
 
 
@@ -36,13 +36,13 @@ def observed(folder: Path, waits: list[float], crash_after: int | None = None) -
     """How many values were looked at in each time unit, of which so long waited for the machine."""
     clock = Clock(SECOND)
     mill = opened(folder, clock)
-    for unit, wait_s in enumerate(waits):
-        rows = [(k, float(unit % 7 + k), float(unit % 5), unit * SECOND + k) for k in range(TASKS)]
+    for task, wait_s in enumerate(waits):
+        rows = [(k, float(task % 7 + k), float(task % 5), task * SECOND + k) for k in range(TASKS)]
         feed_rows(mill, "s", rows)
         clock.now += round(wait_s * SECOND)
         with mock.patch.object(mill.dispatcher.running, "backlog", lambda _: Backlog(0.0, 10 * wait_s)):  # noqa: B023
             mill.dispatcher.run_all()
-        if unit == crash_after:
+        if task == crash_after:
             mill.close(checkpoint=False)
             mill = opened(folder, clock)
     finish(mill)
@@ -71,5 +71,5 @@ def test_under_load_fewer_values_are_looked_at_and_all_again_when_it_is_over(tmp
 def test_a_crash_changes_nothing_that_was_decided(tmp_path: Path) -> None:
     waits = [0.01] * 4 + [5.0] * 8 + [0.01] * 4
     whole = observed(tmp_path / "whole", waits)
-    for place in (5, 9, 13):
-        assert observed(tmp_path / f"crash {place}", waits, place) == whole
+    for index in (5, 9, 13):
+        assert observed(tmp_path / f"crash {index}", waits, index) == whole

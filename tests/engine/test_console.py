@@ -144,7 +144,7 @@ def test_options_of_run_reach_the_mill(tmp_path: Path, monkeypatch: pytest.Monke
         "home": tmp_path / "home",
         "execution": "jobs",
         "durability": "machine",
-        "cells": 3,
+        "subtasks": 3,
     }
 
 

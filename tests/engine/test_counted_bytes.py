@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from slicemill.runtime import worker as task
-from slicemill.runtime.pipeline import UnitProgram
-from slicemill.runtime.worker import LoadedCell
+from slicemill.runtime.pipeline import TaskProgram
+from slicemill.runtime.worker import LoadedSubtask
 
 
 class Clock:
@@ -30,11 +30,11 @@ def counts_of_runs(monkeypatch: pytest.MonkeyPatch, counting_s: float, run_s: fl
     """How often bytes are counted in a hundred runs."""
     clock = Clock(counting_s)
     monkeypatch.setattr(task.time, "process_time", clock.process_time)
-    cell = LoadedCell("plan", 0, cast(UnitProgram, clock))
+    subtask = LoadedSubtask("plan", 0, cast(TaskProgram, clock))
     for run in range(100):
-        cell.ran_cpu_s += run_s
-        cell.count_bytes(run * every_s, at_once=False)
-    assert cell.bytes == 100 * clock.counts
+        subtask.ran_cpu_s += run_s
+        subtask.count_bytes(run * every_s, at_once=False)
+    assert subtask.bytes == 100 * clock.counts
     return clock.counts
 
 
@@ -46,13 +46,13 @@ def test_dear_counts_are_a_twentieth_of_the_runs(monkeypatch: pytest.MonkeyPatch
     assert counts_of_runs(monkeypatch, counting_s=0.01, run_s=0.02, every_s=1.0) == 10
 
 
-def test_a_unit_with_little_to_do_is_counted_anyhow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_with_little_to_do_is_counted_anyhow(monkeypatch: pytest.MonkeyPatch) -> None:
     assert counts_of_runs(monkeypatch, counting_s=1.0, run_s=0.001, every_s=10.0) == 34
 
 
 def test_who_has_to_drop_something_knows_the_bytes_of_every_run() -> None:
     clock = Clock(5.0)
-    cell = LoadedCell("plan", 0, cast(UnitProgram, clock))
+    subtask = LoadedSubtask("plan", 0, cast(TaskProgram, clock))
     for run in range(10):
-        cell.count_bytes(run * 0.01, at_once=True)
+        subtask.count_bytes(run * 0.01, at_once=True)
     assert clock.counts == 10

@@ -17,7 +17,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.runtime import culprits
-from slicemill.runtime import units as unit
+from slicemill.runtime import tasks as task
 from slicemill.runtime.culprits import CulpritSearch
 from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
 from support.fork_pool import ForkPool
@@ -83,8 +83,8 @@ def script(kind: str, guilty: Collection[str], names: Iterable[str] = NAMES) -> 
     return "".join(made)
 
 
-def opened(home: Path, esl: str, cells: int = 1) -> Mill:
-    mill = fed_mill(home, Clock(), inline_pool(), cells)
+def opened(home: Path, esl: str, subtasks: int = 1) -> Mill:
+    mill = fed_mill(home, Clock(), inline_pool(), subtasks)
     mill.execute(esl)
     mill.open()
     return mill
@@ -116,15 +116,15 @@ def rows_without(folder: Path, kind: str, guilty: Collection[str]) -> dict[str, 
         return {name: rows(mill, name) for name in names}
 
 
-@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("subtasks", [1, 2])
 @pytest.mark.parametrize("guilty", [["q5"], ["q0", "q6"]], ids=["one culprit", "two culprits"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_the_culprits_of_a_shared_step_are_stopped(
-    tmp_path: Path, kind: str, guilty: list[str], cells: int
+    tmp_path: Path, kind: str, guilty: list[str], subtasks: int
 ) -> None:
     expected = rows_without(tmp_path, kind, guilty)
     assert all(expected.values())
-    with opened(tmp_path / "home", script(kind, guilty), cells) as mill:
+    with opened(tmp_path / "home", script(kind, guilty), subtasks) as mill:
         feed(mill, 0, len(ROWS))
         finish(mill)
         assert errors(mill) == set(guilty)
@@ -210,7 +210,7 @@ def test_a_culprit_that_fails_again_is_stopped_again(tmp_path: Path) -> None:
 def test_only_the_query_that_never_returns_is_stopped(
     tmp_path: Path, kind: str, function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "STEP_S", 1.0)
+    monkeypatch.setattr(task, "STEP_S", 1.0)
 
     def never_returns() -> None:
         while True:
@@ -229,12 +229,12 @@ def test_only_the_query_that_never_returns_is_stopped(
 def test_only_the_query_that_is_stuck_in_machine_code_is_stopped(
     tmp_path: Path, function: Function, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "STEP_S", 0.7)
+    monkeypatch.setattr(task, "STEP_S", 0.7)
 
     function.on_bad = lambda: deque(repeat(0, 10**12), maxlen=0).clear()
     expected = rows_without(tmp_path, "windows", ["q5"])
     pool = ForkPool(1)
-    mill = Mill(home=tmp_path / "home", pool=pool, clock=Clock(), cells=1, read_sources=False)
+    mill = Mill(home=tmp_path / "home", pool=pool, clock=Clock(), subtasks=1, read_sources=False)
     with mill:
         mill.execute(script("windows", ["q5"]))
         mill.open()

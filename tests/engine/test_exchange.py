@@ -1,4 +1,4 @@
-"""Parts of logs by cell: they are a partition of the rows, in order, however the rows were stored."""
+"""Parts of logs by subtask: they are a partition of the rows, in order, however the rows were stored."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from slicemill.columns.arrow_schema import to_arrow, with_system_columns
 from slicemill.columns.merge import merge_sorted
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.runtime import shuffle as exchange
-from slicemill.runtime.pipeline import RunOutcome, UnitProgram
-from slicemill.runtime.shuffle import PartitionedRows, add_cell_order, sample_keys
+from slicemill.runtime.pipeline import RunOutcome, TaskProgram
+from slicemill.runtime.shuffle import PartitionedRows, add_subtask_order, sample_keys
 from slicemill.types import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
@@ -66,7 +66,7 @@ def plain(table: pa.Table) -> list[str]:
 
 def parts(tables: list[pa.Table], by: Exchange) -> list[list[str]]:
     spread = PartitionedRows(by, to_arrow(SCHEMA), [(table, 0) for table in tables if table.num_rows])
-    found = [spread.part(cell) for cell in range(by.cells)]
+    found = [spread.part(subtask) for subtask in range(by.subtasks)]
     for part in found:
         positions = list(zip(part["_ts"].to_pylist(), part["_seq"].to_pylist(), strict=True))
         assert positions == sorted(positions)
@@ -76,13 +76,13 @@ def parts(tables: list[pa.Table], by: Exchange) -> list[list[str]]:
 
 @given(batches(), st.sampled_from(KEYS), st.integers(1, 9), st.lists(st.booleans(), min_size=4, max_size=4))
 def test_parts_are_a_partition_of_the_rows_however_they_are_stored(
-    tables: list[pa.Table], keys: Any, cells: int, ordered: list[bool]
+    tables: list[pa.Table], keys: Any, subtasks: int, ordered: list[bool]
 ) -> None:
-    by, other = Exchange((cells,), (keys,)), Exchange((3,), ((NAME, K),))
+    by, other = Exchange((subtasks,), (keys,)), Exchange((3,), ((NAME, K),))
     found = parts(tables, by)
     assert sorted(row for part in found for row in part) == sorted(plain(merge_sorted(tables)))
     stored = [
-        add_cell_order(table, [other, by], SCHEMA) if own else table
+        add_subtask_order(table, [other, by], SCHEMA) if own else table
         for table, own in zip(tables, ordered, strict=False)
     ]
     assert parts(stored, by) == found
@@ -96,7 +96,7 @@ along = st.one_of(st.sampled_from(KEYS), st.sampled_from(Along))
     st.lists(st.tuples(st.integers(1, 4), along), min_size=1, max_size=3),
     st.lists(st.booleans(), min_size=4, max_size=4),
 )
-def test_a_row_is_in_all_cells_that_agree_with_it_along_every_dimension(
+def test_a_row_is_in_all_subtasks_that_agree_with_it_along_every_dimension(
     tables: list[pa.Table], dimensions: list[tuple[int, Any]], ordered: list[bool]
 ) -> None:
     shape, by = zip(*dimensions, strict=True)
@@ -104,17 +104,17 @@ def test_a_row_is_in_all_cells_that_agree_with_it_along_every_dimension(
     # Along one dimension at a time, where a row is said to be along the others is of no matter.
     alone = [parts(tables, Exchange((count,), (how,))) for count, how in dimensions]
     stored = [
-        add_cell_order(table, [grid], SCHEMA) if own else table
+        add_subtask_order(table, [grid], SCHEMA) if own else table
         for table, own in zip(tables, ordered, strict=False)
     ]
     found = parts(stored, grid)
-    for cell, place in enumerate(np.ndindex(*shape)):
-        agreeing = [set(rows[at]) for rows, at in zip(alone, place, strict=True)]
-        assert set(found[cell]) == set.intersection(*agreeing)
-        assert len(found[cell]) == len(set(found[cell])), "numbers tell rows apart"
+    for subtask, index in enumerate(np.ndindex(*shape)):
+        agreeing = [set(rows[at]) for rows, at in zip(alone, index, strict=True)]
+        assert set(found[subtask]) == set.intersection(*agreeing)
+        assert len(found[subtask]) == len(set(found[subtask])), "numbers tell rows apart"
 
 
-def test_rows_that_go_to_all_cells_are_not_copied() -> None:
+def test_rows_that_go_to_all_subtasks_are_not_copied() -> None:
     types = with_system_columns(to_arrow(SCHEMA))
     table = pa.table(
         [
@@ -124,7 +124,7 @@ def test_rows_that_go_to_all_cells_are_not_copied() -> None:
         schema=types,
     )
     found = PartitionedRows(Exchange((64,), (Along.EVERY,)), to_arrow(SCHEMA), [(table, 0)])
-    assert all(found.part(cell) is found.part(0) for cell in range(64))
+    assert all(found.part(subtask) is found.part(0) for subtask in range(64))
     assert found.part(0)["_ts"].chunk(0).buffers()[1].address == table["_ts"].chunk(0).buffers()[1].address
 
 
@@ -140,20 +140,20 @@ CREATE QUERY pairs AS SELECT A.k, A.v, B.v AS w
 
 @pytest.fixture
 def handed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Counts the rows that programs of units with several cells are given."""
+    """Counts the rows that programs of tasks with several subtasks are given."""
     counted: list[int] = []
-    run = UnitProgram.run
+    run = TaskProgram.run
 
-    def count(self: UnitProgram, inputs: dict[str, pa.Table], *told: Any, **more: Any) -> RunOutcome:
+    def count(self: TaskProgram, inputs: dict[str, pa.Table], *told: Any, **more: Any) -> RunOutcome:
         counted.extend(inputs[log].num_rows for log in self.plan.exchanges)
         return run(self, inputs, *told, **more)
 
-    monkeypatch.setattr(UnitProgram, "run", count)
+    monkeypatch.setattr(TaskProgram, "run", count)
     return counted
 
 
-def run_queries(home: Path, cells: int) -> tuple[dict[str, list[Any]], Mill]:
-    with fed_mill(home, Clock(1), inline_pool(), cells) as mill:
+def run_queries(home: Path, subtasks: int) -> tuple[dict[str, list[Any]], Mill]:
+    with fed_mill(home, Clock(1), inline_pool(), subtasks) as mill:
         mill.execute(QUERIES)
         mill.open()
         chance = np.random.default_rng(3)
@@ -170,15 +170,15 @@ def run_queries(home: Path, cells: int) -> tuple[dict[str, list[Any]], Mill]:
 
 
 @pytest.mark.parametrize("large", [1, 10**9], ids=["stored", "on reading"])
-def test_cells_together_are_handed_every_row_once(
+def test_subtasks_together_are_handed_every_row_once(
     tmp_path: Path, handed: list[int], large: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exchange, "_LARGE", large)
     monkeypatch.setattr(exchange, "_LARGE_PER_CELL", 0)
     one, _ = run_queries(tmp_path / "one", 1)
     assert handed == []
-    for cells in (8, 64):
-        several, mill = run_queries(tmp_path / str(cells), cells)
+    for subtasks in (8, 64):
+        several, mill = run_queries(tmp_path / str(subtasks), subtasks)
         assert several == one
         log = mill.home.logs["S"]
         # `sums` and `pairs` read S, `counts` and `pairs` read D.
@@ -195,7 +195,7 @@ def _keyed(keys: list[int | None]) -> pa.Table:
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, types, strict=True)], schema=types)
 
 
-def test_who_writes_rows_tells_the_keys_that_many_have_and_the_cells_these_go_to() -> None:
+def test_who_writes_rows_tells_the_keys_that_many_have_and_the_subtasks_these_go_to() -> None:
     by_key, by_time = Exchange((4,), ((K,),)), Exchange((4,), (Along.EVERY,))
     chance = np.random.default_rng(3)
     keys = np.where(chance.random(20_000) < 0.3, 7, chance.integers(0, 10_000, 20_000)).tolist()
@@ -203,10 +203,10 @@ def test_who_writes_rows_tells_the_keys_that_many_have_and_the_cells_these_go_to
     told = sample_keys(table, (by_key, by_time), SCHEMA)
     assert told.keys() == {by_key.id}
     sample = told[by_key.id]
-    ((cell, count),) = sample.keys.values()
+    ((subtask, count),) = sample.keys.values()
     assert (sample.rows, sample.span_us) == (20_000, 19_999) and count == pytest.approx(6_000, rel=0.15)
     spread = PartitionedRows(by_key, to_arrow(SCHEMA), [(table, 5)])
-    assert [7 in spread.part(number).column("k").to_pylist() for number in range(4)].index(True) == cell
+    assert [7 in spread.part(number).column("k").to_pylist() for number in range(4)].index(True) == subtask
 
 
 @pytest.mark.parametrize("period", [50, 100, 977])

@@ -10,7 +10,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.operators.changelog.group import GlobalAggregateRow
-from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.pipeline import TaskPlan
 from slicemill.server.service import MillService
 from slicemill.time import BEGINNING, EARLIEST
 from slicemill.types import Row
@@ -24,8 +24,8 @@ _SHOWN = datetime(1678, 1, 1, tzinfo=UTC)
 _S = 1_000_000
 
 
-def _opened(home: Path, esl: str, cells: int = 1) -> Mill:
-    mill = fed_mill(home, Clock(), inline_pool(), cells)
+def _opened(home: Path, esl: str, subtasks: int = 1) -> Mill:
+    mill = fed_mill(home, Clock(), inline_pool(), subtasks)
     mill.execute(esl)
     mill.open()
     return mill
@@ -42,9 +42,9 @@ def _table(mill: Mill, query: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row.values()) for row in found.to_pylist()), key=repr)
 
 
-@pytest.mark.parametrize("cells", [1, 2])
-def test_a_global_aggregate_has_its_row_before_any_tuple_arrives(tmp_path: Path, cells: int) -> None:
-    with _opened(tmp_path, _STREAM + _COUNT, cells) as mill:
+@pytest.mark.parametrize("subtasks", [1, 2])
+def test_a_global_aggregate_has_its_row_before_any_tuple_arrives(tmp_path: Path, subtasks: int) -> None:
+    with _opened(tmp_path, _STREAM + _COUNT, subtasks) as mill:
         assert _told(mill) == [_FIRST]
         assert _table(mill, "q") == [(0, None)]
         assert mill.ask("q") == [(0, None)]
@@ -52,20 +52,20 @@ def test_a_global_aggregate_has_its_row_before_any_tuple_arrives(tmp_path: Path,
         assert _told(mill) == [_FIRST]
 
 
-@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("subtasks", [1, 2])
 @pytest.mark.parametrize("checkpoint", [True, False])
 @pytest.mark.parametrize("when", ["before it runs", "before a tuple", "after a tuple"])
 def test_a_restart_neither_repeats_nor_loses_the_row(
-    tmp_path: Path, when: str, checkpoint: bool, cells: int
+    tmp_path: Path, when: str, checkpoint: bool, subtasks: int
 ) -> None:
-    mill = _opened(tmp_path, _STREAM + _COUNT, cells)
+    mill = _opened(tmp_path, _STREAM + _COUNT, subtasks)
     if when != "before it runs":
         mill.dispatcher.run_all()
     if when == "after a tuple":
         feed_rows(mill, "S", [(1, 5, _S)])
         mill.dispatcher.run_all()
     mill.close(checkpoint=checkpoint)
-    with _opened(tmp_path, _STREAM + _COUNT, 3 - cells) as mill:
+    with _opened(tmp_path, _STREAM + _COUNT, 3 - subtasks) as mill:
         if when != "after a tuple":
             assert _told(mill) == [_FIRST]
             feed_rows(mill, "S", [(1, 5, _S)])
@@ -89,13 +89,13 @@ def test_a_lost_worker_neither_repeats_nor_loses_the_row(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("crash", [False, True])
-def test_a_query_that_joins_a_running_unit_has_its_own_row(tmp_path: Path, crash: bool) -> None:
+def test_a_query_that_joins_a_running_task_has_its_own_row(tmp_path: Path, crash: bool) -> None:
     other = "CREATE QUERY later AS SELECT count(*) AS n FROM S WHERE v > 3 EMIT CHANGES;"
     mill = _opened(tmp_path, _STREAM + _COUNT)
     feed_rows(mill, "S", [(1, 5, _S)])
     before = _told(mill)
     mill.execute(other)
-    assert len(mill.dispatcher.units) == 1
+    assert len(mill.dispatcher.tasks) == 1
     if crash:
         mill.close(checkpoint=False)
         mill = _opened(tmp_path, _STREAM + _COUNT + other)
@@ -121,12 +121,12 @@ CREATE QUERY sets AS SELECT k, count(*) AS n FROM S GROUP BY ROLLUP (k);
 """
 
 
-@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("subtasks", [1, 2])
 def test_queries_over_a_global_aggregate_read_its_row_before_any_tuple_arrives(
-    tmp_path: Path, cells: int
+    tmp_path: Path, subtasks: int
 ) -> None:
-    with _opened(tmp_path, _STREAM + _NESTED, cells) as mill:
-        assert len(mill.dispatcher.units) > 3
+    with _opened(tmp_path, _STREAM + _NESTED, subtasks) as mill:
+        assert len(mill.dispatcher.tasks) > 3
         assert _table(mill, "counts") == [(0, 1)]
         assert _table(mill, "paired") == [(0, None)]
         assert _table(mill, "every") == [(0,)]
@@ -218,7 +218,7 @@ def previous(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     Calling the fixture ends that.
     """
-    monkeypatch.setattr(UnitPlan, "has_changes", property(lambda _: False))
+    monkeypatch.setattr(TaskPlan, "has_changes", property(lambda _: False))
     monkeypatch.setattr(GlobalAggregateRow, "of", staticmethod(lambda *_: None))
     return monkeypatch.undo
 
@@ -240,7 +240,7 @@ def test_a_home_of_the_version_before_goes_on(
     with _opened(tmp_path, esl) as mill:
         assert _table(mill, "q") == [(1, 5) if counted else (0, None)]
         mill.execute("CREATE QUERY later AS SELECT count(*) AS n FROM S EMIT CHANGES;")
-        assert len(mill.dispatcher.units) == 1
+        assert len(mill.dispatcher.tasks) == 1
         assert _told(mill, "later") == [(EARLIEST, ("insert", 0))]
         feed_rows(mill, "S", [(1, 6, 2 * _S)])
         assert _table(mill, "q") == [(2, 11) if counted else (1, 6)]

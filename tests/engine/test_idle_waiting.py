@@ -92,7 +92,7 @@ class Waiting:
 @contextmanager
 def waiting(home: Path, kind_a: str, kind_b: str) -> Iterator[Waiting]:
     clock = Clock(BEGIN)
-    mill = Mill(home=home, pool=inline_pool(1), clock=clock, cells=1, read_sources=False)
+    mill = Mill(home=home, pool=inline_pool(1), clock=clock, subtasks=1, read_sources=False)
     try:
         for name, kind in (("a", kind_a), ("b", kind_b)):
             time = ", ts timestamp" if kind.startswith("external") else ""
@@ -161,7 +161,7 @@ def numbers(mill: Mill, query: str = "out") -> list[object]:
 @contextmanager
 def opened(folder: Path, script: str) -> Iterator[tuple[Mill, Clock]]:
     clock = Clock(BEGIN)
-    with Mill(home=folder / "home", folder=folder, pool=inline_pool(1), clock=clock, cells=1) as mill:
+    with Mill(home=folder / "home", folder=folder, pool=inline_pool(1), clock=clock, subtasks=1) as mill:
         mill.execute(script)
         mill.open()
         yield mill, clock

@@ -65,7 +65,7 @@ def test_what_fails_in_one_large_run_is_tried_in_smaller_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(answers, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr("slicemill.runtime.units._ROWS_PER_RUN", 16 * 40)
+    monkeypatch.setattr("slicemill.runtime.tasks._ROWS_PER_RUN", 16 * 40)
     with _opened(tmp_path / "home", TWO) as mill:
         for first in range(0, 240, 40):
             _feed(mill, 40, first)

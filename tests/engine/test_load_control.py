@@ -29,24 +29,24 @@ BATCHES = [[(i % 3, (i * 37) % 10, (10 * b + i) * SECOND // 10) for i in range(1
 
 
 class Works:
-    """A mill that runs its units `wait_s` after a batch has arrived; all that waits would take ten times as
+    """A mill that runs its tasks `wait_s` after a batch has arrived; all that waits would take ten times as
     long."""
 
     made: ClassVar[list[Works]] = []
 
-    def __init__(self, folder: Path, script: str, cells: int = 2) -> None:
+    def __init__(self, folder: Path, script: str, subtasks: int = 2) -> None:
         self.script = STREAM + script
         self.folder = folder
-        self.cells = cells
+        self.subtasks = subtasks
         self.clock = Clock(SECOND)
         self.open()
         self.made.append(self)
 
     def open(self) -> None:
-        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
+        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.subtasks)
         self.mill.execute(self.script)
         self.mill.open()
-        self.units = self.mill.dispatcher.running.units
+        self.tasks = self.mill.dispatcher.running.tasks
 
     def restart(self) -> None:
         """As after a crash: what was in memory only is gone."""
@@ -58,7 +58,7 @@ class Works:
         self.clock.now += round(wait_s * SECOND)
         with mock.patch.object(self.mill.dispatcher.running, "backlog", lambda _: Backlog(0.0, 10 * wait_s)):
             self.mill.dispatcher.run_all()
-        assert not any(unit.failed for unit in self.units)
+        assert not any(task.failed for task in self.tasks)
 
     def end(self) -> None:
         finish(self.mill)
@@ -67,7 +67,7 @@ class Works:
         return Counter((timed.ts, *timed.row) for timed in self.mill.queries[query].rows())
 
     def shed(self) -> AccuracyReport:
-        (found,) = [report for unit in self.units for report in unit.sheds.values()]
+        (found,) = [report for task in self.tasks for report in task.sheds.values()]
         return found
 
 
@@ -155,7 +155,7 @@ def test_queries_of_one_budget_share_behind_one_box(tmp_path: Path) -> None:
       CREATE QUERY exact AS {GROUPS};
     """
     works = Works(tmp_path, script)
-    assert sorted(len(unit.plan.unit.outputs) for unit in works.units) == [1, 1, 2]
+    assert sorted(len(task.plan.task.outputs) for task in works.tasks) == [1, 1, 2]
     for batch in BATCHES:
         works.arrive(batch, 5)
     assert works.rows("one").total() < works.rows("exact").total() or works.rows("one") != works.rows("exact")
@@ -168,13 +168,13 @@ def test_state_is_kept_within_its_memory(tmp_path: Path, monkeypatch: pytest.Mon
     window = "s [RANGE 30 SECONDS]"
     pairs = f"SELECT A.v FROM {window} AS A, {window} AS B WHERE A.k = B.k AND A.v = B.v"
     script = f"CREATE QUERY shed WITH (memory = '40 KB') AS {pairs}; CREATE QUERY exact AS {pairs};"
-    works = Works(tmp_path, script, cells=1)
+    works = Works(tmp_path, script, subtasks=1)
     most = {"shed": 0, "exact": 0}
     for batch in BATCHES:
         works.arrive(sorted(batch * 5, key=lambda row: row[2]), 0.1)
-        for unit in works.units:
-            (log,) = [log for _, log in unit.plan.unit.outputs]
-            most[log] = max(most[log], unit.state_bytes)
+        for task in works.tasks:
+            (log,) = [log for _, log in task.plan.task.outputs]
+            most[log] = max(most[log], task.state_bytes)
     assert most["shed"] < 60_000 < most["exact"]
     assert works.shed().dropped > 0
 
@@ -184,7 +184,7 @@ def test_old_pairs_are_not_looked_for_under_load(tmp_path: Path) -> None:
     window = "s [RANGE 10 SECONDS]"
     pairs = f"SELECT A.v AS a, B.v AS b FROM {window} AS A, {window} AS B WHERE A.k = B.k"
     works = Works(tmp_path, with_budget(", keep = 0.2, shedding = 'age'", pairs))
-    assert len(works.units) == 1, "they share one chain of slices all the same"
+    assert len(works.tasks) == 1, "they share one chain of slices all the same"
     loaded, calm = 30 * SECOND, 45 * SECOND
     for batch in BATCHES:
         works.arrive(batch, 5 if batch[0][2] < loaded else 0.1)
@@ -229,12 +229,12 @@ CREATE QUERY exact AS
     st.sampled_from([AGED, AGED_MANY]),
 )
 @example([(0.3, 2), (0.6, 3), (1.0, 1)], 3, AGED_MANY)
-def test_the_same_pairs_are_given_up_in_however_many_cells(
-    decisions: list[tuple[float, int]], cells: int, script: str
+def test_the_same_pairs_are_given_up_in_however_many_subtasks(
+    decisions: list[tuple[float, int]], subtasks: int, script: str
 ) -> None:
-    """What was decided holds for all cells of a unit (S55)."""
+    """What was decided holds for all subtasks of a task (S55)."""
 
-    def run(folder: Path, cells: int) -> list[list[tuple[Any, ...]]]:
+    def run(folder: Path, subtasks: int) -> list[list[tuple[Any, ...]]]:
         shares = iter(share for share, _ in decisions)
 
         def decide(load: LoadControl, *_: object) -> dict[str, SheddingDecision]:
@@ -242,33 +242,33 @@ def test_the_same_pairs_are_given_up_in_however_many_cells(
             return {node: SheddingDecision(share, reach=share) for node in load._controllers}
 
         with mock.patch.object(LoadControl, "decide", decide):
-            works = Works(folder, script, cells)
-            (unit,) = works.units
-            assert unit.cells == cells
+            works = Works(folder, script, subtasks)
+            (task,) = works.tasks
+            assert task.subtasks == subtasks
             batches = iter(BATCHES)
             for _, count in decisions:
                 for batch in (next(batches) for _ in range(count)):
                     feed_rows(works.mill, "s", batch)
-                    for number, name in enumerate(unit.plan.unit.inputs):
+                    for number, name in enumerate(task.plan.task.inputs):
                         if name != "s":
                             feed_rows(works.mill, name, [(k, v + 100 * number, ts) for k, v, ts in batch])
                 works.mill.dispatcher.run_all()
             finish(works.mill)
-            reports = [(report.arrived, report.accuracy) for report in unit.sheds.values()]
+            reports = [(report.arrived, report.accuracy) for report in task.sheds.values()]
             found = [[(t.ts, *t.row) for t in works.mill.queries[name].rows()] for name in ("exact", "shed")]
             works.mill.close()
             return [*found, reports]
 
     with TemporaryDirectory() as one, TemporaryDirectory() as many:
-        alone, together = run(Path(one), 1), run(Path(many), cells)
+        alone, together = run(Path(one), 1), run(Path(many), subtasks)
     assert together[:2] == alone[:2]
     assert np.allclose(together[2], alone[2])
 
 
 def test_the_reach_follows_what_was_compared(tmp_path: Path) -> None:
     """Most comparisons are with the youngest rows: little of the windows is most of the work (S54)."""
-    works = Works(tmp_path, AGED, cells=3)
-    (unit,) = works.units
+    works = Works(tmp_path, AGED, subtasks=3)
+    (task,) = works.tasks
     for number, batch in enumerate(BATCHES[:40]):
         # A key lives for two seconds: only young rows are compared.
         rows = [(number // 2, v, ts) for _, v, ts in batch]
@@ -276,7 +276,7 @@ def test_the_reach_follows_what_was_compared(tmp_path: Path) -> None:
         feed_rows(works.mill, "t", rows)
         works.mill.dispatcher.run_all()
     waiting = [Epoch(0, (), 10, 100, 0, 0, 0)]
-    decided = unit._load.decide({"s": waiting}, 0, Backlog(0.0, 100.0), 10 * SECOND)
+    decided = task._load.decide({"s": waiting}, 0, Backlog(0.0, 100.0), 10 * SECOND)
     (found,) = [dropping for dropping in decided.values() if dropping.share < 1]
     assert found.share < 0.2
     assert 0 < found.reach < 0.5 * found.share

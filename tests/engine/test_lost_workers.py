@@ -10,7 +10,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.runtime.messages import CheckpointUnit, Item, Message, ReadStream
+from slicemill.runtime.messages import CheckpointTask, Item, Message, ReadStream
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
 from slicemill.time import wall_clock_us
@@ -48,9 +48,9 @@ def rows(mill: Mill, query: str) -> list[tuple[object, ...]]:
     return sorted((timed.row for timed in mill.queries[query].rows()), key=repr)
 
 
-def test_a_checkpoint_has_the_cells_of_one_run(tmp_path: Path, pool: MortalPool) -> None:
+def test_a_checkpoint_has_the_subtasks_of_one_run(tmp_path: Path, pool: MortalPool) -> None:
     def open_mill() -> Mill:
-        mill = fed_mill(tmp_path, wall_clock_us, pool, cells=2)
+        mill = fed_mill(tmp_path, wall_clock_us, pool, subtasks=2)
         mill.execute(f"{BID}; {TOTAL}")
         mill.open()
         return mill
@@ -61,8 +61,8 @@ def test_a_checkpoint_has_the_cells_of_one_run(tmp_path: Path, pool: MortalPool)
 
     mill = open_mill()
     feed(mill, 0)
-    # One cell is written as of now, the other is not: together they are no checkpoint, now or later.
-    pool.deadly, pool.deaths = (lambda item: isinstance(item, CheckpointUnit) and item.cell == 0), 1
+    # One subtask is written as of now, the other is not: together they are no checkpoint, now or later.
+    pool.deadly, pool.deaths = (lambda item: isinstance(item, CheckpointTask) and item.subtask == 0), 1
     mill.checkpoint()
     assert not pool.deaths
     feed(mill, 20)
@@ -110,16 +110,16 @@ def test_a_drain_reads_all_there_is(tmp_path: Path, pool: MortalPool) -> None:
 def test_state_is_written_though_its_worker_has_died_since_the_last_run(
     tmp_path: Path, pool: MortalPool
 ) -> None:
-    with fed_mill(tmp_path, wall_clock_us, pool, cells=2) as mill:
+    with fed_mill(tmp_path, wall_clock_us, pool, subtasks=2) as mill:
         mill.execute(f"{BID}; {TOTAL}")
         mill.open()
         feed_rows(mill, "bid", [(item, 1.0, item) for item in range(10)])
         mill.dispatcher.run_all()
-        (unit,) = mill.dispatcher.units.values()
+        (task,) = mill.dispatcher.tasks.values()
         pool.lose(0)
         with mill.dispatcher.paused():
             mill.dispatcher._take(pool.wait(0))
-        assert unit.is_checkpoint_outdated
+        assert task.is_checkpoint_outdated
         mill.checkpoint()
-        assert not unit.is_checkpoint_outdated and not unit.dirty
+        assert not task.is_checkpoint_outdated and not task.dirty
         assert len(rows(mill, "total")) == 10

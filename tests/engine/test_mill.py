@@ -40,7 +40,7 @@ def write(folder: Path, name: str, *rows: tuple[int, object, int]) -> None:
 
 
 def mill_in(folder: Path, spark: SparkSession) -> Mill:
-    return Mill(spark, folder / "home", folder=folder, cells=2)
+    return Mill(spark, folder / "home", folder=folder, subtasks=2)
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
@@ -50,7 +50,7 @@ def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
 def test_the_auction_gives_the_rows_of_the_reference_engine(spark: SparkSession, tmp_path: Path) -> None:
     text = (ROOT / "examples" / "auction.esl").read_text(encoding="utf-8")
     text = re.sub(r"(nexmark://\w+)\?[^']*", r"\1?events=600&rate=30&speed=as-fast-as-possible", text)
-    with Mill(spark, tmp_path, folder=ROOT, cells=2) as mill:
+    with Mill(spark, tmp_path, folder=ROOT, subtasks=2) as mill:
         mill.execute(text)
         mill.drain()
         expected = run_script(bind(text).catalog, ROOT)

@@ -1,4 +1,4 @@
-"""Equal timestamps have one order, whatever the number of cells and wherever runs are cut (columns.order).
+"""Equal timestamps have one order, whatever the number of subtasks and wherever runs are cut (columns.order).
 
 Each query reads what keyed operators give through a window that counts rows, over all keys: were two rows of
 one timestamp the other way round, its values would differ.
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from support.corpus import Event
-from support.units import run_units
+from support.tasks import run_tasks
 
 STREAMS = """
 CREATE STREAM A (k int, v int, ts timestamp) ORDER BY ts;
@@ -96,11 +96,11 @@ def events_of(chosen: list[tuple[int, str, int, int]]) -> list[Event]:
 @given(chosen=arrivals, seed=st.integers(0, 9))
 # The first pairs of two groups have numbers that do not grow with time.
 @example(chosen=[(0, "A", 0, 0), (0, "B", 0, 0), (0, "B", 4, 0), (1, "A", 4, 0)], seed=0)
-def test_any_number_of_cells_gives_the_same_rows_in_the_same_order(
+def test_any_number_of_subtasks_gives_the_same_rows_in_the_same_order(
     derived: str, chosen: list[tuple[int, str, int, int]], seed: int
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE STREAM D AS {derived}; {READERS}").catalog
     events = events_of(chosen)
-    one = run_units(catalog, events, {"T": TABLE}, seed, 1)
-    for cells in (2, 5):
-        assert run_units(catalog, events, {"T": TABLE}, seed + cells, cells) == one
+    one = run_tasks(catalog, events, {"T": TABLE}, seed, 1)
+    for subtasks in (2, 5):
+        assert run_tasks(catalog, events, {"T": TABLE}, seed + subtasks, subtasks) == one

@@ -36,7 +36,7 @@ BATCH = 5
 
 
 def mill_in(folder: Path, policy: str = "fcfs") -> Mill:
-    mill = fed_mill(folder / "home", wall_clock_us, inline_pool(), cells=2)
+    mill = fed_mill(folder / "home", wall_clock_us, inline_pool(), subtasks=2)
     mill.policy = policy
     mill.execute(f"{BID}; {QUERIES}")
     mill.open()
@@ -132,7 +132,7 @@ def test_a_policy_of_a_component_decides_within_it_and_not_when_it_is_its_turn(t
         running, chooser = mill.dispatcher.running, mill.dispatcher.chooser
         bid = {running.position[running.writers[log].id] for log in ("dear", "mean", "hurried", "never")}
         apart = running.position[running.writers["apart"].id]
-        everyone = np.arange(len(running.units))
+        everyone = np.arange(len(running.tasks))
         mill.execute("SET policy = 'chain' FOR dear")
         ((policy, members),) = running.within_components(chooser.components, everyone)
         assert (policy.name, set(members.tolist())) == ("chain", bid)
@@ -166,7 +166,7 @@ def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
         assert dear.figures.tardiness.largest == 0 < hurried.figures.tardiness.mean
         assert (dear.memory.rows, dear.memory.most_rows) == (0, len(ROWS) - BATCH)
         assert mill.queries["mean"].metrics().memory.state_bytes > 0
-        # Through a derived stream, one row takes as long as through both units.
+        # Through a derived stream, one row takes as long as through both tasks.
         writers = mill.dispatcher.running.writers
         alone = [writers[name].statistics.cost.ideal_time for name in ("hurried", "cheap")]
         assert hurried.ideal_s == pytest.approx(sum(alone))
@@ -177,7 +177,7 @@ def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
         assert plain["queries"][0]["slo"]["met"] is True
         in_buckets = sum(bucket["response_s"]["count"] for bucket in plain["buckets"])
         assert in_buckets == plain["response_s"]["count"]
-        levels = [str(level) for level in queries_table(mill, RowRates(), 0.0).columns[8].cells]
+        levels = [str(level) for level in queries_table(mill, RowRates(), 0.0).columns[8].subtasks]
         assert levels == ["met", "", "missed", ""]
 
 
@@ -188,12 +188,12 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         for number in range(4):
             feed(mill, number)
             mill.dispatcher.run_all()
-        learned = {name: unit.statistics.plain() for name, unit in mill.dispatcher.units.items()}
+        learned = {name: task.statistics.plain() for name, task in mill.dispatcher.tasks.items()}
     with mill_in(tmp_path) as mill:
         # All of it: what a run teaches is committed with the run.
-        assert {name: unit.statistics.plain() for name, unit in mill.dispatcher.units.items()} == learned
-        running, units = mill.dispatcher.running, mill.dispatcher.units
-        select = units["select from bid"]
+        assert {name: task.statistics.plain() for name, task in mill.dispatcher.tasks.items()} == learned
+        running, tasks = mill.dispatcher.running, mill.dispatcher.tasks
+        select = tasks["select from bid"]
         assert 0 < select.statistics.selectivity("dear") < 1
         figures, position = running.figures, running.position
         here = position[select.id]
@@ -204,7 +204,7 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
         assert (figures.queries[fed], figures.within[fed]) == (3, 1e-6), "`mean` is of the same unit"
         runs = feeding.statistics.cost
         assert figures.portions[Aim.ALL, 1, fed] >= runs.overhead + behind.statistics.cost.overhead
-        # Each query has an ideal time of its own: that of `mean` ends with the unit that serves it.
+        # Each query has an ideal time of its own: that of `mean` ends with the task that serves it.
         assert figures.ideal_time[fed] == running.ideal_time("mean").whole_s == runs.ideal_time
         assert running.ideal_time("hurried").whole_s > runs.ideal_time
         for aim, power in ((Aim.SLOWDOWN, 1), (Aim.BALANCE, 2)):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slicemill.api.mill import Mill
-from slicemill.runtime import units as unit
+from slicemill.runtime import tasks as task
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish, inline_pool, rows_as_table
 
@@ -33,8 +33,8 @@ def read(mill: Mill) -> None:
     mill.dispatcher.run_all()
 
 
-def mill_in(folder: Path, cells: int = 1) -> Mill:
-    return Mill(home=folder / "home", pool=inline_pool(), folder=folder, cells=cells)
+def mill_in(folder: Path, subtasks: int = 1) -> Mill:
+    return Mill(home=folder / "home", pool=inline_pool(), folder=folder, subtasks=subtasks)
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
@@ -43,11 +43,11 @@ def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
 
 def test_state_stays_split_as_it_was_whatever_the_number_of_cores(tmp_path: Path) -> None:
     write(tmp_path, "1.json", *((item, 1.0, item + 1) for item in range(10)))
-    with mill_in(tmp_path, cells=3) as mill:
+    with mill_in(tmp_path, subtasks=3) as mill:
         mill.execute(f"{BID}; {TOTAL}")
         read(mill)
     write(tmp_path, "2.json", *((item, 1.0, item + 20) for item in range(10)))
-    with mill_in(tmp_path, cells=2) as mill:
+    with mill_in(tmp_path, subtasks=2) as mill:
         mill.execute(f"{BID}; {TOTAL}")
         read(mill)
         assert values(mill, "total") == sorted((item, s) for item in range(10) for s in (1.0, 2.0))
@@ -139,9 +139,9 @@ def test_a_query_that_failed_stays_stopped(tmp_path: Path) -> None:
 
 
 def test_a_run_that_was_never_committed_leaves_nothing(tmp_path: Path) -> None:
-    """A cell that has run, of a run of which another cell could not, goes back to what is committed."""
+    """A subtask that has run, of a run of which another subtask could not, goes back to what is committed."""
     pool = inline_pool(2)
-    with fed_mill(tmp_path, wall_clock_us, pool, cells=2) as mill:
+    with fed_mill(tmp_path, wall_clock_us, pool, subtasks=2) as mill:
         mill.execute(f"{BID}; {TOTAL}")
         mill.open()
         feed_rows(mill, "bid", [(item, 1.0, item) for item in range(1, 5)])
@@ -180,7 +180,7 @@ def test_state_is_written_by_runs_where_workers_are_never_idle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without it a restart would replay all that came since load began."""
-    monkeypatch.setattr(unit, "CHECKPOINT_ROWS", 10)
+    monkeypatch.setattr(task, "CHECKPOINT_ROWS", 10)
     with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
         mill.execute("CREATE STREAM s (v int, ts timestamp micros) ORDER BY ts")
         mill.execute("CREATE QUERY q AS SELECT sum(v) OVER (ROWS 9 PRECEDING) AS total FROM s")
@@ -189,7 +189,7 @@ def test_state_is_written_by_runs_where_workers_are_never_idle(
         for number in range(20):
             feed_rows(mill, "s", [(1, 10 * number + row) for row in range(10)])
             mill.dispatcher.run_all()
-            (running,) = mill.dispatcher.units.values()
+            (running,) = mill.dispatcher.tasks.values()
             cursor, written = running.cursor("s"), running.fields["checkpoint"]["cursors"]["s"]
             behind.append(len([e for e in mill.home.logs["s"].epochs(after=written, upto=cursor) if e.rows]))
     assert max(behind) == 4

@@ -1,4 +1,4 @@
-"""Joins that share a unit come and go while it runs, and over a restart; its state stays."""
+"""Joins that share a task come and go while it runs, and over a restart; its state stays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STREAMS = """
 CREATE STREAM A (k int, v int, ts timestamp) ORDER BY ts;
 CREATE STREAM B (k int, ts timestamp) ORDER BY ts;
 """
-UNIT = "joins of A and B on k = k"
+TASK = "joins of A and B on k = k"
 SECOND = 1_000_000
 
 
@@ -28,7 +28,7 @@ def seconds(mill: Mill, seconds: range) -> None:
 
 
 def mill_in(home: Path) -> Mill:
-    return fed_mill(home, wall_clock_us, inline_pool(), cells=2)
+    return fed_mill(home, wall_clock_us, inline_pool(), subtasks=2)
 
 
 def expected(seconds: range, window_s: int, first: int = 0) -> list[tuple[int, int]]:
@@ -52,14 +52,14 @@ def test_joins_come_and_go_with_state_kept(tmp_path: Path) -> None:
         seconds(mill, range(5))
         mill.dispatcher.run_all()
         mill.execute(query("later", 2, " AND A.v <> 7"))
-        assert list(mill.dispatcher.units) == [UNIT]
+        assert list(mill.dispatcher.tasks) == [TASK]
         seconds(mill, range(5, 9))
         mill.dispatcher.run_all()
         assert mill.queries["always"].complete_from() == -END
         came = 4 * SECOND + SECOND // 2
         assert mill.queries["later"].complete_from() == came, "what it wants of the past is stored already"
         held = mill.queries["always"].state()
-        assert {h.unit for h in held} == {UNIT} and 7 <= sum(h.rows for h in held) <= 9
+        assert {h.task for h in held} == {TASK} and 7 <= sum(h.rows for h in held) <= 9
         later = mill.queries["later"]
         mill.execute("DROP QUERY later")
         seconds(mill, range(9, 12))

@@ -16,12 +16,12 @@ from slicemill.codec.encoder import stream_of
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import EncodedStates, encode_states
 from storage.golden_states import CASES
 from support.corpus import CORPUS, prepare, read_case
-from support.units import Memory
+from support.tasks import Memory
 
 RUNS = 4
 SLOW = ("models/lettered", "models/slides")  # their code takes seconds to compile
@@ -36,15 +36,15 @@ def checksum(snapshot: EncodedStates) -> int:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in SLOW])
-def test_a_snapshot_stays_as_it_was_while_the_unit_runs(name: str) -> None:
+def test_a_snapshot_stays_as_it_was_while_the_task_runs(name: str) -> None:
     runnable = prepare(read_case(CORPUS / f"{name}.test"))
     graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
     memory = Memory(runnable.catalog)
     schemas = {node.id: node.schema for node in graph}
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
     programs = [
-        UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables))
-        for unit in split_into_units(graph)
+        TaskProgram(TaskPlan(task, graph, runnable.catalog, runnable.tables))
+        for task in split_into_tasks(graph)
     ]
     read: dict[tuple[str, str], int] = defaultdict(int)
     taken: list[tuple[EncodedStates, int]] = []
@@ -52,14 +52,14 @@ def test_a_snapshot_stays_as_it_was_while_the_unit_runs(name: str) -> None:
     for number in range(RUNS):
         memory.feed(events[len(events) * number // RUNS : len(events) * (number + 1) // RUNS])
         for program in programs:
-            unit, inputs = program.plan.unit, {}
-            for log in unit.inputs:
-                new = memory.rows[log][read[unit.id, log] :]
-                read[unit.id, log] = len(memory.rows[log])
-                timed, seqs, arrivals = ([row[place] for row in new] for place in range(3))
+            task, inputs = program.plan.task, {}
+            for log in task.inputs:
+                new = memory.rows[log][read[task.id, log] :]
+                read[task.id, log] = len(memory.rows[log])
+                timed, seqs, arrivals = ([row[index] for row in new] for index in range(3))
                 inputs[log] = to_table(timed, schemas[log], arrivals, seqs)
-            outcome = program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
-            for _, log in unit.outputs:
+            outcome = program.run(inputs, {log: memory.complete[log] for log in task.inputs})
+            for _, log in task.outputs:
                 if (table := outcome.tables.get(log)) is not None:
                     system = (table.column(column).to_pylist() for column in ("_seq", "_arr"))
                     memory.rows[log] += zip(timed_rows(table, schemas[log]), *system, strict=True)

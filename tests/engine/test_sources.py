@@ -22,7 +22,7 @@ from slicemill.runtime.streams import SourceFailed
 from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
 
 SECOND = 1_000_000
-HINT = "a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
+HINT = "a number needs its task: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
 
 
 def mill_in(folder: Path, clock: Callable[[], int] | None = None) -> Mill:
@@ -55,7 +55,7 @@ def parquet_numbers(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("source", [csv_numbers, json_numbers, parquet_numbers])
-def test_a_number_is_no_time_until_its_unit_is_declared(
+def test_a_number_is_no_time_until_its_task_is_declared(
     tmp_path: Path, source: Callable[[Path], str]
 ) -> None:
     using = source(tmp_path)
@@ -79,9 +79,9 @@ def test_a_number_is_no_time_until_its_unit_is_declared(
 def test_rows_of_a_program_are_checked_like_those_of_a_source(tmp_path: Path) -> None:
     script = "CREATE QUERY good AS SELECT n, ts FROM s; CREATE QUERY bad AS SELECT reason FROM s_errors;"
     numbers = pa.table({"n": pa.array([1, 2**40]), "ts": pa.array([5, 6], pa.int64())})
-    for unit, good, bad in (("", 0, 2), (" millis", 1, 1)):
+    for task, good, bad in (("", 0, 2), (" millis", 1, 1)):
         with Mill(pool=inline_pool(1)) as mill:
-            mill.execute(f"CREATE STREAM s (n int, ts timestamp{unit}) ORDER BY ts; {script}")
+            mill.execute(f"CREATE STREAM s (n int, ts timestamp{task}) ORDER BY ts; {script}")
             mill.feed("s", numbers)
             mill.drain()
             assert rows(mill, "good") == [(1, 5_000)][:good]

@@ -15,8 +15,8 @@ from slicemill.errors import SlicemillError
 from slicemill.explain.text import explain_text
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.runtime.state_view import slices_of, state_tables, with_measures
 from slicemill.storage.changes import Change
 from slicemill.storage.checkpoints import write_checkpoint
@@ -24,7 +24,7 @@ from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
 from slicemill.types import Timed
 from support.engine import Clock, fed_mill, inline_pool, rows_as_table
-from support.units import exchanges_of, spread
+from support.tasks import exchanges_of, spread
 
 SCRIPT = """
 CREATE STREAM A (k int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;
@@ -37,15 +37,15 @@ SECOND = 1_000_000
 def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None:
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     rows = {
         "A": [Timed(1 * SECOND, (1,)), Timed(2 * SECOND, (2,)), Timed(9 * SECOND, (3,))],
         "B": [Timed(2 * SECOND, (2,))],
     }
     given = {name: to_table(tuples, graph[name].schema, [0] * len(tuples)) for name, tuples in rows.items()}
     program.run(given, {"A": 9 * SECOND, "B": int(2.5 * SECOND)})
-    _home_with(tmp_path, unit.id, [program.states])
+    _home_with(tmp_path, task.id, [program.states])
 
     left, waiting, right = sorted(slices_of(tmp_path), key=lambda held: held.part)
     assert (left.part, left.rows, left.earliest_us, left.latest_us) == ("input 0", 2, SECOND, 2 * SECOND)
@@ -72,22 +72,22 @@ def test_a_folder_that_is_no_home_is_told(tmp_path: Path) -> None:
 def test_explain_counts_with_what_was_measured(tmp_path: Path) -> None:
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    _home_with(tmp_path / "empty", unit.id, [])
+    (task,) = split_into_tasks(graph)
+    _home_with(tmp_path / "empty", task.id, [])
     assert "assuming" in explain_text(with_measures(graph, tmp_path / "empty"))
     states = []
-    plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, 2))
-    for cell in range(2):
-        program = UnitProgram(plan)
+    plan = TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, 2))
+    for subtask in range(2):
+        program = TaskProgram(plan)
         times = range(0, 20 * SECOND, SECOND // 100)
         rows = [Timed(ts, (number % 50,)) for number, ts in enumerate(times)]
         given = {name: to_table(rows, graph[name].schema, [0] * len(rows)) for name in "AB"}
         program.run(
-            {name: spread(table, plan, name)[cell] for name, table in given.items()},
+            {name: spread(table, plan, name)[subtask] for name, table in given.items()},
             dict.fromkeys("AB", 20 * SECOND),
         )
         states.append(program.states)
-    _home_with(tmp_path / "home", unit.id, states)
+    _home_with(tmp_path / "home", task.id, states)
     measured = with_measures(graph, tmp_path / "home")
     assert measured == graph, "what was measured changes no plan"
     text = explain_text(measured)
@@ -100,14 +100,14 @@ def test_a_checkpoint_that_is_replaced_while_it_is_looked_at_is_looked_at_anew(
 ) -> None:
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    states = UnitProgram(UnitPlan(unit, graph, catalog, {})).states
-    _home_with(tmp_path, unit.id, [states])
+    (task,) = split_into_tasks(graph)
+    states = TaskProgram(TaskPlan(task, graph, catalog, {})).states
+    _home_with(tmp_path, task.id, [states])
     opened = HomeReader.__init__
 
     def replaced(self: HomeReader, folder: Path, *rest: Any) -> None:
         opened(self, folder, *rest)
-        _home_with(tmp_path, unit.id, [states])
+        _home_with(tmp_path, task.id, [states])
 
     monkeypatch.setattr(HomeReader, "__init__", replaced)
     assert slices_of(tmp_path) == []
@@ -115,7 +115,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_looked_at_is_looked_at_anew(
 
 def test_a_query_tells_what_it_keeps_after_a_checkpoint_of_its_own(tmp_path: Path) -> None:
     clock = Clock(3 * SECOND)
-    with fed_mill(tmp_path, clock, inline_pool(), cells=2) as mill:
+    with fed_mill(tmp_path, clock, inline_pool(), subtasks=2) as mill:
         mill.execute(SCRIPT)
         mill.open()
         for stream, keys in (("A", [1, 2, 3]), ("B", [2])):
@@ -125,15 +125,15 @@ def test_a_query_tells_what_it_keeps_after_a_checkpoint_of_its_own(tmp_path: Pat
         mill.dispatcher.run_all()
         held = mill.queries["long"].state()
         assert sum(part.wanted["long"] for part in held) == 3
-        assert {part.cell for part in mill.queries["short"].state()} <= {0, 1}
+        assert {part.subtask for part in mill.queries["short"].state()} <= {0, 1}
         assert held == [part for part in slices_of(tmp_path) if "long" in part.wanted]
 
 
-def _home_with(folder: Path, unit: str, states: Sequence[Mapping[str, object]]) -> None:
-    """A home where a unit's last checkpoint has these states, cell by cell."""
+def _home_with(folder: Path, task: str, states: Sequence[Mapping[str, object]]) -> None:
+    """A home where a unit's last checkpoint has these states, subtask by subtask."""
     home = Home(folder)
     home.open()
-    cells = [write_checkpoint(home.checkpoint_folder(unit), cell) for cell in states]
-    home.commit(Change(units={unit: {"checkpoint": {"files": cells}}}))
+    subtasks = [write_checkpoint(home.checkpoint_folder(task), subtask) for subtask in states]
+    home.commit(Change(tasks={task: {"checkpoint": {"files": subtasks}}}))
     home.free()
     home.close()

@@ -11,7 +11,7 @@ import pytest
 from slicemill.api.mill import Mill
 from slicemill.api.status import problems
 from slicemill.runtime import driver as dispatcher
-from slicemill.runtime import units as unit
+from slicemill.runtime import tasks as task
 from slicemill.runtime.step_limit import StepLimit, StepOverran
 from support.engine import Clock, fed_mill, feed_rows, inline_pool
 
@@ -29,7 +29,7 @@ _STALLS = 6_000
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit, "STEP_S", 0.5)
+    monkeypatch.setattr(task, "STEP_S", 0.5)
 
 
 def _rows(mill: Mill, name: str) -> list[object]:

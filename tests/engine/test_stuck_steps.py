@@ -17,7 +17,7 @@ from slicemill.api.mill import Mill
 from slicemill.api.status import problems
 from slicemill.functions.registry import FUNCTIONS
 from slicemill.runtime import driver as dispatcher
-from slicemill.runtime import units as unit
+from slicemill.runtime import tasks as task
 from slicemill.runtime.step_limit import (
     StepPosition,
     StepRecord,
@@ -58,7 +58,7 @@ def stuck_function(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Load the kernels once, in the process from which workers are forked."""
-    with fed_mill(tmp_path_factory.mktemp("warm") / "home", Clock(), inline_pool(2), cells=2) as mill:
+    with fed_mill(tmp_path_factory.mktemp("warm") / "home", Clock(), inline_pool(2), subtasks=2) as mill:
         mill.execute((SCRIPT + SPLIT).replace("crc32", "length"))
         mill.open()
         for first in (0, 5):
@@ -77,8 +77,8 @@ def _rows(mill: Mill, name: str) -> list[object]:
     return [row["item"] for row in mill.queries[name].table().to_pylist()]
 
 
-def _mill(home: Path, pool: ForkPool, script: str = SCRIPT, cells: int = 1) -> Mill:
-    mill = Mill(home=home, pool=pool, clock=Clock(), cells=cells, read_sources=False)
+def _mill(home: Path, pool: ForkPool, script: str = SCRIPT, subtasks: int = 1) -> Mill:
+    mill = Mill(home=home, pool=pool, clock=Clock(), subtasks=subtasks, read_sources=False)
     mill.execute(script)
     mill.open()
     return mill
@@ -87,7 +87,7 @@ def _mill(home: Path, pool: ForkPool, script: str = SCRIPT, cells: int = 1) -> M
 def test_a_stuck_step_ends_its_worker_and_fails_alone(
     tmp_path: Path, pool: ForkPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "STEP_S", 0.7)
+    monkeypatch.setattr(task, "STEP_S", 0.7)
     with _mill(tmp_path / "home", pool) as mill:
         feed_rows(mill, "bid", [(1, 20, 1), (2, 30, 2)])
         mill.dispatcher.run_all()
@@ -111,21 +111,21 @@ def test_a_stuck_step_ends_its_worker_and_fails_alone(
     assert not list((tmp_path / "home" / "steps").iterdir())
 
 
-def test_a_stuck_step_of_one_cell_ends_one_worker_and_stops_the_unit(
+def test_a_stuck_step_of_one_subtask_ends_one_worker_and_stops_the_task(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "STEP_S", 0.7)
+    monkeypatch.setattr(task, "STEP_S", 0.7)
     pool = ForkPool(2)
     script = ";".join(SCRIPT.split(";")[:1]) + ";" + SPLIT
-    with _mill(tmp_path / "home", pool, script, cells=2) as mill:
-        assert sorted(one.cells for one in mill.dispatcher.units.values()) == [1, 2]
+    with _mill(tmp_path / "home", pool, script, subtasks=2) as mill:
+        assert sorted(one.subtasks for one in mill.dispatcher.tasks.values()) == [1, 2]
         feed_rows(mill, "bid", [(item, 1, item) for item in range(10)])
         mill.dispatcher.run_all()
         feed_rows(mill, "bid", [(item, STUCK if item == 3 else 1, 10 + item) for item in range(10)])
         mill.dispatcher.run_all()
         assert pool.ended == [signal.SIGPROF]
         assert "its worker was ended" in (mill.queries["split"].error or "")
-        assert [one.resumable for one in mill.dispatcher.units.values() if one.cells == 2] == [["split"]]
+        assert [one.resumable for one in mill.dispatcher.tasks.values() if one.subtasks == 2] == [["split"]]
         assert _rows(mill, "every") == [*range(10)] * 2
         assert sorted(map(str, _rows(mill, "split"))) == sorted(map(str, range(10)))
     pool.stop()
@@ -134,13 +134,13 @@ def test_a_stuck_step_of_one_cell_ends_one_worker_and_stops_the_unit(
 def test_a_stuck_query_that_is_alone_is_stopped_at_once_and_can_go_on(
     tmp_path: Path, pool: ForkPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "STEP_S", 0.7)
+    monkeypatch.setattr(task, "STEP_S", 0.7)
     with _mill(tmp_path / "home", pool, ";".join(SCRIPT.split(";")[:2])) as mill:
         feed_rows(mill, "bid", [(3, STUCK, 3)])
         mill.dispatcher.run_all()
         assert len(pool.ended) == 1
         assert "its worker was ended" in (mill.queries["slow"].error or "")
-        assert [one.resumable for one in mill.dispatcher.units.values()] == [["slow"]]
+        assert [one.resumable for one in mill.dispatcher.tasks.values()] == [["slow"]]
 
 
 @pytest.mark.parametrize("machine_code", [True, False], ids=["machine code", "Python"])
@@ -148,7 +148,7 @@ def test_dropping_a_query_ends_its_step(
     tmp_path: Path, pool: ForkPool, monkeypatch: pytest.MonkeyPatch, machine_code: bool
 ) -> None:
     """The limit of a step is so long that nothing but DROP ends this one."""
-    monkeypatch.setattr(unit, "STEP_S", 1000.0)
+    monkeypatch.setattr(task, "STEP_S", 1000.0)
     monkeypatch.setattr(dispatcher, "CANCEL_S", 0.2)
     monkeypatch.setattr(dispatcher, "END_S", 0.2 if machine_code else 1000.0)
     expression = "levenshtein(repeat('a', price * 100), repeat('b', price * 100))"
@@ -169,7 +169,7 @@ def test_an_engine_that_ends_does_not_wait_for_a_stalled_worker(
     tmp_path: Path, pool: ForkPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limits of the step and of ending are so long that only the one for stalled workers can be over."""
-    monkeypatch.setattr(unit, "STEP_S", 1000.0)
+    monkeypatch.setattr(task, "STEP_S", 1000.0)
     monkeypatch.setattr(dispatcher, "STALLED_S", -1.0)
     monkeypatch.setattr(dispatcher, "_STALLED_ENDS_S", 0.1)
     mill = _mill(tmp_path / "home", pool)
@@ -179,7 +179,7 @@ def test_an_engine_that_ends_does_not_wait_for_a_stalled_worker(
     assert [problem.split(" for ")[0] for problem in problems(mill)] == ["worker 0 has been computing slow"]
     mill.close(within_s=1000)
     pool.stop()
-    monkeypatch.setattr(unit, "STEP_S", 0.7)
+    monkeypatch.setattr(task, "STEP_S", 0.7)
     again = ForkPool(1)
     with _mill(tmp_path / "home", again) as mill:
         mill.dispatcher.run_all()

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from slicemill.api.mill import Mill
-from slicemill.runtime import units as unit
+from slicemill.runtime import tasks as task
 from support.engine import feed_rows
 
 # RE2 follows 900 threads at each letter, in one call.
@@ -26,12 +26,12 @@ STUCK = "".join(random.Random(1).choices("ab", k=3_000_000))
 def test_a_stuck_step_ends_its_worker_and_fails_alone(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, execution: str
 ) -> None:
-    with Mill(spark, tmp_path / "home", cells=1, execution=execution) as mill:  # type: ignore[arg-type]
+    with Mill(spark, tmp_path / "home", subtasks=1, execution=execution) as mill:  # type: ignore[arg-type]
         mill.execute(SCRIPT)
         mill.open()
         feed_rows(mill, "said", [(1, "abc", 1)])
         mill.dispatcher.run_all()
-        monkeypatch.setattr(unit, "STEP_S", 1.0)
+        monkeypatch.setattr(task, "STEP_S", 1.0)
         feed_rows(mill, "said", [(2, STUCK, 2), (2, "c", 3)])
         mill.dispatcher.run_all()
         error = mill.queries["slow"].error or ""

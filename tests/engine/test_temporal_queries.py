@@ -46,7 +46,7 @@ def test_a_mill_gives_the_rows_of_the_reference_and_says_what_it_dropped(
 ) -> None:
     write(tmp_path / "readings")
     expected = {query.name: query for query in run_script(bind(SCRIPT).catalog, tmp_path).queries}
-    with Mill(spark, tmp_path / "home", folder=tmp_path, cells=2) as mill:
+    with Mill(spark, tmp_path / "home", folder=tmp_path, subtasks=2) as mill:
         mill.execute(SCRIPT.replace("'readings'", "'readings', maxFilesPerTrigger 1"))
         mill.drain()
         for name, reference in expected.items():

@@ -14,7 +14,7 @@ BEGIN = 100 * SECOND
 
 def test_a_row_without_a_partner_comes_out_when_the_clock_has_passed_its_window(tmp_path: Path) -> None:
     clock = Clock(BEGIN)
-    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, cells=1) as mill:
+    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, subtasks=1) as mill:
         mill.execute(
             """CREATE STREAM a (k int, v int) ORDER BY current_time;
             CREATE STREAM b (k int, w int) ORDER BY current_time;
@@ -40,7 +40,7 @@ def test_a_row_without_a_partner_comes_out_when_the_clock_has_passed_its_window(
 def test_a_row_without_partners_in_two_streams_comes_out_by_the_clock(tmp_path: Path) -> None:
     """It is known to be without the second one a microsecond after the first."""
     clock = Clock(BEGIN)
-    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, cells=1) as mill:
+    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, subtasks=1) as mill:
         mill.execute(
             """CREATE STREAM a (k int, v int) ORDER BY current_time;
             CREATE STREAM b (k int, w int) ORDER BY current_time;

@@ -21,7 +21,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.protocol import Role
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
+from slicemill.plan.tasks import split_into_tasks
 from support.corpus import Case, prepare, read_cases
 
 STREAMS = """
@@ -170,7 +170,7 @@ def squeezed(text: str) -> str:
 
 
 def check(found: Diagram, graph: QueryGraph) -> None:
-    """Compare a diagram with the graph: nodes, facts, arcs and units."""
+    """Compare a diagram with the graph: nodes, facts, arcs and tasks."""
     ids = {node.id: f"n{number}" for number, node in enumerate(graph)}
     assert found.boxes.keys() == set(ids.values())
     for node in graph:
@@ -180,9 +180,9 @@ def check(found: Diagram, graph: QueryGraph) -> None:
     arcs = Counter((ids[arc.source], ids[arc.target]) for arc in graph.arcs)
     assert Counter((source, target) for source, _, target, _ in found.arrows) == arcs
     framed = [name for _, names in found.frames for name in names]
-    runs = Counter(node_id for unit in split_into_units(graph) for node_id in unit.nodes)
+    runs = Counter(node_id for task in split_into_tasks(graph) for node_id in task.nodes)
     assert sorted(framed) == sorted(ids[node_id] for node_id, times in runs.items() if times == 1)
-    titles = {squeezed(printable(f"Unit {unit.id}")) for unit in split_into_units(graph)}
+    titles = {squeezed(printable(f"Task {task.id}")) for task in split_into_tasks(graph)}
     assert {squeezed(title) for title, _ in found.frames} <= titles
 
 
@@ -266,7 +266,7 @@ def draw(*texts: str) -> list[str]:
 
 
 @GRAPHVIZ
-def test_graphviz_draws_every_node_arc_and_unit_of_the_corpus() -> None:
+def test_graphviz_draws_every_node_arc_and_task_of_the_corpus() -> None:
     graphs = [planned_catalog(prepare(case).catalog) for case in read_cases() if not case.errors]
     texts = [explain_dot(graph) for graph in graphs]
     for graph, text, drawn in zip(graphs, texts, draw(*texts), strict=True):

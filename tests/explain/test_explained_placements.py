@@ -1,4 +1,4 @@
-"""explain tells the placement of each unit, why, and what others would cost."""
+"""explain tells the placement of each task, why, and what others would cost."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from slicemill.binder import bind
 from slicemill.explain.json import explain_json
-from slicemill.explain.placements import place_units
+from slicemill.explain.placements import place_tasks
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
@@ -33,51 +33,51 @@ def words(text: str) -> str:
 
 def test_text_tells_what_goes_where_and_what_other_ways_would_cost() -> None:
     graph = planned(TWO_KEYS + SUMS)
-    text = words(explain_text(graph, units=place_units(graph, 16)))
+    text = words(explain_text(graph, tasks=place_tasks(graph, 16)))
     assert (
-        "placement hypercube, 4 × 4 cells: a by x and everywhere, b by x and by y, c everywhere and by y"
+        "placement hypercube, 4 × 4 subtasks: a by x and everywhere, b by x and by y, c everywhere and by y"
         in text
     )
-    assert "why rows that meet have equal keys, but not all inputs have all keys" in text
+    assert "why joined rows have equal keys, but some inputs lack some keys" in text
     assert "assuming 100,000 rows/s of a, 100,000 rows/s of b, 100,000 rows/s of c" in text
-    assert "instead one cell:" in text and "instead cube, " in text
-    assert "placement one cell why what it keeps has no key that the rows of all its inputs have" in text
+    assert "instead one subtask:" in text and "instead cube, " in text
+    assert "placement one subtask why what it keeps has no key that the rows of all its inputs have" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
 def test_lines_are_no_longer_than_asked(width: int) -> None:
     graph = planned(TWO_KEYS)
-    text = explain_text(graph, width, place_units(graph, 16))
-    assert max(len(line) for line in text[text.index("\nUnit ") :].splitlines()) <= width
+    text = explain_text(graph, width, place_tasks(graph, 16))
+    assert max(len(line) for line in text[text.index("\nTask ") :].splitlines()) <= width
 
 
-def test_json_has_every_unit_with_its_candidates_cheapest_first() -> None:
+def test_json_has_every_task_with_its_candidates_cheapest_first() -> None:
     graph = planned(TWO_KEYS + SUMS)
-    units = {
-        unit["outputs"][0]: unit
-        for unit in json.loads(explain_json(graph, units=place_units(graph, 16)))["units"]
+    tasks = {
+        task["outputs"][0]: task
+        for task in json.loads(explain_json(graph, tasks=place_tasks(graph, 16)))["tasks"]
     }
-    assert units.keys() == {"q", "sums"}
-    joined = units["q"]
+    assert tasks.keys() == {"q", "sums"}
+    joined = tasks["q"]
     assert joined["placement"] == {
         "kind": "hypercube",
         "shape": [4, 4],
         "by": {"a": ["x", "every"], "b": ["x", "y"], "c": ["every", "y"]},
     }
-    assert not joined["measured"] and joined["cells"] == 16
+    assert not joined["measured"] and joined["subtasks"] == 16
     found = {one["kind"]: one for one in joined["candidates"]}
     assert next(iter(found)) == "hypercube" and found.keys() == {"hypercube", "one", "cube"}
     assert found["one"]["cpu_s"] == found["one"]["slowest_s"]
-    # A row of a and of c is in four cells, one of b in one.
+    # A row of a and of c is in four subtasks, one of b in one.
     assert found["hypercube"]["rows_read"] == pytest.approx(found["one"]["rows_read"] * 3)
     assert found["hypercube"]["slowest_s"] < found["one"]["slowest_s"] / 4
 
 
-def test_a_unit_that_runs_has_the_placement_that_its_home_holds() -> None:
+def test_a_task_that_runs_has_the_placement_that_its_home_holds() -> None:
     graph = planned(TWO_KEYS)
-    (chosen,) = place_units(graph, 16)
+    (chosen,) = place_tasks(graph, 16)
     dearer = next(one for one in chosen.found if one.placement.shape == (2, 8))
-    (kept,) = place_units(graph, 4, {chosen.unit.id: dearer.placement.plain()})
-    assert kept.placement == dearer.placement and kept.cells == 16
-    (one,) = place_units(graph, 1)
-    assert one.why == "there is one cell"
+    (kept,) = place_tasks(graph, 4, {chosen.task.id: dearer.placement.plain()})
+    assert kept.placement == dearer.placement and kept.subtasks == 16
+    (one,) = place_tasks(graph, 1)
+    assert one.why == "there is one subtask"

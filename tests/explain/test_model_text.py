@@ -43,8 +43,8 @@ def test_class_reason_state_and_cores() -> None:
 
 def test_cost_of_a_slide_for_each_window_of_the_script() -> None:
     lines = explained("spread")
-    place = lines.index("calls in a slide, ROWS 99 SLIDE 10: n = 100, d = 10")
-    rows = {line.split()[0]: line.split()[1:] for line in lines[place + 2 : place + 7]}
+    index = lines.index("calls in a slide, ROWS 99 SLIDE 10: n = 100, d = 10")
+    rows = {line.split()[0]: line.split()[1:] for line in lines[index + 2 : index + 7]}
     # Three sums: each new and each old element once, against all of them again.
     assert rows["incremental"] == ["60", "60", "30", "3"]
     assert rows["blocking"] == ["300", "297", "0", "0"]

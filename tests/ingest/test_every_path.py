@@ -160,7 +160,7 @@ def run(
     paths: dict[str, OpenPath],
     choose: Random,
     folder: Path,
-    cells: int,
+    subtasks: int,
 ) -> dict[str, list[Row]]:
     """The rows of all queries; `choose` says where batches end, and what happens between them."""
     clock = Clock(BEGIN_US)
@@ -170,7 +170,7 @@ def run(
         text = script(slack, {name: source for name, (source, _) in opened.items()})
 
         def started() -> Mill:
-            mill = Mill(home=folder / "home", folder=folder, pool=pool, clock=clock, cells=cells)
+            mill = Mill(home=folder / "home", folder=folder, pool=pool, clock=clock, subtasks=subtasks)
             mill.execute(text)
             mill.open()
             return mill

@@ -62,14 +62,14 @@ ALONE = ("{x}.v > 2", "{x}.k <> 2", "{x}.v IN (0, 1, 4)", "{x}.k IS NOT NULL", "
 class DrawnWindow:
     """The last `size` seconds or rows; None is all that has come."""
 
-    unit: str
+    task: str
     size: int | None
 
     @property
     def esl(self) -> str:
         if self.size is None:
             return "RANGE UNBOUNDED"
-        return f"ROWS {self.size}" if self.unit == "rows" else f"RANGE {self.size} SECONDS"
+        return f"ROWS {self.size}" if self.task == "rows" else f"RANGE {self.size} SECONDS"
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class DrawnJoin:
         newest = f"greatest({', '.join(f'{entry.alias}._ts' for entry in self.inputs)})"
         tests = [f"moment._ts = {newest}", *self.conditions]
         for entry in self.inputs:
-            if entry.window.size is not None and entry.window.unit == "seconds":
+            if entry.window.size is not None and entry.window.task == "seconds":
                 tests.append(f"moment._ts - {entry.alias}._ts < {entry.window.size * SECOND}")
             elif entry.window.size is not None:
                 tests.append(f"moment.{entry.relation} - {entry.alias}._place < {entry.window.size}")
@@ -210,7 +210,7 @@ def joins(draw: st.DrawFn, *, most: int, counting: bool) -> DrawnJoin:
         form = forms[0] if one_key else draw(st.sampled_from(forms))
         if forms[0] in EQUAL or width > 3 or draw(st.integers(0, 3)):  # else these two meet by time alone
             conditions.append(form.format(x=inputs[other].alias, y=inputs[place].alias))
-    bounded = all(entry.window.unit == "seconds" and entry.window.size is not None for entry in inputs)
+    bounded = all(entry.window.task == "seconds" and entry.window.size is not None for entry in inputs)
     slide = draw(st.sampled_from([None, None, 2, 3])) if bounded else None
     return with_selections(draw, DrawnJoin(inputs, tuple(conditions), slide))
 
@@ -262,7 +262,7 @@ def join_sets(draw: st.DrawFn, *, counting: bool, most: int = 5) -> list[DrawnJo
 
 @st.composite
 def keyed_sets(draw: st.DrawFn) -> list[DrawnJoin]:
-    """Up to three joins of the same two streams on one key, which share what they keep: by key, in cells."""
+    """Up to three joins of the same two streams on one key, which share their state, in several subtasks."""
     relations = draw(st.sampled_from(["ab", "ba", "aa"]))
     found = []
     for _ in range(draw(st.integers(1, 3))):

@@ -29,10 +29,10 @@ from joins.drawn import (
     overlapping_sets,
 )
 from slicemill.api.mill import Mill
-from slicemill.lifecycle import unit_changes
+from slicemill.lifecycle import task_changes
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.placement import Placement, PlacementKind, placements_of
-from slicemill.plan.units import Unit
+from slicemill.plan.tasks import Task
 from slicemill.runtime import skew
 from slicemill.runtime.rescale import can_change
 from slicemill.scheduling.balance import Move
@@ -66,11 +66,11 @@ class Scene:
     lives: list[Life]
     rows: list[Arrival]
     actions: list[tuple[int, Action]]
-    cells: int = 1
+    subtasks: int = 1
     placing: int = 0
     """From which each unit's placement is drawn, of all that it can have."""
     eager: bool = False
-    """A key with a few rows more than others is heavy: units that can be are by key, and run often."""
+    """A key with a few rows more than others is heavy: tasks that can be are by key, and run often."""
 
 
 @dataclass
@@ -79,17 +79,17 @@ class _Stage:
 
     scene: Scene
     folder: Path
-    cells: int
+    subtasks: int
     clock: Clock = field(default_factory=Clock)
     live: dict[int, str] = field(default_factory=dict)
-    heavy: int = 0  # after how many actions a unit had heavy keys
+    heavy: int = 0  # after how many actions a task had heavy keys
 
     def __post_init__(self) -> None:
         self.mill = self._opened()
 
     def _opened(self) -> Mill:
         self.pool = inline_pool(WORKERS)
-        mill = fed_mill(self.folder, self.clock, self.pool, self.cells)
+        mill = fed_mill(self.folder, self.clock, self.pool, self.subtasks)
         mill.execute(DECLARED + "".join(f"{text};\n" for text in self.live.values()))
         mill.open()
         return mill
@@ -110,15 +110,15 @@ class _Stage:
 
     def act(self, action: Action) -> None:
         word, number = action
-        self.heavy += any(fields.get("heavy") for fields in self.mill.home.units.values())
+        self.heavy += any(fields.get("heavy") for fields in self.mill.home.tasks.values())
         if word == "run":
             self.mill.dispatcher.run_all()
         elif word == "lose":
             self.pool.lose(number % len(self.pool.members()))
         elif word == "move":
-            for unit in self.mill.dispatcher.units.values():
-                for cell in range(unit.cells):
-                    move = Move((unit.id, cell), (number + cell) % WORKERS, at_once=cell % 2 == 0)
+            for task in self.mill.dispatcher.tasks.values():
+                for subtask in range(task.subtasks):
+                    move = Move((task.id, subtask), (number + subtask) % WORKERS, at_once=subtask % 2 == 0)
                     self.mill.dispatcher.balancing.request(move)
         elif word == "place":
             self._place(number)
@@ -129,17 +129,17 @@ class _Stage:
             self.mill = self._opened()
 
     def _place(self, number: int) -> None:
-        """Give each unit whose state can follow other cells."""
-        for unit in list(self.mill.dispatcher.units.values()):
-            plan, chooser = unit.plan, Random(f"{number} {unit.id}")
-            cells = chooser.randint(1, 6)
+        """Give each task whose state can follow other subtasks."""
+        for task in list(self.mill.dispatcher.tasks.values()):
+            plan, chooser = task.plan, Random(f"{number} {task.id}")
+            subtasks = chooser.randint(1, 6)
             possible = [
                 placement
-                for placement in placements_of(plan.unit, plan.graph, cells)
-                if can_change(plan.unit, plan.graph, placement)
+                for placement in placements_of(plan.task, plan.graph, subtasks)
+                if can_change(plan.task, plan.graph, placement)
             ]
             if possible:
-                assert self.mill.replacing.rescale(unit, chooser.choice(possible))
+                assert self.mill.replacing.rescale(task, chooser.choice(possible))
 
     def given(self, number: int) -> GivenRows:
         query = self.mill.queries[f"q{number}"]
@@ -148,19 +148,19 @@ class _Stage:
 
 
 def check(scene: Scene) -> int:
-    """Each join gives what SQL over the finished input gives, and in the order of one undisturbed cell.
+    """Each join gives what SQL over the finished input gives, and in the order of one undisturbed subtask.
 
-    Returns how often a unit was seen to have heavy keys.
+    Returns how often a task was seen to have heavy keys.
     """
     whole = FinishedInput(scene.rows)
     alone = _undisturbed(scene)
     with TemporaryDirectory() as folder, ExitStack() as running:
         # Forcing one kind of placement would refuse sets of joins in which not all can have it.
         running.enter_context(
-            patch.object(unit_changes, "choose_placement", partial(_drawn_placement, scene))
+            patch.object(task_changes, "choose_placement", partial(_drawn_placement, scene))
         )
         running.enter_context(patch.object(skew, "LIMITS", EAGER if scene.eager else skew.LIMITS))
-        stage = _Stage(scene, Path(folder), scene.cells)
+        stage = _Stage(scene, Path(folder), scene.subtasks)
         try:
             _play(stage, whole)
             finish(stage.mill)
@@ -177,10 +177,10 @@ def check(scene: Scene) -> int:
             stage.mill.close()
 
 
-def _drawn_placement(scene: Scene, unit: Unit, graph: QueryGraph, cells: int, **_: object) -> Placement:
-    possible = placements_of(unit, graph, cells)
+def _drawn_placement(scene: Scene, task: Task, graph: QueryGraph, subtasks: int, **_: object) -> Placement:
+    possible = placements_of(task, graph, subtasks)
     by_key = [placement for placement in possible if placement.kind is PlacementKind.KEY]
-    return Random(f"{scene.placing} {unit.id}").choice(by_key if scene.eager and by_key else possible)
+    return Random(f"{scene.placing} {task.id}").choice(by_key if scene.eager and by_key else possible)
 
 
 def _play(stage: _Stage, whole: FinishedInput) -> None:
@@ -224,7 +224,7 @@ def _check_newcomer(stage: _Stage, number: int, given: GivenRows, whole: Finishe
 
 
 def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
-    """What the joins that are there from the beginning give in one cell, in one run."""
+    """What the joins that are there from the beginning give in one subtask, in one run."""
     with TemporaryDirectory() as folder:
         stage = _Stage(scene, Path(folder), 1)
         try:
@@ -239,7 +239,7 @@ def _undisturbed(scene: Scene) -> dict[int, GivenRows]:
 
 
 @st.composite
-def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
+def scenes(draw: st.DrawFn, *, subtasks: st.SearchStrategy[int]) -> Scene:
     kind = draw(st.sampled_from(["any", "overlapping", "keyed"]))
     counting = kind != "overlapping" and draw(st.booleans())
     if kind == "any":
@@ -247,14 +247,14 @@ def scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
     else:
         drawn = draw(overlapping_sets() if kind == "overlapping" else keyed_sets())
     rows = draw(arrivals(drawn, ties=not counting))
-    return draw(_played(drawn, rows, cells, eager=kind == "keyed"))
+    return draw(_played(drawn, rows, subtasks, eager=kind == "keyed"))
 
 
 @st.composite
-def chain_scenes(draw: st.DrawFn, *, cells: st.SearchStrategy[int]) -> Scene:
+def chain_scenes(draw: st.DrawFn, *, subtasks: st.SearchStrategy[int]) -> Scene:
     """Outer, semi and anti joins of several streams, beside each other."""
     drawn = draw(chain_sets())
-    return draw(_played(drawn, draw(arrivals(drawn, ties=True)), cells, eager=False))
+    return draw(_played(drawn, draw(arrivals(drawn, ties=True)), subtasks, eager=False))
 
 
 @st.composite
@@ -262,7 +262,7 @@ def _played(
     draw: st.DrawFn,
     drawn: Sequence[DrawnJoin | DrawnChain],
     rows: list[Arrival],
-    cells: st.SearchStrategy[int],
+    subtasks: st.SearchStrategy[int],
     *,
     eager: bool,
 ) -> Scene:
@@ -279,8 +279,8 @@ def _played(
         ["run", "run", "run", "lose", "move", "workers", "place", "place", "restart", "crash"]
     )
     actions = draw(st.lists(st.tuples(places, st.tuples(words, st.integers(0, WORKERS - 1))), max_size=6))
-    # Where units run after each row, or after a few, some streams are silent while others are not.
+    # Where tasks run after each row, or after a few, some streams are silent while others are not.
     every = draw(st.sampled_from([None, None, 1, 3]))
     if every is not None:
         actions += [(place, ("run", 0)) for place in range(0, len(rows), every)]
-    return Scene(drawn, lives, rows, actions, draw(cells), draw(st.integers(0, 99)), eager=eager)
+    return Scene(drawn, lives, rows, actions, draw(subtasks), draw(st.integers(0, 99)), eager=eager)

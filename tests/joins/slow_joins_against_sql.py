@@ -9,6 +9,6 @@ from joins.playing import Scene, check, scenes
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
-@given(scenes(cells=st.integers(1, 8)))
+@given(scenes(subtasks=st.integers(1, 8)))
 def test_joins_give_what_sql_gives(scene: Scene) -> None:
     event(f"a key was heavy: {check(scene) > 0}")

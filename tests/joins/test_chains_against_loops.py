@@ -17,8 +17,8 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
@@ -39,22 +39,22 @@ def engine_streams(catalog: Catalog, given_: Streams) -> list[str]:
     return [name for name in given_ if name in read]
 
 
-def by_units(catalog: Catalog, given_: Streams, queries: int, borders: list[int]) -> list[Rows]:
+def by_tasks(catalog: Catalog, given_: Streams, queries: int, borders: list[int]) -> list[Rows]:
     graph = share(optimize(build_graph(catalog)), catalog)
     found: dict[str, list[Timed]] = {}
-    for unit in split_into_units(graph):
-        program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
-        rows: dict[str, list[Timed]] = {log: [] for _, log in unit.outputs}
+    for task in split_into_tasks(graph):
+        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+        rows: dict[str, list[Timed]] = {log: [] for _, log in task.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):
             tables = {}
-            for log in unit.inputs:
+            for log in task.inputs:
                 own = [(n, Timed(*one)) for n, one in enumerate(given_[log]) if begin <= one[0] < end]
                 schema = graph[graph.streams[log]].schema
                 timed = [row for _, row in own]
                 tables[log] = to_table(timed, schema, [0] * len(own), [n for n, _ in own])
-            outcome = program.run(tables, dict.fromkeys(unit.inputs, end))
+            outcome = program.run(tables, dict.fromkeys(task.inputs, end))
             assert not outcome.errors
-            for node_id, log in unit.outputs:
+            for node_id, log in task.outputs:
                 new = timed_rows(outcome.tables[log], graph[node_id].schema)
                 assert all(a.ts <= b.ts for a, b in pairwise([*rows[log][-1:], *new]))
                 rows[log] += new
@@ -67,8 +67,8 @@ def check(drawn: list[DrawnChain], given_: Streams, borders: list[int]) -> int:
     catalog = bind(text).catalog
     expected = [chain.rows(given_) for chain in drawn]
     reference = by_reference(catalog, given_, len(drawn))
-    units = by_units(catalog, given_, len(drawn), [border * SECOND for border in borders])
-    for chain, own, read, wanted in zip(drawn, units, reference, expected, strict=True):
+    tasks = by_tasks(catalog, given_, len(drawn), [border * SECOND for border in borders])
+    for chain, own, read, wanted in zip(drawn, tasks, reference, expected, strict=True):
         assert read == wanted, chain.esl()
         assert own == wanted, chain.esl()
     return sum(map(Counter.total, expected))
@@ -90,6 +90,6 @@ def test_chains_of_joins_give_what_nested_loops_give(
 
 @pytest.mark.slow_cpu
 @settings(max_examples=12, deadline=None)
-@given(chain_scenes(cells=st.integers(1, 6)))
+@given(chain_scenes(subtasks=st.integers(1, 6)))
 def test_chains_of_joins_are_the_same_in_all_placements_and_over_crashes(scene: Scene) -> None:
     check_scene(scene)

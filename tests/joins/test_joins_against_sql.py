@@ -39,7 +39,7 @@ def _of_inputs(sizes: dict[str, int | None], *conditions: str) -> DrawnJoin:
     return DrawnJoin(tuple(inputs), conditions)
 
 
-# A join comes to a unit whose cells divide rows by keys on which it does not agree.
+# A join comes to a task whose subtasks divide rows by keys on which it does not agree.
 OTHER_KEYS = Scene(
     joins=[
         _of_inputs({"a0": 5, "b0": 5, "c0": 5}, "a0.k = b0.k", "b0.v = c0.v"),
@@ -48,7 +48,7 @@ OTHER_KEYS = Scene(
     lives=[Life(), Life(12, 24)],
     rows=[("abc"[n % 3], n // 3, (n % 4 % 3, n % 5 % 2, n)) for n in range(30)],
     actions=[(place, ("crash" if place == 18 else "run", 0)) for place in range(0, 30, 6)],
-    cells=4,
+    subtasks=4,
 )
 _EQUAL = (
     "a0.k = e1.k",
@@ -74,14 +74,14 @@ SELF_JOINED = Scene(
         (0, ("run", 1)), (17, ("place", 2)), (16, ("lose", 1)), (4, ("move", 0)), (1, ("place", 0)),
         (18, ("workers", 2)),
     ],
-    cells=6,
+    subtasks=6,
     placing=85,
 )  # fmt: skip
 
 
 @pytest.mark.slow_cpu
 @settings(max_examples=20)
-@given(scenes(cells=st.integers(1, 8)))
+@given(scenes(subtasks=st.integers(1, 8)))
 @example(SILENT)
 @example(SILENT_ENDLESS)
 @example(OTHER_KEYS)
@@ -91,7 +91,7 @@ def test_joins_give_what_sql_gives(scene: Scene) -> None:
 
 
 def test_joins_give_what_sql_gives_while_keys_are_heavy() -> None:
-    """Placed by key in three cells: rows of one key come on both sides, while cells die and move."""
+    """Placed by key in three subtasks: rows of one key come on both sides, while subtasks die and move."""
     inputs = tuple(
         DrawnInput(name, f"{name}{place}", DrawnWindow("seconds", 5)) for place, name in enumerate("ab")
     )

@@ -12,7 +12,7 @@ RUNS = [NodesRun(nodes, placement, 0.8, (40, 60, 40)) for placement in ("time", 
 
 
 def counted(found: list[MeasuredNodes]) -> list[tuple[int, int]]:
-    return [(one.results, one.cells) for one in found]
+    return [(one.results, one.subtasks) for one in found]
 
 
 def test_counts_on_a_cluster_are_those_of_workers_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,4 +41,4 @@ def test_results_are_those_of_brute_force(placement: str, monkeypatch: pytest.Mo
     assert expected
     one, three = measured_nodes(runs, 5)
     assert one.results == three.results == expected
-    assert (one.cells, three.cells) == (1, 3)
+    assert (one.subtasks, three.subtasks) == (1, 3)

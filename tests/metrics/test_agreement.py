@@ -152,7 +152,7 @@ class World:
         self.clock = Clock(BEGAN)
         self.outside = Outside()
         self.results: dict[str, list[tuple[int, dict[str, Any], int, Any]]] = {}
-        self.mill = fed_mill(home, self.clock, inline_pool(), cells=self.chance.choice([1, 3]))
+        self.mill = fed_mill(home, self.clock, inline_pool(), subtasks=self.chance.choice([1, 3]))
         self.mill.table("history", [(k, v, v > 5) for v in range(11) for k in range(3)])
         self.mill.execute(SCRIPT)
         queries = {**CAUSED, **{name: text for name, (text, _, _) in RELEASED.items()}}
@@ -262,7 +262,7 @@ def test_every_figure_agrees_with_one_taken_from_outside(seed: int, tmp_path: Pa
 
 def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
     metrics = mill.queries[name].metrics()
-    # Only whoever runs units knows when they were warm.
+    # Only whoever runs tasks knows when they were warm.
     running = mill.dispatcher.running
     warm_s = running.warm_us(running.writers[name], 0) / SECOND
     assert seen.at, name
@@ -294,15 +294,15 @@ def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
     assert metrics.staleness == pytest.approx(stale, abs=1e-5), name
 
 
-def test_what_waits_for_a_unit_on_its_way_to_start_is_warm_up(tmp_path: Path) -> None:
-    """A union has run, over one stream; what comes to it from another unit waits for that one's code."""
+def test_what_waits_for_a_task_on_its_way_to_start_is_warm_up(tmp_path: Path) -> None:
+    """A union has run, over one stream; what comes to it from another task waits for that one's code."""
     clock = Clock(BEGAN)
     with fed_mill(tmp_path, clock, inline_pool()) as mill:
         mill.execute(SCRIPT + "CREATE QUERY q AS SELECT sent FROM b UNION ALL SELECT sent FROM few;")
         mill.execute("CREATE QUERY other AS SELECT sent FROM few WHERE k < 3;")
         mill.open()
         union = mill.dispatcher.running.writers["q"]
-        assert union.plan.unit.inputs == ("b", "few")
+        assert union.plan.task.inputs == ("b", "few")
         for second in (1, 2, 3):
             clock.now = BEGAN + second * SECOND
             for stream in "ab":

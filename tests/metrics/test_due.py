@@ -14,7 +14,7 @@ from slicemill.binder import bind
 from slicemill.metrics.due_times import TimeLine, due_moments, moments_of, set_due_times, trigger_arrivals
 from slicemill.time import BEGINNING, EARLIEST
 from support.corpus import Event
-from support.units import run_arrivals
+from support.tasks import run_arrivals
 
 SECOND = 1_000_000
 

@@ -1,4 +1,4 @@
-"""Rows that wait at units over time, against counting them moment by moment."""
+"""Rows that wait at tasks over time, against counting them moment by moment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ steps = st.lists(
 
 @given(steps, st.integers(0, 12))
 def test_means_by_bucket_are_those_of_every_second(history: list[tuple[int, list[int]]], change: int) -> None:
-    """The unit at 1 is found at 0 after some time, in place of the one there."""
+    """The task at 1 is found at 0 after some time, in place of the one there."""
     waiting, rows, now = WaitingRows(2, 0), np.zeros(2, np.int64), 0
     every_second: list[int] = []
     watched = 1

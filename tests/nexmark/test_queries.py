@@ -52,7 +52,7 @@ def played(
     with Mill(
         home=folder / "home",
         folder=folder,
-        cells=2,
+        subtasks=2,
         keep_s=7 * 86_400,
         clock=clock,
         pool=inline_pool(),

@@ -16,8 +16,8 @@ from slicemill.operators import call_values
 from slicemill.operators.call_values import calls_together
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed
 
@@ -40,8 +40,8 @@ def found() -> dict[tuple[int, int], tuple[object, ...]]:
     """By window and group."""
     known = catalog()
     graph = share(optimize(build_graph(known)), known)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, known, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, known, {}))
     rows: dict[tuple[int, int], tuple[object, ...]] = {}
     for first in range(0, len(ROWS), 9):
         tuples = [Timed(row[3], row) for row in ROWS[first : first + 9]]
@@ -70,7 +70,7 @@ def test_each_window_has_the_values_of_the_definitions(at_once: int, monkeypatch
 def test_pieces_have_all_rows_of_their_windows() -> None:
     windows = Windows(np.array([0, 1, 1, 4]), np.array([3, 4, 6, 6]))
     pieces = list(call_values._pieces(windows))
-    assert [places.tolist() for _, places, _ in pieces] == [[0, 1, 2, 1, 2, 3, 1, 2, 3, 4, 5, 4, 5]]
+    assert [indices.tolist() for _, indices, _ in pieces] == [[0, 1, 2, 1, 2, 3, 1, 2, 3, 4, 5, 4, 5]]
     assert pieces[0][2].tolist() == [0] * 3 + [1] * 3 + [2] * 5 + [3] * 2
 
 

@@ -1,6 +1,6 @@
 """Punctuation windows by both engines against DuckDB: a row's window is how many closed its key before.
 
-Runs, cells and restarts are cut at random; both engines tell the same rows in the same order.
+Runs, subtasks and restarts are cut at random; both engines tell the same rows in the same order.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _STREAMS = "".join(
 _KINDS = ("", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 # By query: the kind of join, which streams close, whether A has a length, and what else ON asks for.
 JOINS = {
-    f"q{place}": (kind, closes, short, where)
-    for place, (kind, closes, short, where) in enumerate(
+    f"q{index}": (kind, closes, short, where)
+    for index, (kind, closes, short, where) in enumerate(
         (kind, closes, short, where)
         for kind, (closes, short, where) in zip(
             _KINDS * 2,

@@ -20,8 +20,8 @@ CREATE QUERY top AS SELECT k, n, w FROM
 def checkpoint_bytes(mill: Mill) -> int:
     return sum(
         (mill.home.checkpoint_folder(name) / file).stat().st_size
-        for name, unit in mill.home.units.items()
-        for file in checkpoint_files(unit)
+        for name, task in mill.home.tasks.items()
+        for file in checkpoint_files(task)
     )
 
 

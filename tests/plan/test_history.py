@@ -1,4 +1,4 @@
-"""How far back results depend on tuples, and units without some of their queries."""
+"""How far back results depend on tuples, and tasks without some of their queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.history import history_us
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.state_reuse import without_outputs
-from slicemill.plan.units import split_into_units
+from slicemill.plan.tasks import split_into_tasks
 
 STREAMS = (
     "CREATE STREAM A (k int, v int) ORDER BY current_time; CREATE STREAM B (k int) ORDER BY current_time;"
@@ -46,13 +46,13 @@ def test_windows_behind_each_other_add_up(query: str, seconds: int | None) -> No
     assert history_us(_graph(q=query), "q") == (None if seconds is None else seconds * SECOND)
 
 
-def test_a_unit_without_some_queries_has_only_the_members_of_the_others() -> None:
+def test_a_task_without_some_queries_has_only_the_members_of_the_others() -> None:
     graph = _graph(one=JOIN, two=f"{JOIN} AND A.v > 1", three=f"{JOIN} AND A.v < B.k")
-    (unit,) = split_into_units(graph)
-    reduced, kept = without_outputs(unit, graph, {"one", "two"})
+    (task,) = split_into_tasks(graph)
+    reduced, kept = without_outputs(task, graph, {"one", "two"})
     assert [log for _, log in reduced.outputs] == ["three"]
     (join,) = (node.operator for node in kept if isinstance(node.operator, SharedJoin))
     (three,) = join.members
     assert kept[three.name].label == "three: join" and kept[three.name].operator == Part(three.name)
-    nobody, rest = without_outputs(unit, graph, {"one", "two", "three"})
+    nobody, rest = without_outputs(task, graph, {"one", "two", "three"})
     assert not nobody.nodes and {node.id for node in rest} == {"A", "B"}

@@ -1,4 +1,4 @@
-"""Ids of nodes and units are those of their content: others who come and go leave them as they are."""
+"""Ids of nodes and tasks are those of their content: others who come and go leave them as they are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.overlapping_joins import merge_overlapping_joins
 from slicemill.plan.planner import Planner
 from slicemill.plan.state_reuse import names_of_state
-from slicemill.plan.units import Unit, log_of, select_stateful, split_into_units
+from slicemill.plan.tasks import Task, log_of, select_stateful, split_into_tasks
 from support.corpus import Case, prepare, read_cases
 
 DECLARED = """
@@ -78,27 +78,27 @@ SELECTS = [
 ]
 
 
-def planned(queries: dict[str, str]) -> tuple[QueryGraph, tuple[Unit, ...]]:
+def planned(queries: dict[str, str]) -> tuple[QueryGraph, tuple[Task, ...]]:
     texts = "".join(f"CREATE QUERY {name} AS {text};\n" for name, text in queries.items())
     return planned_from(bind(DECLARED + texts).catalog)
 
 
-def planned_from(catalog: Catalog) -> tuple[QueryGraph, tuple[Unit, ...]]:
+def planned_from(catalog: Catalog) -> tuple[QueryGraph, tuple[Task, ...]]:
     graph = share(optimize(build_graph(catalog)), catalog)
-    return graph, split_into_units(graph)
+    return graph, split_into_tasks(graph)
 
 
-def seen_by(query: str, graph: QueryGraph, units: tuple[Unit, ...]) -> object:
-    """All of a plan that one query depends on: nodes, members, units, and the names of state."""
+def seen_by(query: str, graph: QueryGraph, tasks: tuple[Task, ...]) -> object:
+    """All of a plan that one query depends on: nodes, members, tasks, and the names of state."""
     behind = graph.ancestors(query)
     nodes = [_without_others(graph[node_id], behind) for node_id in sorted(behind)]
     holding = []
-    for unit in units:
-        roots = [root for root, _ in unit.outputs if root in behind]
+    for task in tasks:
+        roots = [root for root, _ in task.outputs if root in behind]
         if roots:
-            kept = sorted({name for root in roots for name in names_of_state(graph, unit, root)})
-            stateful = sorted(set(unit.stateful_nodes) & behind)
-            holding.append((unit.id, unit.inputs, sorted(roots), kept, stateful))
+            kept = sorted({name for root in roots for name in names_of_state(graph, task, root)})
+            stateful = sorted(set(task.stateful_nodes) & behind)
+            holding.append((task.id, task.inputs, sorted(roots), kept, stateful))
     return nodes, sorted(holding)
 
 
@@ -125,9 +125,9 @@ def test_a_query_sees_the_same_plan_whoever_is_there_and_whoever_came_first(
     queries = {f"q{number}": text for number, text in enumerate(texts)}
     order = list(queries)
     chance.shuffle(order)
-    graph, units = planned({name: queries[name] for name in order})
+    graph, tasks = planned({name: queries[name] for name in order})
     for name in ("q0", "q1", "q2"):
-        assert seen_by(name, graph, units) == ALONE[name, queries[name]]
+        assert seen_by(name, graph, tasks) == ALONE[name, queries[name]]
 
 
 @given(st.lists(st.lists(st.integers(0, len(SELECTS) - 1), unique=True), min_size=1, max_size=4))
@@ -140,19 +140,19 @@ def test_a_plan_put_together_from_those_of_statements_is_that_of_all_at_once(cho
     for numbers in chosen:
         catalog = known.copy()
         catalog.queries = {f"q{number}": queries[number] for number in numbers}
-        made, (graph, units) = planner.plan(catalog), merge_overlapping_joins(*planned_from(catalog))
+        made, (graph, tasks) = planner.plan(catalog), merge_overlapping_joins(*planned_from(catalog))
         assert made.graph == graph
-        assert {unit.id: unit_without_order(unit) for unit in made.units} == {
-            unit.id: unit_without_order(unit) for unit in units
+        assert {task.id: task_without_order(task) for task in made.tasks} == {
+            task.id: task_without_order(task) for task in tasks
         }
         position = {node_id: number for number, node_id in enumerate(made.graph.nodes)}
         assert all(position[arc.source] < position[arc.target] for arc in made.graph.arcs)
-        for unit in made.units:
-            assert list(unit.nodes) == sorted(unit.nodes, key=position.__getitem__)
+        for task in made.tasks:
+            assert list(task.nodes) == sorted(task.nodes, key=position.__getitem__)
 
 
-def unit_without_order(unit: Unit) -> object:
-    return unit.id, set(unit.nodes), unit.inputs, set(unit.outputs), set(unit.stateful_nodes)
+def task_without_order(task: Task) -> object:
+    return task.id, set(task.nodes), task.inputs, set(task.outputs), set(task.stateful_nodes)
 
 
 def test_a_planner_forgets_what_was_made_of_something_that_is_gone() -> None:
@@ -190,35 +190,35 @@ def test_the_end_of_a_stream_is_its_own_whatever_it_has_in_common_with_others() 
 
 def test_what_keeps_state_belongs_to_a_query_and_equal_state_within_it_is_kept_once() -> None:
     twice = f"{SELECTS[13]} UNION ALL {SELECTS[13]}"
-    graph, units = planned({"a": SELECTS[13], "b": SELECTS[13], "c": twice})
-    own = {node_id: graph[node_id].owner for unit in units for node_id in unit.stateful_nodes}
+    graph, tasks = planned({"a": SELECTS[13], "b": SELECTS[13], "c": twice})
+    own = {node_id: graph[node_id].owner for task in tasks for node_id in task.stateful_nodes}
     assert sorted(own.values()) == ["a", "b", "c", "c"]  # an aggregate each, and the union of c
     (union,) = (node for node in graph if isinstance(node.operator, Merge))
     assert len(set(union.inputs)) == 1
 
 
-def test_names_that_look_like_those_of_nodes_and_units_are_told_apart() -> None:
+def test_names_that_look_like_those_of_nodes_and_tasks_are_told_apart() -> None:
     odd = ["aggregates of bid by item", "select from bid", "bid: where price > 9", "a: aggregate", "a"]
     texts = "".join(f'CREATE QUERY "{name}" AS {SELECTS[9 + n]};' for n, name in enumerate(odd))
     catalog = bind(f"{DECLARED}{texts}CREATE QUERY plain AS {SELECTS[0]};").catalog
-    graph, units = planned_from(catalog)
+    graph, tasks = planned_from(catalog)
     assert {node.operator.query for node in graph if isinstance(node.operator, QueryResults)} == {
         *odd,
         "plain",
         "lately",
     }
-    assert len({unit.id for unit in units}) == len(units)
+    assert len({task.id for task in tasks}) == len(tasks)
     for name in odd:
         less = catalog.copy()
         less.queries = {key: query for key, query in catalog.queries.items() if query.name == name}
-        assert seen_by(name, *planned_from(less)) == seen_by(name, graph, units)
+        assert seen_by(name, *planned_from(less)) == seen_by(name, graph, tasks)
 
 
 def test_pictures_and_texts_for_people_have_no_digests() -> None:
-    graph, units = planned({f"q{number}": text for number, text in enumerate(SELECTS)})
+    graph, tasks = planned({f"q{number}": text for number, text in enumerate(SELECTS)})
     assert all("#" not in node.name for node in graph)
-    assert all("#" not in unit.id for unit in units)
-    assert all(select_stateful(graph, unit.nodes) == list(unit.stateful_nodes) for unit in units)
+    assert all("#" not in task.id for task in tasks)
+    assert all(select_stateful(graph, task.nodes) == list(task.stateful_nodes) for task in tasks)
 
 
 OF_EXTENSIONS = """

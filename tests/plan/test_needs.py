@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.test_program import BEYOND_UNITS
+from engine.test_program import BEYOND_TASKS
 from slicemill.binder import bind
 from slicemill.catalog.catalog import Stream
 from slicemill.catalog.expressions import Expr, children
@@ -16,7 +16,7 @@ from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.planner import Planner
 from slicemill.plan.projection_pushdown import SourceProjection, merge_projections, source_projections
 from support.corpus import Case, Runnable, check_rows, parameters, prepare
-from support.units import run_units
+from support.tasks import run_tasks
 
 STREAMS = """
 CREATE STREAM s (a int, b int, c varchar, d double, ts timestamp) ORDER BY ts;
@@ -104,11 +104,11 @@ def forgetful(runnable: Runnable) -> Runnable:
     return replace(runnable, events=tuple(events))
 
 
-@pytest.mark.parametrize("case", parameters(BEYOND_UNITS)[::4])  # the whole corpus runs elsewhere
+@pytest.mark.parametrize("case", parameters(BEYOND_TASKS)[::4])  # the whole corpus runs elsewhere
 def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
     runnable = prepare(case)
     known = forgetful(runnable)
-    results = run_units(known.catalog, known.events, known.tables, 1, 1)
+    results = run_tasks(known.catalog, known.events, known.tables, 1, 1)
     for query, expected in runnable.expected.items():
         check_rows(expected, results[query.lower()], query)
 

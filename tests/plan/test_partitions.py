@@ -1,4 +1,4 @@
-"""Which units can be split into cells, by which keys of their logs, and that no row or order tells."""
+"""Which tasks can be split into subtasks, by which keys of their logs, and that no row or order tells."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from slicemill.functions.render import render
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import Along, Exchange, by_key, by_time
-from slicemill.plan.units import split_into_units
+from slicemill.plan.tasks import split_into_tasks
 from support.corpus import Event
 from support.reference import by_reference
-from support.units import run_logs, run_units
+from support.tasks import run_logs, run_tasks
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, v INT, x INT, ts TIMESTAMP) ORDER BY ts;\n" for name in "abcd"
@@ -111,7 +111,7 @@ BY_TIME = {
 def exchanges(query: str) -> list[dict[str, Exchange]]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    return [by_key(unit, graph, 4) or by_time(unit, graph, 4) for unit in split_into_units(graph)]
+    return [by_key(task, graph, 4) or by_time(task, graph, 4) for task in split_into_tasks(graph)]
 
 
 @pytest.mark.parametrize("query", SPLIT.values(), ids=SPLIT)
@@ -161,25 +161,25 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
 
 
 @pytest.mark.parametrize("query", (SPLIT | UNIONS | BY_TIME).values(), ids=SPLIT | UNIONS | BY_TIME)
-@given(events=arrivals(), cells=st.integers(2, 5), seed=st.integers(0, 99))
+@given(events=arrivals(), subtasks=st.integers(2, 5), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_rows_and_their_order_are_those_of_one_cell(
-    query: str, events: list[Event], cells: int, seed: int
+def test_rows_and_their_order_are_those_of_one_subtask(
+    query: str, events: list[Event], subtasks: int, seed: int
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
-    alone, several = (run_logs(catalog, events, seed + count, count) for count in (1, cells))
+    alone, several = (run_logs(catalog, events, seed + count, count) for count in (1, subtasks))
     if query == BY_TIME["a condition on what comes out"]:
-        # One cell numbers the rows of a cause before some are left out: then there are gaps.
+        # One subtask numbers the rows of a cause before some are left out: then there are gaps.
         alone, several = (
             {log: [row[0] for row in rows] for log, rows in logs.items()} for logs in (alone, several)
         )
     assert several == alone
 
 
-@given(events=arrivals(), cells=st.integers(1, 4), seed=st.integers(0, 99))
+@given(events=arrivals(), subtasks=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
 def test_what_reads_a_union_gives_its_rows_in_the_order_of_the_reference(
-    events: list[Event], cells: int, seed: int
+    events: list[Event], subtasks: int, seed: int
 ) -> None:
     union = "(SELECT k, v FROM a UNION ALL SELECT x, v FROM b) p"
     catalog = bind(
@@ -188,4 +188,4 @@ def test_what_reads_a_union_gives_its_rows_in_the_order_of_the_reference(
         f"CREATE QUERY pairs AS SELECT p.v, c.v AS w FROM {union} [RANGE 3 SECONDS], c [RANGE 3 SECONDS] "
         "WHERE p.k = c.k;"
     ).catalog
-    assert run_units(catalog, events, {}, seed, cells) == by_reference(catalog, events, {})
+    assert run_tasks(catalog, events, {}, seed, subtasks) == by_reference(catalog, events, {})

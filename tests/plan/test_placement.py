@@ -1,4 +1,4 @@
-"""Placements of units: each finds every result exactly once, and the cheapest is taken."""
+"""Placements of tasks: each finds every result exactly once, and the cheapest is taken."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from slicemill.plan.join_inputs import join_inputs_of
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.plan.placement import (
-    ONE_CELL,
+    ONE_SUBTASK,
     Placement,
     PlacementKind,
     best_by_time,
     candidates,
     choose_placement,
-    former_cells,
+    former_subtasks,
     kept_placement,
     parse_placement_kind,
     placements_of,
     replacement,
     restore_placement,
 )
-from slicemill.plan.placement_cost import CellsByTime, PlacementStatistics
-from slicemill.plan.units import Unit, split_into_units
+from slicemill.plan.placement_cost import PlacementStatistics, SubtasksByTime
+from slicemill.plan.tasks import Task, split_into_tasks
 from slicemill.runtime.shuffle import PartitionedRows
 
 COLUMNS = ("x", "y", "z")
@@ -56,15 +56,15 @@ TWO_KEYS = f"SELECT a.z FROM {from_clause('abc')} WHERE a.x = b.x AND b.y = c.y"
 THREE_THETA = f"SELECT a.z FROM {from_clause('abc')} WHERE a.x < b.x AND b.y < c.y"
 
 
-def planned(query: str) -> tuple[Unit, QueryGraph]:
+def planned(query: str) -> tuple[Task, QueryGraph]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    return unit, graph
+    (task,) = split_into_tasks(graph)
+    return task, graph
 
 
-def kinds(query: str, cells: int) -> set[str]:
-    return {placement.kind.value for placement in placements_of(*planned(query), cells)}
+def kinds(query: str, subtasks: int) -> set[str]:
+    return {placement.kind.value for placement in placements_of(*planned(query), subtasks)}
 
 
 # -- what is right -------------------------------------------------------------------------------------
@@ -94,17 +94,17 @@ rows_of_logs = st.fixed_dictionaries(
 )
 
 
-def cells_by_row(rows: Sequence[tuple[int, ...]], by: Exchange) -> list[set[int]]:
-    """By row, the cells that read it."""
+def subtasks_by_row(rows: Sequence[tuple[int, ...]], by: Exchange) -> list[set[int]]:
+    """By row, the subtasks that read it."""
     schema = pa.schema([pa.field(name, pa.int32()) for name in COLUMNS])
     columns = [pa.array([row[n] for row in rows], pa.int32()) for n in range(len(COLUMNS))]
     numbers = pa.array(range(len(rows)), pa.int64())
     table = pa.table([numbers, numbers, numbers, *columns], names=["_ts", "_seq", "_arr", *COLUMNS])
     spread = PartitionedRows(by, schema, [(table, 0)])
     found: list[set[int]] = [set() for _ in rows]
-    for cell in range(by.cells):
-        for number in spread.part(cell)["_seq"].to_pylist():
-            found[number].add(cell)
+    for subtask in range(by.subtasks):
+        for number in spread.part(subtask)["_seq"].to_pylist():
+            found[number].add(subtask)
     return found
 
 
@@ -127,26 +127,27 @@ def results(
 def test_every_placement_finds_each_result_exactly_once(
     join: tuple[str, dict[str, str], list[Equality]],
     rows: dict[str, list[tuple[int, ...]]],
-    cells: int,
+    subtasks: int,
 ) -> None:
     query, logs, equal = join
-    for placement in placements_of(*planned(query), cells):
+    for placement in placements_of(*planned(query), subtasks):
         if placement.kind is PlacementKind.ONE:
             continue
-        assert cells / 2 < placement.cells <= cells
+        assert subtasks / 2 < placement.subtasks <= subtasks
         assert placement.exchanges.keys() == set(logs.values())
-        reading = {log: cells_by_row(rows[log], by) for log, by in placement.exchanges.items()}
+        reading = {log: subtasks_by_row(rows[log], by) for log, by in placement.exchanges.items()}
         for found in results(logs, equal, rows):
             meeting = set.intersection(*(reading[logs[name]][row] for name, row in found.items()))
             if placement.kind is PlacementKind.TIME:
-                # All read all rows; the cell that has stored the older one finds the pair, whichever it is.
-                assert meeting == set(range(placement.cells))
-                stored = stripes_of(np.array(list(found.values())), cells)
+                # All read all rows; the subtask that has stored the older one finds the pair, whichever it
+                # is.
+                assert meeting == set(range(placement.subtasks))
+                stored = stripes_of(np.array(list(found.values())), subtasks)
                 meeting = {int(stored[0])}
             assert len(meeting) == 1, placement.plain()
 
 
-def test_which_placements_a_unit_has() -> None:
+def test_which_placements_a_task_has() -> None:
     assert kinds(PAIR, 8) == {"one", "key", "time", "hybrid"}
     assert kinds(THETA, 8) == {"one", "time"}
     assert kinds(ONE_KEY, 8) == {"one", "key", "hypercube", "cube"}
@@ -167,11 +168,11 @@ def test_a_join_that_others_keep_something_behind_is_split_by_its_key_or_not_at_
 
 def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
     inner = "SELECT x AS p, y AS q FROM b WHERE z > 0"
-    unit, graph = planned(
+    task, graph = planned(
         f"SELECT t.p FROM a [RANGE 5 SECONDS], ({inner}) t [RANGE 5 SECONDS], c [RANGE 5 SECONDS] "
         "WHERE t.p = a.x AND t.q = c.y"
     )
-    joined = join_inputs_of(unit, graph)
+    joined = join_inputs_of(task, graph)
     assert joined is not None
     assert sorted(one.logs for one in joined.inputs) == [("a",), ("b",), ("c",)]
     found = [one.of_logs(joined.inputs) for one in joined.classes]
@@ -183,7 +184,7 @@ def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
 
 
 def test_what_is_computed_before_it_is_joined_goes_everywhere() -> None:
-    """All cells that get all rows compute the same; those of other inputs may be spread."""
+    """All subtasks that get all rows compute the same; those of other inputs may be spread."""
     union = "(SELECT x, y FROM a UNION ALL SELECT x, y FROM d) t [RANGE 5 SECONDS]"
     query = f"SELECT t.x FROM {union}, b [RANGE 5 SECONDS], c [RANGE 5 SECONDS] WHERE t.x = b.x AND b.y = c.y"
     found = placements_of(*planned(query), 8)[1:]
@@ -203,9 +204,9 @@ def test_a_stream_that_is_joined_with_itself_on_other_columns_goes_everywhere() 
 # -- what is chosen ------------------------------------------------------------------------------------
 
 
-def heavy(query: str, share: float, cells: int) -> PlacementStatistics:
+def heavy(query: str, share: float, subtasks: int) -> PlacementStatistics:
     """One key with that share of the rows of all streams."""
-    (by_key,) = [one for one in placements_of(*planned(query), cells) if one.kind is PlacementKind.KEY]
+    (by_key,) = [one for one in placements_of(*planned(query), subtasks) if one.kind is PlacementKind.KEY]
     shares = {}
     for log, exchange in by_key.exchanges.items():
         (keys,) = exchange.by
@@ -214,7 +215,7 @@ def heavy(query: str, share: float, cells: int) -> PlacementStatistics:
     return PlacementStatistics(rates=dict.fromkeys(by_key.exchanges, 50_000.0), heavy=shares)
 
 
-def test_uniform_keys_go_by_key_and_by_time_they_would_cost_almost_as_often_as_there_are_cells() -> None:
+def test_uniform_keys_go_by_key_and_by_time_they_would_cost_almost_as_often_as_there_are_subtasks() -> None:
     found = {one.placement.kind: one.cost for one in candidates(*planned(PAIR), 8)}
     assert choose_placement(*planned(PAIR), 8).kind is PlacementKind.KEY
     assert found[PlacementKind.TIME].rows_read == 8 * found[PlacementKind.KEY].rows_read
@@ -248,7 +249,7 @@ def test_three_streams_on_two_keys_are_a_square() -> None:
     assert placement.shape == (4, 4)
 
 
-def test_cells_that_cannot_be_divided_among_dimensions_are_left_out() -> None:
+def test_subtasks_that_cannot_be_divided_among_dimensions_are_left_out() -> None:
     assert choose_placement(*planned(TWO_KEYS), 5).shape == (2, 2)
     assert choose_placement(*planned(TWO_KEYS), 17).shape == (4, 4)
     assert choose_placement(*planned(PAIR), 5).shape == (5,)
@@ -268,63 +269,63 @@ def test_what_has_no_key_goes_by_time() -> None:
 
 
 @pytest.mark.parametrize("query", [PAIR, ONE_KEY, TWO_KEYS])
-def test_little_work_stays_in_one_cell(query: str) -> None:
+def test_little_work_stays_in_one_subtask(query: str) -> None:
     assert (
         choose_placement(*planned(query), 8, PlacementStatistics(rates=dict.fromkeys("abc", 50.0)))
-        == ONE_CELL
+        == ONE_SUBTASK
     )
 
 
 @given(joins(), st.sampled_from([2, 4, 8]), st.lists(st.floats(1, 1e6), min_size=4, max_size=4))
 @settings(max_examples=30, deadline=None)
 def test_the_cheapest_is_chosen(
-    join: tuple[str, dict[str, str], list[Equality]], cells: int, rates: list[float]
+    join: tuple[str, dict[str, str], list[Equality]], subtasks: int, rates: list[float]
 ) -> None:
-    unit, graph = planned(join[0])
+    task, graph = planned(join[0])
     statistics = PlacementStatistics(rates=dict(zip("abcd", rates, strict=True)))
-    found = candidates(unit, graph, cells, statistics)
-    prices = [one.cost.price(cells) for one in found]
+    found = candidates(task, graph, subtasks, statistics)
+    prices = [one.cost.price(subtasks) for one in found]
     assert prices[0] == min(prices)
-    assert choose_placement(unit, graph, cells, statistics) == found[0].placement
+    assert choose_placement(task, graph, subtasks, statistics) == found[0].placement
     for one in found:
         cost = one.cost
         assert 0 < cost.slowest_s <= cost.cpu_s * (1 + 1e-9)
         assert cost.most_kept <= cost.rows_kept * (1 + 1e-9)
-        # Without skew the slowest cell is any cell.
-        assert cost.slowest_s * one.placement.cells == pytest.approx(cost.cpu_s)
+        # Without skew the slowest subtask is any subtask.
+        assert cost.slowest_s * one.placement.subtasks == pytest.approx(cost.cpu_s)
 
 
 @given(st.floats(1e-6, 100), st.floats(1e-6, 100), st.integers(1, 64))
-def test_the_best_number_of_cells_by_time_is_that_of_the_least_price(
+def test_the_best_number_of_subtasks_by_time_is_that_of_the_least_price(
     divided_s: float, repeated_s: float, cores: int
 ) -> None:
-    model = CellsByTime(divided_s, repeated_s, cores)
+    model = SubtasksByTime(divided_s, repeated_s, cores)
     least = min(map(model.price, range(1, cores + 1)))
     assert model.price(model.best()) == pytest.approx(least)
 
 
-@pytest.mark.parametrize(("rate", "cells"), [(50.0, 1), (200.0, 4), (1_000.0, 8)])
-def test_short_windows_by_time_get_fewer_cells(rate: float, cells: int) -> None:
-    unit, graph = planned(THETA)
+@pytest.mark.parametrize(("rate", "subtasks"), [(50.0, 1), (200.0, 4), (1_000.0, 8)])
+def test_short_windows_by_time_get_fewer_subtasks(rate: float, subtasks: int) -> None:
+    task, graph = planned(THETA)
     statistics = PlacementStatistics(rates=dict.fromkeys("ab", rate))
-    model = best_by_time(unit, graph, 8, statistics)
+    model = best_by_time(task, graph, 8, statistics)
     for count in (2, 8):
-        by_time = choose_placement(unit, graph, count, statistics, PlacementKind.TIME)
-        cost = next(c.cost for c in candidates(unit, graph, count, statistics) if c.placement == by_time)
+        by_time = choose_placement(task, graph, count, statistics, PlacementKind.TIME)
+        cost = next(c.cost for c in candidates(task, graph, count, statistics) if c.placement == by_time)
         assert cost.slowest_s == pytest.approx(model.divided_s / count + model.repeated_s)
-    assert choose_placement(unit, graph, 8, statistics).cells == model.best() == cells
+    assert choose_placement(task, graph, 8, statistics).subtasks == model.best() == subtasks
 
 
 # -- what is asked for, and what is kept ---------------------------------------------------------------
 
 
-def test_what_a_unit_cannot_have_is_told_with_what_it_can() -> None:
-    unit, graph = planned(THETA)
-    with pytest.raises(SlicemillError, match=r"cannot be placed as key in 8 cells.* time, one"):
-        choose_placement(unit, graph, 8, kind=PlacementKind.KEY)
-    assert choose_placement(unit, graph, 8, kind=PlacementKind.TIME).kind is PlacementKind.TIME
-    assert choose_placement(unit, graph, 8, kind=PlacementKind.ONE) == ONE_CELL
-    assert choose_placement(*planned("SELECT z FROM a"), 8, kind=PlacementKind.KEY) == ONE_CELL
+def test_what_a_task_cannot_have_is_told_with_what_it_can() -> None:
+    task, graph = planned(THETA)
+    with pytest.raises(SlicemillError, match=r"cannot be placed as key in 8 subtasks.* time, one"):
+        choose_placement(task, graph, 8, kind=PlacementKind.KEY)
+    assert choose_placement(task, graph, 8, kind=PlacementKind.TIME).kind is PlacementKind.TIME
+    assert choose_placement(task, graph, 8, kind=PlacementKind.ONE) == ONE_SUBTASK
+    assert choose_placement(*planned("SELECT z FROM a"), 8, kind=PlacementKind.KEY) == ONE_SUBTASK
 
 
 def test_placements_have_names() -> None:
@@ -336,35 +337,35 @@ def test_placements_have_names() -> None:
 
 @pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])
 def test_a_placement_outlives_the_journal(query: str) -> None:
-    unit, graph = planned(query)
+    task, graph = planned(query)
     plains = []
-    for placement in placements_of(unit, graph, 8):
+    for placement in placements_of(task, graph, 8):
         plain = json.loads(json.dumps(placement.plain()))
         plains.append(json.dumps(plain, sort_keys=True))
-        assert restore_placement(unit, graph, plain) == placement
+        assert restore_placement(task, graph, plain) == placement
         assert Placement.of(placement.exchanges).kind in (placement.kind, PlacementKind.KEY)
     assert len(set(plains)) == len(plains)
 
 
 def test_a_placement_that_queries_do_not_allow_is_not_restored() -> None:
-    unit, graph = planned(THETA)
+    task, graph = planned(THETA)
     plain = {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}}
-    assert restore_placement(unit, graph, plain) is None
-    assert kept_placement(unit, graph, plain) is None
-    assert replacement(unit, graph, 4, lambda _: True).cells == 4
-    assert replacement(unit, graph, 4, lambda _: False) == ONE_CELL
+    assert restore_placement(task, graph, plain) is None
+    assert kept_placement(task, graph, plain) is None
+    assert replacement(task, graph, 4, lambda _: True).subtasks == 4
+    assert replacement(task, graph, 4, lambda _: False) == ONE_SUBTASK
 
 
 @pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])
-def test_each_row_is_in_one_of_the_former_cells_that_are_read(query: str) -> None:
+def test_each_row_is_in_one_of_the_former_subtasks_that_are_read(query: str) -> None:
     """The keys of the placement are not needed, as they may belong to dropped queries."""
-    unit, graph = planned(query)
-    for placement in placements_of(unit, graph, 8):
-        former = former_cells(json.loads(json.dumps(placement.plain())))
+    task, graph = planned(query)
+    for placement in placements_of(task, graph, 8):
+        former = former_subtasks(json.loads(json.dumps(placement.plain())))
         assert former.by_time is (placement.kind is PlacementKind.TIME)
         for log, by in placement.exchanges.items():
-            cells = former.having_each_row([log])
-            assert sorted(by.part_of(cell) for cell in cells) == list(range(by.parts))
+            subtasks = former.having_each_row([log])
+            assert sorted(by.part_of(subtask) for subtask in subtasks) == list(range(by.parts))
 
 
 def test_columns_may_be_called_like_rules() -> None:
@@ -373,19 +374,19 @@ def test_columns_may_be_called_like_rules() -> None:
     streams = STREAMS.replace("x INT, y INT", "every INT, stripe INT")
     catalog = bind(f"{streams} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    for placement in placements_of(unit, graph, 8):
+    (task,) = split_into_tasks(graph)
+    for placement in placements_of(task, graph, 8):
         plain = json.loads(json.dumps(placement.plain()))
-        for log, along in former_cells(plain).spread.items():
+        for log, along in former_subtasks(plain).spread.items():
             assert list(along) == [by is not Along.EVERY for by in placement.exchanges[log].by]
         old = {log: [words.strip('"') for words in along] for log, along in plain["by"].items()}
-        assert restore_placement(unit, graph, plain) == placement
-        assert restore_placement(unit, graph, {**plain, "by": old}) is not None
+        assert restore_placement(task, graph, plain) == placement
+        assert restore_placement(task, graph, {**plain, "by": old}) is not None
 
 
-def test_a_joined_row_is_in_the_cells_that_have_all_of_its_rows() -> None:
+def test_a_joined_row_is_in_the_subtasks_that_have_all_of_its_rows() -> None:
     by = {"a": ["x", "every"], "b": ["every", "stripe"], "c": ["every", "every"]}
-    former = former_cells({"kind": "hypercube", "shape": [2, 3], "by": by})
+    former = former_subtasks({"kind": "hypercube", "shape": [2, 3], "by": by})
     assert former.having_each_row("a") == (0, 3)
     assert former.having_each_row("b") == (0, 1, 2)
     assert former.having_each_row("c") == (0,)

@@ -1,4 +1,4 @@
-"""Units run in every placement that they have: rows, order and numbers are those of one cell."""
+"""Units run in every placement that they have: rows, order and numbers are those of one subtask."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from slicemill.binder import bind
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.partitioning import Exchange
 from slicemill.plan.placement import PlacementKind, placements_of
-from slicemill.plan.units import Unit
+from slicemill.plan.tasks import Task
 from support.corpus import Event
-from support.units import run_logs
+from support.tasks import run_logs
 
 STREAMS = "".join(
     f"CREATE STREAM {name} (k INT, v INT, x INT, ts TIMESTAMP) ORDER BY ts;\n" for name in "abcd"
@@ -73,22 +73,22 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-@given(events=arrivals(), cells=st.sampled_from([2, 4, 6, 8]), seed=st.integers(0, 99), data=st.data())
+@given(events=arrivals(), subtasks=st.sampled_from([2, 4, 6, 8]), seed=st.integers(0, 99), data=st.data())
 @settings(max_examples=20, deadline=None)
-def test_rows_order_and_numbers_are_those_of_one_cell(
-    query: str, events: list[Event], cells: int, seed: int, data: st.DataObject
+def test_rows_order_and_numbers_are_those_of_one_subtask(
+    query: str, events: list[Event], subtasks: int, seed: int, data: st.DataObject
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     kinds = data.draw(st.sampled_from([kind for kind in PlacementKind if kind is not PlacementKind.HYBRID]))
     number = data.draw(st.integers(0, 99))
 
-    def exchanges(unit: Unit, graph: QueryGraph, cells: int) -> Mapping[str, Exchange]:
-        found = placements_of(unit, graph, cells)
+    def exchanges(task: Task, graph: QueryGraph, subtasks: int) -> Mapping[str, Exchange]:
+        found = placements_of(task, graph, subtasks)
         found = [one for one in found if one.kind is kinds] or found
         return found[number % len(found)].exchanges
 
     alone = run_logs(catalog, events, seed, 1)
-    assert run_logs(catalog, events, seed + 1, cells, exchanges=exchanges) == alone
+    assert run_logs(catalog, events, seed + 1, subtasks, exchanges=exchanges) == alone
 
 
 def test_a_hypercube_goes_on_from_checkpoints(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_a_hypercube_goes_on_from_checkpoints(tmp_path: Path) -> None:
         for n in range(60)
     ]
 
-    def exchanges(unit: Unit, graph: QueryGraph, cells: int) -> Mapping[str, Exchange]:
-        cubes = [one for one in placements_of(unit, graph, cells) if one.kind is PlacementKind.HYPERCUBE]
+    def exchanges(task: Task, graph: QueryGraph, subtasks: int) -> Mapping[str, Exchange]:
+        cubes = [one for one in placements_of(task, graph, subtasks) if one.kind is PlacementKind.HYPERCUBE]
         (found,) = [one for one in cubes if one.shape == (2, 3) and one.plain()["by"]["b"] == ["k", "x"]]
         return found.exchanges
 

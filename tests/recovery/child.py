@@ -26,9 +26,9 @@ from recovery import daemon, kill
 from recovery.scenario import lines, passing, put_next, statements
 from recovery.warm import warm_up
 from slicemill.api import mill
-from slicemill.runtime import units as unit
+from slicemill.runtime import tasks as task
 from slicemill.runtime.spark_session import local_session
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.storage.home import Home
 
 # Set where there is a JVM to share.
@@ -46,7 +46,7 @@ class Work:
     folder: str
     database: str
     drain: bool
-    cells: int = 2
+    subtasks: int = 2
     by_spark: bool = False
     points: tuple[kill.Point, ...] = ()
     counters: str = ""
@@ -75,10 +75,10 @@ def run_mill(spark: SparkSession, work: Work) -> None:
     folder = Path(work.folder)
     arm(work, kill.ANYWHERE)
     # Small figures, so that a short run checkpoints, frees and writes snapshots too.
-    unit.CHECKPOINT_ROWS = 4
+    task.CHECKPOINT_ROWS = 4
     mill._BETWEEN_COLLECTIONS_S = 0.0
     mill.Home = functools.partial(Home, snapshot_every=(_SNAPSHOT_EVERY, _SNAPSHOT_EVERY))  # type: ignore[misc,assignment]
-    running = mill.Mill(spark, work.home, folder=work.folder, cells=work.cells)
+    running = mill.Mill(spark, work.home, folder=work.folder, subtasks=work.subtasks)
     for statement in statements(work.database, work.by_spark):
         running.execute(statement)
     arm(work, kill.RUNNING)
@@ -123,15 +123,15 @@ def _is_done(running: mill.Mill, there: Mapping[str, int]) -> bool:
         fields = running.home.streams.get(stream, {})
         if fields.get("next_arrival", 0) + fields.get("next_error", 0) < count:
             return False
-    units = running.dispatcher.units.values()
-    return not any(each.run or each.pending() or _is_to_be_written(running, each) for each in units)
+    tasks = running.dispatcher.tasks.values()
+    return not any(each.run or each.pending() or _is_to_be_written(running, each) for each in tasks)
 
 
-def _is_to_be_written(running: mill.Mill, one: RunningUnit) -> bool:
+def _is_to_be_written(running: mill.Mill, one: RunningTask) -> bool:
     """Return True if a checkpoint is being written, or is due and can be: a worker that was killed has
     nothing to write."""
     assignments = running.dispatcher._assignments
-    held = all(assignments.holder_of(one, cell) is not None for cell in range(one.cells))
+    held = all(assignments.holder_of(one, subtask) is not None for subtask in range(one.subtasks))
     return one.writing or (held and one.checkpoint_due(time.monotonic()))
 
 

@@ -38,7 +38,7 @@ def check_that_killed_executors_change_nothing(
     feed = scenario.Feed(folder, _FILES)
     truth = feed.truth(folder / "all")
     feed.release(feed.rest)
-    work = Work(str(folder / "home"), str(folder), database, drain=True, cells=5)
+    work = Work(str(folder / "home"), str(folder), database, drain=True, subtasks=5)
     with subprocess.Popen(
         [sys.executable, "-m", on_cluster.__name__, work.encoded(), cluster.master, *corpus],
         env=environment(cluster.environment),

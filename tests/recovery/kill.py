@@ -21,8 +21,8 @@ from typing import Any
 from psycopg import Transaction
 
 from slicemill.connectors.files.ledger import Ledger
-from slicemill.runtime import worker as task
-from slicemill.runtime.messages import Forget, Item, Message, ReadStream, RunUnit
+from slicemill.runtime import worker as worker_module
+from slicemill.runtime.messages import Forget, Item, Message, ReadStream, RunTask
 from slicemill.storage.changes import unframe
 from slicemill.storage.filesystem import LocalAppendFile, LocalFiles
 
@@ -36,8 +36,8 @@ BEFORE, TORN, AFTER = "before", "torn", "after"
 APPEND, CUT, WRITE, REPLACE, REMOVE = "append", "cut", "write", "replace", "remove"
 # The names of files that were read, and the transactions of a database.
 LEDGER, TRANSACTION = "ledger", "transaction"
-# Of a worker, told by the units and streams: a message and its items, a checkpoint that is read, and a cell
-# that is taken over.
+# Of a worker, told by the tasks and streams: a message and its items, a checkpoint that is read, and a
+# subtask that is taken over.
 MESSAGE, ITEM, STATE, RESTORE = "message", "item", "state", "restore"
 
 # From where on a point counts.
@@ -104,10 +104,10 @@ def watch(process: str) -> None:
     see(REMOVE, LocalFiles, "remove", lambda home, _, path: _path(home, path))
     see(LEDGER, Ledger, "write", lambda home, ledger, *_: _path(home, ledger.path))
     see(TRANSACTION, Transaction, "__exit__", lambda *_: "database")
-    see(MESSAGE, task.Worker, "__call__", lambda _, __, message: _message(message))
-    see(ITEM, task.Worker, "_do", lambda _, __, item, ___: _item(item))
-    see(STATE, task, "read_checkpoint", lambda home, folder, _: _path(home, folder))
-    see(RESTORE, task.Worker, "_program", lambda _, __, item: _taken_over(item))
+    see(MESSAGE, worker_module.Worker, "__call__", lambda _, __, message: _message(message))
+    see(ITEM, worker_module.Worker, "_do", lambda _, __, item, ___: _item(item))
+    see(STATE, worker_module, "read_checkpoint", lambda home, folder, _: _path(home, folder))
+    see(RESTORE, worker_module.Worker, "_program", lambda _, __, item: _taken_over(item))
 
 
 # -- what an operation is done to ---------------------------------------------------------------------------
@@ -136,13 +136,13 @@ def _committed(line: bytes) -> str:
     record = json.loads(content)
     words = [word for word in _PLAIN if word in record]
     words += [f"read {stream}" for stream in record.get("streams", {})]
-    for unit, fields in record.get("units", {}).items():
+    for task, fields in record.get("units", {}).items():
         told = fields if "placement" not in fields else ("outputs" if "newcomers" in fields else "placement",)
-        words += [f"{word} {unit}" for word, field in _BY_FIELD.items() if field in told]
+        words += [f"{word} {task}" for word, field in _BY_FIELD.items() if field in told]
     return ", ".join(words)
 
 
-# What a record says beside what it says of streams and units; of a unit, what a field tells.
+# What a record says beside what it says of streams and tasks; of a task, what a field tells.
 _PLAIN = ("catalog", "created", "dropped_logs", "freed")
 _BY_FIELD = {"new": "placement", "members": "outputs", "run": "due", "checkpoint": "checkpoint"}
 
@@ -156,15 +156,15 @@ def _item(item: Item) -> str:
         return "forget"
     if isinstance(item, ReadStream):
         return f"{'flush' if item.flush else 'read'} {item.stream}"
-    return f"{'run' if isinstance(item, RunUnit) else 'checkpoint'} {item.unit} {item.cell}"
+    return f"{'run' if isinstance(item, RunTask) else 'checkpoint'} {item.task} {item.subtask}"
 
 
-def _taken_over(item: RunUnit) -> str:
-    """How a worker gets a cell: it has it, or restores it, or replays what came after a checkpoint too."""
+def _taken_over(item: RunTask) -> str:
+    """How a worker gets a subtask: it has it, or restores it, or replays what came after a checkpoint too."""
     if item.restore is None:
-        return f"known {item.unit} {item.cell}"
+        return f"known {item.task} {item.subtask}"
     replayed = any(span.epochs for span in item.restore.replay.values())
-    return f"{'replayed' if replayed else 'restored'} {item.unit} {item.cell}"
+    return f"{'replayed' if replayed else 'restored'} {item.task} {item.subtask}"
 
 
 # -- dying --------------------------------------------------------------------------------------------------

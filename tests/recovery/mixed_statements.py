@@ -198,7 +198,7 @@ def next_change(declared: Declared, dice: random.Random) -> Change:
 
 def new_home(home: Path) -> None:
     """Make a home in which the first statements were run and some rows have arrived."""
-    with Mill(home=home, pool=inline_pool(), clock=Clock(), cells=2, read_sources=False) as mill:
+    with Mill(home=home, pool=inline_pool(), clock=Clock(), subtasks=2, read_sources=False) as mill:
         mill.execute(BASE)
         mill.open()
         feed(mill, 0)
@@ -206,7 +206,7 @@ def new_home(home: Path) -> None:
 
 def reopened(home: Path, pool: InlinePool | None = None) -> Mill:
     """A mill that goes on with a home, as a server does after a start."""
-    mill = Mill(home=home, pool=pool or inline_pool(), clock=Clock(), cells=2, read_sources=False)
+    mill = Mill(home=home, pool=pool or inline_pool(), clock=Clock(), subtasks=2, read_sources=False)
     assert mill.restore() == []
     mill.open()
     return mill

@@ -37,7 +37,7 @@ def _in(phase: str, points: Iterable[Point]) -> tuple[Point, ...]:
     return tuple(replace(point, phase=phase) for point in points)
 
 
-# Units are called after what their queries share; in folders a blank is %20.
+# Tasks are called after what their queries share; in folders a blank is %20.
 _JOINS = r"joins(%20| )of"
 _BIDS = r"aggregates(%20| )of(%20| )bid"
 _ASKS = r"aggregates(%20| )of(%20| )ask"
@@ -49,7 +49,7 @@ _STARTING = (
     Point("in the middle of a catalog change", DRIVER, APPEND, r"^journal/.* created", TORN, 2),
     Point("after a catalog change", DRIVER, APPEND, r"^journal/.* created", AFTER),
     Point("before a statement is noted", DRIVER, APPEND, r"^journal/.* catalog", nth=2),
-    Point("before a unit exists", DRIVER, APPEND, r"^journal/.* new "),
+    Point("before a task exists", DRIVER, APPEND, r"^journal/.* new "),
     Point("units exist, and none has run", DRIVER, APPEND, r"^journal/.* new ", AFTER),
 )
 _FIRST_READ = Point("before a worker reads anything", WORKER, MESSAGE, r"read bid")
@@ -79,7 +79,7 @@ _RUNNING = (
     Point("in the middle of a result's segment", WORKER, APPEND, r"^logs/match/", TORN, 2),
     Point("after results are appended", WORKER, APPEND, r"^logs/steady/", AFTER, 2),
     Point("between two results of a unit", WORKER, APPEND, r"^logs/busy/", AFTER),
-    Point("after one cell of a unit has run", WORKER, ITEM, rf"^run {_JOINS}", AFTER),
+    Point("after one subtask of a task has run", WORKER, ITEM, rf"^run {_JOINS}", AFTER),
     Point("before the record of a run", DRIVER, APPEND, rf"^journal/.* run {_BIDS}"),
     Point("in the middle of the record of a run", DRIVER, APPEND, rf"^journal/.* run {_JOINS}", TORN),
     Point("after the record of a run", DRIVER, APPEND, r"^journal/.* run both", AFTER),
@@ -101,7 +101,7 @@ _CHECKPOINTING = (
     Point("after the record of a checkpoint", DRIVER, APPEND, rf"^journal/.* checkpoint {_JOINS}", AFTER),
 )
 
-# A query comes to a unit that runs, and leaves it.
+# A query comes to a task that runs, and leaves it.
 _CHANGING = (
     Point("before a query comes to a unit", DRIVER, APPEND, rf"^journal/.* members {_ASKS}"),
     Point("in the middle of the record of a new query", DRIVER, APPEND, r"^journal/.* created", TORN),
@@ -153,7 +153,7 @@ _RECOVERING = (
     Point("after a replay, before the run", WORKER, RESTORE, r"^replayed", AFTER),
 )
 
-# The driver goes on: workers come back, and others take over their cells.
+# The driver goes on: workers come back, and others take over their subtasks.
 _WORKERS = tuple(
     replace(point, victim=WORKER)
     for point in (
@@ -164,7 +164,7 @@ _WORKERS = tuple(
         Point("a worker between two items of a message", WORKER, ITEM, r"^run select from bid", AFTER),
         Point("a worker between results and answer", WORKER, MESSAGE, r"run both", AFTER),
         Point("a worker in the middle of a checkpoint", WORKER, WRITE, rf"^checkpoints/{_BIDS}", TORN),
-        # What it has run has no checkpoint: whoever gets its cells runs it again.
+        # What it has run has no checkpoint: whoever gets its subtasks runs it again.
         Point("a worker after a replay", WORKER, RESTORE, r"^replayed", AFTER),
         Point("a worker after its cell's checkpoint", WORKER, ITEM, rf"^checkpoint {_BIDS}.* 1$", AFTER),
         Point("a worker with held rows", WORKER, APPEND, r"^logs/ask_held/", AFTER, 2),
@@ -263,7 +263,7 @@ WITH_JVM = _named(
 # What every test run has time for: before, in and after every kind of write and commit, at the first
 # occasion, so that little has to be read on the way.
 SHORT = _at_once(
-    "before a unit exists",
+    "before a task exists",
     "in the middle of a stream's segment",
     "before the record of a read",
     "in the middle of the record of a read",

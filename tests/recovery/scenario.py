@@ -180,7 +180,7 @@ def _sink(uri: str) -> str:
 
 
 def passing(name: str) -> str:
-    """Return a query that joins a unit when all is read, and is dropped again; no other may notice.
+    """Return a query that joins a task when all is read, and is dropped again; no other may notice.
 
     It starts now: from the start of the files it would read them apart from the others first.
     """

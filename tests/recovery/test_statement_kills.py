@@ -129,7 +129,7 @@ def test_a_statement_is_whole_or_absent_whatever_record_is_interrupted(
 def test_every_kind_of_statement_is_one_record(kind: str, home: Path, tmp_path: Path) -> None:
     shutil.copytree(home, tmp_path / "home")
     mill = reopened(tmp_path / "home")
-    mill.checkpoint()  # so that nothing is left to be written before units change
+    mill.checkpoint()  # so that nothing is left to be written before tasks change
     records: list[Record] = []
     commit = mill.home.commit
     with pytest.MonkeyPatch.context() as patched:
@@ -161,20 +161,20 @@ def test_a_name_that_an_earlier_version_left_half_created_can_be_used(
 ) -> None:
     shutil.copytree(home, tmp_path / "home")
     mill = reopened(tmp_path / "home")
-    unit = dict(mill.home.units[mill.dispatcher.running.writers["q1"].id])
+    task = dict(mill.home.tasks[mill.dispatcher.running.writers["q1"].id])
     mill.close()
     half_done(
         tmp_path / "home",
         Record(created={"q2": COLUMNS, "s_2": COLUMNS, "s_2_errors": COLUMNS, "q3": COLUMNS}),
         Record(
-            units={"u9": {**unit, "outputs": ["q3"], "since": {"q3": None}}},
+            tasks={"u9": {**task, "outputs": ["q3"], "since": {"q3": None}}},
             streams={"s_2": {"watermark": 7}},
         ),
     )
     mill = reopened(tmp_path / "home")
     assert found_in(mill) == DECLARED
     assert not {"q2", "q3", "s_2", "s_2_errors"} & set(mill.home.logs)
-    assert "u9" not in mill.home.units and "s_2" not in mill.home.streams
+    assert "u9" not in mill.home.tasks and "s_2" not in mill.home.streams
     mill.execute("CREATE STREAM s_2 (at timestamp, k int) ORDER BY at; CREATE QUERY q2 AS SELECT k FROM s_2")
     if drops_first:
         mill.execute("DROP QUERY q2")
@@ -186,9 +186,9 @@ def test_a_name_that_an_earlier_version_left_half_created_can_be_used(
 def test_the_log_of_a_query_half_dropped_is_used_again(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home, tmp_path / "home")
     mill = reopened(tmp_path / "home")
-    unit = mill.dispatcher.running.writers["q1"].id
+    task = mill.dispatcher.running.writers["q1"].id
     mill.close()
-    half_done(tmp_path / "home", Record(dropped_units=[unit], dropped_logs=["q1"]))
+    half_done(tmp_path / "home", Record(dropped_tasks=[task], dropped_logs=["q1"]))
     mill = reopened(tmp_path / "home")
     assert found_in(mill) == DECLARED
     mill.execute("DROP QUERY q1; CREATE QUERY q1 AS SELECT k AS other FROM s")

@@ -16,6 +16,6 @@ def warm_up() -> None:
         feed.release(feed.rest)
         # The second mill reads the checkpoints of the first.
         for _ in range(2):
-            with Mill(home=Path(folder) / "home", pool=inline_pool(), folder=folder, cells=2) as mill:
+            with Mill(home=Path(folder) / "home", pool=inline_pool(), folder=folder, subtasks=2) as mill:
                 mill.execute(";".join(statements(None)))
                 mill.drain()

@@ -1,25 +1,25 @@
-"""What units cost, alone and together, and how much of some cores a load takes."""
+"""What tasks cost, alone and together, and how much of some cores a load takes."""
 
 from __future__ import annotations
 
 import pytest
 
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.capacity import Costs, Output, UnitCost, costs_from_json
+from slicemill.scheduling.capacity import Costs, Output, TaskCost, costs_from_json
 
-FILTER = UnitCost("filter", ("bid",), (Output("big", 0.5, is_query=False),), False, 0.01, 0.02, 1e-3)
-COUNT = UnitCost("count", ("big",), (Output("counts", 0.1),), True, 0.01, 0.02, 2e-3)
+FILTER = TaskCost("filter", ("bid",), (Output("big", 0.5, is_query=False),), False, 0.01, 0.02, 1e-3)
+COUNT = TaskCost("count", ("big",), (Output("counts", 0.1),), True, 0.01, 0.02, 2e-3)
 COSTS = Costs(0.1, (FILTER, COUNT))
 
 
-def test_a_unit_alone_costs_its_fixed_parts_and_its_rows() -> None:
+def test_a_task_alone_costs_its_fixed_parts_and_its_rows() -> None:
     assert COSTS.alone(FILTER, 2).of(100) == pytest.approx(0.1 + 0.01 + 0.02 + 0.1)
     assert COSTS.alone(COUNT, 2).of(100) == pytest.approx(0.1 + 0.01 + 0.02 + 0.1)  # half of it on each core
 
 
-def test_a_job_of_one_unit_is_that_unit_alone() -> None:
-    for unit in COSTS.units:
-        assert COSTS.together_s([(unit, 100.0)], 2) == pytest.approx(COSTS.alone(unit, 2).of(100))
+def test_a_job_of_one_task_is_that_task_alone() -> None:
+    for task in COSTS.tasks:
+        assert COSTS.together_s([(task, 100.0)], 2) == pytest.approx(COSTS.alone(task, 2).of(100))
 
 
 def test_the_next_task_goes_to_the_core_that_is_free_first() -> None:
@@ -40,11 +40,11 @@ def test_utilisation_counts_the_work_of_rows_on_all_cores() -> None:
     assert COSTS.utilisation({"bid": 500.0}, 2) == pytest.approx(0.5)
 
 
-def test_a_unit_that_cannot_be_split_has_one_core_at_most() -> None:
+def test_a_task_that_cannot_be_split_has_one_core_at_most() -> None:
     assert Costs(0.1, (FILTER,)).utilisation({"bid": 500.0}, 8) == pytest.approx(0.5)
 
 
-def test_ideal_time_is_that_of_all_units_on_the_way() -> None:
+def test_ideal_time_is_that_of_all_tasks_on_the_way() -> None:
     assert COSTS.ideal_s("counts", 1) == pytest.approx(0.13 + 0.001 + 0.13 + 0.002)
 
 
@@ -52,7 +52,7 @@ def test_costs_come_back_from_a_file() -> None:
     assert costs_from_json(COSTS.to_json(), "costs.json") == COSTS
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"job_s": 1}', '{"job_s": 1, "units": [{"id": "a"}]}', "{}"])
+@pytest.mark.parametrize("text", ["", "[]", '{"job_s": 1}', '{"job_s": 1, "tasks": [{"id": "a"}]}', "{}"])
 def test_a_file_with_something_else_is_told_as_such(text: str) -> None:
     with pytest.raises(SlicemillError, match=r"costs\.json holds no measured costs"):
         costs_from_json(text, "costs.json")

@@ -1,4 +1,4 @@
-"""The ideal time of a result is that of all rows it is made of, through all units on their way (P22)."""
+"""The ideal time of a result is that of all rows it is made of, through all tasks on their way (P22)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.scheduling.statistics import BatchCost, LogOrigin, MadeOf, UnitStatistics, ideal_time, made_of
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.scheduling.statistics import BatchCost, LogOrigin, MadeOf, TaskStatistics, ideal_time, made_of
 from slicemill.time import wall_clock_us
 from slicemill_lab.charts import composites
 from slicemill_lab.charts.composites import Join, Joined, JoinSide
@@ -37,14 +37,14 @@ CREATE QUERY alone AS SELECT k FROM a WHERE k > 3;
 
 
 def writers(script: str) -> dict[str, LogOrigin]:
-    """What writes each log of a script; the runs of each unit cost something else."""
+    """What writes each log of a script; the runs of each task cost something else."""
     catalog = bind(script).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     found = {}
-    for number, unit in enumerate(split_into_units(graph)):
-        known = UnitStatistics(cost=BatchCost(10.0**number, 0.01 * 10.0**number))
-        inputs: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
-        found |= {log: LogOrigin(made_of(root, graph, inputs), known) for root, log in unit.outputs}
+    for number, task in enumerate(split_into_tasks(graph)):
+        known = TaskStatistics(cost=BatchCost(10.0**number, 0.01 * 10.0**number))
+        inputs: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in task.inputs}
+        found |= {log: LogOrigin(made_of(root, graph, inputs), known) for root, log in task.outputs}
     return found
 
 
@@ -62,7 +62,7 @@ def test_a_join_of_three_streams_takes_three_rows() -> None:
     assert ideal_time("three", found).whole_s == pytest.approx(composites.ideal_time(tree))
 
 
-def test_a_result_goes_through_the_units_before_it() -> None:
+def test_a_result_goes_through_the_tasks_before_it() -> None:
     found = writers(STREAMS + THREE + OTHERS)
     of = {log: found[log].statistics.cost for log in ("ab", "stepped", "u", "united", "alone")}
     pair = of["ab"].overhead + 2 * of["ab"].per_row

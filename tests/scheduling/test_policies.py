@@ -14,20 +14,20 @@ from simulator.queues import queue
 from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import POLICIES, UnknownPolicyError, policy_named
-from slicemill.scheduling.portions import UnitColumns
+from slicemill.scheduling.portions import TaskColumns
 from slicemill_lab.charts.charts import Objective, Path, Piece, Stage
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.component import component
-from slicemill_lab.policies.policy import SimulatedUnit
+from slicemill_lab.policies.policy import SimulatedTask
 from slicemill_lab.policies.registry import asked
-from slicemill_lab.simulator.compiled import compiled_form, next_unit, queue_priority
+from slicemill_lab.simulator.compiled import compiled_form, next_task, queue_priority
 from slicemill_lab.simulator.deadlines import DeadlineRule, Instant, choose_instant, play
 
 
 def batches(n: int, **columns: object) -> Batches:
-    """Batches of units that share nothing, all alike but for the given columns."""
+    """Batches of tasks that share nothing, all alike but for the given columns."""
     plain = {
         "rows": 1.0,
         "wait": 1.0,
@@ -41,7 +41,7 @@ def batches(n: int, **columns: object) -> Batches:
     }
     made = {name: np.broadcast_to(columns.get(name, value), n).astype(float) for name, value in plain.items()}
     ideal = columns.get("ideal_time", made["overhead"] + made["per_row"])
-    figures = UnitColumns.without_readers(
+    figures = TaskColumns.without_readers(
         made["selectivity"], made["overhead"], made["per_row"], ideal, made["weight"], made["outputs"]
     )
     rows, wait, slack, idle = (made[name] for name in ("rows", "wait", "slack", "idle"))
@@ -79,7 +79,7 @@ def test_freshness_is_that_of_single_tuples(beta: float) -> None:
     assert priorities(f"fas({beta})", given_batches) == pytest.approx(expected)
 
 
-def test_freshness_counts_each_query_of_a_unit() -> None:
+def test_freshness_counts_each_query_of_a_task() -> None:
     one, three = batches(1, selectivity=0.5, rows=4), batches(1, selectivity=1.5, rows=4, outputs=3)
     assert priorities("fas", three)[0] == pytest.approx(3 * priorities("fas", one)[0])
 
@@ -156,34 +156,34 @@ one_tuple = st.tuples(
     st.sampled_from([*POLICIES, "fas(0.5)"]),
     st.lists(st.integers(0, 5), max_size=6),
 )
-def test_dispatcher_and_simulator_choose_the_same_unit_for_single_tuples(
+def test_dispatcher_and_simulator_choose_the_same_task_for_single_tuples(
     tuples: list[tuple[float, float, float, float, int]], name: str, ran_before: list[int]
 ) -> None:
     """Asked as the dispatcher asks, tuple by tuple in plain Python, and in the simulator's compiled code."""
     now, policy = 50.0, policy_named(name)
-    units = [
-        SimulatedUnit(f"u{i}", Piece(c, 1), SegmentFigures(s, c, t), a)
+    tasks = [
+        SimulatedTask(f"u{i}", Piece(c, 1), SegmentFigures(s, c, t), a)
         for i, (s, c, t, a, _) in enumerate(tuples)
     ]
     selectivity, cost, ideal, weight, arrival = np.array(tuples, float).T
-    simulated, ran = AskedPolicy(policy, units), np.zeros(len(units))
-    for time, unit in enumerate(ran_before, 1):
-        if unit < len(units):
-            simulated.choose([queue(unit)], float(time))
-            ran[unit] = time
+    simulated, ran = AskedPolicy(policy, tasks), np.zeros(len(tasks))
+    for time, task in enumerate(ran_before, 1):
+        if task < len(tasks):
+            simulated.choose([queue(task)], float(time))
+            ran[task] = time
     columns = {"selectivity": selectivity, "per_row": cost, "weight": weight, "wait": now - arrival}
-    dispatched = batches(len(units), **columns, ideal_time=ideal, idle=now - ran)
+    dispatched = batches(len(tasks), **columns, ideal_time=ideal, idle=now - ran)
     chosen = Chooser(policy, patience=np.inf).choose(dispatched)
-    compiled = compiled_form(AskedPolicy(policy, units), len(units))
+    compiled = compiled_form(AskedPolicy(policy, tasks), len(tasks))
     if compiled is not None:
         waiting = np.array(
             [
                 queue_priority(compiled, i, (0, 1), 0.0, False, np.ones(1), np.ones(1))
-                for i in range(len(units))
+                for i in range(len(tasks))
             ]
         )
-        assert next_unit(compiled, np.ones(len(units), np.int64), arrival, waiting, now) == chosen[0]
-    heads = [queue(unit, arrival=came) for unit, came in enumerate(arrival)]
+        assert next_task(compiled, np.ones(len(tasks), np.int64), arrival, waiting, now) == chosen[0]
+    heads = [queue(task, arrival=came) for task, came in enumerate(arrival)]
     assert simulated.choose(heads, now) == chosen[0]
 
 
@@ -207,8 +207,8 @@ def test_aggregate_instants_are_chosen_as_batches_are(
 
 def test_chain_is_the_slope_of_a_path_that_is_not_cut() -> None:
     path = Path("q", (Stage("filter", 2.0, 0.5), Stage("project", 3.0)))
-    units = cut([path], "query", Objective.MEMORY).units
-    assert asked("chain", units).by_wait()[0].tolist() == list(component(units).fixed)
+    tasks = cut([path], "query", Objective.MEMORY).tasks
+    assert asked("chain", tasks).by_wait()[0].tolist() == list(component(tasks).fixed)
 
 
 def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:
@@ -234,8 +234,8 @@ def test_equal_priorities_go_by_wait_and_the_count_is_kept() -> None:
 
 
 @pytest.mark.parametrize("name", ["hr", "hnr", "bsd", "fas", "srpt", "edf"])
-def test_a_unit_that_would_never_run_runs_within_a_bound(name: str) -> None:
-    """Three units always have something pending; one gives no results, is slow and has no deadline."""
+def test_a_task_that_would_never_run_runs_within_a_bound(name: str) -> None:
+    """Three tasks always have something pending; one gives no results, is slow and has no deadline."""
     chooser, clock = Chooser(policy_named(name), patience=5, guarded_every=4), 0.0
     came = np.zeros(3)
     waits = []

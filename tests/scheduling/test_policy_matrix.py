@@ -32,16 +32,16 @@ SCRIPT = "CREATE STREAM s (number int, k int, x int, ts timestamp) ORDER BY ts;"
 
 
 class Turns:
-    """A mill whose units take a given time, over arrivals that every policy gets alike."""
+    """A mill whose tasks take a given time, over arrivals that every policy gets alike."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock(SECOND)
         pool = VirtualPool(self.clock, ROUND_S)
-        self.mill = Mill(home=folder, pool=pool, clock=self.clock, cells=1, read_sources=False)
+        self.mill = Mill(home=folder, pool=pool, clock=self.clock, subtasks=1, read_sources=False)
         self.mill.execute(SCRIPT)
         self.mill.open()
-        self.units = [self.mill.dispatcher.running.writers[f"q{n}"] for n in range(QUERIES)]
-        pool.costs = {unit.id: cost for unit, cost in zip(self.units, COSTS, strict=True)}
+        self.tasks = [self.mill.dispatcher.running.writers[f"q{n}"] for n in range(QUERIES)]
+        pool.costs = {task.id: cost for task, cost in zip(self.tasks, COSTS, strict=True)}
         self.left: dict[str, list[tuple[Floats, float]]] = defaultdict(list)
         for name, query in self.mill.queries.items():
 
@@ -61,16 +61,16 @@ class Turns:
     def under(self, policy: str, seed: int, load: float = LOAD) -> dict[str, float]:
         """The figures of a policy, by objective."""
         self.mill.policy = policy
-        for n, unit in enumerate(self.units):
-            unit.statistics.cost = replace(COSTS[n])
-            unit.statistics.selectivities[f"q{n}"] = Selectivity(PERCENTS[n] / 100)
+        for n, task in enumerate(self.tasks):
+            task.statistics.cost = replace(COSTS[n])
+            task.statistics.selectivities[f"q{n}"] = Selectivity(PERCENTS[n] / 100)
         random = np.random.default_rng(seed)
         work_s = sum(cost.ideal_time for cost in COSTS)
         came_us = self.clock.now + (SECOND * on_off(ARRIVALS, work_s / load, random)).astype(np.int64)
         x = random.integers(1, 101, ARRIVALS)
         self.left.clear()
         number = 0
-        while number < ARRIVALS or any(unit.pending() for unit in self.units):
+        while number < ARRIVALS or any(task.pending() for task in self.tasks):
             while number < ARRIVALS and came_us[number] <= self.clock.now:
                 self.feed(number, int(x[number]), int(came_us[number]))
                 number += 1

@@ -1,4 +1,4 @@
-"""What counts with a unit: each query's own ideal time, and of what lies behind it the part that pays."""
+"""What counts with a task: each query's own ideal time, and of what lies behind it the part that pays."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
-from slicemill.scheduling.portions import Aim, Portion, QueryGroup, UnitColumns, WorkTree, portion
+from slicemill.scheduling.portions import Aim, Portion, QueryGroup, TaskColumns, WorkTree, portion
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
 
 POWERS = {Aim.RESPONSE: 0, Aim.SLOWDOWN: 1, Aim.BALANCE: 2}
@@ -31,7 +31,7 @@ def shared(cost: float, segments: list[tuple[float, float]]) -> WorkTree:
 
 
 def table(trees: list[WorkTree], rows: float = 1.0, wait: float = 1.0) -> Batches:
-    figures = UnitColumns(len(trees))
+    figures = TaskColumns(len(trees))
     for position, tree in enumerate(trees):
         figures.set(position, tree, rows)
     same = np.ones(len(trees))
@@ -58,7 +58,7 @@ def test_the_defining_trees_of_the_thesis(segments: list[tuple[float, float]], p
 
 
 def test_each_query_has_its_own_ideal_time() -> None:
-    """Eq. 3.9: Σ S/T over SC̄. One T for all, the sum of what lies behind, would make both units equal."""
+    """Eq. 3.9: Σ S/T over SC̄. One T for all, the sum of what lies behind, would make both tasks equal."""
     quick_and_slow = WorkTree(0.0, 1.0, (served(1.0, ideal_s=1.0), served(1.0, ideal_s=9.0)))
     both_slow = WorkTree(0.0, 1.0, (served(1.0, ideal_s=9.0), served(1.0, ideal_s=9.0)))
     two = table([quick_and_slow, both_slow], wait=3.0)
@@ -103,7 +103,7 @@ def trees(draw: st.DrawFn, depth: int = 2, overhead: bool = True) -> WorkTree:
 
 
 def part_rates(tree: WorkTree, aim: Aim, rows: float) -> Iterator[Portion]:
-    """Every part of a tree that has its unit, and with each unit all on the way to it."""
+    """Every part of a tree that has its task, and with each task all on the way to it."""
     if aim is Aim.MEMORY:
         value = 1.0 - sum(share for share, _ in tree.readers)
     else:
@@ -142,7 +142,7 @@ def test_without_sharing_the_formulas_are_those_of_one_query(
 ) -> None:
     ideal = 3 * cost
     one = table([WorkTree(overhead, cost, (served(s, ideal, weight),))], rows, wait)
-    plain = UnitColumns.without_readers([s], [overhead], [cost], [ideal], [weight])
+    plain = TaskColumns.without_readers([s], [overhead], [cost], [ideal], [weight])
     rate = weight * s * rows / (overhead + cost * rows)
     expected = {
         "hr": rate,
@@ -165,15 +165,15 @@ sets = st.lists(st.tuples(costs, st.lists(query, min_size=1, max_size=3)), min_s
 @settings(max_examples=60, deadline=None)
 @given(sets, st.floats(0, 30))
 def test_descending_order_of_sets_is_best_for_the_mean_slowdown(
-    units: list[tuple[float, list[QueryGroup]]], wait: float
+    tasks: list[tuple[float, list[QueryGroup]]], wait: float
 ) -> None:
-    """P26 from the pairwise rule: Σ α·S·(T + W + start)/T over the queries of all units is least."""
-    batches = table([WorkTree(0.0, cost, tuple(queries)) for cost, queries in units], wait=wait + 1)
+    """P26 from the pairwise rule: Σ α·S·(T + W + start)/T over the queries of all tasks is least."""
+    batches = table([WorkTree(0.0, cost, tuple(queries)) for cost, queries in tasks], wait=wait + 1)
 
     def slowdowns(order: tuple[int, ...] | list[int], policy: str) -> float:
         start = total = 0.0
-        for unit in order:
-            cost, queries = units[unit]
+        for task in order:
+            cost, queries = tasks[task]
             for one in queries:
                 felt = one.ideal_s + wait + start
                 total += one.value * (felt / one.ideal_s if policy == "hnr" else felt)
@@ -181,8 +181,8 @@ def test_descending_order_of_sets_is_best_for_the_mean_slowdown(
         return total
 
     for policy in ("hr", "hnr"):
-        chosen = Chooser(policy_named(policy)).choose(batches, len(units))
-        best = min(slowdowns(order, policy) for order in permutations(range(len(units))))
+        chosen = Chooser(policy_named(policy)).choose(batches, len(tasks))
+        best = min(slowdowns(order, policy) for order in permutations(range(len(tasks))))
         assert slowdowns(chosen, policy) == pytest.approx(best, rel=1e-9, abs=1e-9)
 
 
@@ -200,7 +200,7 @@ def test_a_defining_tree_is_that_of_brute_force(cost: float, rests: list[tuple[f
 
 
 def test_chain_cuts_where_the_chart_does() -> None:
-    """M7: a filter that drops much is a unit of its own; one that drops nothing goes with what follows."""
+    """M7: a filter that drops much is a task of its own; one that drops nothing goes with what follows."""
     last = WorkTree(0.0, 8.0, (served(1.0),))
     filters = WorkTree(0.0, 1.0, (), ((0.1, last),))  # 1 to 0.1 in 1 s, then 0.1 to 0 in 0.8 s
     assert portion(filters, Aim.MEMORY, 1.0) == Portion(0.9, 0.0, 1.0)
@@ -219,12 +219,12 @@ def test_few_rows_may_give_those_behind_nothing_to_do() -> None:
     assert portion(nobody, Aim.RESPONSE, 5.0).value == 0
 
 
-def test_freshness_is_that_of_each_query_of_a_unit() -> None:
+def test_freshness_is_that_of_each_query_of_a_task() -> None:
     """P32, P33: Σ α·(1 - (1 - S)^N) over the work; one that is surely stale makes no other so."""
     shares, weights = (1.0, 0.01, 0.2), (1.0, 3.0, 2.0)
     for rows in (1.0, 10.0, 300.0):
-        unit = table([WorkTree(1.0, 0.5, (QueryGroup(shares, weights, 1.5),))], rows)
+        task = table([WorkTree(1.0, 0.5, (QueryGroup(shares, weights, 1.5),))], rows)
         stale = sum(a * (1 - (1 - s) ** rows) for s, a in zip(shares, weights, strict=True))
-        assert policy_named("fas").priority(unit) == pytest.approx([stale / (1.0 + 0.5 * rows)])
+        assert policy_named("fas").priority(task) == pytest.approx([stale / (1.0 + 0.5 * rows)])
     nobody = table([WorkTree(1.0, 0.5, ())])
     assert policy_named("fas").priority(nobody).tolist() == [0]

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.capacity import Costs, Output, TaskCost
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import POLICIES, policy_named
 from slicemill.scheduling.rehearsal import Outcome, Poll, Traffic, polls, simulate_arrivals, total_rows
 
 
-def unit(name: str, row_s: float, per_row: float = 1.0, reads: str = "s", splits: bool = False) -> UnitCost:
-    return UnitCost(name, (reads,), (Output(f"q{name}", per_row),), splits, 0.0, 0.0, row_s)
+def task(name: str, row_s: float, per_row: float = 1.0, reads: str = "s", splits: bool = False) -> TaskCost:
+    return TaskCost(name, (reads,), (Output(f"q{name}", per_row),), splits, 0.0, 0.0, row_s)
 
 
 def played(costs: Costs, arrivals: list[Poll], policy: str = "fcfs", cores: int = 1) -> Outcome:
@@ -25,7 +25,7 @@ def played(costs: Costs, arrivals: list[Poll], policy: str = "fcfs", cores: int 
 
 
 def test_what_comes_during_a_job_waits_for_the_next() -> None:
-    outcome = played(Costs(1.0, (unit("a", 0.1),)), [Poll(0.0, "s", 10), Poll(1.0, "s", 20)])
+    outcome = played(Costs(1.0, (task("a", 0.1),)), [Poll(0.0, "s", 10), Poll(1.0, "s", 20)])
     # The first job ends at 2 with 10 results, the second reads 20 rows and ends at 5.
     figures = outcome.overall()
     assert (outcome.jobs, outcome.lasted_s, outcome.behind_s) == (2, pytest.approx(5.0), pytest.approx(4.0))
@@ -38,7 +38,7 @@ def test_what_comes_during_a_job_waits_for_the_next() -> None:
 
 
 def test_time_without_rows_is_fresh() -> None:
-    outcome = played(Costs(1.0, (unit("a", 0.1),)), [Poll(0.0, "s", 10), Poll(6.0, "s", 10)])
+    outcome = played(Costs(1.0, (task("a", 0.1),)), [Poll(0.0, "s", 10), Poll(6.0, "s", 10)])
     assert outcome.lasted_s == pytest.approx(8.0)
     assert outcome.queries["qa"].staleness == pytest.approx(0.5)
     assert outcome.busy_s == pytest.approx(4.0)
@@ -46,7 +46,7 @@ def test_time_without_rows_is_fresh() -> None:
 
 def test_the_choice_is_the_policy_s() -> None:
     """G5: HR runs the dear and productive query first, HNR the cheap one."""
-    costs = Costs(0.0, (unit("dear", 5.0), unit("cheap", 2.0, 1 / 3)))
+    costs = Costs(0.0, (task("dear", 5.0), task("cheap", 2.0, 1 / 3)))
     at_once = [Poll(0.0, "s", 3)]
     responses = {
         policy: {
@@ -60,37 +60,37 @@ def test_the_choice_is_the_policy_s() -> None:
 
 
 def test_a_run_takes_what_fits_into_a_quantum_while_others_wait() -> None:
-    """Ten polls of a dear unit wait when a row comes for a cheap one, which has a higher rate."""
-    costs = Costs(0.0, (unit("dear", 0.01, 0.5), unit("cheap", 0.001, reads="t")))
+    """Ten polls of a dear task wait when a row comes for a cheap one, which has a higher rate."""
+    costs = Costs(0.0, (task("dear", 0.01, 0.5), task("cheap", 0.001, reads="t")))
     arrivals = [*(Poll(0.0, "s", 1) for _ in range(10)), Poll(0.0, "t", 1), Poll(0.015, "t", 1)]
     outcome = played(costs, arrivals, "hr")
-    # Two jobs have the cheap unit's row and two of the dear ones. The second row of the cheap unit waits for
-    # the end of the first job and goes with the other; then the dear unit waits alone, and takes the rest.
+    # Two jobs have the cheap unit's row and two of the dear ones. The second row of the cheap task waits for
+    # the end of the first job and goes with the other; then the dear task waits alone, and takes the rest.
     assert outcome.queries["qcheap"].figures.response.largest == pytest.approx(0.042 - 0.015)
     assert outcome.queries["qdear"].figures.response.largest == pytest.approx(0.102)
     alone = played(costs, [*(Poll(0.0, "s", 1) for _ in range(10))], "hr")
     assert alone.jobs == 1, "who waits alone takes all"
 
 
-def test_cheap_units_share_a_job_until_its_quantum_is_full() -> None:
-    units = tuple(unit(str(n), 0.004) for n in range(12))
-    outcome = played(Costs(0.001, units), [Poll(0.0, "s", 1)])
+def test_cheap_tasks_share_a_job_until_its_quantum_is_full() -> None:
+    tasks = tuple(task(str(n), 0.004) for n in range(12))
+    outcome = played(Costs(0.001, tasks), [Poll(0.0, "s", 1)])
     assert outcome.jobs == 3
     ended = sorted(query.figures.response.mean for query in outcome.queries.values())
     assert ended == pytest.approx([0.021] * 5 + [0.042] * 5 + [0.051] * 2)
-    two = played(Costs(0.001, units), [Poll(0.0, "s", 1)], cores=2)
+    two = played(Costs(0.001, tasks), [Poll(0.0, "s", 1)], cores=2)
     assert two.jobs == 2 and two.lasted_s == pytest.approx(0.021 + 0.005)
 
 
-def test_units_run_side_by_side_and_end_together() -> None:
-    outcome = played(Costs(0.0, (unit("a", 1.0), unit("b", 3.0))), [Poll(0.0, "s", 1)], cores=2)
+def test_tasks_run_side_by_side_and_end_together() -> None:
+    outcome = played(Costs(0.0, (task("a", 1.0), task("b", 3.0))), [Poll(0.0, "s", 1)], cores=2)
     assert outcome.jobs == 1
     assert [query.figures.response.mean for query in outcome.queries.values()] == [3.0, 3.0]
 
 
 def test_results_of_a_derived_stream_keep_their_arrival() -> None:
-    first = UnitCost("a", ("s",), (Output("d", 0.5, is_query=False),), False, 0.0, 0.0, 1.0)
-    outcome = played(Costs(0.0, (first, unit("b", 1.0, reads="d"))), [Poll(0.0, "s", 4)])
+    first = TaskCost("a", ("s",), (Output("d", 0.5, is_query=False),), False, 0.0, 0.0, 1.0)
+    outcome = played(Costs(0.0, (first, task("b", 1.0, reads="d"))), [Poll(0.0, "s", 4)])
     # Four rows take 4 s, the two that are left 2 s.
     assert outcome.overall().response.mean == pytest.approx(6.0)
     assert outcome.overall().response.count == 2
@@ -98,7 +98,7 @@ def test_results_of_a_derived_stream_keep_their_arrival() -> None:
 
 
 def test_no_rows_give_no_figures() -> None:
-    outcome = played(Costs(1.0, (unit("a", 0.1),)), [])
+    outcome = played(Costs(1.0, (task("a", 0.1),)), [])
     assert outcome.overall().response.count == 0
     assert math.isnan(outcome.overall().response.mean)
     assert outcome.lasted_s == 0
@@ -106,7 +106,7 @@ def test_no_rows_give_no_figures() -> None:
 
 def test_below_capacity_each_poll_is_one_batch() -> None:
     """D/D/1: with jobs shorter than a poll nothing waits, and the response is the time of the job."""
-    outcome = played(Costs(0.05, (unit("a", 0.001),)), polls({"s": Traffic(100.0)}, 0.5, 60.0))
+    outcome = played(Costs(0.05, (task("a", 0.001),)), polls({"s": Traffic(100.0)}, 0.5, 60.0))
     assert outcome.overall().response.mean == pytest.approx(0.05 + 0.05)
     assert outcome.overall().response.largest == pytest.approx(0.05 + 0.05)
     assert outcome.busy_s / outcome.lasted_s == pytest.approx(0.2, rel=0.01)
@@ -115,7 +115,7 @@ def test_below_capacity_each_poll_is_one_batch() -> None:
 def test_batches_grow_until_they_carry_the_load() -> None:
     """With a + b·N per job and λ rows a second, a cycle of a / (1 - λb) is where work and rows balance."""
     rate, fixed, per_row = 800.0, 0.05, 0.001
-    costs = Costs(fixed, (unit("a", per_row),))
+    costs = Costs(fixed, (task("a", per_row),))
     outcome = played(costs, polls({"s": Traffic(rate)}, 0.002, 100.0))
     cycle = fixed / (1 - rate * per_row)
     assert outcome.busy_s / outcome.jobs == pytest.approx(cycle, rel=0.02)
@@ -125,7 +125,7 @@ def test_batches_grow_until_they_carry_the_load() -> None:
 
 def test_single_rows_that_come_by_chance_wait_as_in_a_queue_that_serves_in_batches() -> None:
     """M/D/1 with service in bulk, a fixed time D: many rows respond in 1.5 D, few in little more than D."""
-    costs = Costs(1.0, (unit("a", 0.0),))
+    costs = Costs(1.0, (task("a", 0.0),))
     random = np.random.default_rng(5)
 
     def response(rate: float, rows: int) -> float:
@@ -143,7 +143,7 @@ COSTS = st.builds(
     st.floats(0.001, 0.2),
     st.lists(
         st.tuples(st.floats(1e-5, 1e-2), st.floats(0.0, 2.0), st.booleans()), min_size=1, max_size=6
-    ).map(lambda drawn: tuple(unit(str(n), *given_[:2], splits=given_[2]) for n, given_ in enumerate(drawn))),
+    ).map(lambda drawn: tuple(task(str(n), *given_[:2], splits=given_[2]) for n, given_ in enumerate(drawn))),
 )
 ARRIVALS = st.lists(st.tuples(st.floats(0, 20), st.integers(1, 200)), min_size=1, max_size=20).map(
     lambda drawn: sorted(Poll(at, "s", rows) for at, rows in drawn)
@@ -169,25 +169,25 @@ def test_under_every_policy_the_results_are_the_same_and_no_core_idles_while_row
         # stretch without a job reaches beyond the next arrival.
         gaps = [b.at - a.at for a, b in pairwise(arrivals)]
         assert outcome.lasted_s - arrivals[0].at - outcome.busy_s <= sum(gaps) + 1e-9
-        assert outcome.most_waiting <= rows * len(costs.units)
+        assert outcome.most_waiting <= rows * len(costs.tasks)
         assert 0 <= outcome.staleness <= 1
 
 
 @settings(max_examples=40)
 @given(COSTS, ARRIVALS)
-def test_on_one_core_the_order_of_units_does_not_change_the_work_of_rows(
+def test_on_one_core_the_order_of_tasks_does_not_change_the_work_of_rows(
     costs: Costs, arrivals: list[Poll]
 ) -> None:
     for policy in ("fcfs", "hnr", "fas"):
         outcome = played(costs, arrivals, policy)
         of_rows = outcome.busy_s - outcome.jobs * costs.job_s
-        assert of_rows == pytest.approx(sum(u.row_s for u in costs.units) * total_rows(arrivals))
+        assert of_rows == pytest.approx(sum(u.row_s for u in costs.tasks) * total_rows(arrivals))
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_unit_starves_where_the_guard_watches(policy: str) -> None:
-    """A unit without any result has no priority under most policies, and the others always have work."""
-    costs = Costs(0.01, (*(unit(name, 0.0015) for name in "abc"), unit("empty", 1e-5, 0.0)))
+def test_no_task_starves_where_the_guard_watches(policy: str) -> None:
+    """A task without any result has no priority under most policies, and the others always have work."""
+    costs = Costs(0.01, (*(task(name, 0.0015) for name in "abc"), task("empty", 1e-5, 0.0)))
     arrivals = polls({"s": Traffic(210.0)}, 0.25, 120.0)
     guarded = simulate_arrivals(costs, 1, Chooser(policy_named(policy), patience=5.0), arrivals)
     # The patience, then up to three others that have waited longer: ten jobs for each.
@@ -198,7 +198,7 @@ def test_no_unit_starves_where_the_guard_watches(policy: str) -> None:
 
 
 def test_two_runs_merge_into_the_figures_of_both() -> None:
-    costs = Costs(1.0, (unit("a", 0.1),))
+    costs = Costs(1.0, (task("a", 0.1),))
     both = played(costs, [Poll(0.0, "s", 10)])  # 2 s, all of them stale
     both.merge(played(costs, [Poll(4.0, "s", 10)]))  # 6 s, two of them stale
     query = both.queries["qa"]
@@ -209,7 +209,7 @@ def test_two_runs_merge_into_the_figures_of_both() -> None:
 
 
 def test_a_load_above_capacity_is_behind_when_it_ends() -> None:
-    costs = Costs(0.05, (unit("a", 0.01),))
+    costs = Costs(0.05, (task("a", 0.01),))
     fits = played(costs, polls({"s": Traffic(80.0)}, 0.25, 100.0))
     exceeds = played(costs, polls({"s": Traffic(150.0)}, 0.25, 100.0))
     assert costs.utilisation({"s": 150.0}, 1) == pytest.approx(1.5)
@@ -224,11 +224,11 @@ def shared_streams(seed: int, groups: int = 8, readers: int = 6, load: float = 0
     head_share, share = random.uniform(0.1, 1, groups), random.uniform(0.1, 1, (groups, readers))
     row_s = load / 20 / float((head_cost + head_share * cost.sum(axis=1)).sum())
     heads = [
-        UnitCost(f"h{g}", ("s",), (Output(f"d{g}", head_share[g], is_query=False),), False, 0, 0, row_s * c)
+        TaskCost(f"h{g}", ("s",), (Output(f"d{g}", head_share[g], is_query=False),), False, 0, 0, row_s * c)
         for g, c in enumerate(head_cost)
     ]
     behind = [
-        unit(f"{g}-{i}", row_s * cost[g, i], share[g, i], f"d{g}")
+        task(f"{g}-{i}", row_s * cost[g, i], share[g, i], f"d{g}")
         for g in range(groups)
         for i in range(readers)
     ]
@@ -237,7 +237,7 @@ def shared_streams(seed: int, groups: int = 8, readers: int = 6, load: float = 0
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_each_policy_is_best_at_its_own_aim_also_behind_derived_streams(seed: int) -> None:
-    """With one ideal time for all that lies behind a unit, HNR's slowdown was above HR's, BSD's above all."""
+    """With one ideal time for all that lies behind a task, HNR's slowdown was above HR's, BSD's above all."""
     costs, arrivals = shared_streams(seed), polls({"s": Traffic(20.0, "bursty")}, 0.05, 30.0, seed)
     names = ("hr", "hnr", "fcfs", "lsf", "brt", "bsd", "fas", "chain")
     found = {
@@ -260,9 +260,9 @@ def test_each_policy_is_best_at_its_own_aim_also_behind_derived_streams(seed: in
 
 
 def test_rows_of_a_derived_stream_have_waited_since_they_arrived() -> None:
-    """First come, first served: what another unit has handed on is older than what has just come."""
-    first = UnitCost("a", ("s",), (Output("d", 1.0, is_query=False),), False, 0.0, 0.0, 1.0)
-    costs = Costs(0.0, (first, unit("late", 1.0, reads="d"), unit("other", 1.0, reads="t")))
+    """First come, first served: what another task has handed on is older than what has just come."""
+    first = TaskCost("a", ("s",), (Output("d", 1.0, is_query=False),), False, 0.0, 0.0, 1.0)
+    costs = Costs(0.0, (first, task("late", 1.0, reads="d"), task("other", 1.0, reads="t")))
     outcome = played(costs, [Poll(0.0, "s", 1), Poll(0.5, "t", 1)])
     assert outcome.queries["qlate"].figures.response.mean == pytest.approx(2.0)
     assert outcome.queries["qother"].figures.response.mean == pytest.approx(2.5)

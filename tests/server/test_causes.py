@@ -10,7 +10,7 @@ SLOW = {"rows_waiting": 1200, "longest_wait_s": 4.2}
 CASES = [
     (QuerySituation("u", failed="division by zero"), "failed", "failed: division by zero"),
     (
-        QuerySituation("u", state="paused", **SLOW, units={"u": 0.9}),
+        QuerySituation("u", state="paused", **SLOW, tasks={"u": 0.9}),
         "paused",
         "paused: no results come until it is resumed",
     ),
@@ -22,33 +22,33 @@ CASES = [
     ),
     (QuerySituation("u", sink_error="disk full"), "sink", "sink down: disk full"),
     (
-        QuerySituation("u", **SLOW, units={"u": 0.1, "join x": 0.8, "y": 0.2}),
+        QuerySituation("u", **SLOW, tasks={"u": 0.1, "join x": 0.8, "y": 0.2}),
         "waiting",
         "waiting behind join x (80% of a core); 1,200 rows wait, the oldest for 4.2 s",
     ),
     (
-        QuerySituation("u", **SLOW, units={"u": 0.01, "join x": 0.03}),
+        QuerySituation("u", **SLOW, tasks={"u": 0.01, "join x": 0.03}),
         "starved",
-        "this machine is busy with something else: all units together get 4% of a core; "
+        "this machine is busy with something else: all tasks together get 4% of a core; "
         "1,200 rows wait, the oldest for 4.2 s",
     ),
     (
-        QuerySituation("u", **SLOW, units={"u": 0.9, "join x": 0.3}),
+        QuerySituation("u", **SLOW, tasks={"u": 0.9, "join x": 0.3}),
         "busy",
-        "its own unit uses 90% of a core; 1,200 rows wait, the oldest for 4.2 s",
+        "its own task uses 90% of a core; 1,200 rows wait, the oldest for 4.2 s",
     ),
     (
-        QuerySituation("u", **SLOW, units={"u": 0.9}, python=0.8),
+        QuerySituation("u", **SLOW, tasks={"u": 0.9}, python=0.8),
         "compiling",
         "its loops run as Python until machine code is there; 1,200 rows wait, the oldest for 4.2 s",
     ),
     (
-        QuerySituation("u", **SLOW, units={"u": 0.9}, collecting=0.31, server_collecting=0.4),
+        QuerySituation("u", **SLOW, tasks={"u": 0.9}, collecting=0.31, server_collecting=0.4),
         "gc",
         "garbage collection (GC) takes 31% of its unit's time; 1,200 rows wait, the oldest for 4.2 s",
     ),
     (
-        QuerySituation("u", **SLOW, units={"u": 0.9}, collecting=0.1, server_collecting=0.25),
+        QuerySituation("u", **SLOW, tasks={"u": 0.9}, collecting=0.1, server_collecting=0.25),
         "gc",
         "garbage collection (GC) stops the server for 25% of the time; 1,200 rows wait, the oldest for 4.2 s",
     ),
@@ -88,7 +88,7 @@ def test_nothing_is_said_of_a_query_that_does_well() -> None:
         "u",
         rows_waiting=10,
         longest_wait_s=0.2,
-        units={"v": 2.0},
+        tasks={"v": 2.0},
         watermarks={"bid": 100.0, "auction": 99.0},
         level="p99 < 2 seconds",
         level_met=True,
@@ -98,6 +98,6 @@ def test_nothing_is_said_of_a_query_that_does_well() -> None:
 
 
 def test_the_gravest_cause_comes_first() -> None:
-    found = cause_of(QuerySituation("u", **SLOW, failed="boom", units={"v": 1.0}, shed_share=0.5))
+    found = cause_of(QuerySituation("u", **SLOW, failed="boom", tasks={"v": 1.0}, shed_share=0.5))
     assert found is not None
     assert (found.attention, found.kind) == (Severity.BROKEN, "failed")

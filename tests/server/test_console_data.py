@@ -23,7 +23,7 @@ from slicemill.storage.home import Home
 from support.engine import feed_rows
 
 _WEB = Path(__file__).resolve().parents[2] / "web"
-UNIT = "joins of bid and sale on item = item"
+TASK = "joins of bid and sale on item = item"
 JOINS = """
 CREATE STREAM sale (item int, sum int, ts timestamp micros) ORDER BY ts;
 CREATE QUERY near AS SELECT B.item, S.sum FROM bid AS B, sale AS S WHERE B.item = S.item WINDOW 10 SECONDS;
@@ -134,7 +134,7 @@ def test_slices_of_a_join_say_who_wants_how_much(client: httpx.Client, service: 
     assert chain["reaches"] == {"far": 60, "near": 10}
     assert {one["part"].split(",")[0] for one in chain["slices"]} == {"bid", "sale"}
     assert sum(found["wanted"].get("far", 0) for found in chain["slices"]) >= 5
-    assert get(client, "/v1/slices")[0]["unit"] == chain["unit"]
+    assert get(client, "/v1/slices")[0]["task"] == chain["task"]
     assert get(client, "/v1/slices/dear") == []
 
 
@@ -143,10 +143,10 @@ def test_moves_of_cuts_are_remembered_while_nobody_looks(
 ) -> None:
     looked: list[tuple[str, object]] = []
 
-    def cut_at(home: Home, unit: str) -> list[tuple[int, Cuts]]:
+    def cut_at(home: Home, task: str) -> list[tuple[int, Cuts]]:
         """Each checkpoint is cut elsewhere."""
-        mark = home.units[unit].get("checkpoint")
-        looked.append((unit, mark))
+        mark = home.tasks[task].get("checkpoint")
+        looked.append((task, mark))
         return [(0, Cuts("input 0", 1.0, 1.0, 1.0, (), (), (float(len(looked)),), 1.0))] if mark else []
 
     monkeypatch.setattr(stored_slices, "cuts_of_unit", cut_at)
@@ -160,26 +160,26 @@ def test_moves_of_cuts_are_remembered_while_nobody_looks(
             feed_rows(service.mill, "sale", [(1, 5, second * 1_000_000)])
             bid(service, (1, 20, second * 1_000_000 + 1))
             service.mill.checkpoint()
-            marks.append(service.mill.home.units[UNIT]["checkpoint"])
-            eventually(lambda: looked[-1:] == [(UNIT, marks[-1])])
+            marks.append(service.mill.home.tasks[TASK]["checkpoint"])
+            eventually(lambda: looked[-1:] == [(TASK, marks[-1])])
     finally:
         watch.stop()
     reads = len(looked)
-    (chain,) = watch.chains([UNIT])
+    (chain,) = watch.chains([TASK])
     assert len({str(mark) for mark in marks}) == 3
     assert len(chain.moves) == sum(mark is not None for _, mark in looked) >= 3
     assert len(looked) == reads  # what a page asks for has been read
-    assert {unit for unit, _ in looked} == {UNIT}  # units without joins are left alone
+    assert {task for task, _ in looked} == {TASK}  # tasks without joins are left alone
 
 
-def test_policies_with_the_priorities_of_units(client: httpx.Client, service: MillService) -> None:
+def test_policies_with_the_priorities_of_tasks(client: httpx.Client, service: MillService) -> None:
     feed_rows(service.mill, "bid", [(1, 20, 1)])
     found = get(client, "/v1/policies")
     assert found["policy"] == "fcfs"
     assert {"hnr", "edf"} <= {policy["name"] for policy in found["policies"]}
     assert all(policy["rule"] for policy in found["policies"])
-    (unit,) = found["units"]
-    assert (unit["queries"], unit["why"]) == (["dear"], "nothing waits")
+    (task,) = found["tasks"]
+    assert (task["queries"], task["why"]) == (["dear"], "nothing waits")
 
 
 def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: MillService) -> None:

@@ -84,8 +84,8 @@ def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, se
 
 
 def test_live_results_begin_with_the_newest_that_are_kept(client: httpx.Client, service: MillService) -> None:
-    for place in range(5):
-        bid(service, (1, 20 + place, 1 + place))
+    for index in range(5):
+        bid(service, (1, 20 + index, 1 + index))
 
     def begun(recent: int, price: int) -> list[Any]:
         """The prices up to that of a bid that comes after somebody has begun to look."""

@@ -82,7 +82,7 @@ def test_a_paused_query_is_told_everywhere_and_its_results_come_later(
         assert (life["state"], life["paused_since"]) == ("paused", "1970-01-01T00:00:00+00:00")
         assert [row["state"] for row in rows(user, "SHOW QUERIES")] == ["paused"]
         dear.resume()
-        service.mill.dispatcher.run_all()  # nobody else wanted anything of its unit, which stood still
+        service.mill.dispatcher.run_all()  # nobody else wanted anything of its task, which stood still
         assert [row["item"] for row in dear.rows()] == [1, 2]
         assert dear.life()["state"] == "running"
 

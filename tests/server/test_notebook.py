@@ -29,9 +29,9 @@ def shell(client: httpx.Client) -> Iterator[InteractiveShell]:
 
 
 def shown(shell: InteractiveShell, code: str) -> list[Any]:
-    """What a cell displays; an error that it raises is raised here."""
+    """What a subtask displays; an error that it raises is raised here."""
     with capture_output() as captured:
-        result = shell.run_cell(code)
+        result = shell.run_subtask(code)
     result.raise_error()
     return [output.data for output in captured.outputs]
 
@@ -40,8 +40,8 @@ def test_statements_and_questions_show_tables(shell: InteractiveShell, service: 
     bid(service, (1, 50, 1))
     (table,) = shown(shell, "%esl SELECT item, price FROM dear")
     assert "<th>item</th>" in table["text/html"] and "<td>50</td>" in table["text/html"]
-    cell = "%%esl\nCREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5;\nSHOW QUERIES"
-    made, listed = shown(shell, cell)
+    subtask = "%%esl\nCREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5;\nSHOW QUERIES"
+    made, listed = shown(shell, subtask)
     assert "cheap" in made["text/html"] and "cheap" in listed["text/html"]
     assert "cheap" in service.mill.queries
 

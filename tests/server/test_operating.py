@@ -1,4 +1,4 @@
-"""What operators get: a dashboard over figures that exist, and a unit that systemd can start."""
+"""What operators get: a dashboard over figures that exist, and a task that systemd can start."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_every_figure_of_the_dashboard_exists(client: httpx.Client) -> None:
     assert left_out == set(), "the dashboard shows all of them"
 
 
-def test_the_unit_of_systemd_starts_the_server_as_it_is() -> None:
-    unit = RawConfigParser(strict=False)
-    unit.optionxform = str  # type: ignore[assignment, method-assign]
-    unit.read(ROOT / "deploy" / "slicemill.service")
-    assert unit["Service"]["Type"] == "notify"
-    assert unit["Service"]["KillMode"] == "mixed", "workers are needed until the checkpoint is written"
-    program, command, *arguments = shlex.split(unit["Service"]["ExecStart"])
+def test_the_task_of_systemd_starts_the_server_as_it_is() -> None:
+    task = RawConfigParser(strict=False)
+    task.optionxform = str  # type: ignore[assignment, method-assign]
+    task.read(ROOT / "deploy" / "slicemill.service")
+    assert task["Service"]["Type"] == "notify"
+    assert task["Service"]["KillMode"] == "mixed", "workers are needed until the checkpoint is written"
+    program, command, *arguments = shlex.split(task["Service"]["ExecStart"])
     assert (Path(program).name, command) == ("slicemill", "serve")
     known = {
         option

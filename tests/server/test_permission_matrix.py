@@ -269,18 +269,18 @@ def files(way: Way, tmp_path: Path) -> Way:
         f"CREATE TABLE old_t (a varchar) USING json OPTIONS (path '{data}/in.json')"
     )
     way.service.allowed = ClientPermissions((data,), frozenset(("tcp",)))
-    places = {"data": data, "outside": outside, "secret": tmp_path / "secret.csv", "home": tmp_path / "home"}
-    way.names.update({name: str(place) for name, place in places.items()})
+    indices = {"data": data, "outside": outside, "secret": tmp_path / "secret.csv", "home": tmp_path / "home"}
+    way.names.update({name: str(index) for name, index in indices.items()})
     return way
 
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_files_outside_of_the_folder_are_no_sources(kind: str, files: Way) -> None:
     for spelling in (*OUTSIDE.values(), *PATTERNS.values()):
-        place = files.fill(spelling)
-        if "SOURCE" in SOURCES[kind] and "?" in place:
+        index = files.fill(spelling)
+        if "SOURCE" in SOURCES[kind] and "?" in index:
             continue  # there it begins the options
-        message = files.refuses(SOURCES[kind].format(place=place))
+        message = files.refuses(SOURCES[kind].format(index=index))
         assert "--allow-folder" in message or "without .." in message
 
 
@@ -289,10 +289,10 @@ def test_folders_outside_of_the_folder_are_no_sinks(kind: str, files: Way) -> No
     for name, spelling in OUTSIDE.items():
         if "URL" in name:
             continue  # the scheme of a sink is its format
-        place = files.fill(spelling).removeprefix("file:").removeprefix("FILE:")
-        place = place.removeprefix("//localhost").replace("#", "%23")
-        files.refuses(SINKS[kind].format(place=place))
-        files.refuses(SINKS[kind].format(place=place.replace("..", "%2e%2E")))
+        index = files.fill(spelling).removeprefix("file:").removeprefix("FILE:")
+        index = index.removeprefix("//localhost").replace("#", "%23")
+        files.refuses(SINKS[kind].format(index=index))
+        files.refuses(SINKS[kind].format(index=index.replace("..", "%2e%2E")))
 
 
 def test_formats_options_and_addresses_are_the_administrators_to_allow(files: Way) -> None:
@@ -321,8 +321,8 @@ def test_a_folder_named_hash_opens_no_way_out(files: Way) -> None:
 
 def test_the_home_is_not_allowed_below_an_allowed_folder(files: Way) -> None:
     files.service.allowed = ClientPermissions((files.folder,))
-    for place in ("home/access/tokens.json", "home", "*/access/tokens.json", "."):
-        statement = f"CREATE TABLE t (a varchar) USING json OPTIONS (path '{files.folder}/{place}')"
+    for index in ("home/access/tokens.json", "home", "*/access/tokens.json", "."):
+        statement = f"CREATE TABLE t (a varchar) USING json OPTIONS (path '{files.folder}/{index}')"
         assert "home" in files.refuses(statement)
     files.refuses(f"ALTER QUERY dear SET (sink = 'json:{files.folder}/home/out')")
 

@@ -10,7 +10,7 @@ import pytest
 
 from server.conftest import bid
 from slicemill.api.mill import Mill
-from slicemill.runtime.pipeline import UnitProgram
+from slicemill.runtime.pipeline import TaskProgram
 from slicemill.server.diagnosis import Severity
 from slicemill.server.metrics_history import (
     QUERY_FIGURES,
@@ -51,21 +51,21 @@ def test_rates_are_differences_between_samples(service: MillService) -> None:
     sample = sampler.take()
     assert sample.streams["bid"].rate == 10
     assert (sample.queries["dear"].rate, sample.queries["dear"].rows) == (10, 40)
-    assert sum(unit.node_rates["dear"] for unit in sample.units.values()) == 10
+    assert sum(task.node_rates["dear"] for task in sample.tasks.values()) == 10
 
 
-def test_garbage_collection_within_runs_is_counted_for_the_queries_of_the_unit(
+def test_garbage_collection_within_runs_is_counted_for_the_queries_of_the_task(
     service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bid(service, (1, 20, 1))
     query = service.mill.queries["dear"]
-    before, run = query.metrics().collecting_s, UnitProgram.run
+    before, run = query.metrics().collecting_s, TaskProgram.run
 
-    def run_with_garbage(self: UnitProgram, *arguments: Any) -> Any:
+    def run_with_garbage(self: TaskProgram, *arguments: Any) -> Any:
         gc.collect()
         return run(self, *arguments)
 
-    monkeypatch.setattr(UnitProgram, "run", run_with_garbage)
+    monkeypatch.setattr(TaskProgram, "run", run_with_garbage)
     bid(service, (1, 20, 2))
     counted = query.metrics()
     assert 0 < counted.collecting_s - before < counted.cpu_s

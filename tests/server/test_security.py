@@ -158,8 +158,8 @@ def test_every_route_is_for_its_role(listening: ServerSockets, tokens: dict[str,
     known = next((one for one in UserRole if one.word == role), None)
     with client(listening, token) as made:
         for (method, path), needed in ROUTES.items():
-            place = path.replace("{name}", "dear").replace("{query}", "dear")
-            with made.stream(method, place, json=BODIES.get((method, path))) as response:
+            index = path.replace("{name}", "dear").replace("{query}", "dear")
+            with made.stream(method, index, json=BODIES.get((method, path))) as response:
                 status = response.status_code
             if needed is ANYBODY or (known is not None and known >= needed):
                 assert status not in (401, 403, 500), (method, path, status)
@@ -182,8 +182,8 @@ def test_every_route_wants_a_token(
     with client(listening, token) as made:
         for method, path in every_route(listening, tokens["admin"]):
             for body in (None, {"text": CREATE}, {"name": "eve", "role": "admin"}):
-                place = path.replace("{name}", "dear").replace("{query}", "dear")
-                response = made.request(method, place, json=body)
+                index = path.replace("{name}", "dear").replace("{query}", "dear")
+                response = made.request(method, index, json=body)
                 assert response.status_code == (200 if ROUTES[method, path] is ANYBODY else 401), (
                     method,
                     path,

@@ -30,8 +30,8 @@ def authority(tmp_path: Path) -> trustme.CA:
 def listening(service: MillService, authority: trustme.CA, tmp_path: Path) -> Iterator[ServerSockets]:
     issued = authority.issue_cert("localhost")
     file, key = str(tmp_path / "server.pem"), str(tmp_path / "server.key")
-    for place, blob in enumerate(issued.cert_chain_pems):
-        blob.write_to_path(file, append=place > 0)
+    for index, blob in enumerate(issued.cert_chain_pems):
+        blob.write_to_path(file, append=index > 0)
     issued.private_key_pem.write_to_path(key)
     made = ServerSockets("localhost", postgres_port=0, certificate=Certificate(file, key))
     with serving(service, made):

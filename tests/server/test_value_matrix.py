@@ -89,7 +89,7 @@ def positions(example: Example) -> Iterator[tuple[str, Any, Any]]:
 
 
 def question(sqls: list[str]) -> str:
-    return f"SELECT {', '.join(f'{sql} AS c{place}' for place, sql in enumerate(sqls))}"
+    return f"SELECT {', '.join(f'{sql} AS c{index}' for index, sql in enumerate(sqls))}"
 
 
 CASES = [case for example in EXAMPLES.values() for case in positions(example)]
@@ -130,10 +130,10 @@ def test_psycopg2_reads_every_value(listening: ServerSockets) -> None:
     assert row is not None
     found = [one.tobytes() if isinstance(one, memoryview) else one for one in row]
     blobs = [
-        place for place, value in enumerate(VALUES) if "blob" in CASES[place][0] and isinstance(value, list)
+        index for index, value in enumerate(VALUES) if "blob" in CASES[index][0] and isinstance(value, list)
     ]
-    for place in blobs:  # psycopg2 leaves them as PostgreSQL writes them
-        found[place] = VALUES[place]
+    for index in blobs:  # psycopg2 leaves them as PostgreSQL writes them
+        found[index] = VALUES[index]
     assert found == VALUES
 
 
@@ -149,7 +149,7 @@ def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
         try:
             read = await connection.fetchrow(question([sql for sql, _, _ in cases]))
             sent = await connection.fetchrow("SELECT $1 AS x, $2 + 1 AS y", "a", "1")
-            given = question([f"${place}::{kind}[]" for place, kind in enumerate(lists, 1)])
+            given = question([f"${index}::{kind}[]" for index, kind in enumerate(lists, 1)])
             back = await connection.fetchrow(given, *lists.values())
             with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*give it a type with CAST"):
                 await connection.fetchrow(f"SELECT {EXAMPLES['hugeint'].sql} AS huge")
@@ -259,9 +259,9 @@ def test_lists_with_more_dimensions_are_refused(connection: psycopg.Connection) 
 
 
 def test_json_has_every_value(listening: ServerSockets) -> None:
-    wanted = {f"c{place}": shown for place, (_, _, shown) in enumerate(CASES)}
-    wanted |= {f"o{place}": shown for place, (_, shown) in enumerate(OTHERS.values())}
-    others = ", ".join(f"{sql} AS o{place}" for place, (sql, _) in enumerate(OTHERS.values()))
+    wanted = {f"c{index}": shown for index, (_, _, shown) in enumerate(CASES)}
+    wanted |= {f"o{index}": shown for index, (_, shown) in enumerate(OTHERS.values())}
+    others = ", ".join(f"{sql} AS o{index}" for index, (sql, _) in enumerate(OTHERS.values()))
     answer = httpx.post(f"{listening.url}/v1/statements", json={"text": f"{SQL}, {others}"}, timeout=60)
     assert answer.status_code == 200, answer.text
     (row,) = answer.json()["answers"][0]["rows"]

@@ -13,7 +13,9 @@ from slicemill.shedding.load import PARTS, ComparisonCounter, Comparisons, Compa
 
 COUNTS = st.lists(st.integers(0, 1000), min_size=PARTS, max_size=PARTS).map(tuple)
 OLDEST = (PARTS - 1, PARTS - 1)  # windows are full
-CELLS = st.lists(st.builds(Comparisons, st.tuples(COUNTS, COUNTS), st.just(OLDEST)), min_size=1, max_size=4)
+SUBTASKS = st.lists(
+    st.builds(Comparisons, st.tuples(COUNTS, COUNTS), st.just(OLDEST)), min_size=1, max_size=4
+)
 NOTHING = (0,) * PARTS
 WINDOWS = st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 
@@ -32,22 +34,22 @@ def test_what_slices_count_is_kept_within_their_ages(slices: list[tuple[float, f
     assert set(parts) == {0, 250}
 
 
-@given(CELLS, st.integers(1, 100))
-def test_cells_are_added_up_whatever_their_number(cells: list[Comparisons], rows: int) -> None:
+@given(SUBTASKS, st.integers(1, 100))
+def test_subtasks_are_added_up_whatever_their_number(subtasks: list[Comparisons], rows: int) -> None:
     apart, together = ComparisonsByAge(), ComparisonsByAge()
-    sides = zip(*(cell.parts for cell in cells), strict=True)
+    sides = zip(*(subtask.parts for subtask in subtasks), strict=True)
     whole = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in sides)
-    apart.add(cells, rows)
+    apart.add(subtasks, rows)
     together.add([Comparisons(whole, OLDEST)], rows)
     assert np.allclose(apart.parts, together.parts)
 
 
-@given(CELLS, WINDOWS, st.floats(0.01, 1.0))
+@given(SUBTASKS, WINDOWS, st.floats(0.01, 1.0))
 def test_a_reach_has_its_share_of_the_comparisons(
-    cells: list[Comparisons], windows: tuple[float, float], share: float
+    subtasks: list[Comparisons], windows: tuple[float, float], share: float
 ) -> None:
     known = ComparisonsByAge()
-    known.add(cells, 10)
+    known.add(subtasks, 10)
     whole = known.within(windows, 1.0)
     reach = known.reach(windows, share)
     assert 0 <= reach <= 1
@@ -57,10 +59,10 @@ def test_a_reach_has_its_share_of_the_comparisons(
         assert reach == share
 
 
-@given(CELLS, WINDOWS)
-def test_more_work_reaches_further_back(cells: list[Comparisons], windows: tuple[float, float]) -> None:
+@given(SUBTASKS, WINDOWS)
+def test_more_work_reaches_further_back(subtasks: list[Comparisons], windows: tuple[float, float]) -> None:
     known = ComparisonsByAge()
-    known.add(cells, 10)
+    known.add(subtasks, 10)
     reaches = [known.reach(windows, share / 10) for share in range(1, 11)]
     assert all(less <= more for less, more in pairwise(reaches))
 

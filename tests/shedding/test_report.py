@@ -1,4 +1,4 @@
-"""Reports of what was shed, cell by cell, add up."""
+"""Reports of what was shed, subtask by subtask, add up."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ runs = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(0, 
 
 
 @given(st.lists(runs, min_size=1, max_size=4))
-def test_what_cells_have_shed_is_what_was_shed(cells: list[list[tuple[int, int, int]]]) -> None:
+def test_what_subtasks_have_shed_is_what_was_shed(subtasks: list[list[tuple[int, int, int]]]) -> None:
     reports = []
-    for own in cells:
+    for own in subtasks:
         reports.append(AccuracyReport())
         for ts, stayed, dropped in sorted(own):
             reports[-1].arrived += stayed + dropped
             reports[-1].dropped += dropped
             reports[-1].add(ts, AccuracySums(float(stayed), stayed + dropped))
-    every = [run for own in cells for run in own]
+    every = [run for own in subtasks for run in own]
     whole = merge_reports(reports)
     arrived = sum(stayed + dropped for _, stayed, dropped in every)
     assert (whole.arrived, whole.dropped) == (arrived, sum(dropped for _, _, dropped in every))

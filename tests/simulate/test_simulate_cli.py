@@ -11,7 +11,7 @@ import pytest
 
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
-from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.capacity import Costs, Output, TaskCost
 
 SCRIPT = """\
 CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts SOURCE 'bids.csv';
@@ -21,8 +21,8 @@ CREATE QUERY mean AS SELECT item, avg(price) OVER (PARTITION BY item ROWS 9 PREC
 COSTS = Costs(
     0.05,
     (
-        UnitCost("select from bid", ("bid",), (Output("dear", 0.1),), False, 0.01, 0.01, 1e-4),
-        UnitCost("aggregates of bid by item", ("bid",), (Output("mean", 1.0),), True, 0.01, 0.01, 1e-3),
+        TaskCost("select from bid", ("bid",), (Output("dear", 0.1),), False, 0.01, 0.01, 1e-4),
+        TaskCost("aggregates of bid by item", ("bid",), (Output("mean", 1.0),), True, 0.01, 0.01, 1e-3),
     ),
 )
 

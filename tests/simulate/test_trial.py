@@ -41,7 +41,7 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
     samples = TrialSamples(RATES)
     costs = measure(spark, SCRIPT, 0.25, samples, ignored, counted=(1, 4, 16))
     assert costs.streams() == ["bid"]
-    select, highest = costs.units
+    select, highest = costs.tasks
     assert {output.log: (output.is_query, output.weight, output.within_s) for output in select.outputs} == {
         "even": (False, 1.0, None),
         "dear": (True, 3.0, 2.0),
@@ -51,11 +51,11 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
     assert highest.splits
     assert not select.splits
     assert costs.job_s > 0
-    assert all(unit.task_s > 0 and unit.driver_s > 0 for unit in costs.units)
+    assert all(task.task_s > 0 and task.driver_s > 0 for task in costs.tasks)
     arrivals = polls({"bid": Traffic(200.0)}, 0.25, 1.0)
     tried = try_policies(spark, SCRIPT, ["hnr", "rr"], arrivals, costs, samples, ignored)
     assert list(tried) == ["hnr", "rr"]
-    per_row = {output.log: output.per_row for unit in costs.units for output in unit.outputs}
+    per_row = {output.log: output.per_row for task in costs.tasks for output in task.outputs}
     for outcome in tried.values():
         counts = {name: query.figures.response.count for name, query in outcome.queries.items()}
         # Each policy has two turns.
@@ -68,22 +68,22 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
             assert 0 < query.staleness <= 1
 
 
-def test_costs_of_a_home_are_those_its_units_have_learned(spark: SparkSession, tmp_path: Path) -> None:
-    with Mill(spark, tmp_path / "home", cells=2, read_sources=False) as mill:
+def test_costs_of_a_home_are_those_its_tasks_have_learned(spark: SparkSession, tmp_path: Path) -> None:
+    with Mill(spark, tmp_path / "home", subtasks=2, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         streams = TrialSamples(RATES).of(mill)
         for number in range(1, 4):
             mill.feed("bid", streams["bid"].rows(50 * number, number * 1_000_000))
             mill.dispatcher.run_all()
-        learned = {name: unit.statistics.cost for name, unit in mill.dispatcher.units.items()}
+        learned = {name: task.statistics.cost for name, task in mill.dispatcher.tasks.items()}
     catalog = bind(SCRIPT).catalog
     costs = costs_of_home(tmp_path / "home", catalog)
-    for unit in costs.units:
-        alone = costs.alone(unit, 2)
-        assert alone.overhead == pytest.approx(learned[unit.id].overhead)
-        assert alone.per_row == pytest.approx(learned[unit.id].per_row)
-    assert costs.units[1].outputs[0] == Output("highest", pytest.approx(1.0, abs=0.1))
+    for task in costs.tasks:
+        alone = costs.alone(task, 2)
+        assert alone.overhead == pytest.approx(learned[task.id].overhead)
+        assert alone.per_row == pytest.approx(learned[task.id].per_row)
+    assert costs.tasks[1].outputs[0] == Output("highest", pytest.approx(1.0, abs=0.1))
     other = bind(SCRIPT.text.replace("highest", "topmost")).catalog
     with pytest.raises(SlicemillError, match="has not run in"):
         costs_of_home(tmp_path / "home", other)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from slicemill.capacity.simulate import verdict
-from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.capacity import Costs, Output, TaskCost
 from slicemill.scheduling.rehearsal import Outcome
 
-SPLITS = Costs(0.1, (UnitCost("a", ("s",), (Output("q", 1.0),), True, 0.0, 0.0, 1e-3),))
-WHOLE = Costs(0.1, (UnitCost("b", ("s",), (Output("q", 1.0),), False, 0.0, 0.0, 1e-3),))
+SPLITS = Costs(0.1, (TaskCost("a", ("s",), (Output("q", 1.0),), True, 0.0, 0.0, 1e-3),))
+WHOLE = Costs(0.1, (TaskCost("b", ("s",), (Output("q", 1.0),), False, 0.0, 0.0, 1e-3),))
 
 
 def words(costs: Costs, rate: float, cores: int, behind_s: float = 0.0) -> str:
@@ -26,7 +26,7 @@ def test_a_load_that_does_not_fit_says_what_would() -> None:
     assert "4 cores would just do" in told
 
 
-def test_a_unit_that_cannot_be_split_is_named() -> None:
+def test_a_task_that_cannot_be_split_is_named() -> None:
     assert "b alone needs more than one core" in words(WHOLE, 1500.0, 8)
 
 

@@ -10,12 +10,12 @@ import numpy as np
 from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.policies.policy import SimulatedUnit
+from slicemill_lab.policies.policy import SimulatedTask
 
 
 @dataclass
 class FixedQueue:
-    unit: int
+    task: int
     times: Floats = field(default_factory=lambda: np.ones(1))
     drops: Floats = field(default_factory=lambda: np.ones(1))
     arrival: float = 0.0
@@ -28,10 +28,10 @@ class FixedQueue:
         return len(self.times)
 
 
-def queue(unit: int, times: Sequence[float] = (1,), arrival: float = 0.0) -> FixedQueue:
+def queue(task: int, times: Sequence[float] = (1,), arrival: float = 0.0) -> FixedQueue:
     """One output per tuple."""
-    return FixedQueue(unit, np.array(times, dtype=float), np.ones(len(times)), arrival)
+    return FixedQueue(task, np.array(times, dtype=float), np.ones(len(times)), arrival)
 
 
-def unit(time: float, drop: float = 1) -> SimulatedUnit:
-    return SimulatedUnit(f"unit of {time}", Piece(time, drop), SegmentFigures(drop, time, time))
+def task(time: float, drop: float = 1) -> SimulatedTask:
+    return SimulatedTask(f"task of {time}", Piece(time, drop), SegmentFigures(drop, time, time))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.registry import asked
 from slicemill_lab.simulator.calendar_loop import simulate_calendar
 from slicemill_lab.simulator.calendar_queue import calendar_queue, discard, pop, put
@@ -50,12 +50,12 @@ def test_a_queue_needs_a_range_and_a_bucket() -> None:
 
 def test_freshness_with_a_calendar_is_near_freshness_without_and_pays_for_its_operations() -> None:
     work = quality_of_data(0.5, 3, queries=40, streams=4, tuples=100, bursty=2).work
-    units = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
-    exact = objectives(simulate(work, units, asked("fas", units.units)))["staleness"]
-    free = simulate_calendar(work, asked("fas", units.units), buckets=2000)
+    tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
+    exact = objectives(simulate(work, tasks, asked("fas", tasks.tasks)))["staleness"]
+    free = simulate_calendar(work, asked("fas", tasks.tasks), buckets=2000)
     assert objectives(free)["staleness"] == pytest.approx(exact, rel=0.05)
     assert (
-        free.finished.sum() < simulate_calendar(work, asked("fas", units.units), operation=0.1).finished.sum()
+        free.finished.sum() < simulate_calendar(work, asked("fas", tasks.tasks), operation=0.1).finished.sum()
     )
     assert free.decisions == sum(
         work.first_tuple[leaf + 1] - work.first_tuple[leaf] for leaf in work.first_operator[:-1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.registry import asked
 from slicemill_lab.simulator.clustered_loop import simulate_clusters
 from slicemill_lab.simulator.clusters import Clusters, apart, logarithmic
@@ -17,12 +17,12 @@ from slicemill_lab.testbeds.quality import quality_of_service
 
 BED = quality_of_service(0.95, 3, queries=30, tuples=80)
 UNITS = cut(BED.work.paths, "query", Objective.OUTPUT_RESPONSE)
-GROWTH = asked("bsd", UNITS.units).by_wait()[1].tolist()
+GROWTH = asked("bsd", UNITS.tasks).by_wait()[1].tolist()
 
 
 @pytest.mark.parametrize("pruned", [False, True])
 def test_every_query_on_its_own_is_the_policy_itself(pruned: bool) -> None:
-    exact = simulate(BED.work, UNITS, asked("bsd", UNITS.units))
+    exact = simulate(BED.work, UNITS, asked("bsd", UNITS.tasks))
     found = simulate_clusters(BED.work, GROWTH, apart(GROWTH), pruned=pruned)
     norms = [objectives(run)["l2 slowdown"] for run in (exact, found)]
     assert norms[1] == pytest.approx(norms[0], rel=1e-9)
@@ -55,7 +55,7 @@ def test_deciding_costs_time_and_each_step_saves_some() -> None:
     }
     ends = [
         simulate_clusters(
-            BED.work, GROWTH, clusters, operation=BED.unit_cost, pruned=pruned, together=together
+            BED.work, GROWTH, clusters, operation=BED.task_cost, pruned=pruned, together=together
         ).finished.max()
         for clusters, pruned, together in ways.values()
     ]

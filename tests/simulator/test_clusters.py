@@ -1,4 +1,4 @@
-"""Clusters of units, and the best of them (P18, P19)."""
+"""Clusters of tasks, and the best of them (P18, P19)."""
 
 from __future__ import annotations
 

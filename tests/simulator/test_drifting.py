@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import Adapting, simulate
 from slicemill_lab.simulator.measures import objectives, output_latencies
@@ -17,10 +17,10 @@ from slicemill_lab.testbeds.drifting import drifting
 @pytest.mark.parametrize("policy", ["hr", "hnr", "brt", "bsd"])
 def test_statistics_that_do_not_change_change_nothing(policy: str) -> None:
     work = drifting(0.9, 1, 10.0, queries=8, intervals=5, tuples_per_interval=20)
-    units = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
 
     def finished(adapting: Adapting | None) -> bytes:
-        return simulate(work, units, make(policy, units.units), adapting=adapting).finished.tobytes()
+        return simulate(work, tasks, make(policy, tasks.tasks), adapting=adapting).finished.tobytes()
 
     static = finished(None)
     assert finished(Adapting(window=1000)) == static  # a window that is never full
@@ -44,9 +44,9 @@ def test_a_wrong_belief_is_corrected_after_a_window() -> None:
     work = draw(
         [Load(paths[0], times, outputs=[np.zeros(80)]), Load(paths[1], times, outputs=[np.ones(80)])], 1
     )
-    units = cut(paths, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(paths, "query", Objective.OUTPUT_RESPONSE)
     static, adaptive = (
-        output_latencies(simulate(work, units, make("hr", units.units), adapting=adapting), 1)
+        output_latencies(simulate(work, tasks, make("hr", tasks.tasks), adapting=adapting), 1)
         for adapting in (None, Adapting(window=10, alpha=0.5))
     )
     assert static.mean() == 3.5  # both tuples of the other first
@@ -61,10 +61,10 @@ def test_who_waits_unseen_is_looked_at_again() -> None:
     times = np.concatenate((quiet, busy))
     late, steady = (times >= 300).astype(float), np.tile([1.0, 0.0], 150)
     work = draw([Load(paths[0], times, outputs=[late]), Load(paths[1], times, outputs=[steady])], 1)
-    units = cut(paths, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(paths, "query", Objective.OUTPUT_RESPONSE)
     starved, seen = (
         output_latencies(
-            simulate(work, units, make("hr", units.units), adapting=Adapting(10, 0.5, decays)), 0
+            simulate(work, tasks, make("hr", tasks.tasks), adapting=Adapting(10, 0.5, decays)), 0
         )
         for decays in (False, True)
     )
@@ -89,9 +89,9 @@ def test_ranges_are_spread_so_that_no_stretch_of_the_data_is_far_dearer() -> Non
 
 def test_adapting_gains_on_data_that_moves() -> None:
     work = drifting(0.95, 1, 5.0, queries=25, intervals=30)
-    units = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
     static, adaptive = (
-        objectives(simulate(work, units, make("hr", units.units), adapting=adapting))["mean response"]
+        objectives(simulate(work, tasks, make("hr", tasks.tasks), adapting=adapting))["mean response"]
         for adapting in (None, Adapting())
     )
     assert adaptive < static

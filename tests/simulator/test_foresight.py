@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import Span
+from slicemill_lab.charts.tasks import Span
 from slicemill_lab.simulator.foresight import true_drops, true_times
 from slicemill_lab.simulator.workload import Load, draw
 
@@ -26,6 +26,6 @@ def test_true_memory_drop_counts_what_stays_in_the_next_buffer() -> None:
     assert true_drops(WORK, WHOLE, Objective.MEMORY).tolist() == [8, 8, 8]
 
 
-def test_only_a_unit_that_ends_at_the_root_completes_inputs() -> None:
+def test_only_a_task_that_ends_at_the_root_completes_inputs() -> None:
     assert true_drops(WORK, WHOLE, Objective.INPUT_COMPLETION).tolist() == [2, 2, 2]
     assert true_drops(WORK, FIRST, Objective.INPUT_COMPLETION).tolist() == [0, 0, 0]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slicemill_lab.simulator.join_loop import (
     JoinWork,
-    join_units,
+    join_tasks,
     pair_objectives,
     simulate_joins,
     window_joins,
@@ -58,7 +58,7 @@ def test_a_pair_alone_has_a_slowdown_of_one() -> None:
 
 def test_segments_expect_as_many_pairs_as_there_are() -> None:
     work = window_joins(0.5, 1, queries=40, tuples=400)
-    expected = sum(float(unit.segment.selectivity) for unit in join_units(work)) * 400
+    expected = sum(float(task.segment.selectivity) for task in join_tasks(work)) * 400
     assert len(simulate_joins(work, "hr").query) == pytest.approx(expected, rel=0.1)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import Level, cut
+from slicemill_lab.charts.tasks import Level, cut
 from slicemill_lab.policies.policy import ByPriority, Queue
 from slicemill_lab.policies.registry import NAMES, make
 from slicemill_lab.simulator.loop import SimulatedRun, simulate
@@ -30,8 +30,8 @@ def path(name: str, *times: float, selectivity: float = 1) -> Path:
 
 
 def run(work: Workload, policy: str, level: Level, **options: float) -> SimulatedRun:
-    units = cut(work.paths, level, ORT)
-    return simulate(work, units, make(policy, units.units, **options))
+    tasks = cut(work.paths, level, ORT)
+    return simulate(work, tasks, make(policy, tasks.tasks, **options))
 
 
 def test_golden_g1_greedy_and_mss_in_the_loop() -> None:
@@ -84,8 +84,8 @@ def test_the_processor_waits_only_when_there_is_nothing_to_do() -> None:
 def test_overhead_is_paid_once_per_decision() -> None:
     work = draw([Load(path("a", 2, 1), [0, 0])], 1)
     for level, decisions in (("query", 2), ("operator", 4)):
-        units = cut(work.paths, level, ORT)
-        done = simulate(work, units, make("component", units.units), overhead=0.5)
+        tasks = cut(work.paths, level, ORT)
+        done = simulate(work, tasks, make("component", tasks.tasks), overhead=0.5)
         assert done.decisions == decisions
         assert done.finished.max() == 6 + 0.5 * decisions
 
@@ -113,11 +113,11 @@ LEVELS: Sequence[Level] = ("query", "operator", "chain")
 
 @given(workloads(), st.sampled_from(LEVELS), st.sampled_from([0.0, 0.25]))
 def test_compiled_and_plain_loop_take_the_same_steps(work: Workload, level: Level, growth: float) -> None:
-    units = cut(work.paths, level, ORT)
-    base = make("component", units.units)
+    tasks = cut(work.paths, level, ORT)
+    base = make("component", tasks.tasks)
     assert isinstance(base, ByPriority)
     policy = ByPriority(base.fixed, tuple(growth * value for value in base.fixed))
-    compiled, plain = simulate(work, units, policy), simulate(work, units, InPython(policy))
+    compiled, plain = simulate(work, tasks, policy), simulate(work, tasks, InPython(policy))
     assert compiled.finished.tobytes() == plain.finished.tobytes()
     assert compiled.decisions == plain.decisions
 
@@ -140,18 +140,18 @@ def test_every_policy_keeps_the_processor_busy_for_the_same_time_and_handles_eve
 
 
 class Nosy:
-    """Checks what the loop promises a policy before it chooses the first unit."""
+    """Checks what the loop promises a policy before it chooses the first task."""
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:
-        units = [queue.unit for queue in ready]
-        assert units == sorted(set(units))
+        tasks = [queue.task for queue in ready]
+        assert tasks == sorted(set(tasks))
         for queue in ready:
             assert len(queue) == len(queue.times) == len(queue.drops) > 0
             assert queue.arrival <= now
             assert queue.head_slope == queue.drops[0] / queue.times[0]
-        return units[0]
+        return tasks[0]
 
 
 @given(workloads(), st.sampled_from(LEVELS))
-def test_a_policy_sees_the_units_with_input_in_order_and_no_others(work: Workload, level: Level) -> None:
+def test_a_policy_sees_the_tasks_with_input_in_order_and_no_others(work: Workload, level: Level) -> None:
     simulate(work, cut(work.paths, level, ORT), Nosy())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import SimulatedRun, simulate
 from slicemill_lab.simulator.measures import (
@@ -26,9 +26,9 @@ PATH = Path("q", (Stage("a", 1.0, size_in=4, size_out=2), Stage("b", 2.0, size_i
 def burst(level: str, tuples: int) -> tuple[float, float]:
     """Mean latency and buffered size over time of a burst at time 0, depth first or breadth first."""
     work = draw([Load(PATH, np.zeros(tuples))], 1)
-    units = cut([PATH], "query" if level == "depth" else "operator", Objective.OUTPUT_RESPONSE)
-    policy = make("component", units.units) if level == "depth" else make("rr-k", units.units, quantum=tuples)
-    done = simulate(work, units, policy)
+    tasks = cut([PATH], "query" if level == "depth" else "operator", Objective.OUTPUT_RESPONSE)
+    policy = make("component", tasks.tasks) if level == "depth" else make("rr-k", tasks.tasks, quantum=tuples)
+    done = simulate(work, tasks, policy)
     return mean_output_latency(done), buffered_size_time(done)
 
 
@@ -46,24 +46,24 @@ def test_a_tuple_occupies_its_buffer_until_its_operator_has_finished_it() -> Non
 
 def test_an_input_is_complete_when_nothing_of_it_is_left() -> None:
     work = draw([Load(PATH, [0, 0, 0], outputs=[[0, 2, 1], [1, 0, 1]])], 1)
-    units = cut([PATH], "query", Objective.INPUT_COMPLETION)
-    done = simulate(work, units, make("component", units.units))
+    tasks = cut([PATH], "query", Objective.INPUT_COMPLETION)
+    done = simulate(work, tasks, make("component", tasks.tasks))
     assert input_completion_times(done, 0).tolist() == [1, 1 + 1 + 2 + 2, 6 + 1 + 2]
     assert output_latencies(done, 0).tolist() == [4, 9]
 
 
 def test_mean_latency_of_no_outputs_is_not_a_number() -> None:
     work = draw([Load(PATH, [0], outputs=[[0], []])], 1)
-    units = cut([PATH], "query", Objective.OUTPUT_RESPONSE)
-    assert math.isnan(mean_output_latency(simulate(work, units, make("component", units.units))))
+    tasks = cut([PATH], "query", Objective.OUTPUT_RESPONSE)
+    assert math.isnan(mean_output_latency(simulate(work, tasks, make("component", tasks.tasks))))
 
 
 def two_queries() -> SimulatedRun:
     """`a` takes 1 and matters, `b` takes 3; two tuples for both, at 0 and 10."""
     paths = Path("a", (Stage("x", 1.0),), weight=1.0), Path("b", (Stage("y", 3.0),), weight=0.25)
     work = draw([Load(path, [0.0, 10.0]) for path in paths], 1)
-    units = cut(paths, "query", Objective.OUTPUT_RESPONSE)
-    return simulate(work, units, make("hr", units.units))
+    tasks = cut(paths, "query", Objective.OUTPUT_RESPONSE)
+    return simulate(work, tasks, make("hr", tasks.tasks))
 
 
 def test_objectives_of_two_queries() -> None:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.queues import FixedQueue, unit
+from simulator.queues import FixedQueue, task
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import simulate
@@ -26,24 +26,24 @@ class InPython:
 def test_the_rate_of_a_queue_is_that_of_its_best_prefix() -> None:
     late = FixedQueue(0, np.ones(5), np.array([0.0, 0, 0, 0, 1]))  # 1/5 with the fifth tuple
     dear = FixedQueue(1, np.array([4.9]), np.ones(1))
-    assert make("hr-o", [unit(1), unit(4.9)]).choose([late, dear], 0.0) == 1
-    assert make("hr-o", [unit(1), unit(5.1)]).choose([late, FixedQueue(1, np.array([5.1]))], 0.0) == 0
+    assert make("hr-o", [task(1), task(4.9)]).choose([late, dear], 0.0) == 1
+    assert make("hr-o", [task(1), task(5.1)]).choose([late, FixedQueue(1, np.array([5.1]))], 0.0) == 0
     # Normalised, the cheap query's result counts for more.
-    assert make("hnr-o", [unit(1), unit(4.9)]).choose([late, dear], 0.0) == 0
+    assert make("hnr-o", [task(1), task(4.9)]).choose([late, dear], 0.0) == 0
 
 
 def test_queues_without_results_go_by_mean_figures() -> None:
     nothing = [FixedQueue(number, np.ones(1), np.zeros(1)) for number in range(3)]
-    assert make("hr-o", [unit(3), unit(1), unit(2)]).choose(nothing, 0.0) == 1
+    assert make("hr-o", [task(3), task(1), task(2)]).choose(nothing, 0.0) == 1
 
 
 @settings(max_examples=15)
 @given(st.sampled_from(["mss", "hr-o", "hnr-o"]), st.sampled_from(["query", "operator"]), st.integers(1, 50))
 def test_compiled_and_plain_choices_are_the_same(name: str, level: str, seed: int) -> None:
     work = quality_of_service(0.97, seed, queries=5, tuples=25).work
-    units = cut(work.paths, level, Objective.OUTPUT_RESPONSE)
-    policies = make(name, units.units), InPython(make(name, units.units))
-    compiled, plain = (simulate(work, units, policy) for policy in policies)
+    tasks = cut(work.paths, level, Objective.OUTPUT_RESPONSE)
+    policies = make(name, tasks.tasks), InPython(make(name, tasks.tasks))
+    compiled, plain = (simulate(work, tasks, policy) for policy in policies)
     assert compiled.finished.tobytes() == plain.finished.tobytes()
 
 
@@ -51,9 +51,9 @@ def test_statistics_that_adapt_need_a_compiled_form() -> None:
     from slicemill_lab.simulator.loop import Adapting
 
     work = quality_of_service(0.5, 1, queries=2, tuples=5).work
-    units = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
     with pytest.raises(ValueError, match="compiled form"):
-        simulate(work, units, make("greedy", units.units), adapting=Adapting())
+        simulate(work, tasks, make("greedy", tasks.tasks), adapting=Adapting())
     operators = cut(work.paths, "operator", Objective.OUTPUT_RESPONSE)
     with pytest.raises(ValueError, match="whole queries"):
-        simulate(work, operators, make("hr", operators.units), adapting=Adapting())
+        simulate(work, operators, make("hr", operators.tasks), adapting=Adapting())

@@ -1,19 +1,19 @@
 from __future__ import annotations
 
-from simulator.queues import queue, unit
+from simulator.queues import queue, task
 from slicemill_lab.policies.component import component
 from slicemill_lab.policies.policy import ByPriority
 
 
-def test_component_runs_the_unit_with_the_steepest_mean_line() -> None:
-    policy = component([unit(5), unit(1), unit(2, drop=1.5)])
+def test_component_runs_the_task_with_the_steepest_mean_line() -> None:
+    policy = component([task(5), task(1), task(2, drop=1.5)])
     assert policy.fixed == (0.2, 1.0, 0.75)
     assert policy.choose([queue(0), queue(1), queue(2)], 9.0) == 1
     assert policy.choose([queue(0), queue(2)], 9.0) == 2
 
 
-def test_equal_priorities_go_to_the_oldest_head_and_then_to_the_first_unit() -> None:
-    policy = component([unit(1), unit(1), unit(1)])
+def test_equal_priorities_go_to_the_oldest_head_and_then_to_the_first_task() -> None:
+    policy = component([task(1), task(1), task(1)])
     assert policy.choose([queue(0, arrival=4), queue(1, arrival=3), queue(2, arrival=3)], 9.0) == 1
 
 

@@ -15,8 +15,8 @@ from slicemill.metrics.quality_of_service import Summary
 from slicemill.scheduling import priorities as fas
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.charts.units import cut
-from slicemill_lab.policies.policy import SimulatedUnit, TupleChooser
+from slicemill_lab.charts.tasks import cut
+from slicemill_lab.policies.policy import SimulatedTask, TupleChooser
 from slicemill_lab.policies.registry import NAMES, OBJECTIVES, asked, make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.measures import objectives, output_latencies
@@ -26,14 +26,14 @@ from slicemill_lab.testbeds.quality import quality_of_data, quality_of_service
 EXAMPLE = (Path("Q1", (Stage("o1", 5.0, 1.0),)), Path("Q2", (Stage("o2", 2.0, 1 / 3),)))
 
 
-def units_of(*figures: tuple[float, float, float]) -> list[SimulatedUnit]:
+def tasks_of(*figures: tuple[float, float, float]) -> list[SimulatedTask]:
     """Units with these (S, C̄, T)."""
-    piece = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).units[0].piece
-    return [SimulatedUnit(f"u{i}", piece, SegmentFigures(*f)) for i, f in enumerate(figures)]
+    piece = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).tasks[0].piece
+    return [SimulatedTask(f"u{i}", piece, SegmentFigures(*f)) for i, f in enumerate(figures)]
 
 
-def priorities(name: str, units: list[SimulatedUnit], wait: float = 0.0) -> list[float]:
-    fixed, growth = asked(name, units).by_wait()
+def priorities(name: str, tasks: list[SimulatedTask], wait: float = 0.0) -> list[float]:
+    fixed, growth = asked(name, tasks).by_wait()
     return list(fixed + growth * wait)
 
 
@@ -46,10 +46,10 @@ def fas_priority(
 def test_golden_g5_two_queries_by_rate_and_by_normalised_rate() -> None:
     load = [Load(EXAMPLE[0], [0, 0, 0]), Load(EXAMPLE[1], [0, 0, 0], outputs=[[0, 1, 0]])]
     work = draw(load, 1)
-    units = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE)
     found = {}
     for name in ("hr", "hnr"):
-        run = simulate(work, units, make(name, units.units))
+        run = simulate(work, tasks, make(name, tasks.tasks))
         by_query = [output_latencies(run, path) for path in (0, 1)]
         response, slowdown = Summary(), Summary()
         for latencies, ideal in zip(by_query, (5.0, 2.0), strict=True):
@@ -68,14 +68,14 @@ def test_golden_g5_two_queries_by_rate_and_by_normalised_rate() -> None:
         ]
     assert found["hr"] == pytest.approx([12.25, 3.875, 19, 9.5, 26.6646, 10.2103], rel=1e-5)
     assert found["hnr"] == pytest.approx([13.0, 2.9, 21, 4.2, 28.8791, 6.0597], rel=1e-5)
-    assert priorities("hr", list(units.units)) == pytest.approx([0.2, 1 / 6])
-    assert priorities("hnr", list(units.units)) == pytest.approx([0.04, 1 / 12])
+    assert priorities("hr", list(tasks.tasks)) == pytest.approx([0.2, 1 / 6])
+    assert priorities("hnr", list(tasks.tasks)) == pytest.approx([0.04, 1 / 12])
 
 
 def test_golden_g6_balance_slowdown() -> None:
-    units = list(cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).units)
-    assert priorities("bsd", units, wait=10) == pytest.approx([0.08, 0.416667], rel=1e-5)
-    assert priorities("bsd", units, wait=1) == pytest.approx([0.008, 0.0416667], rel=1e-5)
+    tasks = list(cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).tasks)
+    assert priorities("bsd", tasks, wait=10) == pytest.approx([0.08, 0.416667], rel=1e-5)
+    assert priorities("bsd", tasks, wait=1) == pytest.approx([0.008, 0.0416667], rel=1e-5)
 
 
 FIGURES = st.tuples(st.floats(0.05, 2), st.floats(0.5, 10), st.floats(0.5, 20))
@@ -98,7 +98,7 @@ def test_rate_and_normalised_rate_minimise_their_sums(
         return cost
 
     for name, normalised in (("hr", False), ("hnr", True)):
-        ranked = priorities(name, units_of(*figures))
+        ranked = priorities(name, tasks_of(*figures))
         order = tuple(sorted(range(len(figures)), key=lambda i: -ranked[i]))
         best = min(total(other, normalised) for other in permutations(range(len(figures))))
         assert total(order, normalised) == pytest.approx(best)
@@ -106,8 +106,8 @@ def test_rate_and_normalised_rate_minimise_their_sums(
 
 @given(st.lists(st.floats(0.5, 20), min_size=2, max_size=6))
 def test_with_all_selectivities_one_three_policies_agree(times: list[float]) -> None:
-    units = units_of(*((1.0, t, t) for t in times))
-    orders = [np.argsort(priorities(name, units), kind="stable").tolist() for name in ("hr", "hnr", "srpt")]
+    tasks = tasks_of(*((1.0, t, t) for t in times))
+    orders = [np.argsort(priorities(name, tasks), kind="stable").tolist() for name in ("hr", "hnr", "srpt")]
     assert [times[i] for i in orders[0]] == [times[i] for i in orders[1]] == [times[i] for i in orders[2]]
 
 
@@ -182,7 +182,7 @@ def test_freshness_minimises_expected_weighted_staleness(
 
 def test_freshness_wants_a_beta_between_its_ends() -> None:
     with pytest.raises(SlicemillError, match="between 0"):
-        make("fas", units_of((1, 1, 1)), beta=2.0)
+        make("fas", tasks_of((1, 1, 1)), beta=2.0)
 
 
 class InPython:
@@ -195,9 +195,9 @@ class InPython:
 @pytest.mark.parametrize("name", ["fas", "slices", "bsd", "hnr", "fcfs"])
 def test_compiled_and_plain_choices_are_the_same(name: str) -> None:
     bed = quality_of_data(0.9, 3, queries=12, streams=3, tuples=60, bursty=2)
-    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
-    runs = [simulate(bed.work, units, policy) for policy in (
-        make(name, units.units), InPython(make(name, units.units))
+    tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
+    runs = [simulate(bed.work, tasks, policy) for policy in (
+        make(name, tasks.tasks), InPython(make(name, tasks.tasks))
     )]  # fmt: skip
     assert np.array_equal(runs[0].finished, runs[1].finished) and runs[0].decisions == runs[1].decisions
 
@@ -207,9 +207,9 @@ def test_compiled_and_plain_choices_are_the_same(name: str) -> None:
 def test_each_policy_is_best_at_its_own_objective(utilisation: float, seed: int) -> None:
     """The seven by seven matrix of policies and objectives: the diagonal wins."""
     bed = quality_of_service(utilisation, seed, queries=200, tuples=300)
-    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
     found = {
-        name: objectives(simulate(bed.work, units, make(name, units.units))) for name in OBJECTIVES.values()
+        name: objectives(simulate(bed.work, tasks, make(name, tasks.tasks))) for name in OBJECTIVES.values()
     }
     for objective, own in OBJECTIVES.items():
         values = {name: figures[objective] for name, figures in found.items()}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from slicemill_lab.charts.charts import Objective, Path
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.registry import make
 from slicemill_lab.simulator.loop import simulate
 from slicemill_lab.simulator.measures import objectives, output_latencies
@@ -34,8 +34,8 @@ def test_in_groups_of_one_the_tree_is_the_query(policy: Rate) -> None:
     bed = shared_selects(0.9, 3, queries=6, group=1, tuples=60)
     shared = simulate_shared(bed, policy, "pdt")
     work = unshared(bed)
-    units = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
-    alone = simulate(work, units, make(policy, units.units))
+    tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
+    alone = simulate(work, tasks, make(policy, tasks.tasks))
     for number, path in enumerate(bed.ideal_times):
         assert output_latencies(shared, path) == pytest.approx(output_latencies(alone, number))
 

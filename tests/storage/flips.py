@@ -102,7 +102,7 @@ def rows_of(number: int, stream: str) -> list[tuple[int, float, int]]:
 def make_home(home: Path, *, collect: bool = False) -> None:
     """Run a mill for a while and end it like a process that is killed: the last runs have no checkpoint.
 
-    With `collect` the rows that no unit needs any more are freed.
+    With `collect` the rows that no task needs any more are freed.
     """
     with fed_mill(home, Clock(1), inline_pool(1)) as mill:
         mill.home._least_bytes, mill.home._most_bytes, mill.home._background = 20_000, 20_000, False
@@ -141,7 +141,7 @@ def results_after(home: Path) -> tuple[dict[str, Any], list[str]]:
             feed(mill, number)
         finish(mill)
         told = [query.error for query in mill.queries.values() if query.error is not None]
-        told += [why for unit in mill.dispatcher.units.values() for why in unit.failed.values()]
+        told += [why for task in mill.dispatcher.tasks.values() for why in task.failed.values()]
         told += [stream.error for stream in mill.streams.values() if stream.error is not None]
         found = {}
         for name in mill.queries:
@@ -176,7 +176,7 @@ def read_spool(home: Path) -> bytes:
         spool.close()
 
 
-# Files that other parts than units read, and what must come of them.
+# Files that other parts than tasks read, and what must come of them.
 _APART: dict[str, tuple[Callable[[Path], object], object]] = {
     "spool lines": (read_spool, b"".join(_SPOOLED)),
     "spool checksums": (read_spool, b"".join(_SPOOLED)),

@@ -51,8 +51,8 @@ from slicemill.operators.window.pane_state import MemberState, PaneState
 from slicemill.operators.window.running import RunningDistinct, RunningMoments, RunningSum
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.shedding.accuracy import AccuracyReport, AccuracySums, MemoryReport, OriginalRun, RunSample
 from slicemill.shedding.memory import NewestTuple
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
@@ -60,7 +60,7 @@ from slicemill.types import Timed
 from slicemill_oracle.operators.coalesce import _Partition
 from slicemill_oracle.operators.window_slide import Answer
 from support.corpus import CORPUS, prepare, read_case
-from support.units import Memory
+from support.tasks import Memory
 
 GOLDEN = Path(__file__).parent / "golden"
 LISTED = "files.json"
@@ -172,25 +172,25 @@ LATER_ROWS = _rows(
 
 
 def _table(rows: list[tuple[Timed, int, int]], schema: t.Schema) -> pa.Table:
-    timed, seqs, arrivals = ([row[place] for row in rows] for place in range(3))
+    timed, seqs, arrivals = ([row[index] for row in rows] for index in range(3))
     return to_table(timed, schema, arrivals, seqs)
 
 
 def main() -> None:
     for name in CASES:
-        for unit, states in _states_of(name).items():
-            _keep(f"{name.replace('/', '-')}-{unit}", states)
+        for task, states in _states_of(name).items():
+            _keep(f"{name.replace('/', '-')}-{task}", states)
     # Its second version keeps what has yet to be looked at.
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
     # Its second version says what kind of join a member is.
     _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("joins-overlapping", _states_of("joins/three_streams")[0])
     # Several first rows have been kept by rows before.
-    for unit, states in _states_of("changelogs/first_rows").items():
-        _keep(f"several-first-rows-{unit}", states)
+    for task, states in _states_of("changelogs/first_rows").items():
+        _keep(f"several-first-rows-{task}", states)
     # The second version of groups over all history has running figures.
-    for unit, states in _states_of("changelogs/groups").items():
-        _keep(f"running-figures-{unit}", states)
+    for task, states in _states_of("changelogs/groups").items():
+        _keep(f"running-figures-{task}", states)
     _keep("running-figures", {"sum": RunningSum(*np.arange(6).reshape(3, 2)), "distinct": _met()})
     # Sums of doubles and decimals have been kept by rows before.
     moments = RunningMoments(np.array([2]), np.arange(4, dtype=np.uint32), odd={"nan": np.array([1])})
@@ -205,8 +205,8 @@ def main() -> None:
     # What was told, and first rows, have been one table before.
     _keep("told-by-number", _states_of("changelogs/groups")[0] | _states_of("changelogs/retractions")[2])
     for case in ("first_rows", "deduplication"):
-        for unit, states in _states_of(f"changelogs/{case}").items():
-            _keep(f"{case}-by-number-{unit}", states)
+        for task, states in _states_of(f"changelogs/{case}").items():
+            _keep(f"{case}-by-number-{task}", states)
     _keep("by-hand", _by_hand())
     _keep("windows-that-grow", {"window": Window(FrameUnit.RANGE, 12_000_000, 4_000_000, grows=True)})
     _keep("types", {"columns": t.Schema((t.Column("i", t.INT), t.Column("d", t.decimal(6, 2))))})
@@ -245,7 +245,7 @@ def _keep(name: str, states: dict[str, object]) -> None:
 
 
 def _states_of(name: str) -> dict[int, dict[str, object]]:
-    """The states of each unit of a case after two thirds of its input."""
+    """The states of each task of a case after two thirds of its input."""
     runnable = prepare(read_case(CORPUS / f"{name}.test"))
     graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
     memory = Memory(runnable.catalog)
@@ -253,35 +253,35 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     schemas = {node.id: node.schema for node in graph}
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
     found: dict[int, dict[str, object]] = defaultdict(dict)
-    for number, unit in enumerate(split_into_units(graph)):
-        program = UnitProgram(UnitPlan(unit, graph, runnable.catalog, runnable.tables))
-        inputs = {log: _table(memory.rows[log], schemas[log]) for log in unit.inputs}
-        program.run(inputs, {log: memory.complete[log] for log in unit.inputs})
+    for number, task in enumerate(split_into_tasks(graph)):
+        program = TaskProgram(TaskPlan(task, graph, runnable.catalog, runnable.tables))
+        inputs = {log: _table(memory.rows[log], schemas[log]) for log in task.inputs}
+        program.run(inputs, {log: memory.complete[log] for log in task.inputs})
         found[number] = program.states
     return found
 
 
 def _by_rows(query: str) -> dict[str, object]:
-    """The states of the last unit of a query of `BY_ROWS` after the first rows."""
+    """The states of the last task of a query of `BY_ROWS` after the first rows."""
     programs, tables, complete = by_rows_programs(query), {"s": FIRST_ROWS}, {"s": 3_000_000}
     run_programs(programs, tables, complete)
     return programs[-1].states
 
 
-def by_rows_programs(query: str, states: dict[str, object] | None = None) -> list[UnitProgram]:
+def by_rows_programs(query: str, states: dict[str, object] | None = None) -> list[TaskProgram]:
     """The programs of a query of `BY_ROWS`; the last one begins with these states."""
     catalog = bind(f"{BY_ROWS_STREAM} CREATE QUERY q AS {BY_ROWS[query]};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    plans = [UnitPlan(unit, graph, catalog, {}) for unit in split_into_units(graph)]
-    return [*map(UnitProgram, plans[:-1]), UnitProgram(plans[-1], states)]
+    plans = [TaskPlan(task, graph, catalog, {}) for task in split_into_tasks(graph)]
+    return [*map(TaskProgram, plans[:-1]), TaskProgram(plans[-1], states)]
 
 
 def run_programs(
-    programs: list[UnitProgram], tables: dict[str, pa.Table], complete: dict[str, int]
+    programs: list[TaskProgram], tables: dict[str, pa.Table], complete: dict[str, int]
 ) -> list[tuple[Any, ...]]:
     """The rows that the last of these programs gives; each reads what those before have written."""
     for program in programs:
-        inputs = {log: tables.get(log, program.empty_input(log)) for log in program.plan.unit.inputs}
+        inputs = {log: tables.get(log, program.empty_input(log)) for log in program.plan.task.inputs}
         outcome = program.run(inputs, {log: complete[log] for log in inputs})
         assert not outcome.errors, outcome.errors
         tables, complete = tables | dict(outcome.tables), complete | dict(outcome.watermarks)
@@ -367,7 +367,7 @@ def _by_hand() -> dict[str, object]:
         "report": memory_report,
     }
     return {
-        "join": JoinState(seats=QueryBits({"q": 0}, {"q": member}), sheds={"q": report}),
+        "join": JoinState(query_bits=QueryBits({"q": 0}, {"q": member}), sheds={"q": report}),
         "drop": DropState(report),
         "panes": PaneState(patterns=[frozenset({"q"})], members={"q": MemberState(None)}),
         "over": WindowState([], [], waiting=events),

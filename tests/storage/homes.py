@@ -47,7 +47,7 @@ def view(home: Home | HomeReader) -> dict[str, Any]:
     """All that a home holds, rows too."""
     return {
         "epoch": home.epoch,
-        "units": {name: dict(unit) for name, unit in home.units.items()},
+        "units": {name: dict(task) for name, task in home.tasks.items()},
         "streams": {name: dict(stream) for name, stream in home.streams.items()},
         "statements": list(home.statements),
         "logs": {

@@ -191,8 +191,8 @@ def test_every_flipped_bit_of_a_checkpoint_is_found(tmp_path: Path) -> None:
     for name, _, size in files:
         path = tmp_path / name
         data = path.read_bytes()
-        for place in range(0, size, 7):
-            path.write_bytes(data[:place] + bytes([data[place] ^ (1 << place % 8)]) + data[place + 1 :])
+        for index in range(0, size, 7):
+            path.write_bytes(data[:index] + bytes([data[index] ^ (1 << index % 8)]) + data[index + 1 :])
             with pytest.raises(StorageError, match=r"is damaged|is no checkpoint|has format"):
                 read_checkpoint(tmp_path, files, whole=True)
         path.write_bytes(data)

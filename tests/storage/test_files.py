@@ -24,7 +24,7 @@ from storage.faulty_files import Crashed, FullFiles, MemoryFiles, crashes_of
 
 
 @pytest.fixture(params=["local", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, Path]:
+def index(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, Path]:
     if request.param == "local":
         return LOCAL, tmp_path
     files = MemoryFiles()
@@ -32,8 +32,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, P
     return files, Path("/home/of/tests")
 
 
-def test_the_file_system_in_memory_and_the_real_one_behave_alike(place: tuple[FileSystem, Path]) -> None:
-    files, folder = place
+def test_the_file_system_in_memory_and_the_real_one_behave_alike(index: tuple[FileSystem, Path]) -> None:
+    files, folder = index
     files.write(folder / "a", b"one")
     files.write(folder / "a", b"other")
     files.replace(folder / "a", folder / "c")
@@ -64,8 +64,8 @@ def test_the_file_system_in_memory_and_the_real_one_behave_alike(place: tuple[Fi
     assert files.names(folder) == ["c"]
 
 
-def test_a_file_can_be_appended_to_cut_and_opened_again(place: tuple[FileSystem, Path]) -> None:
-    files, folder = place
+def test_a_file_can_be_appended_to_cut_and_opened_again(index: tuple[FileSystem, Path]) -> None:
+    files, folder = index
     opened = files.append(folder / "a")
     opened.write(b"one")
     opened.write(b"two")
@@ -88,9 +88,9 @@ def test_a_file_can_be_appended_to_cut_and_opened_again(place: tuple[FileSystem,
 
 
 def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
-    place: tuple[FileSystem, Path],
+    index: tuple[FileSystem, Path],
 ) -> None:
-    files, folder = place
+    files, folder = index
     seen = set()
     for crashing in crashes_of(files):
         write_atomically(files, folder / "a", b"old")
@@ -103,8 +103,8 @@ def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
     assert seen == {b"old", b"new, and longer"}
 
 
-def test_a_write_for_which_there_is_no_space_leaves_nothing(place: tuple[FileSystem, Path]) -> None:
-    files, folder = place
+def test_a_write_for_which_there_is_no_space_leaves_nothing(index: tuple[FileSystem, Path]) -> None:
+    files, folder = index
     write_atomically(files, folder / "a", b"old")
     with pytest.raises(StorageFull, match="no space is left"), raise_storage_full(folder):
         write_atomically(FullFiles(files, room=0, part="half"), folder / "a", b"new")

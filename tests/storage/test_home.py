@@ -24,7 +24,7 @@ def test_a_new_home_has_its_folders_and_a_format(tmp_path: Path) -> None:
     home = Home(tmp_path / "new" / "home")
     home.open()
     assert (tmp_path / "new" / "home" / "FORMAT").read_text() == "6\n"
-    assert (home.epoch, home.logs, home.units, home.streams, home.statements) == (-1, {}, {}, {}, [])
+    assert (home.epoch, home.logs, home.tasks, home.streams, home.statements) == (-1, {}, {}, {}, [])
     home.close()
 
 
@@ -53,7 +53,7 @@ def test_a_home_is_its_owners_alone_and_one_that_is_not_is_told(
 def test_commits_are_numbered_and_an_empty_one_is_none() -> None:
     home = small_home(memory_files())
     assert home.commit(Change()) == -1
-    assert home.commit(Change(units={"u": {"a": 1}})) == 0
+    assert home.commit(Change(tasks={"u": {"a": 1}})) == 0
     assert home.commit(Change()) == 0
     assert home.commit(Change(catalog=[{"text": "CREATE STREAM bid (n INT)", "by": "ann", "at": 3}])) == 1
 
@@ -61,21 +61,21 @@ def test_commits_are_numbered_and_an_empty_one_is_none() -> None:
 def test_fields_are_merged_and_none_removes_one() -> None:
     files = memory_files()
     home = small_home(files)
-    home.commit(Change(units={"u": {"a": 1, "b": [1, {"c": None}]}}, streams={"s": {"watermark": 5}}))
-    held = home.units["u"]
-    home.commit(Change(units={"u": {"a": None, "d": "x"}, "v": {}}, streams={"s": {"watermark": 6}}))
+    home.commit(Change(tasks={"u": {"a": 1, "b": [1, {"c": None}]}}, streams={"s": {"watermark": 5}}))
+    held = home.tasks["u"]
+    home.commit(Change(tasks={"u": {"a": None, "d": "x"}, "v": {}}, streams={"s": {"watermark": 6}}))
     assert held == {"a": 1, "b": [1, {"c": None}]}, "who has an older version keeps it"
     for each in (home, small_home(files)):
-        assert each.units == {"u": {"b": [1, {"c": None}], "d": "x"}, "v": {}}
+        assert each.tasks == {"u": {"b": [1, {"c": None}], "d": "x"}, "v": {}}
         assert each.streams == {"s": {"watermark": 6}}
 
 
 def test_what_is_in_memory_does_not_change_with_what_the_caller_gave() -> None:
     home = small_home(memory_files())
     cursors = {"bid": 3}
-    home.commit(Change(units={"u": {"cursors": cursors, "pair": (1, 2)}}))
+    home.commit(Change(tasks={"u": {"cursors": cursors, "pair": (1, 2)}}))
     cursors["bid"] = 4
-    assert home.units["u"] == {"cursors": {"bid": 3}, "pair": [1, 2]}
+    assert home.tasks["u"] == {"cursors": {"bid": 3}, "pair": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_in_memory_does_not_change_with_what_the_caller_gave() -> None:
         (Change(logs={"bid": Appended([], 1.5, 2, 0)}), "log bid: .* 64-bit integers"),  # type: ignore[arg-type]
         (Change(logs={"bid": Appended([], 2**63, 2, 0)}), "log bid: .* 64-bit integers"),
         (Change(logs={"bid": Appended([Extent("w-0.arrows", 1, "2", 3)], 1, 2, 0)}), "log bid"),  # type: ignore[arg-type]
-        (Change(units={"u": 3}), "u: fields must be a dictionary"),  # type: ignore[dict-item]
+        (Change(tasks={"u": 3}), "u: fields must be a dictionary"),  # type: ignore[dict-item]
     ],
 )
 def test_a_change_that_does_not_fit_is_refused_and_nothing_is_written(change: Change, message: str) -> None:
@@ -112,10 +112,10 @@ def test_a_commit_that_is_interrupted_does_not_let_the_next_one_write_its_epoch_
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(HomeState, "apply", interrupted)
-        home.commit(Change(units={"u": {"n": 1}}))
+        home.commit(Change(tasks={"u": {"n": 1}}))
     with pytest.raises(HomeError, match="open the home again"):
-        home.commit(Change(units={"u": {"n": 2}}))
-    assert small_home(files).units == {"u": {"n": 1}}
+        home.commit(Change(tasks={"u": {"n": 2}}))
+    assert small_home(files).tasks == {"u": {"n": 1}}
 
 
 def test_a_log_that_is_dropped_and_made_again_has_nothing_of_the_old_one() -> None:
@@ -198,11 +198,11 @@ class Model:
     def __init__(self) -> None:
         self.epoch = -1
         self.logs: dict[str, list[tuple[int, ...]]] = {}
-        self.units: dict[str, dict[str, Any]] = {}
+        self.tasks: dict[str, dict[str, Any]] = {}
         self.statements: list[dict[str, Any]] = []
 
     def view(self) -> dict[str, Any]:
-        return {"units": self.units, "statements": self.statements, "logs": self.logs}
+        return {"units": self.tasks, "statements": self.statements, "logs": self.logs}
 
     def change(self, operation: tuple[Any, ...], turn: int, home: Home, writers: SegmentWriters) -> Change:
         change = self._change(operation, turn, home, writers)
@@ -230,14 +230,14 @@ class Model:
                         ]
                 return Change(logs=added)
             case ("unit", name, field, value):
-                unit = self.units.setdefault(name, {})
-                unit[field] = value
+                task = self.tasks.setdefault(name, {})
+                task[field] = value
                 if value is None:
-                    del unit[field]
-                return Change(units={name: {field: value}})
+                    del task[field]
+                return Change(tasks={name: {field: value}})
             case ("drop unit", name):
-                self.units.pop(name, None)
-                return Change(dropped_units=[name])
+                self.tasks.pop(name, None)
+                return Change(dropped_tasks=[name])
             case ("statement", text):
                 self.statements.append({"text": text, "epoch": self.epoch + 1})
                 return Change(catalog=[{"text": text}])
@@ -298,19 +298,19 @@ def test_checkpoint_files_go_when_the_next_checkpoint_does_not_name_them() -> No
         files.write(folder / name, b"state")
     now_us = 100_000_000
     files.write(folder / "under way", b"state")
-    home.commit(Change(units={"a unit": {"rows": 4}}))
+    home.commit(Change(tasks={"a unit": {"rows": 4}}))
     assert home.free(["w"]) == 0, "there is no checkpoint yet"
     home.commit(
-        Change(units={"a unit": {"checkpoint": {"0": [["one", 5], ["two", 5]], "1": [["three", 5]]}}})
+        Change(tasks={"a unit": {"checkpoint": {"0": [["one", 5], ["two", 5]], "1": [["three", 5]]}}})
     )
     assert home.free(["w"]) == 1
     assert sorted(files.names(folder)) == ["one", "three", "two", "under way"]
-    home.commit(Change(units={"a unit": {"checkpoint": {"0": [["two", 5]], "1": [["three", 5]]}}}))
+    home.commit(Change(tasks={"a unit": {"checkpoint": {"0": [["two", 5]], "1": [["three", 5]]}}}))
     assert home.free(["w"]) == 1
     assert sorted(files.names(folder)) == ["three", "two", "under way"]
     reopened = small_home(files)
     assert sorted(files.names(folder)) == ["three", "two"]
-    reopened.commit(Change(dropped_units=["a unit"]))
+    reopened.commit(Change(dropped_tasks=["a unit"]))
     assert reopened.free() == 2
     assert files.names(FOLDER / "checkpoints") == []
 
@@ -341,14 +341,14 @@ def test_threads_may_commit_and_read_at_once(tmp_path: Path) -> None:
             for n in range(100):
                 log = f"{thread}.{n % 10}"
                 change = Change(
-                    logs={"bid": append(home, writers, "bid", n)}, units={f"{thread}.{n}": {"n": n}}
+                    logs={"bid": append(home, writers, "bid", n)}, tasks={f"{thread}.{n}": {"n": n}}
                 )
                 if n < 10:
                     change.created[log] = COLUMNS
                 numbers.append(home.commit(change))
                 assert len(home.logs["bid"].epochs()) <= home.logs["bid"].rows
                 assert sum(log.rows for log in home.logs.values()) <= 400
-                assert all("n" in unit for unit in home.units.values())
+                assert all("n" in task for task in home.tasks.values())
                 home.commit(Change(freed={"bid": home.epoch - 50}))
         except BaseException as problem:
             problems.append(problem)
@@ -359,7 +359,7 @@ def test_threads_may_commit_and_read_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert problems == []
-    assert len(set(numbers)) == 400 and home.epoch == 800 and len(home.units) == 400
+    assert len(set(numbers)) == 400 and home.epoch == 800 and len(home.tasks) == 400
     held = view(home)
     home.close()
     again = Home(tmp_path)
@@ -372,7 +372,7 @@ def test_snapshots_in_the_background_hold_the_same(tmp_path: Path) -> None:
     home = Home(tmp_path, snapshot_every=(2_000, 4_000))
     home.open()
     for n in range(500):
-        home.commit(Change(units={f"u{n % 7}": {"n": n}}))
+        home.commit(Change(tasks={f"u{n % 7}": {"n": n}}))
     held = view(home)
     home.close()
     names = [path.name for path in (tmp_path / "journal").iterdir()]

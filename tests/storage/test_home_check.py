@@ -29,7 +29,7 @@ def filled(folder: Path) -> Home:
     checkpoint = home.checkpoint_folder("u")
     checkpoint.mkdir()
     (checkpoint / "state").write_bytes(b"12345")
-    home.commit(Change(units={"u": {"checkpoint": {"0": [["state", 5]]}}}))
+    home.commit(Change(tasks={"u": {"checkpoint": {"0": [["state", 5]]}}}))
     spool = home.source_folder("bid")
     spool.mkdir(parents=True)
     (spool / "spool").write_bytes(b"rows")
@@ -42,7 +42,7 @@ def test_a_whole_home_has_no_mistakes_and_its_report_says_what_is_in_it(tmp_path
     home = filled(tmp_path)
     report = check_home(tmp_path)
     assert report.mistakes == []
-    assert (report.epoch, report.logs, report.rows, report.units, report.statements) == (3, 1, 4, 1, 1)
+    assert (report.epoch, report.logs, report.rows, report.tasks, report.statements) == (3, 1, 4, 1, 1)
     assert report.bytes > 100 and report.torn == 0 and report.format == CURRENT
     home.close()
 
@@ -59,12 +59,12 @@ def test_everything_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     records.write_bytes(records.read_bytes() + b"torn")
     report = check_home(tmp_path)
     assert report.torn == 4
-    log, unit = report.mistakes
+    log, task = report.mistakes
     assert log.startswith(
         "log bid: 2 rows of bid, epoch 2, with timestamps from 1970-01-01T00:00:00.000001 to "
     )
     assert "home repair" in log
-    assert unit == "unit u: checkpoint file state has 3 bytes instead of 5"
+    assert task == "task u: checkpoint file state has 3 bytes instead of 5"
     segment.unlink()
     (tmp_path / "checkpoints" / "u" / "state").unlink()
     assert check_home(tmp_path).mistakes == [
@@ -78,7 +78,7 @@ def test_what_is_freed_while_it_is_checked_is_no_mistake(tmp_path: Path) -> None
     home = filled(tmp_path)
 
     def free(_: str) -> None:
-        home.commit(Change(freed={"bid": home.epoch + 1}, units={"u": {"checkpoint": None}}))
+        home.commit(Change(freed={"bid": home.epoch + 1}, tasks={"u": {"checkpoint": None}}))
         home.free()
 
     assert check_home(tmp_path, progress=free).mistakes == []
@@ -164,4 +164,4 @@ def test_the_commands_print_what_they_found_and_end_with_1_if_something_is_wrong
     assert done.exit_code == 0 and "nothing is to be done" in done.output
     (tmp_path / "copy" / "checkpoints" / "u" / "state").unlink()
     done = runner.invoke(app, ["home", "check", str(tmp_path / "copy")])
-    assert done.exit_code == 1 and "unit u: checkpoint file state is missing" in done.output
+    assert done.exit_code == 1 and "task u: checkpoint file state is missing" in done.output

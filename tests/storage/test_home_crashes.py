@@ -43,7 +43,7 @@ def steps() -> list[Step]:
             files.sync(checkpoint / f"state{n}")
             files.sync(checkpoint)
             state = {"checkpoint": [[f"state{n}", 1, 10]], "cursors": {"bid": home.epoch}}
-            return Change(logs=added, units={"u": state}, streams={"bid": {"watermark": n}})
+            return Change(logs=added, tasks={"u": state}, streams={"bid": {"watermark": n}})
 
         return change
 
@@ -58,7 +58,7 @@ def steps() -> list[Step]:
         return Change(based={"bid": (upto, base)})
 
     def replace(home: Home, writers: SegmentWriters, files: FileSystem) -> Change:
-        return Change(dropped_logs=["ask"], created={"ask": COLUMNS}, dropped_units=["u"])
+        return Change(dropped_logs=["ask"], created={"ask": COLUMNS}, dropped_tasks=["u"])
 
     return [
         create,
@@ -157,7 +157,7 @@ def assert_nothing_left_over(files: MemoryFiles, home: Home) -> None:
     assert sorted(files.names(FOLDER / "logs")) == sorted(log.folder.name for log in home.logs.values())
     for log in home.logs.values():
         assert sorted(files.names(log.folder)) == sorted(log.segments_in_use())
-    states = [name for unit in home.units.values() for name, _, _ in unit.get("checkpoint", ())]
+    states = [name for task in home.tasks.values() for name, _, _ in task.get("checkpoint", ())]
     assert files.names(home.checkpoint_folder("u")) == states
     journal = files.names(FOLDER / "journal")
     assert len(journal) <= 8 and not any(name.endswith(".tmp") for name in journal)

@@ -52,9 +52,9 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
-def flip(path: Path, place: int = -9) -> None:
+def flip(path: Path, index: int = -9) -> None:
     data = bytearray(path.read_bytes())
-    data[place] ^= 4
+    data[index] ^= 4
     path.write_bytes(data)
 
 
@@ -116,7 +116,7 @@ def test_a_loss_of_power_that_took_commits_is_reported_and_the_home_opens() -> N
     home = Home(FOLDER, files=files)
     home.open()
     for n in range(3):
-        home.commit(Change(units={"u": {"n": n}}))
+        home.commit(Change(tasks={"u": {"n": n}}))
     path = FOLDER / "journal" / "000000000000.records"
     files.write(path, b"".join(files.read(path).splitlines(keepends=True)[:2]))
     files.write(FOLDER / "journal" / "end", frame(b'{"e":2,"boot":"another"}') + b"torn")
@@ -124,7 +124,7 @@ def test_a_loss_of_power_that_took_commits_is_reported_and_the_home_opens() -> N
     told: list[str] = []
     again = Home(FOLDER, files=files)
     again.open(told.append)
-    assert again.units == {"u": {"n": 1}}
+    assert again.tasks == {"u": {"n": 1}}
     assert any("epoch 2 had been committed: the machine was started again" in line for line in told)
     told.clear()
     Home(FOLDER, files=files).open(told.append)
@@ -135,7 +135,7 @@ def test_the_file_with_the_last_epoch_stays_small_and_may_be_missing(tmp_path: P
     home = Home(tmp_path)
     home.open()
     for n in range(2_000):
-        home.commit(Change(units={"u": {"n": n}}))
+        home.commit(Change(tasks={"u": {"n": n}}))
     end = tmp_path / "journal" / "end"
     assert end.stat().st_size <= 1 << 16
     found = read_end(end.parent, home._files)
@@ -178,12 +178,12 @@ def test_a_damaged_snapshot_is_not_counted_as_one_of_the_last_two(tmp_path: Path
 
     home = opened()
     for n in range(60):
-        home.commit(Change(units={"u": {"n": n}}))
+        home.commit(Change(tasks={"u": {"n": n}}))
     home.close()
     flip(snapshots()[-1])
     assert any("snapshot is damaged" in line for line in check_home(tmp_path).mistakes)
     home = opened()
-    assert home.units == {"u": {"n": 59}} and len(snapshots()) == 1
+    assert home.tasks == {"u": {"n": 59}} and len(snapshots()) == 1
     assert check_home(tmp_path).mistakes == []
     home.close()
 
@@ -197,7 +197,7 @@ def test_files_that_no_record_names_are_kept_in_the_trash_for_a_day() -> None:
         return home
 
     home = opened()
-    home.commit(Change(created={"bid": COLUMNS}, units={"u": {"checkpoint": [["named", 1, 4]]}}))
+    home.commit(Change(created={"bid": COLUMNS}, tasks={"u": {"checkpoint": [["named", 1, 4]]}}))
     for folder in ("checkpoints", "checkpoints/u", "logs/gone", "tables"):
         files.make_folder(FOLDER / folder)
     orphans = ["checkpoints/u/other", "logs/bid/w-0.arrows", "logs/gone/w-0.arrows", "tables/t.arrow"]
@@ -261,10 +261,10 @@ def heads(home: Path, field: str) -> list[Path]:
     """The head files that units' checkpoints name in a field."""
     reader = HomeReader(home)
     return [
-        reader.checkpoint_folder(name) / cell[0][0]
-        for name, unit in reader.units.items()
-        for cell in unit.get(field, {}).get("files", ())
-        if cell
+        reader.checkpoint_folder(name) / subtask[0][0]
+        for name, task in reader.tasks.items()
+        for subtask in task.get(field, {}).get("files", ())
+        if subtask
     ]
 
 
@@ -319,7 +319,7 @@ def test_without_a_whole_checkpoint_queries_stop_and_begin_anew_after_a_repair(t
             clock.now += 60 * SECOND
         feed(mill, 20)
         finish(mill)
-        assert not any(unit.failed for unit in mill.dispatcher.units.values())
+        assert not any(task.failed for task in mill.dispatcher.tasks.values())
         sums = [row.row for row in mill.queries["total"].rows() if row.ts > 59 * SECOND]
         assert len(sums) == 12
 

@@ -26,7 +26,7 @@ def test_the_torn_end_of_the_journal_is_cut_and_told() -> None:
     files = memory_files()
     home = small_home(files)
     for n in range(2):
-        home.commit(Change(units={"u": {"n": n}}))
+        home.commit(Change(tasks={"u": {"n": n}}))
     path = FOLDER / "journal" / "000000000000.records"
     whole = files.read(path)
     for cut in range(1, len(whole.splitlines()[1])):
@@ -35,10 +35,10 @@ def test_the_torn_end_of_the_journal_is_cut_and_told() -> None:
         told: list[str] = []
         again = Home(FOLDER, files=files)
         again.open(told.append)
-        assert again.units == {"u": {"n": 0}}
+        assert again.tasks == {"u": {"n": 0}}
         assert any("did not end" in line for line in told)
-        again.commit(Change(units={"u": {"n": 7}}))
-        assert small_home(files).units == {"u": {"n": 7}}
+        again.commit(Change(tasks={"u": {"n": 7}}))
+        assert small_home(files).tasks == {"u": {"n": 7}}
 
 
 def test_damage_in_the_middle_of_the_journal_is_told_with_its_place() -> None:
@@ -46,7 +46,7 @@ def test_damage_in_the_middle_of_the_journal_is_told_with_its_place() -> None:
     home = Home(FOLDER, files=files)
     home.open()
     for n in range(3):
-        home.commit(Change(units={"u": {"n": n}}))
+        home.commit(Change(tasks={"u": {"n": n}}))
     path = FOLDER / "journal" / "000000000000.records"
     whole = files.read(path)
     middle = whole.index(b"\n") + 20
@@ -63,7 +63,7 @@ def test_damage_in_the_middle_of_the_journal_is_told_with_its_place() -> None:
 def many_snapshots(files: MemoryFiles) -> Home:
     home = small_home(files)
     for n in range(60):
-        home.commit(Change(units={"u": {"n": n}}))
+        home.commit(Change(tasks={"u": {"n": n}}))
     return home
 
 
@@ -72,7 +72,7 @@ def test_snapshots_keep_the_number_of_files_bounded() -> None:
     many_snapshots(files)
     names = files.names(FOLDER / "journal")
     assert len(names) <= 5 and sum(name.endswith(".snapshot") for name in names) == 2
-    assert small_home(files).units == {"u": {"n": 59}}
+    assert small_home(files).tasks == {"u": {"n": 59}}
 
 
 def test_a_damaged_snapshot_is_replaced_by_the_one_before_it() -> None:
@@ -159,7 +159,7 @@ def test_with_durability_machine_a_snapshot_is_safe_before_older_files_go() -> N
     files = SpyFiles(memory_files())
     home = small_home(files, durability="machine")
     for n in range(60):
-        home.commit(Change(units={"u": {"n": n}}))
+        home.commit(Change(tasks={"u": {"n": n}}))
     for position, (operation, name) in enumerate(files.seen):
         if operation == "remove" and name.endswith((".records", ".snapshot")):
             before = files.seen[:position]
@@ -188,16 +188,16 @@ def test_a_failing_sync_stops_commits_until_the_home_is_opened_again() -> None:
 
     files = Unsyncable(memory_files())
     home = small_home(files, durability="machine")
-    home.commit(Change(units={"u": {"n": 0}}))
+    home.commit(Change(tasks={"u": {"n": 0}}))
     files.broken = True
     with pytest.raises(HomeError, match="cannot be synced"):
-        home.commit(Change(units={"u": {"n": 1}}))
+        home.commit(Change(tasks={"u": {"n": 1}}))
     files.broken = False
     with pytest.raises(HomeError, match="open the home again"):
-        home.commit(Change(units={"u": {"n": 2}}))
+        home.commit(Change(tasks={"u": {"n": 2}}))
     again = small_home(files, durability="machine")
-    again.commit(Change(units={"u": {"n": 3}}))
-    assert small_home(files).units == {"u": {"n": 3}}
+    again.commit(Change(tasks={"u": {"n": 3}}))
+    assert small_home(files).tasks == {"u": {"n": 3}}
 
 
 @pytest.mark.parametrize(
@@ -250,4 +250,4 @@ def test_a_home_that_another_process_has_is_told_with_who_that_is(tmp_path: Path
 def test_a_home_that_is_not_open_takes_no_commits() -> None:
     home = Home(FOLDER, files=memory_files())
     with pytest.raises(HomeError, match="not open"):
-        home.commit(Change(units={"u": {}}))
+        home.commit(Change(tasks={"u": {}}))

@@ -27,7 +27,7 @@ print("ready", flush=True)
 sys.stdin.readline()
 for n in range(1, int(sys.argv[2])):
     added = Appended([writers.append(home.logs["bid"].folder, rows(n, n, seq=2 * n))], n, n, n)
-    home.commit(Change(logs={"bid": added}, units={"u": {"n": n}}, freed={"bid": n - 500}))
+    home.commit(Change(logs={"bid": added}, tasks={"u": {"n": n}}, freed={"bid": n - 500}))
     if n % 50 == 0:
         home.free(["w"])
 home.close()
@@ -53,7 +53,7 @@ def test_a_reader_follows_a_writer_through_snapshots_and_freed_segments(tmp_path
             assert n >= seen, "what was seen stays"
             seen = n
             log = reader.logs["bid"]
-            assert log.head == (n or -1) and reader.units.get("u", {}).get("n", 0) == n
+            assert log.head == (n or -1) and reader.tasks.get("u", {}).get("n", 0) == n
             assert log.first == max(n - 500, 0)
             for epoch in log.epochs(after=n - 2):
                 try:

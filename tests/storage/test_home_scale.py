@@ -35,7 +35,7 @@ def test_a_day_of_rounds_leaves_few_files_and_a_small_index(tmp_path: Path) -> N
         now_us += step_us
         name = LOGS[number % 3] if number % 1_000 else "slow"
         added = Appended([writers.append(folders[name], table)], now_us, now_us, now_us)
-        home.commit(Change(logs={name: added}, units={"u": {"cursors": {name: number}}}))
+        home.commit(Change(logs={name: added}, tasks={"u": {"cursors": {name: number}}}))
         if number % 200 == 0:
             hour = Retention(age_us=HOUR_US)
             freed = {name: keep_from(log, None, hour, now_us) for name, log in home.logs.items()}
@@ -63,7 +63,7 @@ def test_a_home_whose_index_takes_100_mb_opens_in_seconds(tmp_path: Path) -> Non
     for log in home.logs.values():
         log.load(columns(epochs=70_000, extents_each=10))
     home._least_bytes = 0
-    home.commit(Change(units={"u": {}}))
+    home.commit(Change(tasks={"u": {}}))
     home.close()
     assert sum(path.stat().st_size for path in (tmp_path / "journal").iterdir()) > 100e6
     began = time.process_time()

@@ -110,8 +110,8 @@ def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, i
     copy.load(log.dump())
     for index in (log, copy):
         assert [(epoch.number, list(epoch.extents)) for epoch in index.epochs()] == expected
-        for place, (after, _) in enumerate(expected):
-            left = expected[place + 1 :]
+        for position, (after, _) in enumerate(expected):
+            left = expected[position + 1 :]
             assert index.rows_after(after) == sum(extent.rows for _, made in left for extent in made)
         assert index.rows == sum(extent.rows for _, made in expected for extent in made)
         assert index.bytes == sum(extent.length for _, made in expected for extent in made)

@@ -218,8 +218,8 @@ def test_every_flipped_bit_is_found_before_anything_is_parsed(tmp_path: Path) ->
     path = tmp_path / extents[0].segment
     whole = path.read_bytes()
     for extent in extents:
-        for place in (*range(0, extents[0].offset, 5), extent.offset, extent.offset + extent.length - 1):
-            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        for index in (*range(0, extents[0].offset, 5), extent.offset, extent.offset + extent.length - 1):
+            path.write_bytes(whole[:index] + bytes([whole[index] ^ 1 << index % 8]) + whole[index + 1 :])
             with pytest.raises(ExtentDamaged, match="home repair"):
                 SegmentReader(LOCAL).read(tmp_path, extent)
             with pytest.raises(ExtentDamaged, match="home repair"):

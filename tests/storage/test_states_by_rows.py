@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from slicemill.runtime.pipeline import UnitProgram
+from slicemill.runtime.pipeline import TaskProgram
 from slicemill.storage.checkpoints import encode_states, read_checkpoint, write, write_checkpoint
 from slicemill.time import END
 from storage.golden_states import (
@@ -53,6 +53,6 @@ def test_each_snapshot_continues_as_the_query_did_though_it_is_written_later(
         taken.append([encode_states(program.states) for program in programs])
     for number, snapshots in reversed(list(enumerate(taken))):
         states = [read_checkpoint(tmp_path, write(tmp_path, snapshot)) for snapshot in snapshots]
-        restored = [UnitProgram(program.plan, kept) for program, kept in zip(programs, states, strict=True)]
+        restored = [TaskProgram(program.plan, kept) for program, kept in zip(programs, states, strict=True)]
         for (rows, until), expected in list(zip(runs, given, strict=True))[number + 1 :]:
             assert repr(run_programs(restored, {"s": rows}, {"s": until})) == repr(expected)

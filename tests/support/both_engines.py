@@ -21,7 +21,7 @@ from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 def by_mill(
     esl: str, rows: Sequence[Row], seed: int, *, runs: float = 0.2, restarts: float = 0.01
 ) -> dict[str, list[TimedRow]]:
-    """Return the rows of each query of a mill with any number of cells.
+    """Return the rows of each query of a mill with any number of subtasks.
 
     After a row the mill runs or restarts with these probabilities; half of the restarts are crashes.
     """

@@ -44,17 +44,17 @@ def first_process(modules: Collection[str], with_session: Collection[str]) -> fr
     seconds = defaultdict(lambda: _SMALL_S, json.loads(KEPT.read_text()))
     first = set(with_session)
     first_s, second_s = SESSION_S + sum(seconds[module] for module in first), MYPY_S
-    units: dict[str, list[str]] = defaultdict(list)
+    tasks: dict[str, list[str]] = defaultdict(list)
     for module in sorted(set(modules) - first):
         folder = module.partition("/")[0]
-        units[folder if folder in _TOGETHER else module].append(module)
-    lengths = {unit: sum(seconds[module] for module in units[unit]) for unit in units}
-    for unit in sorted(units, key=lambda unit: (-lengths[unit], unit)):
+        tasks[folder if folder in _TOGETHER else module].append(module)
+    lengths = {task: sum(seconds[module] for module in tasks[task]) for task in tasks}
+    for task in sorted(tasks, key=lambda task: (-lengths[task], task)):
         if first_s < second_s:
-            first.update(units[unit])
-            first_s += lengths[unit]
+            first.update(tasks[task])
+            first_s += lengths[task]
         else:
-            second_s += lengths[unit]
+            second_s += lengths[task]
     return frozenset(first)
 
 

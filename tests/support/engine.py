@@ -57,10 +57,10 @@ def turn(mill: Mill) -> None:
 
 
 def checkpoint_twice(mill: Mill) -> None:
-    """Write the state of all units twice: both checkpoints of each then cover all that it has read."""
+    """Write the state of all tasks twice: both checkpoints of each then cover all that it has read."""
     for _ in range(2):
-        for unit in mill.dispatcher.units.values():
-            unit._rows_since_checkpoint = 1
+        for task in mill.dispatcher.tasks.values():
+            task._rows_since_checkpoint = 1
         mill.checkpoint()
 
 
@@ -90,7 +90,7 @@ def run_case(
     restarts: float = 0.05,
     disturb: Callable[[random.Random], None] = lambda _: None,
 ) -> dict[str, list[TimedRow]]:
-    """A case's results, with units run between any two tuples, and mills that stop, crash and start again.
+    """A case's results, with tasks run between any two tuples, and mills that stop, crash and start again.
 
     `disturb` is called now and then, to do harm that must not be seen in the results.
     """
@@ -144,6 +144,6 @@ def results_of(mill: Mill) -> dict[str, list[TimedRow]]:
     return results
 
 
-def fed_mill(home: Path, clock: Callable[[], int], pool: InlinePool, cells: int = 1) -> Mill:
+def fed_mill(home: Path, clock: Callable[[], int], pool: InlinePool, subtasks: int = 1) -> Mill:
     """A mill over workers in this process, whose streams get what a test feeds them."""
-    return Mill(home=home, pool=pool, clock=clock, cells=cells, read_sources=False)
+    return Mill(home=home, pool=pool, clock=clock, subtasks=subtasks, read_sources=False)

@@ -1,4 +1,4 @@
-"""A case of the corpus for each operator and placement: `make test` runs these on Spark and as units."""
+"""A case of the corpus for each operator and placement: `make test` runs these on Spark and as tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill.plan.placement import AUTO, PlacementKind, choose_placement, plac
 from slicemill.plan.planner import Planner
 from support.corpus import Case, prepare, read_cases
 
-CELLS = 4
+SUBTASKS = 4
 # Longer cases take seconds on Spark.
 _MOST_ARRIVALS = 30
 
@@ -38,19 +38,19 @@ def placed_cases(beyond: Collection[str] = ()) -> dict[tuple[str, PlacementKind]
 
 @cache
 def _placements() -> list[tuple[Case, str, set[tuple[str, PlacementKind]]]]:
-    """Return all placements of all cases, with operators and the kinds that their units get."""
+    """Return all placements of all cases, with operators and the kinds that their tasks get."""
     found = []
     for case in read_cases():
         if case.errors or len(case.arrivals.rows) > _MOST_ARRIVALS:
             continue
         plan = Planner().plan(prepare(case).catalog)
-        stateful = [unit for unit in plan.units if unit.stateful]
-        possible = [{one.kind for one in placements_of(unit, plan.graph, CELLS)} for unit in stateful]
+        stateful = [task for task in plan.tasks if task.stateful]
+        possible = [{one.kind for one in placements_of(task, plan.graph, SUBTASKS)} for task in stateful]
         for placement in (None, *sorted(set[PlacementKind].intersection(*possible) if possible else ())):
             pairs = set()
-            for unit in plan.units:
-                kind = choose_placement(unit, plan.graph, CELLS, kind=placement).kind
-                operators = (plan.graph[node_id].operator for node_id in unit.nodes)
+            for task in plan.tasks:
+                kind = choose_placement(task, plan.graph, SUBTASKS, kind=placement).kind
+                operators = (plan.graph[node_id].operator for node_id in task.nodes)
                 pairs |= {
                     (type(one).__name__, kind) for one in operators if not isinstance(one, QueryResults)
                 }

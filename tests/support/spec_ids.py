@@ -38,7 +38,7 @@ _MODULE = re.compile(r"`((?:[a-z_]+/)+(?:[a-z_0-9]+\.py)?)`")
 # Items that are everywhere, so that no module names them.
 EVERYWHERE = {
     "M28": ("binder/queries.py", "plan/build.py"),
-    "P1": ("plan/units.py",),
+    "P1": ("plan/tasks.py",),
     "P17": ("scheduling/chooser.py",),
     "L1": ("ingest/intake.py",),
     "L2": ("operators/temporal/",),

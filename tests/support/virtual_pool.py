@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from slicemill.runtime.messages import Message, RunDone, RunUnit
+from slicemill.runtime.messages import Message, RunDone, RunTask
 from slicemill.runtime.workers.events import WorkerAnswer
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
@@ -14,7 +14,7 @@ from support.engine import Clock
 
 
 class VirtualPool(InlinePool):
-    """`costs` has what runs take, by unit; a message takes `round_s` in any case, and so does a read."""
+    """`costs` has what runs take, by task; a message takes `round_s` in any case, and so does a read."""
 
     def __init__(self, clock: Clock, round_s: float) -> None:
         super().__init__(1, HANDLER)
@@ -25,11 +25,11 @@ class VirtualPool(InlinePool):
     def answered(self, answer: WorkerAnswer, message: object) -> WorkerAnswer | None:
         assert isinstance(message, Message) and isinstance(answer.message, tuple)
         took_s, reply = self._round_s, []
-        runs = {item.unit: item for item in message.items if isinstance(item, RunUnit)}
+        runs = {item.task: item for item in message.items if isinstance(item, RunTask)}
         for done in answer.message:
             if isinstance(done, RunDone):
-                spans = runs[done.unit].inputs.values()
-                run_s = self.costs[done.unit].of(sum(epoch.rows for span in spans for epoch in span.epochs))
+                spans = runs[done.task].inputs.values()
+                run_s = self.costs[done.task].of(sum(epoch.rows for span in spans for epoch in span.epochs))
                 reply.append(replace(done, cpu_s=run_s, seconds={"run: kernels": run_s}))
                 took_s += run_s
             else:

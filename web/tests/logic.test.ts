@@ -7,7 +7,7 @@ import { EXAMPLES, offersAt, relationsRead } from "../src/components/esl-words";
 import { fingered, wheelFactor, zoomed } from "../src/components/graph-gestures";
 import { busiest, collapse, litWith, load, place, smooth, standsBetter, thickness } from "../src/components/graph-layout";
 import { chartPlan, numbersOf } from "../src/components/chart-plan";
-import { cellsOverWorkers, cutTracks, fitting, layOut } from "../src/components/slice-chain";
+import { subtasksOverWorkers, cutTracks, fitting, layOut } from "../src/components/slice-chain";
 import { bytes, count, milliseconds, moment, percent, plural, rate, span, wholeSeconds } from "../src/format";
 import { byPolicy } from "../src/state/before-after";
 import { keyMeaning } from "../src/state/keys";
@@ -17,7 +17,7 @@ import { explainReplacements, quoted, replacing, statementsOf } from "../src/sta
 test("numbers are short, and nothing is a dash", () => {
   assert.deepEqual([count(1234), count(12345), count(2.5e6), count(null), count(NaN)], ["1,234", "12.3 k", "2.5 M", "–", "–"]);
   assert.deepEqual([rate(0.5), bytes(1536), milliseconds(2500), percent(0.126)], ["0.5/s", "1.54 kB", "2.5 s", "12.6 %"]);
-  assert.deepEqual([span(90), span(7200), moment(5_500_000), plural(1, "cell"), plural(2, "cell")], ["90 s", "2 h", "5.5 s", "1 cell", "2 cells"]);
+  assert.deepEqual([span(90), span(7200), moment(5_500_000), plural(1, "subtask"), plural(2, "subtask")], ["90 s", "2 h", "5.5 s", "1 subtask", "2 subtasks"]);
   assert.deepEqual([count(100), moment(11_107_500_000)], ["100", "3:05:07"]);
   assert.deepEqual([wholeSeconds("18:25:39.147"), wholeSeconds("38.1 s")], ["18:25:39", "38.1 s"]);
   assert.deepEqual([rate(1387.4), percent(24), count(9999.6)], ["1,387/s", "2,400 %", "10,000"]);
@@ -164,7 +164,7 @@ test("a node lights what it is made of and what is made of it", () => {
 
 test("slices lie by age, and queries reach as far back as their rows", () => {
   const slice = (earliest: number, latest: number, wanted: Record<string, number>) => ({
-    cell: 0,
+    subtask: 0,
     worker: 1,
     part: "input 0",
     rows: 5,
@@ -173,15 +173,15 @@ test("slices lie by age, and queries reach as far back as their rows", () => {
     latest_us: latest * 1e6,
     wanted,
   });
-  const found = layOut({ unit: "u", cells: 1, queries: [], cuts: [], moves: [], reaches: { near: 10 }, slices: [slice(0, 50, { far: 5, near: 2 }), slice(50, 60, { far: 5, near: 5 })] });
+  const found = layOut({ task: "u", subtasks: 1, queries: [], cuts: [], moves: [], reaches: { near: 10 }, slices: [slice(0, 50, { far: 5, near: 2 }), slice(50, 60, { far: 5, near: 5 })] });
   assert.deepEqual(found.reaches, [
     { query: "far", age: 60, rows: 10 },
     { query: "near", age: 10, rows: 7 },
   ]);
   assert.deepEqual([found.oldestAge, found.lanes.length], [60, 1]);
-  const chain = { unit: "u", cells: 2, queries: [], cuts: [], slices: [slice(0, 9, {}), { ...slice(0, 9, {}), cell: 1, worker: 0 }], moves: [], reaches: {} };
-  assert.deepEqual(cellsOverWorkers(chain).map((one) => [one.worker, one.cells.map((cell) => cell.cell)]), [["0", [1]], ["1", [0]]]);
-  const move = (at_s: number, used: number[]) => ({ at_s, cell: 0, part: "input 0", used });
+  const chain = { task: "u", subtasks: 2, queries: [], cuts: [], slices: [slice(0, 9, {}), { ...slice(0, 9, {}), subtask: 1, worker: 0 }], moves: [], reaches: {} };
+  assert.deepEqual(subtasksOverWorkers(chain).map((one) => [one.worker, one.subtasks.map((subtask) => subtask.subtask)]), [["0", [1]], ["1", [0]]]);
+  const move = (at_s: number, used: number[]) => ({ at_s, subtask: 0, part: "input 0", used });
   const [track] = cutTracks({ ...chain, moves: [move(1, [5]), move(2, [5, 9])] });
   assert.deepEqual(track?.points, [{ at: 1, ages: [5] }, { at: 2, ages: [5, 9] }]);
   assert.equal(fitting(30, "a long text", "short"), "");

@@ -280,8 +280,8 @@ class Graph:
 def pending_items(reader: Reader) -> Sequence[Item]:
     """Return a reader's unread items, in all linked buffers, oldest first."""
     items: list[Item] = []
-    place: Reader | None = reader
-    while place is not None:
-        items.extend(list(place.buffer.items)[place.position - place.buffer.base :])
-        place = place.behind
+    index: Reader | None = reader
+    while index is not None:
+        items.extend(list(index.buffer.items)[index.position - index.buffer.base :])
+        index = index.behind
     return items

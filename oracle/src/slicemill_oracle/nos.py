@@ -238,23 +238,23 @@ def next_operator(state: State, ask: Callable[[ReferenceSource], State | None]) 
 
     Rules are applied immediately to an operator that is not ready, without executing it.
     """
-    place: State | Fork = state
+    index: State | Fork = state
     while True:
-        if isinstance(place, Fork):
-            following = place.next()
+        if isinstance(index, Fork):
+            following = index.next()
             if following is not None:
                 return following
-            row = place.row
+            row = index.row
         else:
-            following = _apply_rules(place)
+            following = _apply_rules(index)
             if following is not None:
                 if following.runs:
                     return following
-                place = following
+                index = following
                 continue
-            row = place.rows[place.node.gate.blocked() if len(place.rows) > 1 else 0]
+            row = index.rows[index.node.gate.blocked() if len(index.rows) > 1 else 0]
         if not row.backtracks:
             return None
         if row.pred is None:
             return ask(row.source) if row.source is not None else None
-        place = row.pred
+        index = row.pred

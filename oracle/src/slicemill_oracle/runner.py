@@ -67,14 +67,14 @@ class ScriptFeed:
 
     def arrivals(self) -> Iterator[Arrival]:
         stream = self.stream
-        place = stream.schema.index(stream.time_column) if stream.time_column is not None else None
+        index = stream.schema.index(stream.time_column) if stream.time_column is not None else None
         external = stream.kind is TimestampKind.EXTERNAL
         at = 0
         for row in read_rows(stream.source, stream.written, self._folder):
             if isinstance(row, BadRow):
                 self.bad.append(row)
                 continue
-            ts = row[place] if external and place is not None else None
+            ts = row[index] if external and index is not None else None
             if external and not isinstance(ts, int):
                 self.bad.append(BadRow(str(row), f"the timestamp {stream.time_column} is NULL"))
                 continue
@@ -86,12 +86,12 @@ class ScriptFeed:
                 yield Arrival(at, row, ts)
             else:
                 at += self._interval_us
-                yield Arrival(at, _insert_timestamp(row, place, at))
+                yield Arrival(at, _insert_timestamp(row, index, at))
 
 
-def _insert_timestamp(row: Row, place: int | None, at: int) -> Row:
+def _insert_timestamp(row: Row, index: int | None, at: int) -> Row:
     """Insert the timestamp of an internal stream as a column's value."""
-    return row if place is None else (*row[:place], at, *row[place:])
+    return row if index is None else (*row[:index], at, *row[index:])
 
 
 def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000) -> RunResult:

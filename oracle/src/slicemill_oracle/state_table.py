@@ -160,34 +160,34 @@ def _bind_rows(
     states: dict[str, State],
 ) -> None:
     forks = fork_names(topology, strategy_of)
-    places: dict[str, State | Fork] = dict(states)
+    indices: dict[str, State | Fork] = dict(states)
     for row in table:
         if row.state in states:
             continue
-        if row.state not in places:
+        if row.state not in indices:
             (producer,) = (name for name, fork in forks.items() if fork == row.state)
             pred = None if row.pred is None else states[row.pred]
             backtracks = TRANSITIONS[row.transition].backtracks
-            places[row.state] = Fork(BoundRow(pred, graph.sources.get(producer), backtracks))
+            indices[row.state] = Fork(BoundRow(pred, graph.sources.get(producer), backtracks))
     for row in table:
         transition = TRANSITIONS[row.transition]
-        place = places[row.state]
-        succ = None if row.succ is None else places[row.succ]
-        if isinstance(place, Fork):
-            place.branches.append(states[row.succ or ""])
+        index = indices[row.state]
+        succ = None if row.succ is None else indices[row.succ]
+        if isinstance(index, Fork):
+            index.branches.append(states[row.succ or ""])
             continue
-        place.rules = rules_of(transition, isinstance(succ, Fork))
+        index.rules = rules_of(transition, isinstance(succ, Fork))
         if isinstance(succ, Fork):
-            place.fork = succ
+            index.fork = succ
         elif succ is not None:
-            place.succ = succ
+            index.succ = succ
             ports = [p for p, name in enumerate(succ.node.inputs) if name == row.state]
-            place.succ_readers = [succ.node.readers[port] for port in ports]
+            index.succ_readers = [succ.node.readers[port] for port in ports]
     for name, state in states.items():
         backtracks = strategy_of(name) != "RR"
         for producer in state.node.inputs:
             pred_name = predecessor(topology, strategy_of, forks, producer, name)
-            back = None if pred_name is None else places[pred_name]
+            back = None if pred_name is None else indices[pred_name]
             state.rows.append(BoundRow(back, graph.sources.get(producer), backtracks))
 
 

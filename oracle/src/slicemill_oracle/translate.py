@@ -161,8 +161,8 @@ def coalesce_rows(
 def _late_rows(operator: coalesce.Coalesce, schema: Schema) -> LateRows | None:
     if operator.late is None:
         return None
-    place = schema.index(operator.late.column)
-    return LateRows(lambda row: int(str(row[place])), operator.late.within_us)
+    index = schema.index(operator.late.column)
+    return LateRows(lambda row: int(str(row[index])), operator.late.within_us)
 
 
 def _lookup(operator: lookup.Lookup, context: StepContext) -> RowOperator:
@@ -249,8 +249,8 @@ def _window_changes(operator: window_changes.WindowChanges, context: StepContext
     calls = [call_of(call, schema, context) for call in operator.calls]
     time = None
     if operator.late is not None:
-        place = schema.index(operator.late.column)
-        time = lambda row: row[place]  # noqa: E731
+        index = schema.index(operator.late.column)
+        time = lambda row: row[index]  # noqa: E731
     return WindowChangesOperator(operator, calls, row_of_items(operator.group_by, schema), time)
 
 

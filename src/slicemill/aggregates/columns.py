@@ -50,11 +50,11 @@ class Windows:
 class History:
     """Condensed rows of each partition, sufficient for all later windows.
 
-    `places` are the positions of the rows to store. Each other field, unless None, has a new value for these
+    `indices` are the positions of the rows to store. Each other field, unless None, has a new value for these
     rows.
     """
 
-    places: Int64s
+    indices: Int64s
     weights: Int64s | None = None
     texts: pa.Array | None = None
     summaries: NDArray[np.object_] | None = None
@@ -113,15 +113,15 @@ def first_of_each(partitions: NDArray[np.int32], codes: Int64s, counted: Bools) 
 
     Also return the group of each counted row.
     """
-    places = np.flatnonzero(counted)
-    if not len(places):
-        return places, places
-    pairs = partitions[places].astype(np.int64) * (int(codes.max()) + 1) + codes[places]
+    indices = np.flatnonzero(counted)
+    if not len(indices):
+        return indices, indices
+    pairs = partitions[indices].astype(np.int64) * (int(codes.max()) + 1) + codes[indices]
     _, first, group = np.unique(pairs, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return places[first[order]], rank[group]
+    return indices[first[order]], rank[group]
 
 
 def sum_weights(weights: Int64s, group: Int64s, groups: int) -> Int64s:

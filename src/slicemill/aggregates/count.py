@@ -102,8 +102,8 @@ class ColumnCount:
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         counted = np.where(_non_null_mask(rows), weights_of(rows), 0)
-        places, group = first_of_each(rows.partitions, np.zeros(len(rows), np.int64), counted > 0)
-        return History(places, sum_weights(counted[counted > 0], group, len(places)))
+        indices, group = first_of_each(rows.partitions, np.zeros(len(rows), np.int64), counted > 0)
+        return History(indices, sum_weights(counted[counted > 0], group, len(indices)))
 
 
 @kernel

@@ -79,9 +79,9 @@ def limbs_of_doubles(values: Floats, counted: Any, lowest: int, limbs: int) -> L
             ((low << within) >> _LIMB) | ((high << within) & _MASK),
             (high << within) >> _LIMB,
         )
-        for place in range(3):
-            if limb + place < limbs:
-                out[i, limb + place] = parts[place]
+        for index in range(3):
+            if limb + index < limbs:
+                out[i, limb + index] = parts[index]
         if bits[i] < 0:
             negate(out[i])
     return out
@@ -103,9 +103,9 @@ def limbs_of_integers(values: Int64s, counted: Any) -> Limbs:
 @kernel
 def negate(number: Limbs) -> None:
     carry = _ONE
-    for place in range(len(number)):
-        carry += np.uint64(number[place]) ^ _MASK
-        number[place] = carry & _MASK
+    for index in range(len(number)):
+        carry += np.uint64(number[index]) ^ _MASK
+        number[index] = carry & _MASK
         carry >>= _LIMB
 
 
@@ -140,12 +140,12 @@ def _add_up(numbers: Any, out: Any) -> None:
     rows, words = numbers.shape
     for i in range(rows):
         carry = np.uint64(0)
-        for place in range(words):
-            total = out[i, place] + numbers[i, place]
+        for index in range(words):
+            total = out[i, index] + numbers[i, index]
             carried = total + carry
             # Unsigned: a sum that is less than one of its operands has wrapped round.
-            carry = np.uint64((total < numbers[i, place]) | (carried < total))
-            out[i + 1, place] = carried
+            carry = np.uint64((total < numbers[i, index]) | (carried < total))
+            out[i + 1, index] = carried
 
 
 def prefix_sums(numbers: Limbs) -> Limbs:
@@ -160,9 +160,9 @@ def prefix_sums(numbers: Limbs) -> Limbs:
 @kernel
 def _subtract(left: Limbs, right: Limbs, out: Limbs) -> None:
     borrow = np.uint64(0)
-    for place in range(len(left)):
-        borrow = np.uint64(left[place]) - np.uint64(right[place]) - borrow
-        out[place] = borrow & _MASK
+    for index in range(len(left)):
+        borrow = np.uint64(left[index]) - np.uint64(right[index]) - borrow
+        out[index] = borrow & _MASK
         borrow = (borrow >> _LIMB) & _ONE
 
 
@@ -191,17 +191,17 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
     divisors = int(first > 1) + int(second > 1) + int(third > 1)
     behind = max(0, 3 + divisors - limbs) if divisors else 0
     total = limbs + behind
-    for place in range(behind):
-        buffer[place] = 0
-    for place in range(limbs):
-        buffer[behind + place] = number[place]
+    for index in range(behind):
+        buffer[index] = 0
+    for index in range(limbs):
+        buffer[behind + index] = number[index]
     more = False  # True if the exact value is slightly greater than the buffer
     for divisor in (np.uint64(first), np.uint64(second), np.uint64(third)):
         if divisor != _ONE:
             rest = np.uint64(0)
-            for place in range(total - 1, -1, -1):
-                rest = (rest << _LIMB) | np.uint64(buffer[place])
-                buffer[place] = rest // divisor
+            for index in range(total - 1, -1, -1):
+                rest = (rest << _LIMB) | np.uint64(buffer[index])
+                buffer[index] = rest // divisor
                 rest %= divisor
             more |= rest != 0
     while buffer[total - 1] == 0:
@@ -221,8 +221,8 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
         limb, bit = (dropped - 1) >> 5, np.uint32((dropped - 1) & 31)
         if (buffer[limb] >> bit) & np.uint32(1):
             more |= buffer[limb] & ((np.uint32(1) << bit) - np.uint32(1)) != 0
-            for place in range(limb):
-                more |= buffer[place] != 0
+            for index in range(limb):
+                more |= buffer[index] != 0
             if more or digits & _ONE:
                 digits += _ONE
     return np.float64(np.ldexp(np.float64(digits), power + dropped))
@@ -286,9 +286,9 @@ def variances(
         _square(total, squared)
         _subtract(square_sums[ends[i]], square_sums[starts[i]], product)
         carry = np.uint64(0)
-        for place in range(limbs):
-            carry += np.uint64(product[place]) * np.uint64(count)
-            product[place] = carry & _MASK
+        for index in range(limbs):
+            carry += np.uint64(product[index]) * np.uint64(count)
+            product[index] = carry & _MASK
             carry >>= _LIMB
         _subtract(product, squared, product)
         out[i] = round_ratio(product, count, count - bias, divisor, 2 * exponent, buffer)
@@ -312,21 +312,21 @@ def decimal_means(sums: Limbs, starts: Int64s, ends: Int64s, counts: Int64s, fac
         if negative:
             negate(number)
         carry = np.uint64(0)
-        for place in range(size):
-            carry += np.uint64(number[place]) * np.uint64(factor)
-            product[place] = carry & _MASK
+        for index in range(size):
+            carry += np.uint64(number[index]) * np.uint64(factor)
+            product[index] = carry & _MASK
             carry >>= _LIMB
         product[size] = carry
         count = np.uint64(max(counts[i], 1))
         rest = np.uint64(0)
-        for place in range(size, -1, -1):
-            rest = (rest << _LIMB) | np.uint64(product[place])
-            product[place] = rest // count
+        for index in range(size, -1, -1):
+            rest = (rest << _LIMB) | np.uint64(product[index])
+            product[index] = rest // count
             rest %= count
         carry = np.uint64(rest + rest >= count)
-        for place in range(WHOLE):
-            carry += np.uint64(product[place])
-            out[i, place] = carry & _MASK
+        for index in range(WHOLE):
+            carry += np.uint64(product[index])
+            out[i, index] = carry & _MASK
             carry >>= _LIMB
         if negative:
             negate(out[i])
@@ -340,12 +340,12 @@ def _running_words(groups: Any, words: Any, before: Any) -> Any:
     for i in range(rows):
         carry = np.uint64(0)
         first = i == 0 or groups[i] != groups[i - 1]
-        for place in range(size):
-            known = before[groups[i], place] if first else out[i, place]
-            total = known + words[i, place]
+        for index in range(size):
+            known = before[groups[i], index] if first else out[i, index]
+            total = known + words[i, index]
             carried = total + carry
             carry = np.uint64((total < known) | (carried < total))
-            out[i + 1, place] = carried
+            out[i + 1, index] = carried
     return out
 
 
@@ -576,15 +576,15 @@ class Totals:
             found, doubt = _whole_means(self.whole, count)
         else:
             found, doubt = np.zeros(len(count)), np.ones(len(count), np.bool_)
-        places = np.flatnonzero(doubt & (count > 0))
-        if len(places):
-            wide = self.take(places).wide().tolist()
-            values = [_ratio(v, self.units * n) for v, n in zip(wide, count[places].tolist(), strict=True)]
-            found[places] = values
+        indices = np.flatnonzero(doubt & (count > 0))
+        if len(indices):
+            wide = self.take(indices).wide().tolist()
+            values = [_ratio(v, self.units * n) for v, n in zip(wide, count[indices].tolist(), strict=True)]
+            found[indices] = values
         return self._restore_nonfinite(found)
 
-    def take(self, places: Int64s) -> Totals:
-        whole, hi, lo = (None if a is None else a[places] for a in (self.whole, self.hi, self.lo))
+    def take(self, indices: Int64s) -> Totals:
+        whole, hi, lo = (None if a is None else a[indices] for a in (self.whole, self.hi, self.lo))
         return Totals(self.units, whole, hi, lo)
 
     def _restore_nonfinite(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -635,12 +635,12 @@ def span_variances(first: Totals, second: Totals, count: Int64s, bias: int) -> N
         doubt = sizes >= 2.0**53
         safe = ~doubt
         found[safe] = (n[safe] * b[safe] - a[safe] ** 2) / (n[safe] * (n[safe] - bias)).astype(np.float64)
-    places = np.flatnonzero(doubt & (count > bias))
-    if len(places):
-        ones, twos = first.take(places).wide().tolist(), second.take(places).wide().tolist()
-        found[places] = [
+    indices = np.flatnonzero(doubt & (count > bias))
+    if len(indices):
+        ones, twos = first.take(indices).wide().tolist(), second.take(indices).wide().tolist()
+        found[indices] = [
             _ratio(m * two - one * one, second.units * m * (m - bias))
-            for m, one, two in zip(n[places].tolist(), ones, twos, strict=True)
+            for m, one, two in zip(n[indices].tolist(), ones, twos, strict=True)
         ]
     nonfinite = sum((second.nonfinite[f] for f in second.nonfinite), np.zeros(len(count), np.int64))
     return np.where(nonfinite > 0, np.nan, found)
@@ -672,13 +672,13 @@ def add(sums: Any, x: float) -> None:
     if low < -1074:  # a subnormal number has fewer bits
         fraction, low = math.ldexp(fraction, exponent + 1074 - 53), -1074
     whole = np.int64(math.ldexp(fraction, 53))
-    place, shift = divmod(low - LOWEST, 32)
+    index, shift = divmod(low - LOWEST, 32)
     first = np.uint64(whole & _LOW_BITS) << np.uint64(shift)
     second = np.int64(whole >> 32) << shift
     sign = 1 if x > 0 else -1
-    sums[place] += sign * np.int64(first & np.uint64(_LOW_BITS))
-    sums[place + 1] += sign * (np.int64(first >> np.uint64(32)) + (second & _LOW_BITS))
-    sums[place + 2] += sign * (second >> 32)
+    sums[index] += sign * np.int64(first & np.uint64(_LOW_BITS))
+    sums[index + 1] += sign * (np.int64(first >> np.uint64(32)) + (second & _LOW_BITS))
+    sums[index + 2] += sign * (second >> 32)
 
 
 @kernel

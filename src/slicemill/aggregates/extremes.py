@@ -268,9 +268,9 @@ class ColumnExtreme:
     choice: Choice
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
-        places = self.choice(rows, windows)
-        return rows.arguments[0].take(pa.array(places, mask=places < 0))
+        indices = self.choice(rows, windows)
+        return rows.arguments[0].take(pa.array(indices, mask=indices < 0))
 
     def history(self, rows: Rows, partitions: Windows) -> History:
-        places = self.choice(rows, partitions)
-        return History(places[places >= 0])
+        indices = self.choice(rows, partitions)
+        return History(indices[indices >= 0])

@@ -106,16 +106,16 @@ class ColumnList:
             check_length(int(counts.max(initial=0)))
         owners = np.repeat(np.arange(len(windows)), counts)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-        places = np.flatnonzero(valid)[np.repeat(firsts, counts) + within]
-        if self.distinct and len(places):
+        indices = np.flatnonzero(valid)[np.repeat(firsts, counts) + within]
+        if self.distinct and len(indices):
             codes, _ = distinct_codes(values)
-            _, first = np.unique(owners * (int(codes.max()) + 1) + codes[places], return_index=True)
+            _, first = np.unique(owners * (int(codes.max()) + 1) + codes[indices], return_index=True)
             first.sort()
-            places, counts = places[first], np.bincount(owners[first], minlength=len(windows))
+            indices, counts = indices[first], np.bincount(owners[first], minlength=len(windows))
             if rows.weights is not None:
                 check_length(int(counts.max(initial=0)))
         offsets = pa.array(np.concatenate([[0], np.cumsum(counts)]), pa.int32())
-        return pa.ListArray.from_arrays(offsets, values.take(pa.array(places)))
+        return pa.ListArray.from_arrays(offsets, values.take(pa.array(indices)))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         """Return the rows whose values later lists contain."""

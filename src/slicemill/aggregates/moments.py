@@ -409,15 +409,15 @@ class ColumnMoments:
         summaries = _summaries(rows)
         odd: dict[str, Int64s] = {}
         exponent, bits = 0, 64
-        for place, summary in summaries:
-            finite[place], counts[place] = False, summary.count
+        for index, summary in summaries:
+            finite[index], counts[index] = False, summary.count
         if self.argument.kind is Kind.DOUBLE:
             values = np.ascontiguousarray(numbers(array))
             masks = (np.isnan(values), values == np.inf, values == -np.inf)
             for name, mask in zip(ODD, masks, strict=True):
                 copies = (mask & finite).astype(np.int64)
-                for place, summary in summaries:
-                    copies[place] = summary.nonfinite[name]
+                for index, summary in summaries:
+                    copies[index] = summary.nonfinite[name]
                 if copies.any():
                     odd[name] = copies
             finite &= np.isfinite(values)
@@ -449,16 +449,16 @@ class ColumnMoments:
             found = limbs.widen(found, max(size, limbs.WHOLE))
         else:
             found = limbs.limbs_of_integers(whole_numbers(array), prepared.finite)
-        for place, summary in _summaries(prepared.rows):
+        for index, summary in _summaries(prepared.rows):
             units = int(self._units(summary.sums[0], 1, prepared.exponent))
-            found[place] = limbs.limbs_of_int(units, found.shape[1])
+            found[index] = limbs.limbs_of_int(units, found.shape[1])
         return found
 
     def squares_of(self, prepared: PreparedNumbers, numbers_: limbs.Limbs) -> limbs.Limbs:
         found = limbs.squares(numbers_)
-        for place, summary in _summaries(prepared.rows):
+        for index, summary in _summaries(prepared.rows):
             units = int(self._units(summary.sums[1], 2, prepared.exponent))
-            found[place] = limbs.limbs_of_int(units, found.shape[1])
+            found[index] = limbs.limbs_of_int(units, found.shape[1])
         return found
 
     def _whole_sums(self, sums: limbs.Limbs, windows: Windows, counts: Int64s) -> pa.Array:
@@ -539,15 +539,15 @@ class ColumnMoments:
         units = [unit ** (degree + 1) for degree in range(len(sums))]
         copies = {name: counted.tolist() for name, counted in odd.items()}
         out = []
-        for place, count in enumerate(counts.tolist()):
+        for index, count in enumerate(counts.tolist()):
             moments = Moments(self.degree)
             moments.count = moments.kinds[kind] = count
             for degree, totals in enumerate(sums):
                 # The unit of integers is 1.
                 plain = in_units or kind is int
-                moments.sums[degree] = totals[place] if plain else totals[place] * units[degree]
+                moments.sums[degree] = totals[index] if plain else totals[index] * units[degree]
             for name, counted in copies.items():
-                moments.nonfinite[name] = counted[place]
+                moments.nonfinite[name] = counted[index]
             out.append(moments)
         return out
 
@@ -570,8 +570,8 @@ class ColumnMoments:
         """Return the powers of each number in units, up to the degree."""
         numbers_ = limbs.ints_of(self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most)))
         units = [tuple(whole**degree for degree in range(1, self.degree + 1)) for whole in numbers_]
-        for place, summary in _summaries(prepared.rows):
-            units[place] = tuple(
+        for index, summary in _summaries(prepared.rows):
+            units[index] = tuple(
                 int(self._units(value, degree + 1, prepared.exponent))
                 for degree, value in enumerate(summary.sums)
             )
@@ -581,7 +581,7 @@ class ColumnMoments:
 def _summaries(rows: Rows) -> list[tuple[int, Moments]]:
     if rows.summaries is None:
         return []
-    return [(place, found) for place, found in enumerate(rows.summaries) if found is not None]
+    return [(index, found) for index, found in enumerate(rows.summaries) if found is not None]
 
 
 def _objects(values: list[Moments]) -> NDArray[np.object_]:

@@ -52,8 +52,8 @@ class ColumnNthValue:
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         # Compare before the addition, because n may be the largest integer.
         missing = windows.ends - windows.starts < self.n
-        places = np.where(missing, 0, windows.starts + (min(self.n, len(rows.arguments[0]) + 1) - 1))
-        return rows.arguments[0].take(pa.array(places, mask=missing))
+        indices = np.where(missing, 0, windows.starts + (min(self.n, len(rows.arguments[0]) + 1) - 1))
+        return rows.arguments[0].take(pa.array(indices, mask=missing))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         """Return the first n rows of each partition."""

@@ -58,12 +58,12 @@ class Percentile:
     def value(self) -> object:
         if not self._sorted:
             return None
-        place = (len(self._sorted) - 1) * self._share
-        below, above = math.floor(place), math.ceil(place)
+        index = (len(self._sorted) - 1) * self._share
+        below, above = math.floor(index), math.ceil(index)
         (_, lower), (_, upper) = self._sorted[below], self._sorted[above]
         if below == above or lower == upper:
             return lower
-        return (above - place) * lower + (place - below) * upper
+        return (above - index) * lower + (index - below) * upper
 
     def state(self) -> object:
         return self._share, self._sorted
@@ -82,14 +82,14 @@ class Percentile:
 
 
 @kernel
-def _find(tree: Int64s, top: int, place: int) -> int:
+def _find(tree: Int64s, top: int, index: int) -> int:
     """Return the rank at a position of the sorted values."""
     rank = 0
     step = top
     while step:
-        if rank + step < len(tree) and tree[rank + step] <= place:
+        if rank + step < len(tree) and tree[rank + step] <= index:
             rank += step
-            place -= tree[rank]
+            index -= tree[rank]
         step >>= 1
     return rank
 
@@ -115,10 +115,10 @@ def _percentiles(
             if counted[row]:
                 change = weights[row] if entering else -weights[row]
                 count += change
-                place = ranks[row] + 1
-                while place < len(tree):
-                    tree[place] += change
-                    place += place & -place
+                index = ranks[row] + 1
+                while index < len(tree):
+                    tree[index] += change
+                    index += index & -index
         if count:
             at = (count - 1) * share
             below, above = math.floor(at), math.ceil(at)
@@ -157,5 +157,5 @@ class ColumnPercentile:
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         codes, counted = distinct_codes(rows.arguments[0])
-        places, group = first_of_each(rows.partitions, codes, counted)
-        return History(places, sum_weights(weights_of(rows)[counted], group, len(places)))
+        indices, group = first_of_each(rows.partitions, codes, counted)
+        return History(indices, sum_weights(weights_of(rows)[counted], group, len(indices)))

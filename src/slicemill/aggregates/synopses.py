@@ -187,8 +187,8 @@ class ColumnApproxCount:
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         codes, counted = distinct_codes(rows.arguments[0])
-        places, group = first_of_each(rows.partitions, codes, counted)
-        return History(places, sum_weights(weights_of(rows)[counted], group, len(places)))
+        indices, group = first_of_each(rows.partitions, codes, counted)
+        return History(indices, sum_weights(weights_of(rows)[counted], group, len(indices)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ from slicemill.lifecycle.backfill import Backfills
 from slicemill.lifecycle.catalog_journal import (
     QueryVersion,
     StoredStatements,
-    changes_no_unit,
+    changes_no_task,
     log_warnings,
     new_entries,
     user,
@@ -67,13 +67,13 @@ from slicemill.lifecycle.retention import RetentionCollector
 from slicemill.lifecycle.running_catalog import RunningCatalog
 from slicemill.lifecycle.table_sink import TableSinkWriter
 from slicemill.lifecycle.tables import RejectedChange, StagedChanges, TableVersions
+from slicemill.lifecycle.task_changes import TaskChanges
+from slicemill.lifecycle.task_fields import complete_from_of
 from slicemill.lifecycle.undeclared_logs import remove_undeclared
-from slicemill.lifecycle.unit_changes import UnitChanges
-from slicemill.lifecycle.unit_fields import complete_from_of
 from slicemill.lifecycle.views import answer, window_rows
 from slicemill.metrics.query_metrics import MillMetrics
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.partitioning import MOST_CELLS
+from slicemill.plan.partitioning import MOST_SUBTASKS
 from slicemill.plan.placement import AUTO, parse_placement_kind
 from slicemill.runtime.autoscaler import Autoscaler
 from slicemill.runtime.driver import Dispatcher
@@ -85,7 +85,7 @@ from slicemill.runtime.spark_ingest import SparkIngest
 from slicemill.runtime.spark_session import begin_session, can_grow, configure, most_workers, worker_count
 from slicemill.runtime.state_view import StoredSlice, explain_with_measures, slices_of
 from slicemill.runtime.streams import RunningStream, SourceFailed, check_sources
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.sharing import Execution, Pool, borrow_pool, return_pool
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
@@ -112,8 +112,8 @@ class Mill:
 
     - `home`: folder of logs and state; default: a temporary folder
     - `folder`: base of relative paths of sources and sinks
-    - `cells`, `placement`: maximum number of partitions (cells) of a unit, and how rows are distributed among
-      them (docs/engine.md)
+    - `subtasks`, `placement`: maximum number of subtasks (parallel instances) of a task, and how rows are
+      distributed among them (docs/engine.md)
     - `keep_s`: retention of results after all sinks and followers have read them
     - `policy`: scheduling policy that picks the next query to run (docs/scheduling.md)
     - `durability`: commits survive a crash of the process, or also a power failure of the machine
@@ -131,7 +131,7 @@ class Mill:
         master: str | None = None,
         folder: str | Path = ".",
         policy: str = "fcfs",
-        cells: int | None = None,
+        subtasks: int | None = None,
         placement: str = AUTO,
         poll_ms: int = 50,
         keep_s: float = 3600,
@@ -143,8 +143,8 @@ class Mill:
         progress: Callable[[str], None] | None = None,
     ) -> None:
         chooser, kind = Chooser(policy_named(policy)), parse_placement_kind(placement)
-        if cells is not None and not 1 <= cells <= MOST_CELLS:
-            raise SlicemillError(f"cells must be from 1 to {MOST_CELLS:,}")
+        if subtasks is not None and not 1 <= subtasks <= MOST_SUBTASKS:
+            raise SlicemillError(f"subtasks must be from 1 to {MOST_SUBTASKS:,}")
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
         folder_of_home = Path(self._temporary.name if self._temporary else home or "").resolve()
         # Errors of the home are raised before Spark starts, which takes seconds.
@@ -190,10 +190,10 @@ class Mill:
         )
         self._measuring = RunMetrics(self.dispatcher, clock)
         self.replacing = Rescaler(self.home, self.dispatcher, self._id)
-        if cells is None and kind is None:
+        if subtasks is None and kind is None:
             self.dispatcher.between_rounds.append(Autoscaler(self.replacing, self._pool, clock).look)
-        cells = cells or self._default_cells()
-        self._changes = UnitChanges(self.home, self.dispatcher, self._tables, self._id, cells, kind)
+        subtasks = subtasks or self._default_subtasks()
+        self._changes = TaskChanges(self.home, self.dispatcher, self._tables, self._id, subtasks, kind)
         self.sinks = SinkRunner(self.home)
         self.alerts = AlertRunner(self, clock)
         self.collector = RetentionCollector(
@@ -226,10 +226,10 @@ class Mill:
         self.dispatcher.advance = self.backfills.advance
         self.dispatcher.between_rounds.append(self.backfills.look)
 
-    def _default_cells(self) -> int:
+    def _default_subtasks(self) -> int:
         """Return half of the workers.
 
-        Other workers read sources or run units that are not partitioned.
+        Other workers read sources or run tasks that are not partitioned.
         """
         return max(1, worker_count(self._spark.sparkContext) // 2) if self._spark is not None else 1
 
@@ -264,9 +264,9 @@ class Mill:
         return self._running.plan.graph
 
     @property
-    def cells(self) -> int:
-        """Maximum number of cells of the units of new queries."""
-        return self._changes.cells
+    def subtasks(self) -> int:
+        """Maximum number of subtasks of the tasks of new queries."""
+        return self._changes.subtasks
 
     @property
     def streams(self) -> dict[str, RunningStream]:
@@ -308,7 +308,7 @@ class Mill:
         # One record holds all changes, so that a script is atomic across a crash.
         others = Change(alerts=alerts)
         with self.dispatcher.dropping(one.name for one in dropped):
-            if all(changes_no_unit(statement) for statement in statements):
+            if all(changes_no_task(statement) for statement in statements):
                 others = replace(others, catalog=entries)
                 if staged.versions:
                     self._running.commit_tables(others, staged)
@@ -349,8 +349,8 @@ class Mill:
         try:
             return self._tables.stage(changes, catalog, gone, held)
         except RejectedChange as refused:
-            place = bound.changes[refused.place][1]
-            raise EslError(bound.source, [Diagnostic(refused.message, place, refused.hint)]) from None
+            index = bound.changes[refused.index][1]
+            raise EslError(bound.source, [Diagnostic(refused.message, index, refused.hint)]) from None
 
     def explain_replace(self, esl: str | SourceText) -> list[ReplaceEffect]:
         """Predict what statements with OR REPLACE would keep, without running them."""
@@ -477,9 +477,9 @@ class Mill:
     # -- running ---------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Resume all units from their committed state.
+        """Resume all tasks from their committed state.
 
-        Declare all their queries first. A unit that resumed with only some of its queries would skip the
+        Declare all their queries first. A task that resumed with only some of its queries would skip the
         input of its other queries.
         """
         self._running.open()
@@ -497,7 +497,7 @@ class Mill:
     def set_workers(self, count: int | None = None) -> None:
         """Scale to this many workers, by default to all slots.
 
-        Results do not change. Cells are rebalanced: new workers take cells of busy workers, and removed
+        Results do not change. Subtasks are rebalanced: new workers take subtasks of busy workers, and removed
         workers hand over theirs.
         """
         context = self._spark.sparkContext if self._spark is not None else None
@@ -508,7 +508,7 @@ class Mill:
             raise SlicemillError(f"Spark has slots for 1 to {max(most, 1)} workers beside its own tasks")
         self._grows = False
         with self.dispatcher.paused():
-            self.dispatcher.checkpoint(self.dispatcher.units.values())  # so that no cell is replayed
+            self.dispatcher.checkpoint(self.dispatcher.tasks.values())  # so that no subtask is replayed
             self.dispatcher.resize(count)
 
     def stop(self) -> None:
@@ -555,12 +555,12 @@ class Mill:
         check_sources(self.dispatcher.streams.values())
 
     def checkpoint(self) -> None:
-        """Checkpoint all units, so that a restart replays nothing."""
+        """Checkpoint all tasks, so that a restart replays nothing."""
         with self.dispatcher.paused():
-            self.dispatcher.checkpoint(self.dispatcher.units.values())
+            self.dispatcher.checkpoint(self.dispatcher.tasks.values())
 
     def close(self, *, checkpoint: bool = True, within_s: float | None = None) -> None:
-        """Stop, checkpoint all units, and release workers and home.
+        """Stop, checkpoint all tasks, and release workers and home.
 
         The Spark session is stopped if this mill started the session. Workers get `within_s` seconds to
         finish and to checkpoint. State that is not written by then is replayed from the logs when the home is
@@ -593,15 +593,15 @@ class Mill:
         with self.dispatcher.paused():
             self.dispatcher.check()
             if checkpoint:
-                self.dispatcher.checkpoint(self.dispatcher.units.values())
-                # Statistics of units without state are in no checkpoint.
+                self.dispatcher.checkpoint(self.dispatcher.tasks.values())
+                # Statistics of tasks without state are in no checkpoint.
                 learned = {
-                    unit.id: {"statistics": unit.statistics.plain()}
-                    for unit in self.dispatcher.units.values()
-                    if unit.statistics.runs
+                    task.id: {"statistics": task.statistics.plain()}
+                    for task in self.dispatcher.tasks.values()
+                    if task.statistics.runs
                 }
                 with suppress(StorageFull):  # the statistics are collected again after a restart
-                    self.home.commit(Change(units=learned))
+                    self.home.commit(Change(tasks=learned))
             self.dispatcher.forget((), ())
 
     def __enter__(self) -> Mill:
@@ -615,7 +615,7 @@ class Mill:
     # -- inside ----------------------------------------------------------------------------------------
 
     def watermark(self, log: str) -> int:
-        """Return the watermark of a log of a stream or unit.
+        """Return the watermark of a log of a stream or task.
 
         For a paused query or stream, it is the watermark at the pause.
         """
@@ -628,21 +628,21 @@ class Mill:
         writer = self.dispatcher.running.writers.get(log)
         if writer is not None:
             return writer.watermark_now(log, self.watermark)
-        for fields in self.home.units.values():  # the unit is stored but has not resumed yet
+        for fields in self.home.tasks.values():  # the task is stored but has not resumed yet
             if log in fields["outputs"]:
                 return int(fields["output_watermarks"].get(log, BEGINNING))
         return streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
 
-    def _after_run(self, unit: RunningUnit, results: list[RunDone], now: int) -> None:
-        for _, log in unit.plan.unit.outputs:
+    def _after_run(self, task: RunningTask, results: list[RunDone], now: int) -> None:
+        for _, log in task.plan.task.outputs:
             query = self.queries.get(log)
             if query is None:
                 continue
-            query.error = unit.failed.get(log)
+            query.error = task.failed.get(log)
             self._measuring.ran(log, results)
             rows = sum(result.written[log].rows for result in results if log in result.written)
             if rows and query.error is None and query.log.hold is None:
-                self._measuring.delivered(log, rows, unit, results, now)
+                self._measuring.delivered(log, rows, task, results, now)
                 query.delivered()
         self.sinks.notify()
         self.alerts.notify()
@@ -661,9 +661,9 @@ class Mill:
         self.collector.collect(self.catalog, self.dispatcher.streams, readers)
 
     def lag_rows(self, query: str) -> int:
-        """Return the number of unread input rows of a query's unit."""
-        unit = self.dispatcher.running.writers.get(query)
-        return unit.rows_left if unit is not None else 0
+        """Return the number of unread input rows of a query's task."""
+        task = self.dispatcher.running.writers.get(query)
+        return task.rows_left if task is not None else 0
 
 
 # Handles of running queries.
@@ -674,8 +674,8 @@ def handle_of(mill: Mill, measuring: RunMetrics, query: QueryDefinition) -> Quer
     name, counted = query.name, measuring.begin(query)
 
     def explain() -> str:
-        words = explain_with_measures(mill.graph, name, mill.home, mill.cells)
-        return words + mill.backfills.describe(name) + measuring.describe_cells(name)
+        words = explain_with_measures(mill.graph, name, mill.home, mill.subtasks)
+        return words + mill.backfills.describe(name) + measuring.describe_subtasks(name)
 
     def state() -> list[StoredSlice]:
         mill.checkpoint()
@@ -691,7 +691,7 @@ def handle_of(mill: Mill, measuring: RunMetrics, query: QueryDefinition) -> Quer
         mill.home.logs[name],
         mill.execute,
         explain,
-        lambda: complete_from_of(name, mill.graph, mill.dispatcher.units.values()),
+        lambda: complete_from_of(name, mill.graph, mill.dispatcher.tasks.values()),
         state,
         values,
         lambda: measuring.now(counted, mill.graph),

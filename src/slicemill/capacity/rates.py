@@ -50,13 +50,13 @@ def _traffic(text: str) -> Traffic:
             f"{text!r} is no rate; write 5000/s, 200/min, 5000/s:bursty, or the name of a .csv file"
         )
     number, thousands, per, shape = match.groups()
-    unit = (per or "s").lower()
-    if unit not in _PER:
+    task = (per or "s").lower()
+    if task not in _PER:
         raise SlicemillError(f"{text!r} is no rate: rows per {', '.join(_PER)}")
     shape = (shape or "steady").lower()
     if shape not in SHAPES:
         raise SlicemillError(f"{shape!r} is no way for rows to come; there are {', '.join(SHAPES)}")
-    rate = float(number) * _THOUSANDS[thousands.lower()] / _PER[unit]
+    rate = float(number) * _THOUSANDS[thousands.lower()] / _PER[task]
     if rate <= 0:
         raise SlicemillError(f"{text!r} is no rate: rows come, or their stream is left out of the script")
     return Traffic(rate, shape)

@@ -1,4 +1,4 @@
-"""Simulation of a script: unit costs, then simulated scheduling policies."""
+"""Simulation of a script: task costs, then simulated scheduling policies."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from slicemill.errors import SlicemillError
 from slicemill.operators.specs import Source
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.scheduling.capacity import Costs, costs_from_json, unit_rate
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.scheduling.capacity import Costs, costs_from_json, task_rate
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
 from slicemill.scheduling.rehearsal import Outcome, Poll, Traffic, mean_rates, polls, simulate_arrivals
@@ -62,8 +62,8 @@ class SimulationRequest:
 def simulate(source: SourceText, request: SimulationRequest, as_json: bool) -> None:
     """Print predicted response times; check all options before measuring."""
     catalog = bind(source).catalog
-    units, streams = _units_and_streams(catalog)
-    if not units:
+    tasks, streams = _tasks_and_streams(catalog)
+    if not tasks:
         raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")
     if request.home is not None and request.costs is not None:
         raise SlicemillError("costs come from --home or from --costs, not from both")
@@ -71,7 +71,7 @@ def simulate(source: SourceText, request: SimulationRequest, as_json: bool) -> N
         raise SlicemillError("lengths of time are a millisecond at least")
     traffic = parse_rates(request.rates, streams)
     names = list(dict.fromkeys(policy_named(name).name for name in request.policies))
-    known = _known_costs(request, catalog, units)
+    known = _known_costs(request, catalog, tasks)
     if known is not None and request.validate_s is None:
         costs, tried = known, None
     else:
@@ -92,15 +92,15 @@ class PolicyTrials:
     measured: Mapping[str, Outcome]
 
 
-def _units_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
-    """Return the logs of each unit, and the streams that are read."""
+def _tasks_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
+    """Return the logs of each task, and the streams that are read."""
     graph = share(optimize(build_graph(catalog)), catalog)
     streams = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
-    units = {unit.id: {log for _, log in unit.outputs} for unit in split_into_units(graph)}
-    return units, sorted(streams)
+    tasks = {task.id: {log for _, log in task.outputs} for task in split_into_tasks(graph)}
+    return tasks, sorted(streams)
 
 
-def _known_costs(request: SimulationRequest, catalog: Catalog, units: Mapping[str, set[str]]) -> Costs | None:
+def _known_costs(request: SimulationRequest, catalog: Catalog, tasks: Mapping[str, set[str]]) -> Costs | None:
     if request.home is not None:
         from slicemill.capacity.trial import costs_of_home
 
@@ -112,7 +112,7 @@ def _known_costs(request: SimulationRequest, catalog: Catalog, units: Mapping[st
     except (OSError, UnicodeDecodeError):
         raise SlicemillError(f"cannot read {request.costs}") from None
     costs = costs_from_json(text, str(request.costs))
-    if {unit.id: {output.log for output in unit.outputs} for unit in costs.units} != units:
+    if {task.id: {output.log for output in task.outputs} for task in costs.tasks} != tasks:
         raise SlicemillError(f"{request.costs} has the costs of other queries; measure again with --save")
     return costs
 
@@ -257,7 +257,7 @@ def verdict(
             if outcome.behind_s > max(_BEHIND * outcome.loaded_s, _BEHIND_S):
                 yield (
                     f"Under {policy} they do not keep up all the same: the last results came "
-                    f"{outcome.behind_s:,.0f} s after the last row. Units of one job end together, and the "
+                    f"{outcome.behind_s:,.0f} s after the last row. Tasks of one job end together, and the "
                     "quicker ones leave cores idle."
                 )
         return
@@ -265,7 +265,7 @@ def verdict(
         f"Too much: these rates bring {load:.2f} times the work that {have} can do, so rows wait longer and "
         f"longer, under every policy. {1 / load:.0%} of these rates would just fit; plan for less."
     )
-    tied = _bottleneck_unit(costs, rates)
+    tied = _bottleneck_task(costs, rates)
     if tied is not None:
         yield f"{tied} alone needs more than one core, and cannot be split by a key."
         return
@@ -274,9 +274,9 @@ def verdict(
         yield f"{enough} cores would just do, as far as the work can be shared out."
 
 
-def _bottleneck_unit(costs: Costs, rates: Mapping[str, float]) -> str | None:
+def _bottleneck_task(costs: Costs, rates: Mapping[str, float]) -> str | None:
     everywhere = costs.rates(rates)
-    for unit in costs.units:
-        if not unit.splits and unit_rate(unit, everywhere) * unit.row_s >= 1:
-            return unit.id
+    for task in costs.tasks:
+        if not task.splits and task_rate(task, everywhere) * task.row_s >= 1:
+            return task.id
     return None

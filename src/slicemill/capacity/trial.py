@@ -1,4 +1,4 @@
-"""Trials on Spark: measurement of unit costs at given rates.
+"""Trials on Spark: measurement of task costs at given rates.
 
 Rows are fed to the streams in polls at given times, so every policy gets the same arrivals. The sources
 are not polled during a trial.
@@ -34,11 +34,11 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.placement import placements_of
-from slicemill.plan.units import Unit, split_into_units
-from slicemill.runtime.units import RunningUnit
+from slicemill.plan.tasks import Task, split_into_tasks
+from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.inline import InlinePool
-from slicemill.scheduling.capacity import Costs, Output, UnitCost
-from slicemill.scheduling.statistics import BatchCost, UnitStatistics
+from slicemill.scheduling.capacity import Costs, Output, TaskCost
+from slicemill.scheduling.statistics import BatchCost, TaskStatistics
 from slicemill.sql.errors import SourceText
 from slicemill.storage.home_reader import HomeReader
 from slicemill.time import SECOND_US, wall_clock_us
@@ -51,7 +51,8 @@ _SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
 # Sizes of polls, in multiples of the interval. The uncounted polls fill windows and caches.
 _UNCOUNTED = (8, 1)
 _COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
-# Prefix of the stages that a worker reports per cell; the remaining time of a run is spent in the dispatcher.
+# Prefix of the stages that a worker reports per subtask; the remaining time of a run is spent in the
+# dispatcher.
 _RUN = "run: "
 
 Progress = Callable[[str, float], None]
@@ -93,14 +94,14 @@ def open_trial_mill(
 ) -> Iterator[Mill]:
     """Open a mill in a temporary home with a script's queries.
 
-    Its sources are not read and its sinks are removed, so a trial emits no results. On Spark, keyed units
-    have as many cells as there are cores, as the cost model assumes.
+    Its sources are not read and its sinks are removed, so a trial emits no results. On Spark, keyed tasks
+    have as many subtasks as there are cores, as the cost model assumes.
     """
     if isinstance(where, InlinePool):
-        opened = Mill(pool=where, policy=policy, clock=clock, cells=1, read_sources=False)
+        opened = Mill(pool=where, policy=policy, clock=clock, subtasks=1, read_sources=False)
     else:
-        cells = where.sparkContext.defaultParallelism
-        opened = Mill(where, policy=policy, clock=clock, cells=cells, read_sources=False)
+        subtasks = where.sparkContext.defaultParallelism
+        opened = Mill(where, policy=policy, clock=clock, subtasks=subtasks, read_sources=False)
     with opened as mill:
         mill.execute(source)
         for sink in mill.sinks.names():
@@ -117,13 +118,13 @@ def open_trial_mill(
 
 @dataclass(slots=True)
 class _MeasuredRuns:
-    """Measured seconds of one unit's runs.
+    """Measured seconds of one task's runs.
 
-    `cells` has the times of all cells by number of rows, `beside` the times of messages and commits, and
-    `delivery` the times of the delivery of results.
+    `subtasks` has the times of all subtasks by number of rows, `beside` the times of messages and commits,
+    and `delivery` the times of the delivery of results.
     """
 
-    cells: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    subtasks: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     beside: list[float] = field(default_factory=list)
     delivery: list[float] = field(default_factory=list)
     rows_in: int = 0
@@ -141,7 +142,7 @@ def measure(
     progress: Progress,
     counted: Sequence[int] = _COUNTED,
 ) -> Costs:
-    """Measure the cost of each unit alone, over polls of several sizes.
+    """Measure the cost of each task alone, over polls of several sizes.
 
     Time is virtual, so the measurement does not wait for rows.
     """
@@ -149,10 +150,10 @@ def measure(
     with open_trial_mill(where, source, clock) as mill:
         progress("reading rows to measure with", 0.0)
         streams = samples.of(mill)
-        found = {unit.id: _MeasuredRuns() for unit in mill.dispatcher.units.values()}
+        found = {task.id: _MeasuredRuns() for task in mill.dispatcher.tasks.values()}
         sizes = (*_UNCOUNTED, *counted)
         for number, size in enumerate(sizes):
-            progress("measuring what units cost", number / len(sizes))
+            progress("measuring what tasks cost", number / len(sizes))
             clock.now += int(size * every_s * SECOND_US)
             for name, stream in streams.items():
                 rows = round(samples.rates.get(name, 0.0) * size * every_s)
@@ -160,30 +161,30 @@ def measure(
                     mill.feed(name, stream.rows(rows, clock.now))
             mill.dispatcher.admit_handed()
             with mill.dispatcher.paused():
-                for unit in mill.dispatcher.units.values():
-                    _time(mill, unit, found[unit.id] if number >= len(_UNCOUNTED) else _MeasuredRuns())
+                for task in mill.dispatcher.tasks.values():
+                    _time(mill, task, found[task.id] if number >= len(_UNCOUNTED) else _MeasuredRuns())
         stop_if_failed(mill)
         return _fit_costs(mill, found)
 
 
-def _time(mill: Mill, unit: RunningUnit, runs: _MeasuredRuns) -> None:
-    rows = sum(epoch.rows for epoch in unit.pending())
+def _time(mill: Mill, task: RunningTask, runs: _MeasuredRuns) -> None:
+    rows = sum(epoch.rows for epoch in task.pending())
     if not rows:
         return
-    logs = [mill.home.logs[log] for _, log in unit.plan.unit.outputs]
+    logs = [mill.home.logs[log] for _, log in task.plan.task.outputs]
     heads = [log.head for log in logs]
     began = time.perf_counter()
     with recording() as stages:
-        mill.dispatcher.catch_up(unit)
+        mill.dispatcher.catch_up(task)
     took_s = time.perf_counter() - began
-    cells_s = sum(stage.seconds for name, stage in stages.items() if name.startswith(_RUN))
+    subtasks_s = sum(stage.seconds for name, stage in stages.items() if name.startswith(_RUN))
     delivery_s = _seconds(stages, "deliver")
-    runs.cells[rows].append(cells_s)
-    # Cells run in parallel; the remaining time is for messages to and from workers and for the commit.
-    runs.beside.append(took_s - cells_s / unit.cells - delivery_s)
+    runs.subtasks[rows].append(subtasks_s)
+    # Subtasks run in parallel; the remaining time is for messages to and from workers and for the commit.
+    runs.beside.append(took_s - subtasks_s / task.subtasks - delivery_s)
     runs.delivery.append(delivery_s)
     runs.rows_in += rows
-    for (_, name), log, head in zip(unit.plan.unit.outputs, logs, heads, strict=True):
+    for (_, name), log, head in zip(task.plan.task.outputs, logs, heads, strict=True):
         runs.rows_out[name] += sum(epoch.rows for epoch in log.epochs(after=head))
 
 
@@ -192,28 +193,28 @@ def _seconds(stages: Stages, name: str) -> float:
 
 
 def _fit_costs(mill: Mill, found: Mapping[str, _MeasuredRuns]) -> Costs:
-    units = []
-    for unit in mill.dispatcher.units.values():
-        runs = found[unit.id]
+    tasks = []
+    for task in mill.dispatcher.tasks.values():
+        runs = found[task.id]
         cost = BatchCost(decay=1.0)
         # The median ignores single runs hit by a pause of the machine.
-        for rows, seconds in runs.cells.items():
+        for rows, seconds in runs.subtasks.items():
             cost.observe(rows, median(seconds))
-        units.append(
-            UnitCost(
-                unit.id,
-                unit.plan.unit.inputs,
-                tuple(output_of(log, runs.per_row(log), mill.catalog) for _, log in unit.plan.unit.outputs),
-                splits=unit.cells > 1,
+        tasks.append(
+            TaskCost(
+                task.id,
+                task.plan.task.inputs,
+                tuple(output_of(log, runs.per_row(log), mill.catalog) for _, log in task.plan.task.outputs),
+                splits=task.subtasks > 1,
                 driver_s=median(runs.delivery) if runs.delivery else 0.0,
-                task_s=cost.overhead / unit.cells,
+                task_s=cost.overhead / task.subtasks,
                 row_s=cost.per_row,
             )
         )
     beside = [seconds for runs in found.values() for seconds in runs.beside]
     if not beside:
-        raise SlicemillError("no unit had anything to read; give --rate for the streams that queries read")
-    return Costs(median(beside), tuple(units))
+        raise SlicemillError("no task had anything to read; give --rate for the streams that queries read")
+    return Costs(median(beside), tuple(tasks))
 
 
 def stop_if_failed(mill: Mill) -> None:
@@ -298,48 +299,48 @@ def _shift_timestamps(
     return table
 
 
-# Unit costs from the statistics in a home, without a trial.
+# Task costs from the statistics in a home, without a trial.
 
 
 def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
-    """Return the costs of a script's units as learned in a home."""
+    """Return the costs of a script's tasks as learned in a home."""
     graph = share(optimize(build_graph(catalog)), catalog)
     home = HomeReader(folder)
-    known = [(unit, *_load_statistics(home, unit)) for unit in split_into_units(graph)]
-    # The fixed cost of a job is part of each unit's overhead, so it is at most the least overhead.
+    known = [(task, *_load_statistics(home, task)) for task in split_into_tasks(graph)]
+    # The fixed cost of a job is part of each task's overhead, so it is at most the least overhead.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
-    return Costs(job_s, tuple(unit_cost(*found, job_s, graph, catalog) for found in known))
+    return Costs(job_s, tuple(task_cost(*found, job_s, graph, catalog) for found in known))
 
 
-def _load_statistics(home: HomeReader, unit: Unit) -> tuple[UnitStatistics, int]:
-    """Return a unit's statistics and its number of cells."""
-    fields = home.units.get(unit.id, {})
+def _load_statistics(home: HomeReader, task: Task) -> tuple[TaskStatistics, int]:
+    """Return a task's statistics and its number of subtasks."""
+    fields = home.tasks.get(task.id, {})
     kept = fields.get("statistics", {})
     known = kept.get("selectivities", {})
-    if not all(log in known for _, log in unit.outputs):
+    if not all(log in known for _, log in task.outputs):
         raise SlicemillError(
-            f"{unit.id} has not run in {home.folder}; let `slicemill run … --home {home.folder}` run for a "
+            f"{task.id} has not run in {home.folder}; let `slicemill run … --home {home.folder}` run for a "
             "while, or leave --home out to measure now"
         )
-    statistics = UnitStatistics()
+    statistics = TaskStatistics()
     statistics.restore(kept)
     return statistics, prod(fields["placement"]["shape"])
 
 
-def unit_cost(
-    unit: Unit, statistics: UnitStatistics, cells: int, job_s: float, graph: QueryGraph, catalog: Catalog
-) -> UnitCost:
-    """Return the cost of a unit from statistics gathered with `cells` cells."""
+def task_cost(
+    task: Task, statistics: TaskStatistics, subtasks: int, job_s: float, graph: QueryGraph, catalog: Catalog
+) -> TaskCost:
+    """Return the cost of a task from statistics gathered with `subtasks` subtasks."""
     cost = statistics.cost
-    outputs = tuple(output_of(log, statistics.selectivity(log), catalog) for _, log in unit.outputs)
-    return UnitCost(
-        unit.id,
-        unit.inputs,
+    outputs = tuple(output_of(log, statistics.selectivity(log), catalog) for _, log in task.outputs)
+    return TaskCost(
+        task.id,
+        task.inputs,
         outputs,
-        splits=len(placements_of(unit, graph, 2)) > 1,
+        splits=len(placements_of(task, graph, 2)) > 1,
         driver_s=0.0,
         task_s=cost.overhead - job_s,
-        row_s=cost.per_row * cells,
+        row_s=cost.per_row * subtasks,
     )
 
 

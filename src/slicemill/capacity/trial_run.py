@@ -24,7 +24,7 @@ from slicemill.time import SECOND_US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Polls before the measurement. They fill caches, and the dispatcher measures the costs of units.
+# Polls before the measurement. They fill caches, and the dispatcher measures the costs of tasks.
 _UNCOUNTED = 4
 _PATIENCE_S = 300.0
 # Before a turn, event time advances by an hour, and a few uncounted rows close the windows of the previous
@@ -97,7 +97,7 @@ def _run_arrivals(
 
 
 def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
-    """Run every unit on polls of several sizes; return the last event time."""
+    """Run every task on polls of several sizes; return the last event time."""
     largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
     now_us = wall_clock_us()
     for number in range(_UNCOUNTED):
@@ -111,7 +111,7 @@ def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[
 
 
 def _rows_waiting(mill: Mill) -> dict[str, int]:
-    return {name: sum(epoch.rows for epoch in unit.pending()) for name, unit in mill.dispatcher.units.items()}
+    return {name: sum(epoch.rows for epoch in task.pending()) for name, task in mill.dispatcher.tasks.items()}
 
 
 def _drain(mill: Mill) -> None:
@@ -130,7 +130,7 @@ def _drain(mill: Mill) -> None:
 def _is_busy(mill: Mill) -> bool:
     """Return True if rows wait for admission or for a run."""
     return any(stream.has_handed for stream in mill.streams.values()) or any(
-        unit.pending() for unit in mill.dispatcher.units.values()
+        task.pending() for task in mill.dispatcher.tasks.values()
     )
 
 
@@ -141,10 +141,10 @@ def _outcome(
     outcome = Outcome({}, loaded_s, lasted_s)
     totals = [sum(rows.values()) for rows in waiting]
     outcome.mean_waiting, outcome.most_waiting = sum(totals) / len(totals), max(totals)
-    for unit, output in costs.queries():
+    for task, output in costs.queries():
         metrics = mill.queries[output.log].metrics()
         response = metrics.figures.response
-        waited = [rows[unit.id] for rows in waiting]
+        waited = [rows[task.id] for rows in waiting]
         outcome.queries[output.log] = QueryOutcome(
             QueryStatistics(response, _divide_summary(response, costs.ideal_s(output.log, cores))),
             metrics.stale,

@@ -46,7 +46,7 @@ class BuiltinAggregate:
 
         All parameters after it are constant too.
         """
-        return next((place for place, range_ in enumerate(self.ranges) if range_ is not None), None)
+        return next((index for index, range_ in enumerate(self.ranges) if range_ is not None), None)
 
     def stored(self, arguments: Sequence[Expr]) -> Sequence[Expr]:
         """Return the arguments of a call that are not constant."""

@@ -39,7 +39,7 @@ def explain(
     home: Annotated[
         Path | None, typer.Option(help="Count with what was measured in the home of a mill.")
     ] = None,
-    cells: Annotated[
+    subtasks: Annotated[
         int, typer.Option(min=1, max=1 << 16, metavar="N", help="How many ways work may be split.")
     ] = 8,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
@@ -49,7 +49,7 @@ def explain(
     from slicemill.plan.build import build_graph
     from slicemill.plan.optimizer import optimize, share
     from slicemill.plan.overlapping_joins import NOTHING_RUNS, merge_overlapping_joins
-    from slicemill.plan.units import split_into_units
+    from slicemill.plan.tasks import split_into_tasks
 
     catalog = bind(read(file)).catalog
     if uda is not None:
@@ -62,21 +62,21 @@ def explain(
         return
     graph, placed = share(optimize(build_graph(catalog)), catalog), NOTHING_RUNS
     if home is not None:
-        from slicemill.lifecycle.unit_fields import query_placements
+        from slicemill.lifecycle.task_fields import query_placements
         from slicemill.storage.home_reader import HomeReader
 
-        placed = query_placements(HomeReader(home).units)
-    graph, _ = merge_overlapping_joins(graph, split_into_units(graph), placed)
+        placed = query_placements(HomeReader(home).tasks)
+    graph, _ = merge_overlapping_joins(graph, split_into_tasks(graph), placed)
     if home is not None:
         from slicemill.runtime.state_view import with_measures
 
         graph = with_measures(graph, home)
     if query is not None:
         graph = _query_subgraph(graph, query)
-    _write(_render_graph(graph, form, cells, home), output)
+    _write(_render_graph(graph, form, subtasks, home), output)
 
 
-def _render_graph(graph: QueryGraph, form: Format, cells: int, home: Path | None) -> str:
+def _render_graph(graph: QueryGraph, form: Format, subtasks: int, home: Path | None) -> str:
     if form is Format.svg:
         from slicemill.explain.svg import explain_svg
 
@@ -85,23 +85,23 @@ def _render_graph(graph: QueryGraph, form: Format, cells: int, home: Path | None
         from slicemill.explain.diagrams import explain_dot, explain_mermaid
 
         return explain_mermaid(graph) if form is Format.mermaid else explain_dot(graph)
-    from slicemill.explain.placements import place_units
+    from slicemill.explain.placements import place_tasks
 
     kept = None
     if home is not None:
         from slicemill.runtime.state_view import placements_in
 
         kept = placements_in(home)
-    units = place_units(graph, cells, kept)
+    tasks = place_tasks(graph, subtasks, kept)
     if form is Format.json:
         from slicemill.explain.json import explain_json
 
-        return explain_json(graph, units=units)
+        return explain_json(graph, tasks=tasks)
     from rich.console import Console
 
     from slicemill.explain.text import explain_text
 
-    return explain_text(graph, Console().width, units)
+    return explain_text(graph, Console().width, tasks)
 
 
 def _explained_object(kind: str, name: str, catalog: Catalog, form: Format) -> str:

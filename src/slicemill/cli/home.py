@@ -26,7 +26,7 @@ def check(home: HomeFolder) -> None:
         report = check_home(home, progress=status.update)
         report.mistakes += source_errors(home)
     typer.echo(f"{home}: FORMAT {report.format}, epoch {report.epoch}, {report.statements} statements")
-    typer.echo(f"{report.logs} logs, {report.rows:,} rows, {report.bytes:,} bytes; {report.units} units")
+    typer.echo(f"{report.logs} logs, {report.rows:,} rows, {report.bytes:,} bytes; {report.tasks} tasks")
     if report.torn:
         typer.echo(f"{report.torn} bytes of a commit that did not end; the next start cuts them off")
     if report.unverified:

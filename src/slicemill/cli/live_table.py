@@ -45,7 +45,7 @@ class RunOptions:
     policy: str | None = None
     execution: Execution = "workers"
     durability: Durability = "process"
-    cells: int | None = None
+    subtasks: int | None = None
     rows: int = 5
     as_json: bool = False
     metrics: Path | None = None
@@ -188,7 +188,7 @@ def _open_mill(options: RunOptions, spark: Future[SparkSession], console: Consol
             options.home,
             execution=options.execution,
             durability=options.durability,
-            cells=options.cells,
+            subtasks=options.subtasks,
             progress=status.update,
         )
 

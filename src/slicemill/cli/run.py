@@ -62,7 +62,7 @@ def run(
         DurabilityName,
         typer.Option(help="What committed results outlive: the end of the process, or a loss of power too."),
     ] = DurabilityName.process,
-    cells: Annotated[
+    subtasks: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="How many ways work of new queries is split.")
     ] = None,
     metrics: Annotated[
@@ -111,7 +111,7 @@ def run(
         policy,
         execution.value,
         durability.value,
-        cells,
+        subtasks,
         rows,
         as_json,
         metrics,

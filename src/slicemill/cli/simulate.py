@@ -39,7 +39,7 @@ def simulate(
 ) -> None:
     """Predict response times, slowdown, staleness and memory of every query.
 
-    Without --home or --costs, each unit of the script first runs alone on Spark for about a minute, over rows
+    Without --home or --costs, each task of the script first runs alone on Spark for about a minute, over rows
     of the script's own sources.
     """
     from slicemill.capacity.simulate import SimulationRequest

@@ -61,6 +61,8 @@ class Codec:
     named_tuple: bool = False
     # Fields that are not stored, with their constant values.
     unstored: Mapping[str, Any] = field(default_factory=dict)
+    # Attributes by stored name, where the two differ.
+    attributes: Mapping[str, str] = field(default_factory=dict)
 
     def upgrade(self, plain: Any, version: int) -> Any:
         """Convert a plain value of an earlier version to the current version."""
@@ -92,12 +94,12 @@ class Codec:
         """Set the fields of a new object."""
         self._check_fields(plain)
         for name, value in (*plain.items(), *self.unstored.items()):
-            object.__setattr__(made, name, value)
+            object.__setattr__(made, self.attributes.get(name, name), value)
 
     def named(self, plain: Mapping[str, Any]) -> Any:
         """Return a named tuple with these fields."""
         self._check_fields(plain)
-        return self.cls(**plain)
+        return self.cls(**{self.attributes.get(name, name): value for name, value in plain.items()})
 
     def _check_fields(self, plain: Mapping[str, Any]) -> None:
         if tuple(plain) != self.names and plain.keys() != set(self.names):
@@ -117,9 +119,12 @@ def stored_as(
     version: int = 1,
     *,
     fields: tuple[str, ...] | None = None,
+    stored_names: Mapping[str, str] | None = None,
     upgrade: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[C], C]:
     """Register the decorated class, and store its fields by name.
+
+    `stored_names` has the stored name of each field that was renamed after homes with its old name existed.
 
     A dataclass stores the fields that it compares; all other fields get their defaults. A named tuple stores
     its fields, any other class its `__slots__` or the given `fields`. An enumeration stores its name.
@@ -134,8 +139,23 @@ def stored_as(
         names = _fields_of(cls) if fields is None else fields
         is_tuple = issubclass(cls, tuple)
         by_value = is_tuple or _is_frozen(cls)
-        getter, unstored = _getter(names), _default_fields(cls) if fields is None else {}
-        _add(Codec(name, version, cls, by_value, names, getter, None, upgrade or {}, is_tuple, unstored))
+        renamed = stored_names or {}
+        stored = tuple(renamed.get(one, one) for one in names)
+        _add(
+            Codec(
+                name,
+                version,
+                cls,
+                by_value,
+                stored,
+                _getter(names, stored),
+                None,
+                upgrade or {},
+                is_tuple,
+                _default_fields(cls) if fields is None else {},
+                {old: new for new, old in renamed.items()},
+            )
+        )
         return cls
 
     return registered
@@ -217,8 +237,9 @@ def _is_frozen(cls: type) -> bool:
     return parameters is not None and bool(parameters.frozen)
 
 
-def _getter(names: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
+def _getter(names: tuple[str, ...], stored: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
+    """Return a function from an object to its fields by stored name."""
     if len(names) < 2:
-        return lambda value: {name: getattr(value, name) for name in names}
+        return lambda value: {key: getattr(value, name) for name, key in zip(names, stored, strict=True)}
     get = attrgetter(*names)
-    return lambda value: dict(zip(names, get(value), strict=True))
+    return lambda value: dict(zip(stored, get(value), strict=True))

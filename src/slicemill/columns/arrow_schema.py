@@ -41,7 +41,7 @@ from slicemill.types import (
 TS = "_ts"
 SEQ = "_seq"
 ARRIVAL = "_arr"
-_RESERVED = re.compile(r"_ts|_seq|_arr|_(order|cell)_[0-9a-f]{10}|_tie_\d+_\d+", re.IGNORECASE)
+_RESERVED = re.compile(r"_ts|_seq|_arr|_(order|subtask)_[0-9a-f]{10}|_tie_\d+_\d+", re.IGNORECASE)
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _PERIOD = pa.struct([pa.field("begin", _INSTANT), pa.field("end", _INSTANT)])
@@ -157,20 +157,20 @@ def with_default(columns: pa.Schema, values: pa.Table) -> pa.Schema:
     A row that was stored without one of these columns is read with the default.
     """
     for name in values.column_names:
-        place = columns.get_field_index(name)
-        field = columns.field(place)
+        index = columns.get_field_index(name)
+        field = columns.field(index)
         batch = pa.record_batch([values.column(name).combine_chunks()], schema=pa.schema([field]))
         kept = {**(field.metadata or {}), _DEFAULT: batch.serialize().to_pybytes()}
-        columns = columns.set(place, field.with_metadata(kept))
+        columns = columns.set(index, field.with_metadata(kept))
     return columns
 
 
 def without_defaults(columns: pa.Schema) -> pa.Schema:
     """Return the columns as declared, without defaults."""
-    for place, field in enumerate(columns):
+    for index, field in enumerate(columns):
         if _DEFAULT in (field.metadata or {}):
             kept = {name: value for name, value in field.metadata.items() if name != _DEFAULT}
-            columns = columns.set(place, field.with_metadata(kept or None))
+            columns = columns.set(index, field.with_metadata(kept or None))
     return columns
 
 
@@ -211,8 +211,8 @@ def as_results(table: pa.Table) -> pa.Table:
     `_ts` becomes a UTC timestamp and `_op` becomes text; `_seq` and `_arr` are dropped.
     """
     shown = table.select([name for name in table.column_names if name not in (SEQ, ARRIVAL)])
-    if (place := shown.schema.get_field_index(OP)) >= 0:
-        shown = shown.set_column(place, pa.field(OP, pa.string(), nullable=False), op_names(shown.column(OP)))
+    if (index := shown.schema.get_field_index(OP)) >= 0:
+        shown = shown.set_column(index, pa.field(OP, pa.string(), nullable=False), op_names(shown.column(OP)))
     return shown.set_column(0, pa.field(TS, _INSTANT, nullable=False), shown.column(TS).cast(_INSTANT))
 
 

@@ -24,7 +24,7 @@ from slicemill.columns.keys import Column, Keys, comparable, distinct_keys, to_a
 from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.types import OP, OPS, Schema
 
-INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (np.int8(place) for place in range(len(OPS)))
+INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = (np.int8(index) for index in range(len(OPS)))
 
 Ops = NDArray[np.int8]
 
@@ -41,14 +41,14 @@ def adds(ops: Ops) -> Bools:
     return np.asarray((ops == INSERT) | (ops == UPDATE_AFTER))
 
 
-def with_ops(table: pa.Table, ops: Ops, place: int = 3) -> pa.Table:
+def with_ops(table: pa.Table, ops: Ops, index: int = 3) -> pa.Table:
     """Insert the `_op` column after the system columns."""
-    return table.add_column(place, pa.field(OP, pa.int8()), pa.array(ops))
+    return table.add_column(index, pa.field(OP, pa.int8()), pa.array(ops))
 
 
 def replace_ops(table: pa.Table, ops: Ops) -> pa.Table:
-    place = table.schema.get_field_index(OP)
-    return table.set_column(place, table.schema.field(place), pa.array(ops))
+    index = table.schema.get_field_index(OP)
+    return table.set_column(index, table.schema.field(index), pa.array(ops))
 
 
 def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Table:
@@ -58,12 +58,12 @@ def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Tab
     after.
     """
     count = len(was)
-    places = np.arange(2 * count).reshape(2, count).T.reshape(-1)
+    indices = np.arange(2 * count).reshape(2, count).T.reshape(-1)
     chosen = np.stack([was, is_], axis=1).reshape(-1)
     ops = np.stack(
         [np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1
     ).reshape(-1)
-    rows = pa.concat_tables([before, after]).take(pa.array(places[chosen]))
+    rows = pa.concat_tables([before, after]).take(pa.array(indices[chosen]))
     return with_ops(rows, ops[chosen])
 
 
@@ -117,8 +117,8 @@ def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
     """
     stored = table.column(OP)
     in_words = pa.types.is_string(stored.type)
-    places = pc.index_in(to_array(stored), value_set=pa.array(OPS)) if in_words else to_array(stored)
-    ops = np.asarray(places.to_numpy(zero_copy_only=False), np.int8)
+    indices = pc.index_in(to_array(stored), value_set=pa.array(OPS)) if in_words else to_array(stored)
+    ops = np.asarray(indices.to_numpy(zero_copy_only=False), np.int8)
     rows = table.drop_columns([OP])
     names = schema.own.names if schema.key is None else schema.key
     columns = [table.column(name) for name in names]
@@ -144,9 +144,9 @@ def _remaining_rows(numbered: NDArray[np.int32], comes: Bools) -> Int64s:
     """
     sign = np.where(comes, 1, -1)
     counts = np.bincount(numbered, sign, minlength=int(numbered.max(initial=-1)) + 1).astype(np.int64)
-    places = np.flatnonzero(comes)[::-1]
-    order = np.argsort(numbered[places], kind="stable")
-    ranked = numbered[places][order]
+    indices = np.flatnonzero(comes)[::-1]
+    order = np.argsort(numbered[indices], kind="stable")
+    ranked = numbered[indices][order]
     first = np.searchsorted(ranked, ranked)
     chosen = (np.arange(len(ranked)) - first) < counts[ranked]
-    return np.sort(places[order][chosen])
+    return np.sort(indices[order][chosen])

@@ -67,10 +67,10 @@ def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
     memo = _memo.get()
     if memo is None or not columns or any(_in_parts(column.type) for column in columns):
         return _distinct(columns, rows)
-    place = tuple(_memory_id(column) for column in columns)
-    if place not in memo:
-        memo[place] = columns, _distinct(columns, rows)
-    return memo[place][1]
+    index = tuple(_memory_id(column) for column in columns)
+    if index not in memo:
+        memo[index] = columns, _distinct(columns, rows)
+    return memo[index][1]
 
 
 def _in_parts(kind: pa.DataType) -> bool:
@@ -101,13 +101,13 @@ def _distinct(columns: Sequence[Column], rows: int) -> DistinctKeys:
     plain = [part for column in columns for part in comparable(column)]
     codes, distinct = _dictionary_encode(plain[0])
     values = distinct.to_pylist()
-    for place, column in enumerate(plain[1:]):
+    for index, column in enumerate(plain[1:]):
         more, others = _dictionary_encode(column)
         added = others.to_pylist()
         assert len(values) * len(added) < _LARGEST_PRODUCT, "a table has fewer rows than that"
         codes, pairs = _dictionary_encode(pa.array(codes * len(added) + more))
         left, right = (part.tolist() for part in np.divmod(pairs.to_numpy(), max(len(added), 1)))
-        if place == 0:
+        if index == 0:
             values = list(zip(map(values.__getitem__, left), map(added.__getitem__, right), strict=True))
         else:
             values = [(*values[one], added[other]) for one, other in zip(left, right, strict=True)]
@@ -149,7 +149,7 @@ def comparable(column: Column) -> list[pa.Array]:
     if pa.types.is_date32(kind):
         return [array.cast(pa.int32())]
     if pa.types.is_struct(kind):
-        return [comparable(pc.struct_field(array, place))[0] for place in range(kind.num_fields)]
+        return [comparable(pc.struct_field(array, index))[0] for index in range(kind.num_fields)]
     if pa.types.is_null(kind):
         return [array.cast(pa.int8())]
     if pa.types.is_list(kind):
@@ -200,7 +200,7 @@ class Keys:
         if columns and (self._rows.rows < len(numbers) or not self._rows.pieces):
             new = pa.array(keys.rows[found >= self._rows.rows])
             added = [normalize_zeros(_to_chunked(column).take(new)) for column in columns]
-            self._rows.add(pa.table(added, names=[str(place) for place in range(len(added))]))
+            self._rows.add(pa.table(added, names=[str(index) for index in range(len(added))]))
         return found[keys.codes] if len(found) else np.zeros(len(keys.codes), np.int32)
 
     def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
@@ -269,15 +269,15 @@ def normalize_zeros(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
-# Hash partitioning: the cell (partition) of a key or row.
+# Hash partitioning: the subtask (partition) of a key or row.
 #
-# The result is the same in every process, run and version. Equal keys of all tables have the same cell.
+# The result is the same in every process, run and version. Equal keys of all tables have the same subtask.
 # Equality is that of GROUP BY (`columns.keys`): NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Integers
 # of any width, dates and times are hashed as 64-bit integers, so that both sides of a join agree. Values of
 # other types are hashed once per distinct value.
 
 
-Cells: TypeAlias = NDArray[np.uint16]
+Subtasks: TypeAlias = NDArray[np.uint16]
 Words: TypeAlias = NDArray[np.uint64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -285,8 +285,8 @@ _NULL = np.uint64(0xD1B54A32D192ED03)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
-    """Return the cell of each row, by a hash of the key."""
+def subtasks_of(columns: Sequence[Column], rows: int, count: int) -> Subtasks:
+    """Return the subtask of each row, by a hash of the key."""
     hashes = np.zeros(rows, np.uint64)
     for column in columns:
         for part in comparable(column):
@@ -295,11 +295,11 @@ def cells_of(columns: Sequence[Column], rows: int, count: int) -> Cells:
     return np.asarray(((hashes & _LOW) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
 
-def stripes_of(seqs: NDArray[np.int64], count: int) -> Cells:
-    """Return the cells of rows by `_seq`, independent of keys (S33, S39).
+def stripes_of(seqs: NDArray[np.int64], count: int) -> Subtasks:
+    """Return the subtasks of rows by `_seq`, independent of keys (S33, S39).
 
-    Consecutive rows are spread over all cells, so that even a short window is distributed evenly. Multiples
-    of the golden ratio are evenly distributed for any first number and any constant step.
+    Consecutive rows are spread over all subtasks, so that even a short window is distributed evenly.
+    Multiples of the golden ratio are evenly distributed for any first number and any constant step.
     """
     turns = seqs.view(np.uint64) * _STEP
     return np.asarray(((turns >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32), np.uint16)
@@ -401,17 +401,17 @@ class GrowingRows:
             last = self.pieces.pop().table
             self.pieces[-1] = Slice(concat_with_nulls([self.pieces[-1].table, last]).combine_chunks())
 
-    def at(self, places: NDArray[np.integer[Any]]) -> pa.Table:
+    def at(self, indices: NDArray[np.integer[Any]]) -> pa.Table:
         """Return the rows at these positions.
 
         Arrow's own `take` would concatenate the pieces each time.
         """
         tables = [piece.table for piece in self.pieces]
         if len(tables) == 1:
-            return tables[0].take(pa.array(places))
+            return tables[0].take(pa.array(indices))
         ends = np.cumsum([table.num_rows for table in tables])
-        order = np.argsort(places, kind="stable")
-        ordered = places[order]
+        order = np.argsort(indices, kind="stable")
+        ordered = indices[order]
         stops = np.searchsorted(ordered, ends)
         found = [
             table.take(pa.array(ordered[start:stop] - (end - table.num_rows)))
@@ -421,15 +421,15 @@ class GrowingRows:
         back[order] = np.arange(len(order))
         return concat_with_nulls(found).combine_chunks().take(pa.array(back))
 
-    def behind(self, places: NDArray[np.integer[Any]], new: pa.Table) -> pa.Table:
+    def behind(self, indices: NDArray[np.integer[Any]], new: pa.Table) -> pa.Table:
         """Return the rows at these positions, followed by the new rows."""
-        return concat_with_nulls([self.at(places), new]) if len(places) else new
+        return concat_with_nulls([self.at(indices), new]) if len(indices) else new
 
-    def only(self, places: NDArray[np.integer[Any]]) -> GrowingRows:
+    def only(self, indices: NDArray[np.integer[Any]]) -> GrowingRows:
         """Return only these rows, at new positions."""
         found = GrowingRows()
         if self.pieces:
-            found.add(self.at(places))
+            found.add(self.at(indices))
         return found
 
 
@@ -438,19 +438,19 @@ def mostly_unused(rows: int, used: int) -> bool:
     return rows - used > max(used, _MANY_GONE)
 
 
-@stored_as("rows.by_number", version=1)
+@stored_as("rows.by_number", version=1, stored_names={"indices": "places"})
 @dataclass(slots=True)
 class RowsByNumber:
     """Rows by key number, one row for each number.
 
-    `places` has the position of each number's row in `added`, -1 for none:
+    `indices` has the position of each number's row in `added`, -1 for none:
 
-        added   a1 b1 c1      places   a  b  c  d      `replace` b and d by b2 and d1: they are appended,
+        added   a1 b1 c1      indices  a  b  c  d      `replace` b and d by b2 and d1: they are appended,
                 b2 d1                  0  3  2  4      and b1 is dropped when many rows are unused
     """
 
     added: GrowingRows = field(default_factory=GrowingRows)
-    places: Int64s = field(default_factory=_no_positions)
+    indices: Int64s = field(default_factory=_no_positions)
     used: int = 0
 
     @staticmethod
@@ -463,28 +463,28 @@ class RowsByNumber:
         return found
 
     def reach(self, count: int) -> None:
-        """Extend `places` to `count` numbers."""
-        self.places = extend_array(self.places, count, -1)
+        """Extend `indices` to `count` numbers."""
+        self.indices = extend_array(self.indices, count, -1)
 
     def replace(self, numbers: Int64s, rows: pa.Table) -> None:
         """Replace the rows of these numbers."""
-        self.used += int(np.count_nonzero(self.places[numbers] < 0))
-        self.places[numbers] = self.added.rows + np.arange(len(numbers))
+        self.used += int(np.count_nonzero(self.indices[numbers] < 0))
+        self.indices[numbers] = self.added.rows + np.arange(len(numbers))
         self.added.add(rows)
         if mostly_unused(self.added.rows, self.used):
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
         """Keep the numbers of the mask `alive`, and renumber them."""
-        self.places = self.places[alive]
+        self.indices = self.indices[alive]
         self._tidy()
 
     def _tidy(self) -> None:
         """Drop unused rows from `added`."""
-        numbers = np.flatnonzero(self.places >= 0)
-        in_order = np.sort(self.places[numbers])
+        numbers = np.flatnonzero(self.indices >= 0)
+        in_order = np.sort(self.indices[numbers])
         self.added = self.added.only(in_order)
-        self.places[numbers] = np.searchsorted(in_order, self.places[numbers])
+        self.indices[numbers] = np.searchsorted(in_order, self.indices[numbers])
         self.used = len(numbers)
 
 

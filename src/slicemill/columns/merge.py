@@ -138,10 +138,10 @@ def _ends(table: pa.Table) -> tuple[tuple[int, int], tuple[int, int]]:
 # sort keys of its rows in extra columns, the *ties*. All result rows of one input row are in one epoch. So
 # `storage.log` sorts the rows of an epoch when it is read, numbers them and drops the ties.
 #
-#     cell 0   _ts  _seq  _tie_0_8  _tie_1_8          as read   _ts     _seq
+#     subtask 0   _ts  _seq  _tie_0_8  _tie_1_8          as read   _ts     _seq
 #              700     5        20        11                    700   5·2⁸
 #              700     5        60        14                    700   5·2⁸ + 1
-#     cell 1   700     5        40         9                    700   5·2⁸ + 2
+#     subtask 1   700     5        40         9                    700   5·2⁸ + 2
 #
 # The name of a tie ends with the number of bits for row numbers. If there are more rows than numbers, the
 # last rows share the last number.
@@ -150,9 +150,9 @@ def _ends(table: pa.Table) -> tuple[tuple[int, int], tuple[int, int]]:
 _PREFIX = "_tie_"
 
 
-def tie_name(place: int, bits: int) -> str:
+def tie_name(index: int, bits: int) -> str:
     """Return a tie column's name; number 0 is the primary sort key."""
-    return f"{_PREFIX}{place}_{bits}"
+    return f"{_PREFIX}{index}_{bits}"
 
 
 def has_ties(columns: Iterable[str]) -> bool:
@@ -191,5 +191,5 @@ def _tie_number(name: str) -> int:
 
 
 def with_seqs(table: pa.Table, seqs: Int64s) -> pa.Table:
-    place = table.schema.get_field_index(SEQ)
-    return table.set_column(place, table.schema.field(place), pa.array(seqs))
+    index = table.schema.get_field_index(SEQ)
+    return table.set_column(index, table.schema.field(index), pa.array(seqs))

@@ -1,7 +1,8 @@
-"""Row order: by (`_ts`, `_seq`), for any number of cells.
+"""Row order: by (`_ts`, `_seq`), for any number of subtasks.
 
 Each output row of an operator has the `_seq` number of the input row that caused it. So if the rows of
-several cells (partitions) are merged by (`_ts`, `_seq`), they are in the order that one cell would produce:
+several subtasks (partitions) are merged by (`_ts`, `_seq`), they are in the order that one subtask would
+produce:
 
     output rows                               `_seq`
     declared stream                           number of the tuple, assigned by the intake
@@ -30,11 +31,11 @@ additional bits at both ends:
                                                 rows with the same cause are numbered in the low bits
 
 Numbers of a stream have `SEQ_BITS` bits. The query graph determines the number of bits after each operator.
-If no bits are left at the low end, rows with the same cause share a number. Such rows are in one cell and
-keep the cell's order, until an operator repartitions them by another key. If no bits are left at the high
+If no bits are left at the low end, rows with the same cause share a number. Such rows are in one subtask and
+keep the subtask's order, until an operator repartitions them by another key. If no bits are left at the high
 end, numbers lose low bits.
 
-If rows with the same cause come from several cells, the reader numbers them (`columns.merge`).
+If rows with the same cause come from several subtasks, the reader numbers them (`columns.merge`).
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class Numbering:
         return fan_out(table, bits) if self.fans else table
 
 
-def merge_cells(tables: Sequence[pa.Table]) -> pa.Table:
-    """Merge the rows of all cells by (`_ts`, `_seq`).
+def merge_subtasks(tables: Sequence[pa.Table]) -> pa.Table:
+    """Merge the rows of all subtasks by (`_ts`, `_seq`).
 
     Rows with equal numbers keep their order, unless tie columns define it.
     """
@@ -134,8 +135,8 @@ def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Int64s:
         values_ = encoded.dictionary.to_pylist()
         ranks = np.empty(len(values_), np.int64)
         ranks[sorted(range(len(values_)), key=values_.__getitem__)] = np.arange(len(values_))
-        places = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
-        codes = ranks[places] if len(ranks) else np.zeros(len(array), np.int64)
+        indices = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False)
+        codes = ranks[indices] if len(ranks) else np.zeros(len(array), np.int64)
     codes = np.where(valid, codes + 1, 0)
     return -codes if descending else codes
 
@@ -191,10 +192,10 @@ _RUN = 16  # rows up to which insertion is faster than merging
 def sort_by(order: Any, keys: Any, start: int, end: int) -> None:
     """Sort order[start:end] by keys[order[…]], stable and with NaN last."""
     for low in range(start, end, _RUN):
-        for place in range(low + 1, min(low + _RUN, end)):
-            row = order[place]
+        for index in range(low + 1, min(low + _RUN, end)):
+            row = order[index]
             key = keys[row]
-            before = place - 1
+            before = index - 1
             while before >= low and _after(keys[order[before]], key):
                 order[before + 1] = order[before]
                 before -= 1
@@ -207,15 +208,15 @@ def sort_by(order: Any, keys: Any, start: int, end: int) -> None:
         for low in range(start, end, 2 * width):
             middle, high = min(low + width, end), min(low + 2 * width, end)
             left, right = low, middle
-            for place in range(low, high):
+            for index in range(low, high):
                 if right == high or (left < middle and not _after(keys[order[left]], keys[order[right]])):
-                    other[place - start] = order[left]
+                    other[index - start] = order[left]
                     left += 1
                 else:
-                    other[place - start] = order[right]
+                    other[index - start] = order[right]
                     right += 1
-        for place in range(start, end):
-            order[place] = other[place - start]
+        for index in range(start, end):
+            order[index] = other[index - start]
         width *= 2
 
 

@@ -37,9 +37,9 @@ def by_partition(partitions: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s
         by_partitions[head : following[partition + 1]] = partition
         heads[head : following[partition + 1]] = head
     order = np.empty(len(partitions), np.int64)
-    for place in range(len(partitions)):
-        partition = partitions[place]
-        order[following[partition]] = place
+    for index in range(len(partitions)):
+        partition = partitions[index]
+        order[following[partition]] = index
         following[partition] += 1
     return order, by_partitions, heads
 
@@ -178,5 +178,5 @@ def by_number(numbered: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
 def _row_positions(starts: Int64s, lengths: Int64s) -> Int64s:
     """Return the positions of all rows in these ranges."""
     before = np.cumsum(lengths) - lengths
-    places: Int64s = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
-    return places
+    indices: Int64s = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    return indices

@@ -29,7 +29,7 @@ def column_values(column: pa.ChunkedArray, type_: Type) -> list[object]:
     elif kind is Kind.DATE:
         column = column.cast(pa.int32())
     elif kind is Kind.CHANGE and pa.types.is_integer(column.type):
-        return [OPS[place] for place in column.to_pylist()]
+        return [OPS[index] for index in column.to_pylist()]
     elif kind is Kind.PERIOD:
         ends = [pc.struct_field(column, name).cast(pa.int64()).to_pylist() for name in ("begin", "end")]
         return [None if pair == (None, None) else pair for pair in zip(*ends, strict=True)]

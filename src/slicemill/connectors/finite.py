@@ -126,10 +126,10 @@ def _csv(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Ent
         elif len(fields) != len(header):
             yield BadRow(line, f"this row does not have {len(header)} fields")
         else:
-            places = {name: field_of(name, header) for name in schema.names}
+            indices = {name: field_of(name, header) for name in schema.names}
             yield (
                 line,
-                {name: (place is not None and fields[place]) or None for name, place in places.items()},
+                {name: (index is not None and fields[index]) or None for name, index in indices.items()},
             )
 
 

@@ -1,7 +1,7 @@
 """EXPLAIN of the query graph as a Mermaid flowchart and in Graphviz's DOT language.
 
-Both formats have a box per node, an arrow per input and a frame per unit. Sources are outside of frames,
-and so are tables that several units look up. The colours are those of the SVG drawing.
+Both formats have a box per node, an arrow per input and a frame per task. Sources are outside of frames,
+and so are tables that several tasks look up. The colours are those of the SVG drawing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slicemill.explain.svg import ARC, INK, LOOKS
 from slicemill.explain.text import describe_node, is_lookup_arc, names_of, port_name, printable, role_of
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Role
-from slicemill.plan.units import split_into_units
+from slicemill.plan.tasks import split_into_tasks
 
 _DOT_WIDTH = 48  # columns; Graphviz does not wrap lines, unlike Mermaid
 
@@ -131,9 +131,9 @@ def _diagram(graph: QueryGraph) -> _Diagram:
     ids = {node.id: f"n{number}" for number, node in enumerate(graph)}
     users = _queries_by_node(graph)
     labels = {node.id: _box_lines(node, graph, users[node.id]) for node in graph}
-    units = split_into_units(graph)
-    runs = Counter(node_id for unit in units for node_id in unit.nodes)
-    owned = [(f"Unit {unit.id}", [graph[i] for i in unit.nodes if runs[i] == 1]) for unit in units]
+    tasks = split_into_tasks(graph)
+    runs = Counter(node_id for task in tasks for node_id in task.nodes)
+    owned = [(f"Task {task.id}", [graph[i] for i in task.nodes if runs[i] == 1]) for task in tasks]
     frames = [(title, nodes) for title, nodes in owned if nodes]
     unframed = [node for node in graph if runs[node.id] != 1]
     arrows = []

@@ -19,7 +19,7 @@ Existing keys are stable, but new keys may be added.
 - `components`: `nodes`, `sources`, `sinks`, each a list of ids
 - `streams`: maps the name of each stream, table and view that is read or derived to the id of its node
 - `sections`: maps the title of each section of an extension to a list of lines; absent if there are none
-- `units`: the stateful units with their placements (format: `explain.placements`)
+- `tasks`: the stateful tasks with their placements (format: `explain.placements`)
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from slicemill.explain.placements import PlacedUnit, placements_data
+from slicemill.explain.placements import PlacedTask, placements_data
 from slicemill.explain.text import describe_node, is_lookup_arc, operator_name, port_name, role_of
 from slicemill.extension import sections
 from slicemill.operators.graph import Arc, Node, QueryGraph
@@ -37,22 +37,22 @@ from slicemill.operators.specs import QueryResults, Source
 from slicemill.types import Schema
 
 
-def explain_json(graph: QueryGraph, indent: int | None = 2, units: Sequence[PlacedUnit] = ()) -> str:
+def explain_json(graph: QueryGraph, indent: int | None = 2, tasks: Sequence[PlacedTask] = ()) -> str:
     """Return the graph as JSON text."""
-    return json.dumps(explain_data(graph, units), indent=indent, ensure_ascii=False) + "\n"
+    return json.dumps(explain_data(graph, tasks), indent=indent, ensure_ascii=False) + "\n"
 
 
-def explain_data(graph: QueryGraph, units: Sequence[PlacedUnit] = ()) -> dict[str, Any]:
+def explain_data(graph: QueryGraph, tasks: Sequence[PlacedTask] = ()) -> dict[str, Any]:
     """Return the graph as plain lists, dicts, strings and numbers."""
     components = graph.components()
-    place = {node_id: index for index, part in enumerate(components) for node_id in part}
+    position = {node_id: index for index, part in enumerate(components) for node_id in part}
     return {
         "version": 1,
-        "nodes": [_node(node, graph, place[node.id]) for node in graph],
+        "nodes": [_node(node, graph, position[node.id]) for node in graph],
         "arcs": [_arc(arc, graph) for arc in graph.arcs],
         "components": [_component(part, graph) for part in components],
         "streams": dict(graph.streams),
-        "units": placements_data(units),
+        "tasks": placements_data(tasks),
         **({"sections": shown} if (shown := sections(graph)) else {}),
     }
 

@@ -345,11 +345,11 @@ def crossings(order: Order, right: Neighbours) -> int:
     )
 
 
-def _crossings_between(layer: Sequence[int], place: dict[int, int], right: Neighbours) -> int:
+def _crossings_between(layer: Sequence[int], index: dict[int, int], right: Neighbours) -> int:
     count = 0
     passed: list[int] = []
     for vertex in layer:
-        ends = sorted(place[target] for target in right[vertex])
+        ends = sorted(index[target] for target in right[vertex])
         for end in ends:
             count += len(passed) - bisect_right(passed, end)
         for end in ends:
@@ -400,55 +400,55 @@ def _sweep_layers(graph: Layered, start: Order) -> tuple[Order, int]:
     return best, fewest
 
 
-def _mean(places: list[int]) -> float:
-    return sum(places) / len(places)
+def _mean(indices: list[int]) -> float:
+    return sum(indices) / len(indices)
 
 
-def _median(places: list[int]) -> float:
-    places = sorted(places)
-    middle = len(places) // 2
-    return places[middle] if len(places) % 2 else (places[middle - 1] + places[middle]) / 2
+def _median(indices: list[int]) -> float:
+    indices = sorted(indices)
+    middle = len(indices) // 2
+    return indices[middle] if len(indices) % 2 else (indices[middle - 1] + indices[middle]) / 2
 
 
 def _sort_layer(
-    layer: list[int], place: dict[int, int], neighbours: Neighbours, weight: Callable[[list[int]], float]
+    layer: list[int], index: dict[int, int], neighbours: Neighbours, weight: Callable[[list[int]], float]
 ) -> list[int]:
     """Sort a layer by its neighbours' weights.
 
     Vertices without neighbours keep their position.
     """
-    weights = {v: weight([place[n] for n in neighbours[v]]) for v in layer if neighbours[v]}
+    weights = {v: weight([index[n] for n in neighbours[v]]) for v in layer if neighbours[v]}
     movable = iter(sorted(weights, key=lambda v: weights[v]))
     return [next(movable) if v in weights else v for v in layer]
 
 
 def _transpose(order: Order, graph: Layered) -> None:
     """Swap adjacent vertices while that removes crossings."""
-    places = [{v: i for i, v in enumerate(layer)} for layer in order]
+    positions = [{v: i for i, v in enumerate(layer)} for layer in order]
     improved = True
     while improved:
         improved = False
         for index, layer in enumerate(order):
             sides = []
             if index > 0:
-                sides.append((graph.left, places[index - 1]))
+                sides.append((graph.left, positions[index - 1]))
             if index + 1 < len(order):
-                sides.append((graph.right, places[index + 1]))
+                sides.append((graph.right, positions[index + 1]))
             for i in range(len(layer) - 1):
                 v, w = layer[i], layer[i + 1]
-                gain = sum(_pair_gain(side[v], side[w], place) for side, place in sides)
+                gain = sum(_pair_gain(side[v], side[w], position) for side, position in sides)
                 if gain > 0:
                     layer[i], layer[i + 1] = w, v
-                    places[index][v], places[index][w] = i + 1, i
+                    positions[index][v], positions[index][w] = i + 1, i
                     improved = True
 
 
-def _pair_gain(upper: Sequence[int], lower: Sequence[int], place: dict[int, int]) -> int:
+def _pair_gain(upper: Sequence[int], lower: Sequence[int], index: dict[int, int]) -> int:
     """Return the number of crossings that a swap of two vertices removes."""
     gain = 0
     for a in upper:
         for b in lower:
-            gain += (place[a] > place[b]) - (place[a] < place[b])
+            gain += (index[a] > index[b]) - (index[a] < index[b])
     return gain
 
 
@@ -484,8 +484,8 @@ def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
     """
     found: set[tuple[int, int]] = set()
     for layer, following in pairwise(order):
-        place = {v: i for i, v in enumerate(following)}
-        arcs = [(i, place[w], v, w) for i, v in enumerate(layer) for w in graph.right[v]]
+        index = {v: i for i, v in enumerate(following)}
+        arcs = [(i, index[w], v, w) for i, v in enumerate(layer) for w in graph.right[v]]
         inner = [(i, j) for i, j, v, w in arcs if graph.is_bend(v) and graph.is_bend(w)]
         for i, j, v, w in arcs:
             if not (graph.is_bend(v) and graph.is_bend(w)) and any((i - a) * (j - b) < 0 for a, b in inner):
@@ -502,15 +502,15 @@ def _align_blocks(
     """
     root = {v: v for layer in layers for v in layer}
     for before, layer in pairwise(layers):
-        place = {v: i for i, v in enumerate(before)}
+        index = {v: i for i, v in enumerate(before)}
         reached = -1
         for vertex in layer:
-            near = sorted(neighbours[vertex], key=lambda n: place[n])
+            near = sorted(neighbours[vertex], key=lambda n: index[n])
             for candidate in near[(len(near) - 1) // 2 : len(near) // 2 + 1]:
-                free = root[vertex] == vertex and place[candidate] > reached
+                free = root[vertex] == vertex and index[candidate] > reached
                 if free and (vertex, candidate) not in forbidden:
                     root[vertex] = root[candidate]
-                    reached = place[candidate]
+                    reached = index[candidate]
     return root
 
 
@@ -528,21 +528,21 @@ def _compact_blocks(layers: Order, root: dict[int, int], size: Sequence[float], 
             waits[root[w]] += root[w] not in followers
             followers[root[w]] = max(distance, followers.get(root[w], 0.0))
     ready = [block for block, count in waits.items() if count == 0]
-    place = dict.fromkeys(after, 0.0)
+    index = dict.fromkeys(after, 0.0)
     done: list[int] = []
     while ready:
         block = ready.pop()
         done.append(block)
         for follower, distance in after[block].items():
-            place[follower] = max(place[follower], place[block] + distance)
+            index[follower] = max(index[follower], index[block] + distance)
             waits[follower] -= 1
             if waits[follower] == 0:
                 ready.append(follower)
     for block in reversed(done):
         if after[block]:
-            room = min(place[follower] - distance for follower, distance in after[block].items())
-            place[block] = max(place[block], room)
-    return {vertex: place[block] for vertex, block in root.items()}
+            room = min(index[follower] - distance for follower, distance in after[block].items())
+            index[block] = max(index[block], room)
+    return {vertex: index[block] for vertex, block in root.items()}
 
 
 def _balance_heights(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
@@ -565,8 +565,8 @@ def _balance_heights(answers: list[tuple[Heights, bool]], size: Sequence[float])
     ]
     result: Heights = {}
     for vertex in answers[0][0]:
-        places = sorted(found[vertex] + shift for (found, _), shift in zip(answers, shifts, strict=True))
-        result[vertex] = (places[1] + places[2]) / 2
+        indices = sorted(found[vertex] + shift for (found, _), shift in zip(answers, shifts, strict=True))
+        result[vertex] = (indices[1] + indices[2]) / 2
     first = ends(result)[0]
     return {vertex: y - first for vertex, y in result.items()}
 

@@ -1,15 +1,15 @@
 """EXPLAIN of placements: distribution of rows, and costs of alternatives.
 
-The JSON is a list of units. Each unit has these keys:
+The JSON is a list of tasks. Each task has these keys:
 
 - `id`; `nodes`; `inputs` and `outputs`: names of logs
-- `cells`: maximum number of cells
+- `subtasks`: maximum number of subtasks
 - `placement`: `kind`, `shape`, and `by`, which has keys, `every` or `stripe` for each log and dimension
 - `why`: reason for the placement
 - `measured`: false if rates are assumed; `rates`: rows per second of each log
 - `candidates`: the cheapest placement of each kind, in order of cost. Each has `kind`, `shape`, `cpu_s` and
-  `slowest_s` (CPU seconds per second of all cells and of the slowest cell), `rows_kept`, `most_kept` (in one
-  cell) and `rows_read` (per second).
+  `slowest_s` (CPU seconds per second of all subtasks and of the slowest subtask), `rows_kept`, `most_kept`
+  (in one subtask) and `rows_read` (per second).
 """
 
 from __future__ import annotations
@@ -28,26 +28,27 @@ from slicemill.plan.placement import (
     choose_placement,
     restore_placement,
 )
-from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics, statistics_of_unit
-from slicemill.plan.units import Unit, split_into_units
+from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics, statistics_of_task
+from slicemill.plan.tasks import Task, split_into_tasks
 
 _WHY = {
-    PlacementKind.KEY: "rows that meet have equal keys, so a row is read and kept by one cell",
-    PlacementKind.TIME: "rows meet whatever their keys are: all cells read a row, and one keeps it",
-    PlacementKind.HYBRID: "a few keys have much of the work: their rows are read by all cells, others by one",
-    PlacementKind.HYPERCUBE: "rows that meet have equal keys, but not all inputs have all keys: along those "
-    "that it has not, an input's rows go everywhere",
-    PlacementKind.CUBE: "rows meet whatever their keys are: each input is dealt out along one dimension and "
-    "goes everywhere along the others",
+    PlacementKind.KEY: "joined rows have equal keys, so one subtask reads and stores each row",
+    PlacementKind.TIME: "joined rows may have any keys: all subtasks read each row, and one stores it",
+    PlacementKind.HYBRID: "a few keys have much of the work: all subtasks read their rows; "
+    "one subtask reads each other row",
+    PlacementKind.HYPERCUBE: "joined rows have equal keys, but some inputs lack some keys: "
+    "the rows of such an input are sent to all subtasks along the dimension of the missing key",
+    PlacementKind.CUBE: "joined rows may have any keys: each input is partitioned along one dimension and "
+    "replicated along the others",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedUnit:
+class PlacedTask:
     """Unit with its placement and all candidates, cheapest first."""
 
-    unit: Unit
-    cells: int
+    task: Task
+    subtasks: int
     placement: Placement
     found: tuple[Candidate, ...]
     statistics: PlacementStatistics
@@ -57,11 +58,11 @@ class PlacedUnit:
         kind = self.placement.kind
         if kind is not PlacementKind.ONE:
             return _WHY[kind]
-        if self.cells == 1:
-            return "there is one cell"
+        if self.subtasks == 1:
+            return "there is one subtask"
         if len(self.found) == 1:
             return "what it keeps has no key that the rows of all its inputs have"
-        return "that little work is done soonest by one cell"
+        return "that little work is done soonest by one subtask"
 
     @property
     def cost(self) -> PlacementCost:
@@ -76,56 +77,56 @@ class PlacedUnit:
         return list(by_kind.values())
 
 
-def place_units(
-    graph: QueryGraph, cells: int, kept: Mapping[str, Mapping[str, Any]] | None = None
-) -> list[PlacedUnit]:
-    """Return the stateful units of a graph with their placements.
+def place_tasks(
+    graph: QueryGraph, subtasks: int, kept: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[PlacedTask]:
+    """Return the stateful tasks of a graph with their placements.
 
-    `kept` maps unit ids to current placements, in the form of the journal. All other units get the cheapest
-    placement with at most `cells` cells.
+    `kept` maps task ids to current placements, in the form of the journal. All other tasks get the cheapest
+    placement with at most `subtasks` subtasks.
     """
     found = []
-    for unit in split_into_units(graph):
-        if not unit.stateful:
+    for task in split_into_tasks(graph):
+        if not task.stateful:
             continue
-        known = (kept or {}).get(unit.id)
-        placement = None if known is None else restore_placement(unit, graph, known)
-        statistics = statistics_of_unit(unit, graph, placement.exchanges if placement is not None else None)
-        placement = placement or choose_placement(unit, graph, cells, statistics)
-        own = placement.cells if placement.cells > 1 else cells
-        listed = tuple(candidates(unit, graph, own, statistics))
-        found.append(PlacedUnit(unit, own, placement, listed, statistics))
+        known = (kept or {}).get(task.id)
+        placement = None if known is None else restore_placement(task, graph, known)
+        statistics = statistics_of_task(task, graph, placement.exchanges if placement is not None else None)
+        placement = placement or choose_placement(task, graph, subtasks, statistics)
+        own = placement.subtasks if placement.subtasks > 1 else subtasks
+        listed = tuple(candidates(task, graph, own, statistics))
+        found.append(PlacedTask(task, own, placement, listed, statistics))
     return found
 
 
-def placement_facts(placed: PlacedUnit) -> tuple[Fact, ...]:
-    """Return the facts that EXPLAIN prints about a unit's placement."""
+def placement_facts(placed: PlacedTask) -> tuple[Fact, ...]:
+    """Return the facts that EXPLAIN prints about a task's placement."""
     facts: list[Fact] = [("placement", _describe_placement(placed.placement)), ("why", placed.why)]
     others = [one for one in placed.cheapest if one.placement.kind is not placed.placement.kind]
-    if placed.cells > 1 and others:
-        rates = ", ".join(f"{placed.statistics.rate(log):,.0f} rows/s of {log}" for log in placed.unit.inputs)
+    if placed.subtasks > 1 and others:
+        rates = ", ".join(f"{placed.statistics.rate(log):,.0f} rows/s of {log}" for log in placed.task.inputs)
         facts.append(("measured" if placed.statistics.measured else "assuming", rates))
         facts.append(("costs", _costs(placed.cost)))
         facts += [("instead", f"{one.placement}: {_costs(one.cost)}") for one in others]
     return tuple(facts)
 
 
-def placements_data(units: Iterable[PlacedUnit]) -> list[dict[str, Any]]:
-    """Return the units as plain lists, dicts, strings and numbers."""
+def placements_data(tasks: Iterable[PlacedTask]) -> list[dict[str, Any]]:
+    """Return the tasks as plain lists, dicts, strings and numbers."""
     return [
         {
-            "id": placed.unit.id,
-            "nodes": list(placed.unit.nodes),
-            "inputs": list(placed.unit.inputs),
-            "outputs": [log for _, log in placed.unit.outputs],
-            "cells": placed.cells,
+            "id": placed.task.id,
+            "nodes": list(placed.task.nodes),
+            "inputs": list(placed.task.inputs),
+            "outputs": [log for _, log in placed.task.outputs],
+            "subtasks": placed.subtasks,
             "placement": placed.placement.plain(),
             "why": placed.why,
             "measured": placed.statistics.measured,
-            "rates": {log: placed.statistics.rate(log) for log in placed.unit.inputs},
+            "rates": {log: placed.statistics.rate(log) for log in placed.task.inputs},
             "candidates": [_candidate(one) for one in placed.cheapest],
         }
-        for placed in units
+        for placed in tasks
     ]
 
 
@@ -140,7 +141,7 @@ def _describe_placement(placement: Placement) -> str:
 
 def _costs(cost: PlacementCost) -> str:
     return (
-        f"{cost.cpu_s:.3g} processor s/s, {cost.slowest_s:.3g} in the slowest cell; {cost.rows_kept:,.0f} "
+        f"{cost.cpu_s:.3g} processor s/s, {cost.slowest_s:.3g} in the slowest subtask; {cost.rows_kept:,.0f} "
         f"rows kept, {cost.most_kept:,.0f} in the fullest; {cost.rows_read:,.0f} rows read/s"
     )
 

@@ -393,8 +393,8 @@ def _node(node: Node, label: _Label, r: Rectangle, graph: QueryGraph) -> str:
     if node.waits_for_time:
         parts.append(clock(r.right - 3.0, r.y + 1.0))
     if graph.consumers(node.id):
-        place = f'x="{n(r.right + 5)}" y="{n(r.middle - 4)}"'
-        parts.append(f'<text class="count" {place}>{_count(node)}</text>')
+        index = f'x="{n(r.right + 5)}" y="{n(r.middle - 4)}"'
+        parts.append(f'<text class="count" {index}>{_count(node)}</text>')
     return "".join([*parts, "</g>"])
 
 

@@ -10,7 +10,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from slicemill.explain.placements import PlacedUnit, placement_facts
+from slicemill.explain.placements import PlacedTask, placement_facts
 from slicemill.extension import sections
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Description, Fact, Operator, Role
@@ -23,15 +23,15 @@ _WAITS = "[waits for time]"
 _GLUE = "\xa0"  # non-breaking space, between a column and its type
 
 
-def explain_text(graph: QueryGraph, width: int = 100, units: Sequence[PlacedUnit] = ()) -> str:
-    """Return the graph as indented trees, with its units and a summary.
+def explain_text(graph: QueryGraph, width: int = 100, tasks: Sequence[PlacedTask] = ()) -> str:
+    """Return the graph as indented trees, with its tasks and a summary.
 
     Lines have at most `width` columns. Only lines of deep trees may be longer, because at least 20 columns
     remain for text.
     """
     printer = _Printer(graph, max(width, _MIN_WIDTH))
     trees = [printer.tree(graph[root]) for root in _roots(graph)]
-    placed = [printer.unit(unit) for unit in units]
+    placed = [printer.task(task) for task in tasks]
     added = [[title, *(f"  {printable(line)}" for line in lines)] for title, lines in sections(graph).items()]
     summary = textwrap.wrap(_summary(graph), printer.width)
     return "\n\n".join("\n".join(lines) for lines in (*trees, *placed, *added, summary)) + "\n"
@@ -100,9 +100,9 @@ class _Printer:
             return [*title, *self._branch(root, "", last=True, label="", columns=True)]
         return [*self._node(root, "", "", columns=True), *self._children(root, "")]
 
-    def unit(self, placed: PlacedUnit) -> list[str]:
-        """Format a unit's placement and the reason for it."""
-        title = self._wrapped(f"Unit {placed.unit.id}", "", "  ")
+    def task(self, placed: PlacedTask) -> list[str]:
+        """Format a task's placement and the reason for it."""
+        title = self._wrapped(f"Task {placed.task.id}", "", "  ")
         return [*title, *self._facts(placement_facts(placed), "     ")]
 
     def _title(self, node: Node) -> str:

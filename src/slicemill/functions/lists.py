@@ -13,18 +13,18 @@ from slicemill.types import Type
 Values: TypeAlias = tuple[object, ...]
 
 
-def _element_or_null(values: Values, place: int) -> object:
-    if place == 0:
+def _element_or_null(values: Values, index: int) -> object:
+    if index == 0:
         raise ExpressionError("elements are counted from 1, and from the end by -1, -2, …; there is no 0")
-    return values[place - 1 if place > 0 else place] if abs(place) <= len(values) else None
+    return values[index - 1 if index > 0 else index] if abs(index) <= len(values) else None
 
 
-def _element(values: Values, place: int) -> object:
-    if abs(place) > len(values):
+def _element(values: Values, index: int) -> object:
+    if abs(index) > len(values):
         raise ExpressionError(
-            f"a list of {len(values)} has no element {place}; try_element_at gives NULL for it"
+            f"a list of {len(values)} has no element {index}; try_element_at gives NULL for it"
         )
-    return _element_or_null(values, place)
+    return _element_or_null(values, index)
 
 
 def _contains(values: Values, wanted: object) -> bool | None:

@@ -298,14 +298,14 @@ def _round_column(call: KernelCall) -> Strict | None:
     if not isinstance(places, int) or not 0 <= places <= _LARGEST_POWER:
         return None
     if call.result.kind in (Kind.INT, Kind.BIGINT):
-        return lambda number, *_places: number
+        return lambda number, *_indices: number
     if call.result.kind is Kind.DECIMAL:
         return round_column(call.types[0], call.result, min(places, call.types[0].scale or 0))
     if call.result.kind is not Kind.DOUBLE:
         return None
     power = 10.0**places
 
-    def nearest(number: Numbers, *_places: Numbers) -> KernelResult:
+    def nearest(number: Numbers, *_indices: Numbers) -> KernelResult:
         size = np.abs(number) * power
         whole = np.rint(size)
         rounded = np.copysign(whole / power, number)

@@ -79,10 +79,10 @@ def _replacement(template: str, pattern: str) -> tuple[str | int, ...]:
     """Return the strings and group numbers of a Java replacement string."""
     compiled = java_pattern(pattern)
     parts: list[str | int] = []
-    place = 0
+    index = 0
     for match in _REFERENCE.finditer(template):
-        parts.append(template[place : match.start()])
-        place = match.end()
+        parts.append(template[index : match.start()])
+        index = match.end()
         escaped, digits, name, stray = match.groups()
         if stray:
             raise ExpressionError(f"in the replacement '{template}', write \\{stray} for a plain {stray}")
@@ -102,7 +102,7 @@ def _replacement(template: str, pattern: str) -> tuple[str | int, ...]:
             if length is None:
                 raise ExpressionError(f"the replacement '{template}' names group {digits}, of {groups}")
             parts += [int(digits[:length]), digits[length:]]
-    return (*parts, template[place:])
+    return (*parts, template[index:])
 
 
 def _regexp_extract(text: str, pattern: str, group: int = 1) -> str:
@@ -116,16 +116,16 @@ def _regexp_extract(text: str, pattern: str, group: int = 1) -> str:
 def _regexp_replace(text: str, pattern: str, template: str) -> str:
     replacement = _replacement(template, pattern)
     parts: list[str] = []
-    place, length = 0, len(text)
+    index, length = 0, len(text)
     for match in java_pattern(pattern).matches(text):
         start, end = match.spans[0]
-        parts.append(text[place:start])
+        parts.append(text[index:start])
         made = [part if isinstance(part, str) else match.group(part) or "" for part in replacement]
         length += sum(map(len, made)) - (end - start)
         check_length("regexp_replace", length)
         parts += made
-        place = end
-    return "".join([*parts, text[place:]])
+        index = end
+    return "".join([*parts, text[index:]])
 
 
 def _regexp_like(text: str, pattern: str) -> bool:

@@ -245,7 +245,7 @@ def _value_parts(name: str, value: Any, names: set[str], seen: set[CodeType]) ->
     elif isinstance(value, np.ndarray):
         yield f"{name} = {value.dtype!r} {value.tolist()!r}"
     elif isinstance(value, tuple):
-        for place, each in enumerate(value):
-            yield from _value_parts(f"{name}[{place}]", each, names, seen)
+        for index, each in enumerate(value):
+            yield from _value_parts(f"{name}[{index}]", each, names, seen)
     else:
         yield f"{name} is {getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value))}"

@@ -147,9 +147,9 @@ def _inputs(node: Node, plan: Plan) -> list[Schema]:
 
 
 def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
-    for unit in plan.units:
-        for root, log in unit.outputs:
-            yield log, names_of_state(plan.graph, unit, root)
+    for task in plan.tasks:
+        for root, log in task.outputs:
+            yield log, names_of_state(plan.graph, task, root)
 
 
 def always_stored(

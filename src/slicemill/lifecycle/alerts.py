@@ -562,9 +562,9 @@ class AlertMetrics:
             responses=dict(metrics.responses.counts),
         )
         before = self._since(AlertSubject.QUERY, name, counts)
-        unit = mill.dispatcher.running.writers.get(name)
+        task = mill.dispatcher.running.writers.get(name)
         running = mill.dispatcher.running
-        waits = unit is not None and unit.id in running.position
+        waits = task is not None and task.id in running.position
         fresh = Quantiles(
             {index: n - before.responses.get(index, 0) for index, n in counts.responses.items()}
         )
@@ -575,10 +575,10 @@ class AlertMetrics:
             "rows": metrics.rows,
             "rate": _rate(counts, before),
             "silence": self._silence(AlertSubject.QUERY, name, counts, query.log),
-            "lag": int(SECOND_US * running.longest_wait_s(unit.id, now_us))
-            if unit is not None and waits
+            "lag": int(SECOND_US * running.longest_wait_s(task.id, now_us))
+            if task is not None and waits
             else 0,
-            "rows_waiting": running.rows_waiting(unit.id)[0] if unit is not None and waits else 0,
+            "rows_waiting": running.rows_waiting(task.id)[0] if task is not None and waits else 0,
             "p50": int(SECOND_US * fresh.at(0.5)) if fresh.count else None,
             "p99": int(SECOND_US * fresh.at(0.99)) if fresh.count else None,
             "staleness": stale,

@@ -1,13 +1,13 @@
 """Backfill: a query reads retained rows, then joins the shared plan.
 
-    backfilling   a separate unit reads the past while live queries leave time; it gets a minimum share
-    caught up     the separate unit has reached the head of the streams, and runs like any other unit
+    backfilling   a separate task reads the past while live queries leave time; it gets a minimum share
+    caught up     the separate task has reached the head of the streams, and runs like any other task
     joining       the shared plan computes the query too, from new rows only; that output is discarded
     joined        the state in the shared plan is complete: the shared plan continues, and the separate
-                  unit is dropped
+                  task is dropped
 
-The journal records all steps. The separate unit has the field `backfill`. The shared unit has an extra
-output without a log (`plan.backfill_units`). Keys of the field `backfill`:
+The journal records all steps. The separate task has the field `backfill`. The shared task has an extra
+output without a log (`plan.backfill_tasks`). Keys of the field `backfill`:
 
     query     name of the query
     from      rows before this time are ignored
@@ -16,20 +16,20 @@ output without a log (`plan.backfill_units`). Keys of the field `backfill`:
     again     streams whose source is read a second time, and derived streams that are computed again
     arrivals  by stream, the number of rows that were read before the query was created
     newest    by stream, the greatest timestamp of these rows
-    alone     True if no other query could share the unit
+    alone     True if no other query could share the task
     after     results up to this time were emitted by a definition that was replaced
-    done      time at which the unit caught up
+    done      time at which the task caught up
     joins     True if the shared plan computes the query too
 
-A second read of a source writes a log of its own (`plan.backfill_units`). The second read ends once both
-reads have the same offsets and watermark, and the unit has processed all rows. One record then switches the
-unit to the stream's own log.
+A second read of a source writes a log of its own (`plan.backfill_tasks`). The second read ends once both
+reads have the same offsets and watermark, and the task has processed all rows. One record then switches the
+task to the stream's own log.
 
 In the shared plan the query starts with new rows, like any new query. Its results are complete once the
 watermark exceeds the start by the length of its windows, because no later result depends on missed rows. The
-driver then brings both units to the same epochs and watermarks. One journal record hands over. The separate
-unit has emitted all earlier results, and the shared unit emits all later results. A query with an unbounded
-history keeps its separate unit. An example is a window that counts rows or never ends.
+driver then brings both tasks to the same epochs and watermarks. One journal record hands over. The separate
+task has emitted all earlier results, and the shared task emits all later results. A query with an unbounded
+history keeps its separate task. An example is a window that counts rows or never ends.
 """
 
 from __future__ import annotations
@@ -45,49 +45,49 @@ from slicemill.errors import all_of
 from slicemill.functions.render import timestamp_text
 from slicemill.ingest.intake import NEXT_ARRIVAL
 from slicemill.ingest.watermarks import HELD_FROM, WATERMARK, newest_tuple
-from slicemill.lifecycle.unit_fields import complete_from_of, new_fields, newest_ts
+from slicemill.lifecycle.task_fields import complete_from_of, new_fields, newest_ts
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.backfill_units import BackfillPlan, backfill_log_name
+from slicemill.plan.backfill_tasks import BackfillPlan, backfill_log_name
 from slicemill.plan.content import quote_name
 from slicemill.plan.history import history_us
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.pipeline import TaskPlan
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.streams import RunningStream
-from slicemill.runtime.unit_queue import RunningUnits
-from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.runtime.task_queue import RunningTasks
+from slicemill.runtime.tasks import BACKFILL, RunningTask
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END, SECOND_US
 
 _LOGGER = logging.getLogger("slicemill")
 
-# A unit has caught up if its oldest unread row arrived at most this long ago.
+# A task has caught up if its oldest unread row arrived at most this long ago.
 _CAUGHT_UP_US = SECOND_US
 # Window over which a rate is measured, and the interval between samples.
 _RATE_US, _SAMPLES_US = 10 * SECOND_US, SECOND_US // 2
-# Interval between attempts to switch a unit from a second read to the stream.
+# Interval between attempts to switch a task from a second read to the stream.
 _AGAIN_US = SECOND_US // 2
 
 
 def backfill_fields(
-    plan: UnitPlan,
+    plan: TaskPlan,
     home: Home,
     query: str,
     apart: BackfillPlan,
     catalog: Catalog,
     given_us: int | None = None,
 ) -> dict[str, Any]:
-    """Return the journal fields of a new backfill unit.
+    """Return the journal fields of a new backfill task.
 
-    The unit computes the query, or computes a derived stream again for the query. Results up to `given_us`
+    The task computes the query, or computes a derived stream again for the query. Results up to `given_us`
     were emitted by an earlier definition, and are not emitted again.
     """
     begins_us = BEGINNING if apart.begins_us is None else apart.begins_us
     fields = new_fields(plan, home)
     cursors: dict[str, int] = dict(fields["cursors"])
     reach: dict[str, int | None] = {}
-    for log in plan.unit.inputs:
+    for log in plan.task.inputs:
         if AGAIN in log:
             continue  # a second read is consumed from its first row
         if log in apart.kept:
@@ -102,16 +102,16 @@ def backfill_fields(
     since = max([*known, *([begins_us - 1] if begins_us > BEGINNING else [])], default=None)
     fields |= {
         "cursors": cursors,
-        "since": {log: since for _, log in plan.unit.outputs},
+        "since": {log: since for _, log in plan.task.outputs},
         "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
     }
-    if all(log != query for _, log in plan.unit.outputs):
+    if all(log != query for _, log in plan.task.outputs):
         return fields
     read_again = sorted(name for name in apart.again if name in home.streams)
     fields[BACKFILL] = {
         "query": query,
         "from": begins_us if begins_us > BEGINNING else None,
-        "goal": {log: home.logs[log].head for log in plan.unit.inputs},
+        "goal": {log: home.logs[log].head for log in plan.task.inputs},
         "rows": sum(home.logs[log].rows_after(cursors[log]) for log in apart.kept & cursors.keys()),
     }
     if apart.again:
@@ -127,13 +127,13 @@ def backfill_fields(
     return fields
 
 
-def describe_start(running: RunningUnits, graph: QueryGraph, name: str) -> str:
+def describe_start(running: RunningTasks, graph: QueryGraph, name: str) -> str:
     """Describe where a query starts and when its windows are complete."""
-    unit = running.writers.get(name)
-    if unit is None or name not in unit.since:
+    task = running.writers.get(name)
+    if task is None or name not in task.since:
         return ""
-    read = all_of(sorted({log.partition(AGAIN)[0] for log in unit.reads(name)}))
-    backfill, since = unit.fields.get(BACKFILL, {}), unit.since[name]
+    read = all_of(sorted({log.partition(AGAIN)[0] for log in task.reads(name)}))
+    backfill, since = task.fields.get(BACKFILL, {}), task.since[name]
     if since is None:
         again = [stream for stream in backfill.get("again", ()) if stream in backfill.get("arrivals", {})]
         how = f", and reads {all_of(again)} again for it" if again else ""
@@ -144,7 +144,7 @@ def describe_start(running: RunningUnits, graph: QueryGraph, name: str) -> str:
         return f"{words}, and count for none of them"
     if not history:
         return words
-    complete_us = complete_from_of(name, graph, running.units)
+    complete_us = complete_from_of(name, graph, running.tasks)
     after = "" if complete_us is None else f"; its windows are complete after {timestamp_text(complete_us)}"
     return words + after
 
@@ -164,7 +164,7 @@ def retention_gap(log: str, home: Home, catalog: Catalog) -> tuple[int, int | No
         first, reach = max(first, epoch), newest if log == owner else None
         missing = opened.freed >= 0 or (log != owner and epoch >= 0)
     else:
-        written = [fields["since"][log] for fields in home.units.values() if log in fields.get("since", {})]
+        written = [fields["since"][log] for fields in home.tasks.values() if log in fields.get("since", {})]
         reach = written[0] if written else None
         missing = opened.freed >= 0
     if missing:
@@ -230,7 +230,7 @@ class BackfillProgress:
 
 @dataclass(slots=True)
 class Backfills:
-    """Backfills of a mill: advances them and merges their units.
+    """Backfills of a mill: advances them and merges their tasks.
 
     `replan` plans the catalog again from the journal. `graph` returns the running query graph.
     """
@@ -240,21 +240,21 @@ class Backfills:
     clock: Callable[[], int]
     replan: Callable[[], None]
     graph: Callable[[], QueryGraph]
-    _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by unit: time, rows read
-    _histories: dict[str, int | None] = field(default_factory=dict)  # by unit
-    _tried_us: dict[str, int] = field(default_factory=dict)  # by unit: last attempt to end a second read
+    _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by task: time, rows read
+    _histories: dict[str, int | None] = field(default_factory=dict)  # by task
+    _tried_us: dict[str, int] = field(default_factory=dict)  # by task: last attempt to end a second read
 
     def advance(self) -> bool:
         """Advance one backfill by one step. False if no backfill can advance."""
-        for unit in self.dispatcher.running.apart:
-            if unit.is_idle:
+        for task in self.dispatcher.running.apart:
+            if task.is_idle:
                 continue  # the query is paused or has failed
-            if unit.catching_up:
-                self._sample(unit)
-                readings = self._second_reads(unit)
-                if self._switch_to_stream(unit, readings) if readings else self._note_caught_up(unit):
+            if task.catching_up:
+                self._sample(task)
+                readings = self._second_reads(task)
+                if self._switch_to_stream(task, readings) if readings else self._note_caught_up(task):
                     return True
-            elif self.why_apart(unit) is None and self._join(unit):
+            elif self.why_apart(task) is None and self._join(task):
                 return True
         return False
 
@@ -264,15 +264,15 @@ class Backfills:
 
     def progress_of(self, query: str) -> BackfillProgress | None:
         """Return the progress of a query's backfill. None without one."""
-        unit = self.dispatcher.running.writers.get(query)
-        if unit is None or not unit.catching_up:
+        task = self.dispatcher.running.writers.get(query)
+        if task is None or not task.catching_up:
             return None
-        backfill, logs = unit.fields[BACKFILL], self.home.logs
-        left = unit.rows_left
+        backfill, logs = task.fields[BACKFILL], self.home.logs
+        left = task.rows_left
         later = sum(
-            logs[log].rows_after(max(goal, unit.cursor(log))) for log, goal in backfill["goal"].items()
+            logs[log].rows_after(max(goal, task.cursor(log))) for log, goal in backfill["goal"].items()
         )
-        samples = self._samples.get(unit.id, [])
+        samples = self._samples.get(task.id, [])
         rate = None
         if len(samples) > 1 and samples[-1][0] > samples[0][0]:
             rate = (samples[-1][1] - samples[0][1]) * SECOND_US / (samples[-1][0] - samples[0][0])
@@ -290,63 +290,63 @@ class Backfills:
 
     def describe(self, query: str) -> str:
         """Return a line for EXPLAIN on a query's backfill, or ""."""
-        unit = self.dispatcher.running.writers.get(query)
-        if unit is None or BACKFILL not in unit.fields:
+        task = self.dispatcher.running.writers.get(query)
+        if task is None or BACKFILL not in task.fields:
             return ""
-        progress, why = self.progress_of(query), self.why_apart(unit)
+        progress, why = self.progress_of(query), self.why_apart(task)
         if progress is not None:
-            words = f"reads the past in a unit of its own: {progress.describe()}"
+            words = f"reads the past in a task of its own: {progress.describe()}"
         elif why is None:
             words = "has read the past, and is about to join the others"
         else:
-            words = f"has a unit of its own: {why}"
+            words = f"has a task of its own: {why}"
         return f"\n{query} {words}"
 
     def state_of(self, query: str) -> str | None:
         """Return `backfilling`, `joining` or `apart`. None for the shared plan."""
-        unit = self.dispatcher.running.writers.get(query)
-        if unit is None or BACKFILL not in unit.fields:
+        task = self.dispatcher.running.writers.get(query)
+        if task is None or BACKFILL not in task.fields:
             return None
-        if unit.catching_up:
+        if task.catching_up:
             return "backfilling"
-        return "joining" if self.why_apart(unit) is None else "apart"
+        return "joining" if self.why_apart(task) is None else "apart"
 
-    def why_apart(self, unit: RunningUnit) -> str | None:
-        """Return why a query stays in its separate unit; None if it will be merged."""
-        backfill = unit.fields[BACKFILL]
+    def why_apart(self, task: RunningTask) -> str | None:
+        """Return why a query stays in its separate task; None if it will be merged."""
+        backfill = task.fields[BACKFILL]
         query = backfill["query"]
-        if unit.id == quote_name(query) or "alone" in backfill:
+        if task.id == quote_name(query) or "alone" in backfill:
             return "it has nothing that others could share"
         if self.graph().streams.get(query):
             return "a derived stream that starts in the past keeps it"
         if backfill.get("again"):
             return f"{all_of(backfill['again'])} is computed again for it, from the beginning"
-        if unit.id not in self._histories:
-            self._histories[unit.id] = history_us(self.graph(), query)
-        if self._histories[unit.id] is None:
+        if task.id not in self._histories:
+            self._histories[task.id] = history_us(self.graph(), query)
+        if self._histories[task.id] is None:
             return "what it has seen counts for ever, so it would never be complete among others"
         other = self.dispatcher.running.writers.get(query + JOINING)
-        if query in unit.failed or (other is not None and query + JOINING in other.failed):
+        if query in task.failed or (other is not None and query + JOINING in other.failed):
             return "it has failed"
         return None
 
-    def _sample(self, unit: RunningUnit) -> None:
-        now, samples = self.clock(), self._samples.setdefault(unit.id, [])
+    def _sample(self, task: RunningTask) -> None:
+        now, samples = self.clock(), self._samples.setdefault(task.id, [])
         if not samples or now - samples[-1][0] >= _SAMPLES_US:
-            samples.append((now, unit.statistics.rows_in))
+            samples.append((now, task.statistics.rows_in))
             while now - samples[0][0] > _RATE_US and len(samples) > 2:
                 samples.pop(0)
 
-    def _second_reads(self, unit: RunningUnit) -> list[tuple[RunningStream, RunningStream]]:
+    def _second_reads(self, task: RunningTask) -> list[tuple[RunningStream, RunningStream]]:
         """Return the streams that are read again, with their second reads."""
-        backfill, streams = unit.fields[BACKFILL], self.dispatcher.streams
+        backfill, streams = task.fields[BACKFILL], self.dispatcher.streams
         names = [(name, backfill_log_name(name, backfill["query"])) for name in backfill.get("again", ())]
         return [(streams[name], streams[again]) for name, again in names if again in streams]
 
     def _switch_to_stream(
-        self, unit: RunningUnit, readings: list[tuple[RunningStream, RunningStream]]
+        self, task: RunningTask, readings: list[tuple[RunningStream, RunningStream]]
     ) -> bool:
-        """Switch units from second reads to the logs of the streams.
+        """Switch tasks from second reads to the logs of the streams.
 
         Return False if a second read has not caught up.
         """
@@ -357,23 +357,23 @@ class Backfills:
         renamed = {
             again.name + side: stream.name + side for stream, again in readings for side in ("", LATE, ERRORS)
         }
-        units = [
+        tasks = [
             one
-            for one in self.dispatcher.running.units
-            if not renamed.keys().isdisjoint(one.plan.unit.inputs)
+            for one in self.dispatcher.running.tasks
+            if not renamed.keys().isdisjoint(one.plan.task.inputs)
         ]
-        waiting = unit.has_pending or any(one.run is not None or one.has_pending for one in units)
-        tried_us = self._tried_us.get(unit.id)
+        waiting = task.has_pending or any(one.run is not None or one.has_pending for one in tasks)
+        tried_us = self._tried_us.get(task.id)
         if waiting or (tried_us is not None and now < tried_us + _AGAIN_US):
             return False
-        self._tried_us[unit.id] = now
+        self._tried_us[task.id] = now
         with self.dispatcher.paused():
-            return self._take_over(unit, units, readings, renamed)
+            return self._take_over(task, tasks, readings, renamed)
 
     def _take_over(
         self,
-        unit: RunningUnit,
-        units: list[RunningUnit],
+        task: RunningTask,
+        tasks: list[RunningTask],
         readings: list[tuple[RunningStream, RunningStream]],
         renamed: Mapping[str, str],
     ) -> bool:
@@ -382,78 +382,78 @@ class Backfills:
         Call while the driver is paused. Return False if the positions still differ.
         """
         self.dispatcher.read_now([one for pair in readings for one in pair])
-        newest = unit.fields[BACKFILL]["newest"]
+        newest = task.fields[BACKFILL]["newest"]
         if not all(_is_at_same_position(*pair, newest[pair[0].name]) for pair in readings):
             return False
         with _freeze_watermarks(self.dispatcher):
-            for one in units:
+            for one in tasks:
                 _run_to_head(self.dispatcher, one)
                 self.dispatcher.finish(one)
-            for one in units:
+            for one in tasks:
                 marks = one.input_watermarks()
-                logs = [log for log in one.plan.unit.inputs if log in renamed]
+                logs = [log for log in one.plan.task.inputs if log in renamed]
                 passed = any(
                     marks.get(log, BEGINNING) > self.dispatcher.watermark(renamed[log]) for log in logs
                 )
                 if passed or one.failed or one.has_pending or one.is_checkpoint_outdated:
                     return False
         change = Change()
-        for one in units:
+        for one in tasks:
             fields = _rename_logs(one.fields, renamed)
             heads = {log: self.home.logs[log].head for log in fields["cursors"] if log in renamed.values()}
             fields["cursors"] |= heads
             fields["checkpoint"]["cursors"] |= heads
-            change.units[one.id] = fields
+            change.tasks[one.id] = fields
         read = {stream.name for stream, _ in readings}
-        change.units.setdefault(unit.id, {})[BACKFILL] = {
-            **{key: at for key, at in unit.fields[BACKFILL].items() if key not in ("arrivals", "newest")},
-            "again": [name for name in unit.fields[BACKFILL]["again"] if name not in read],
+        change.tasks.setdefault(task.id, {})[BACKFILL] = {
+            **{key: at for key, at in task.fields[BACKFILL].items() if key not in ("arrivals", "newest")},
+            "again": [name for name in task.fields[BACKFILL]["again"] if name not in read],
             "goal": {
                 renamed.get(log, log): self.home.logs[renamed.get(log, log)].head
-                for log in unit.plan.unit.inputs
+                for log in task.plan.task.inputs
             },
         }
         for _, again in readings:
             change.dropped_streams.append(again.name)
             change.dropped_logs += [log for log in again.logs if log in self.home.logs]
         self.home.commit(change)
-        self._samples.pop(unit.id, None)
+        self._samples.pop(task.id, None)
         for _, again in readings:
             del self.dispatcher.streams[again.name]
-        ids = [one.id for one in units]
-        # The units continue as after a restart, from the checkpoint that was just written.
-        self.dispatcher.replace([one for one in self.dispatcher.running.units if one.id not in ids])
+        ids = [one.id for one in tasks]
+        # The tasks continue as after a restart, from the checkpoint that was just written.
+        self.dispatcher.replace([one for one in self.dispatcher.running.tasks if one.id not in ids])
         self.dispatcher.forget(ids, [again.name for _, again in readings])
         self.replan()
         return True
 
-    def _note_caught_up(self, unit: RunningUnit) -> bool:
+    def _note_caught_up(self, task: RunningTask) -> bool:
         now = self.clock()
-        heads = {log: self.home.logs[log].head for log in unit.plan.unit.inputs}
-        arrived = [unit.waiting(log, head)[2] for log, head in heads.items()]
+        heads = {log: self.home.logs[log].head for log in task.plan.task.inputs}
+        arrived = [task.waiting(log, head)[2] for log, head in heads.items()]
         oldest = min((moment for moment in arrived if moment is not None), default=now)
-        passed = all(unit.cursor(log) >= goal for log, goal in unit.fields[BACKFILL]["goal"].items())
-        if unit.run is not None or not passed or oldest < now - _CAUGHT_UP_US:
+        passed = all(task.cursor(log) >= goal for log, goal in task.fields[BACKFILL]["goal"].items())
+        if task.run is not None or not passed or oldest < now - _CAUGHT_UP_US:
             return False
-        self.home.commit(Change(units={unit.id: {BACKFILL: {**unit.fields[BACKFILL], "done": now}}}))
-        self._samples.pop(unit.id, None)
-        self.dispatcher.running.mark_live(unit)
+        self.home.commit(Change(tasks={task.id: {BACKFILL: {**task.fields[BACKFILL], "done": now}}}))
+        self._samples.pop(task.id, None)
+        self.dispatcher.running.mark_live(task)
         return True
 
-    def _join(self, unit: RunningUnit) -> bool:
-        query = unit.fields[BACKFILL]["query"]
+    def _join(self, task: RunningTask) -> bool:
+        query = task.fields[BACKFILL]["query"]
         other = self.dispatcher.running.writers.get(query + JOINING)
         if other is None:
-            self.home.commit(Change(units={unit.id: {BACKFILL: {**unit.fields[BACKFILL], "joins": True}}}))
+            self.home.commit(Change(tasks={task.id: {BACKFILL: {**task.fields[BACKFILL], "joins": True}}}))
             with self.dispatcher.paused():
                 self.replan()
             return True
-        if unit.run is not None or other.run is not None or not self._is_complete(query, other):
+        if task.run is not None or other.run is not None or not self._is_complete(query, other):
             return False
         with self.dispatcher.paused():
-            return self._hand_over(query, unit, other)
+            return self._hand_over(query, task, other)
 
-    def _is_complete(self, query: str, other: RunningUnit) -> bool:
+    def _is_complete(self, query: str, other: RunningTask) -> bool:
         """Return True if no later result depends on missed rows."""
         graph, name = self.graph(), query + JOINING
         complete_us, history = complete_from_of(name, graph, [other]), history_us(graph, name)
@@ -464,31 +464,31 @@ class Backfills:
         # An input that ended in this process may continue in the next process.
         return complete_us + history <= least < END
 
-    def _hand_over(self, query: str, unit: RunningUnit, other: RunningUnit) -> bool:
-        """Bring both units to the same position; continue in the shared unit.
+    def _hand_over(self, query: str, task: RunningTask, other: RunningTask) -> bool:
+        """Bring both tasks to the same position; continue in the shared task.
 
         Call while the driver is paused.
         """
         with _freeze_watermarks(self.dispatcher):
-            catch_up_upstream(self.dispatcher, self.dispatcher.running.units, unit.plan.unit.inputs)
-            for one in (unit, other):
+            catch_up_upstream(self.dispatcher, self.dispatcher.running.tasks, task.plan.task.inputs)
+            for one in (task, other):
                 _run_to_head(self.dispatcher, one)
             self.dispatcher.finish(other)
         marks, name = other.input_watermarks(), query + JOINING
         same = all(
-            unit.cursor(log) == other.cursor(log) and unit.input_watermarks().get(log) == marks.get(log)
-            for log in unit.plan.unit.inputs
+            task.cursor(log) == other.cursor(log) and task.input_watermarks().get(log) == marks.get(log)
+            for log in task.plan.task.inputs
         )
-        if not same or query in unit.failed or name in other.failed:
+        if not same or query in task.failed or name in other.failed:
             return False  # a run failed; it is retried or reported
         renamed: dict[str, Any] = {
             "outputs": sorted(query if log == name else log for log in other.fields["outputs"]),
-            "since": _rename_key(other.fields["since"], name, query, unit.since[query]),
+            "since": _rename_key(other.fields["since"], name, query, task.since[query]),
             "output_watermarks": _rename_key(
-                other.fields["output_watermarks"], name, query, unit.watermark(query)
+                other.fields["output_watermarks"], name, query, task.watermark(query)
             ),
         }
-        self.home.commit(Change(units={other.id: renamed}, dropped_units=[unit.id]))
+        self.home.commit(Change(tasks={other.id: renamed}, dropped_tasks=[task.id]))
         self.replan()
         return True
 
@@ -509,7 +509,7 @@ def _is_at_same_position(stream: RunningStream, again: RunningStream, newest: in
 
 
 def _rename_logs(fields: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return a unit's fields with some input logs renamed."""
+    """Return a task's fields with some input logs renamed."""
 
     def renamed(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -524,37 +524,37 @@ def _rename_key(by_log: Mapping[str, Any], before: str, after: str, value: Any) 
     return {**{log: known for log, known in by_log.items() if log != before}, after: value}
 
 
-def catch_up_upstream(dispatcher: Dispatcher, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
-    """Process all pending input of the units upstream of some logs.
+def catch_up_upstream(dispatcher: Dispatcher, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
+    """Process all pending input of the tasks upstream of some logs.
 
     Call while the driver is paused.
     """
     wanted, feeding = set(logs), []
-    for unit in reversed(units):
-        if any(log in wanted for _, log in unit.plan.unit.outputs):
-            wanted.update(unit.plan.unit.inputs)
-            feeding.append(unit)
-    for unit in reversed(feeding):
-        dispatcher.catch_up(unit)
+    for task in reversed(tasks):
+        if any(log in wanted for _, log in task.plan.task.outputs):
+            wanted.update(task.plan.task.inputs)
+            feeding.append(task)
+    for task in reversed(feeding):
+        dispatcher.catch_up(task)
 
 
-def _run_to_head(dispatcher: Dispatcher, unit: RunningUnit) -> None:
-    """Run a unit up to the heads and watermarks of its inputs.
+def _run_to_head(dispatcher: Dispatcher, task: RunningTask) -> None:
+    """Run a task up to the heads and watermarks of its inputs.
 
     Call while the driver is paused.
     """
 
     def is_behind() -> bool:
-        known = unit.input_watermarks()
-        logs = unit.plan.unit.inputs
-        return unit.has_pending or any(known.get(log, BEGINNING) < dispatcher.watermark(log) for log in logs)
+        known = task.input_watermarks()
+        logs = task.plan.task.inputs
+        return task.has_pending or any(known.get(log, BEGINNING) < dispatcher.watermark(log) for log in logs)
 
-    dispatcher.run_while(unit, is_behind)
+    dispatcher.run_while(task, is_behind)
 
 
 @contextmanager
 def _freeze_watermarks(dispatcher: Dispatcher) -> Iterator[None]:
-    """Freeze all watermarks, so that several units read equal values."""
+    """Freeze all watermarks, so that several tasks read equal values."""
     known: dict[str, int] = {}
     asked = dispatcher.watermark
 

@@ -97,8 +97,8 @@ def _key(entry: Entry) -> Key:
     return entry["kind"], entry["name"].lower()
 
 
-def changes_no_unit(statement: Statement) -> bool:
-    """Return True if a statement changes no unit."""
+def changes_no_task(statement: Statement) -> bool:
+    """Return True if a statement changes no task."""
     dropped = isinstance(statement, DroppedName) and statement.kind == "ALERT"
     return dropped or isinstance(statement, (Alert, LifecycleChange, Replay, Setting))
 
@@ -502,12 +502,12 @@ def _with_columns(known: Entry, said: str) -> str:
 def _set_option(made: exp.Expression, name: str, value: float | str | ServiceLevel | None) -> None:
     """Set an option of a CREATE QUERY node; None removes it."""
     options: list[Option] = list(made.args.get("options") or ())
-    place = next((at for at, one in enumerate(options) if one.this.name.lower() == name), len(options))
+    index = next((at for at, one in enumerate(options) if one.this.name.lower() == name), len(options))
     text = f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else str(value)
     number = isinstance(value, float) and text.replace(".", "").isdecimal()
     literal = exp.Literal.number(text) if number else exp.Literal.string(text)
     made_option = Option(this=exp.Identifier(this=name, quoted=False), value=literal)
-    options[place : place + 1] = [] if value is None else [made_option]
+    options[index : index + 1] = [] if value is None else [made_option]
     made.set("options", options or None)
 
 

@@ -127,9 +127,9 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
         return None
     count, at_us = rows.num_rows, log.end.max_ts
     for name, values in ((TS, [at_us] * count), (SEQ, range(count)), (ARRIVAL, [now_us] * count)):
-        place = rows.schema.get_field_index(name)
+        index = rows.schema.get_field_index(name)
         rows = rows.set_column(
-            place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type)
+            index, rows.schema.field(index), pa.array(values, rows.schema.field(index).type)
         )
     table = with_ops(rows, np.full(count, DELETE)).cast(with_system_columns(log.columns))
     return Appended(_write_extents(log, "deletes", table, durable), at_us, at_us, now_us)
@@ -196,6 +196,6 @@ class ChangelogTables:
 
 def _append_changes(now: pa.Table, changes: pa.Table) -> pa.Table:
     """Return the current rows as inserts, followed by changes."""
-    place = changes.schema.get_field_index(OP)
+    index = changes.schema.get_field_index(OP)
     inserts = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
-    return pa.concat_tables([now.add_column(place, changes.schema.field(place), inserts), changes])
+    return pa.concat_tables([now.add_column(index, changes.schema.field(index), inserts), changes])

@@ -4,13 +4,13 @@
                       "tries": {"count": 2, "failed_us": …, "next_us": …, "began_us": …, "why": "…"}}}
 
 **Paused.** Readers see a paused log only up to the epoch and watermark of its pause. Readers are sinks,
-subscribers, downstream units and ad hoc queries. The unit that writes the log keeps running while another
-query of the unit is not paused. If all its queries are paused, the unit stops too. On RESUME readers get all
-pending rows of the log, or the unit continues from its state. The results are the same rows in the same order
+subscribers, downstream tasks and ad hoc queries. The task that writes the log keeps running while another
+query of the task is not paused. If all its queries are paused, the task stops too. On RESUME readers get all
+pending rows of the log, or the task continues from its state. The results are the same rows in the same order
 as without a pause. Until then readers see the definition that was in force at record `as_of`.
 
-**Failed.** If all queries of a unit failed together, the failed run was not committed. A retry repeats the
-run from the committed state, and no row is lost. If a query failed while other queries of its unit continued,
+**Failed.** If all queries of a task failed together, the failed run was not committed. A retry repeats the
+run from the committed state, and no row is lost. If a query failed while other queries of its task continued,
 a retry starts the query without state from new rows. `complete_from` then returns the time from which its
 results are complete. The back-off doubles with each retry. After the last retry the query stays stopped until
 RESTART. A query that stalls takes seconds of a worker each time, so it gets fewer retries.
@@ -28,7 +28,7 @@ from slicemill.errors import SlicemillError
 from slicemill.lifecycle.running_catalog import RunningCatalog
 from slicemill.plan.content import quote_name
 from slicemill.runtime.step_limit import FAR_LONGER
-from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.runtime.tasks import BACKFILL, RunningTask
 from slicemill.storage.changes import Change
 from slicemill.time import BEGINNING, SECOND_US
 
@@ -83,7 +83,7 @@ class QueryLifecycle:
         """Return the lifecycle state of a query or stream."""
         life = self.running.home.lives.get(name, {})
         tries, paused = life.get("tries", {}), life.get("paused")
-        written = [fields for fields in self.running.home.units.values() if name in fields["outputs"]]
+        written = [fields for fields in self.running.home.tasks.values() if name in fields["outputs"]]
         why = next((fields.get("failed", {}).get(name) for fields in written), None)
         next_us = tries.get("next_us") if why is not None else None
         past = any(BACKFILL in fields and "done" not in fields[BACKFILL] for fields in written)
@@ -114,11 +114,11 @@ class QueryLifecycle:
         if 0 <= now_us - self._looked_us < _LOOK_US:
             return
         self._looked_us = now_us
-        units = self.running.dispatcher.running.units
-        for log, why in [found for unit in units for found in unit.failed.items()]:
-            unit = self._writer(log)
-            if unit is None or log not in unit.failed:
-                continue  # another unit has replaced the failed unit and continues the log
+        tasks = self.running.dispatcher.running.tasks
+        for log, why in [found for task in tasks for found in task.failed.items()]:
+            task = self._writer(log)
+            if task is None or log not in task.failed:
+                continue  # another task has replaced the failed task and continues the log
             tries = self.running.home.lives.get(log, {}).get("tries", {})
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
@@ -146,14 +146,14 @@ class QueryLifecycle:
             }
         if paused:
             home.commit(Change(lives={name: {"paused": fields} for name, fields in paused.items()}))
-            self._refresh_units()
+            self._refresh_tasks()
 
     def _resume(self, names: Sequence[str]) -> None:
         resumed = [name for name in names if "paused" in self.running.home.lives.get(name, {})]
         if not resumed:
             return
         self.running.home.commit(Change(lives={name: {"paused": None} for name in resumed}))
-        self._refresh_units()
+        self._refresh_tasks()
         for name in resumed:
             if (query := self.running.queries.get(name)) is not None:
                 query.delivered()
@@ -170,8 +170,8 @@ class QueryLifecycle:
         self._restart_failed(failed, forget_tries=True)
 
     def _has_failed(self, name: str) -> bool:
-        unit = self._writer(name)
-        return unit is not None and name in unit.failed
+        task = self._writer(name)
+        return task is not None and name in task.failed
 
     def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
         """Record a failure and the time of the next retry, if any.
@@ -195,23 +195,23 @@ class QueryLifecycle:
         """
         home, now_us = self.running.home, self.running.clock()
         began: dict[str, dict[str, Any]] = {}
-        units: dict[str, dict[str, Any]] = {}
+        tasks: dict[str, dict[str, Any]] = {}
         resumed: list[str] = []
         anew: list[str] = []
         for log in failed:
-            unit = self._writer(log)
-            assert unit is not None, "it has failed"
-            logs = list(unit.resumable) if log in unit.resumable else [log]
-            (resumed if log in unit.resumable else anew).extend(logs)
+            task = self._writer(log)
+            assert task is not None, "it has failed"
+            logs = list(task.resumable) if log in task.resumable else [log]
+            (resumed if log in task.resumable else anew).extend(logs)
             for one in logs:
                 known = home.lives.get(one, {}).get("tries", {})
                 tries = {"count": known.get("count", 1), "why": known.get("why"), "began_us": now_us}
                 tries |= {"stalls": known["stalls"]} if "stalls" in known else {}
                 began[one] = {"tries": None if forget_tries and one in failed else tries}
-            if log in unit.resumable:
-                left = {one: why for one, why in unit.failed.items() if one not in logs}
-                units[unit.id] = {"failed": left or None, "resumable": None}
-        change = Change(units=units, lives=began)
+            if log in task.resumable:
+                left = {one: why for one, why in task.failed.items() if one not in logs}
+                tasks[task.id] = {"failed": left or None, "resumable": None}
+        change = Change(tasks=tasks, lives=began)
         if anew:
             self.running.begin_anew(anew, change)
         else:
@@ -220,13 +220,13 @@ class QueryLifecycle:
             if (query := self.running.queries.get(one)) is not None:
                 query.error = None
         if resumed:
-            self._refresh_units()
+            self._refresh_tasks()
 
-    def _writer(self, log: str) -> RunningUnit | None:
+    def _writer(self, log: str) -> RunningTask | None:
         return self.running.dispatcher.running.writers.get(log)
 
-    def _refresh_units(self) -> None:
-        """Let the dispatcher recompute the runnable units."""
+    def _refresh_tasks(self) -> None:
+        """Let the dispatcher recompute the runnable tasks."""
         dispatcher = self.running.dispatcher
-        dispatcher.replace(dispatcher.running.units)
+        dispatcher.replace(dispatcher.running.tasks)
         dispatcher.notify()

@@ -11,7 +11,7 @@ from slicemill.errors import all_of
 from slicemill.lifecycle.catalog_journal import StoredStatements, in_force, new_entries
 from slicemill.lifecycle.replace import Replacement, with_users
 from slicemill.lifecycle.running_catalog import RunningCatalog
-from slicemill.lifecycle.unit_fields import complete_from_of, newest_ts
+from slicemill.lifecycle.task_fields import complete_from_of, newest_ts
 from slicemill.plan.history import history_us
 from slicemill.plan.overlapping_joins import logs_read
 from slicemill.plan.planner import Plan
@@ -84,8 +84,8 @@ def _state_effects(
     running: RunningCatalog, plan: Plan, name: str, anew: bool, past: bool
 ) -> list[ReplaceEffect]:
     was, now = state_of(running.plan, name), state_of(plan, name)
-    unit = running.dispatcher.running.writers.get(name)
-    anew = anew or (unit is not None and name in unit.failed)
+    task = running.dispatcher.running.writers.get(name)
+    anew = anew or (task is not None and name in task.failed)
     kept = [] if anew else kept_state(running.plan, plan, name)
     taken = successors(running.plan.graph, plan.graph, was[1], kept)
     fresh = [one for one in now[1] if one not in kept]
@@ -106,8 +106,8 @@ def _describe_node(plan: Plan, node: str) -> str:
 
 
 def _describe_completeness(running: RunningCatalog, plan: Plan, name: str, kept: bool, past: bool) -> str:
-    unit, root = next((unit, root) for unit in plan.units for root, log in unit.outputs if log == name)
-    logs = [log for log in logs_read(unit, plan.graph)[name] if log in running.home.logs]
+    task, root = next((task, root) for task in plan.tasks for root, log in task.outputs if log == name)
+    logs = [log for log in logs_read(task, plan.graph)[name] if log in running.home.logs]
     if past:
         again = sorted(plan.apart[name].again) if name in plan.apart else []
         words = f"the beginning: {all_of(again)} is read again"
@@ -115,7 +115,7 @@ def _describe_completeness(running: RunningCatalog, plan: Plan, name: str, kept:
     if any(plan.graph[plan.graph.streams.get(log, log)].schema.changelog for log in logs):
         return "as complete as the tables that it reads"
     if kept:
-        known = complete_from_of(name, running.plan.graph, running.dispatcher.units.values())
+        known = complete_from_of(name, running.plan.graph, running.dispatcher.tasks.values())
         words = "the beginning" if known == BEGINNING else "no time that can be told"
         return "as before: " + (_format_time(known) if known not in (None, BEGINNING) else words)
     length = history_us(plan.graph, root)

@@ -41,18 +41,18 @@ class RetentionCollector:
     def collect(self, catalog: Catalog, streams: Iterable[str], readers: Iterable[Mapping[str, int]]) -> None:
         """Free epochs and fold changelogs in one record.
 
-        `readers` are the cursors of readers other than units, by log.
+        `readers` are the cursors of readers other than tasks, by log.
         """
         home = self._home
-        running = self._dispatcher.units
-        needed = [*(unit.needed_from for unit in running.values()), *readers]
-        # A stored unit that is not declared now must find all changes of a changelog once it is declared
+        running = self._dispatcher.tasks
+        needed = [*(task.needed_from for task in running.values()), *readers]
+        # A stored task that is not declared now must find all changes of a changelog once it is declared
         # again.
         away = [
             fields[checkpoint]["cursors"]
-            for unit, fields in home.units.items()
+            for task, fields in home.tasks.items()
             for checkpoint in ("checkpoint", BEFORE)
-            if unit not in running and checkpoint in fields
+            if task not in running and checkpoint in fields
         ]
         needed += [
             {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}

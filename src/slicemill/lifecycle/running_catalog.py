@@ -1,4 +1,4 @@
-"""Running catalog: the declared statements with their plan, units, streams and sinks."""
+"""Running catalog: the declared statements with their plan, tasks, streams and sinks."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from slicemill.lifecycle.query import Query
 from slicemill.lifecycle.replace import NOTHING_REPLACED, Replacement, with_users
 from slicemill.lifecycle.start_positions import starts_apart
 from slicemill.lifecycle.tables import NOTHING_STAGED, StagedChanges, TableVersions
-from slicemill.lifecycle.unit_changes import PreparedUnits, UnitChanges
-from slicemill.lifecycle.unit_fields import missing_logs, query_placements, without_logs
+from slicemill.lifecycle.task_changes import PreparedTasks, TaskChanges
+from slicemill.lifecycle.task_fields import missing_logs, query_placements, without_logs
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.specs import Source
 from slicemill.plan.content import quote_name
@@ -51,7 +51,7 @@ from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.retained_logs import WHOLE, changed_retention, streams_with_retention
 from slicemill.runtime.spark_ingest import SparkIngest
 from slicemill.runtime.streams import RunningStream, Supply, streams_to_read
-from slicemill.runtime.unit_queue import Goal
+from slicemill.runtime.task_queue import Goal
 from slicemill.secrets import redact_address
 from slicemill.sql.errors import SourceText
 from slicemill.storage.changes import Appended, Change
@@ -71,10 +71,10 @@ class _Statement:
 
 @dataclass(slots=True)
 class RunningCatalog:
-    """Declared names, with the queries, units, streams and sinks that run.
+    """Declared names, with the queries, tasks, streams and sinks that run.
 
-    `mill` is the id under which units and readers write. `handle` makes the handle of a new query. Nothing
-    runs before `open`, because a unit with only some of its queries would skip input of its other queries.
+    `mill` is the id under which tasks and readers write. `handle` makes the handle of a new query. Nothing
+    runs before `open`, because a task with only some of its queries would skip input of its other queries.
     """
 
     home: Home
@@ -85,7 +85,7 @@ class RunningCatalog:
     poll_ms: int
     dispatcher: Dispatcher
     tables: TableVersions
-    changes: UnitChanges
+    changes: TaskChanges
     sinks: SinkRunner
     ingest: SparkIngest
     handle: Callable[[QueryDefinition], Query]
@@ -99,14 +99,14 @@ class RunningCatalog:
     settle: Callable[[QueryDefinition], bool] = lambda _: True
 
     def open(self) -> None:
-        """Start all units from their committed state.
+        """Start all tasks from their committed state.
 
         All of their queries must be declared before.
         """
         with self.dispatcher.paused():
             if not self.opened:
                 self.changes.note_left_out(self.catalog)
-                self._run_units(self.plan, self.catalog)
+                self._run_tasks(self.plan, self.catalog)
                 self.opened = True
 
     def start_reading(self) -> None:
@@ -126,7 +126,7 @@ class RunningCatalog:
         others: Change | None = None,
         staged: StagedChanges = NOTHING_STAGED,
     ) -> None:
-        """Commit a new catalog, and run its units.
+        """Commit a new catalog, and run its tasks.
 
         A name that is dropped and created again starts empty. One journal record has the statements of
         `replacing`, the change `others` and the `staged` rows of tables. If a name is dropped and created
@@ -223,8 +223,8 @@ class RunningCatalog:
             change = others or Change()
             if self.opened:
                 self.dispatcher.admit_handed()
-                self._run_units(self.plan, self.catalog, change=change)
-            elif not self.home.units:  # no pending row needs the old versions
+                self._run_tasks(self.plan, self.catalog, change=change)
+            elif not self.home.tasks:  # no pending row needs the old versions
                 self.home.commit(replace(change, tables=self.tables.changes()))
             else:
                 self.home.commit(change)
@@ -236,7 +236,7 @@ class RunningCatalog:
         """
         with self.dispatcher.paused():
             self.dispatcher.admit_handed()
-            self._run_units(self.plan, self.catalog, logs, others)
+            self._run_tasks(self.plan, self.catalog, logs, others)
 
     def replan(self) -> None:
         """Plan the catalog again after a backfill changed the journal.
@@ -244,16 +244,16 @@ class RunningCatalog:
         Call while the driver is paused.
         """
         plan = self.make_plan(self.catalog)
-        read_by = exchanges_by_log(self.changes.exchanges(unit, plan.graph) for unit in plan.units)
+        read_by = exchanges_by_log(self.changes.exchanges(task, plan.graph) for task in plan.tasks)
         for name, stream in self.dispatcher.streams.items():
             stream.need(stream.plan.need, read_by.get(name, ()))
         self.plan = plan
-        self._run_units(plan, self.catalog)
+        self._run_tasks(plan, self.catalog)
 
     def make_plan(self, catalog: Catalog, replacing: Replacement = NOTHING_REPLACED) -> Plan:
         """Plan a catalog without applying the plan."""
         apart = starts_apart(catalog, self.home, self._can_be_read_again, replacing.logs, replacing.past)
-        return self.planner.plan(catalog, query_placements(self.home.units), apart)
+        return self.planner.plan(catalog, query_placements(self.home.tasks), apart)
 
     def _is_declared(self, name: str) -> bool:
         """Return True for a declared stream, whose rows survive DROP STREAM."""
@@ -343,7 +343,7 @@ class RunningCatalog:
             reject_lost_state(self.plan, plan)
         graph = plan.graph
         # Check everything before anything is registered, so that an error leaves no half-created query.
-        read_by = exchanges_by_log(self.changes.exchanges(unit, graph) for unit in plan.units)
+        read_by = exchanges_by_log(self.changes.exchanges(task, graph) for task in plan.tasks)
         otherwise = self._queries_with_new_sink(catalog)
         self._reject_other_tables(catalog)
         sinks = {
@@ -408,7 +408,7 @@ class RunningCatalog:
                             emptied = self._deletes_of_replaced(replacing)
                             self._run(prepared, replace(change, columns=columns, logs=emptied))
                         else:
-                            if statement.staged.versions and not self.home.units:
+                            if statement.staged.versions and not self.home.tasks:
                                 change = replace(change, tables=self.tables.changes())
                             names = change.dropped_logs
                             self.home.commit(without_logs(names, self.home, replace(change, dropped_logs=[])))
@@ -443,7 +443,7 @@ class RunningCatalog:
         gone = [name for name in self.home.streams if AGAIN in name and name not in kept]
         running = self.dispatcher.streams
         ended = [running.pop(name) for name in list(running) if AGAIN in name and name not in kept]
-        written = {log for unit in self.plan.units for _, log in unit.outputs}
+        written = {log for task in self.plan.tasks for _, log in task.outputs}
         logs = [
             name
             for name in self.home.logs
@@ -540,9 +540,9 @@ class RunningCatalog:
                 continue
             if not (known.schema.changelog or query.schema.changelog):
                 continue
-            place = known.options.sink
-            if query.name in self.sinks and place and share_persistent_target(place, query.options.sink):
-                other = redact_address(alternative_target(place, query.name))
+            index = known.options.sink
+            if query.name in self.sinks and index and share_persistent_target(index, query.options.sink):
+                other = redact_address(alternative_target(index, query.name))
                 raise SlicemillError(
                     f"the sink of {query.name} has what it came to so far, and its columns or key would be "
                     f"others; give it another place, as in WITH (sink = '{other}')"
@@ -596,27 +596,27 @@ class RunningCatalog:
             or not self.home.logs[name].columns.equals(columns, check_metadata=True)
         }
 
-    def _prepared(self, plan: Plan, catalog: Catalog, replacing: Replacement) -> PreparedUnits:
+    def _prepared(self, plan: Plan, catalog: Catalog, replacing: Replacement) -> PreparedTasks:
         if replacing.logs or replacing.altered or replacing.moved:
             self.dispatcher.admit_handed()
-        failed = {log for unit in self.dispatcher.running.units for log in unit.failed}
+        failed = {log for task in self.dispatcher.running.tasks for log in task.failed}
         anew = {*replacing.anew, *(failed & replacing.logs)}
         return self.changes.prepare(plan, catalog, anew, replacing.logs, replacing.past)
 
-    def _run_units(
+    def _run_tasks(
         self, plan: Plan, catalog: Catalog, anew: Collection[str] = (), change: Change | None = None
     ) -> None:
         with self.home.announcing():
             self._run(self.changes.prepare(plan, catalog, anew), change or Change())
 
-    def _run(self, prepared: PreparedUnits, change: Change) -> None:
-        """Commit a change, and run the units of the new plan."""
-        units = self.changes.commit(prepared, change)
+    def _run(self, prepared: PreparedTasks, change: Change) -> None:
+        """Commit a change, and run the tasks of the new plan."""
+        tasks = self.changes.commit(prepared, change)
         queries = [query for query in prepared.catalog.queries.values() if query.continuous]
-        failed = {log: why for unit in units for log, why in unit.failed.items()}
+        failed = {log: why for task in tasks for log, why in task.failed.items()}
         for name, query in self.queries.items():
             query.error = failed.get(name)
-        self.dispatcher.replace(units, {query.name: Goal.of(query) for query in queries})
+        self.dispatcher.replace(tasks, {query.name: Goal.of(query) for query in queries})
         if prepared.gone:
             self.dispatcher.forget(prepared.gone, ())
 

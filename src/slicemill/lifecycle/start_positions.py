@@ -29,11 +29,11 @@ from slicemill.catalog.catalog import (
     relations_of,
 )
 from slicemill.catalog.queries import Continuous, RelationQuery
-from slicemill.lifecycle.unit_fields import LEFT_OUT
-from slicemill.plan.backfill_units import BackfillPlan, backfill_unit_id
+from slicemill.lifecycle.task_fields import LEFT_OUT
+from slicemill.plan.backfill_tasks import BackfillPlan, backfill_task_id
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.streams import MOVED
-from slicemill.runtime.units import BACKFILL
+from slicemill.runtime.tasks import BACKFILL
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
 
@@ -45,17 +45,17 @@ def starts_apart(
     replaced: Collection[str] = (),
     again: Collection[str] = (),
 ) -> dict[str, BackfillPlan]:
-    """Return the queries and derived streams that need their own unit.
+    """Return the queries and derived streams that need their own task.
 
     `can_be_read` returns True for streams whose source a worker can read a second time. The backfill of a
     query in `replaced` ends, because its definition is new. Queries in `again` start another backfill.
     """
     written = {
-        log for fields in home.units.values() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
+        log for fields in home.tasks.values() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
     written.difference_update(again)
     found: dict[str, BackfillPlan] = {}
-    for unit, fields in home.units.items():
+    for task, fields in home.tasks.items():
         backfill = fields.get(BACKFILL)
         if backfill is None or backfill["query"] in again:
             continue
@@ -64,7 +64,7 @@ def starts_apart(
             found[name] = BackfillPlan(
                 backfill.get("joins", False),
                 frozenset(backfill.get("again", ())),
-                renamed=unit == backfill_unit_id(name),
+                renamed=task == backfill_task_id(name),
             )
     declared = {query.name for query in catalog.queries.values()}
     declared |= {one.name for one in catalog.relations.values() if isinstance(one, DerivedStream)}
@@ -91,7 +91,7 @@ def was_read(stream: str, home: Home) -> bool:
 class _StartSearch:
     """Search for the past rows that new statements read.
 
-    `written` are the existing logs of units.
+    `written` are the existing logs of tasks.
     """
 
     catalog: Catalog
@@ -191,7 +191,7 @@ class _StartSearch:
             return False
         return any(
             fields["since"].get(log, 0) is None
-            for fields in self.home.units.values()
+            for fields in self.home.tasks.values()
             if log in fields["outputs"]
         )
 

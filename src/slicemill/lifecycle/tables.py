@@ -4,7 +4,7 @@
     rows of item      first        │  second          INSERT INTO item …, mill.refresh("item"), or a start
 
 Each version of a table is a file in the home, named by a digest of its content. A file may contain only the
-difference to an earlier version (`storage.table_files`). A unit's plan has the name of the file, so each
+difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so each
 process reads the rows once, where it joins them. The journal names the version in force. Tuples that arrived
 before a change are joined with the old rows, also after a crash.
 """
@@ -67,12 +67,12 @@ _LOGGER = logging.getLogger("slicemill")
 class RejectedChange(SlicemillError):
     """Error of one change of a batch; the whole batch is rejected.
 
-    `place` is the index of the failing change in the batch.
+    `index` is the index of the failing change in the batch.
     """
 
-    def __init__(self, place: int, problem: SlicemillError) -> None:
+    def __init__(self, index: int, problem: SlicemillError) -> None:
         super().__init__(str(problem))
-        self.place = place
+        self.index = index
         self.message = problem.message if isinstance(problem, RejectedRows) else str(problem)
         self.hint = problem.hint if isinstance(problem, RejectedRows) else ""
 
@@ -297,7 +297,7 @@ class TableVersions:
     def changes(self) -> dict[str, str | None]:
         """Return the table versions to commit.
 
-        Call when no unit needs the committed versions any more.
+        Call when no task needs the committed versions any more.
         """
         known = self._home.tables
         changed: dict[str, str | None] = {name: None for name in self._dropped if name in known}
@@ -421,7 +421,7 @@ class TableContent:
         self.table = table
         self.rows = dict(version.rows)
         self.next = version.next
-        self._places = [table.schema.index(name) for name in table.key]
+        self._indices = [table.schema.index(name) for name in table.key]
         self._never_null = [
             (name, table.schema.index(name)) for name in dict.fromkeys((*table.key, *table.required))
         ]
@@ -448,7 +448,7 @@ class TableContent:
         return after
 
     def _with_results(self, changes: list[tuple[bool, Row]]) -> RowsAfter:
-        if not self._places:
+        if not self._indices:
             return RowsAfter([], [row for _, row in changes], len(changes))
         latest = {self._key_of(row): row if comes else None for comes, row in changes}
         before = {key: self._keys.get(key) for key in latest}
@@ -472,9 +472,9 @@ class TableContent:
     def _adopt(self, after: RowsAfter) -> None:
         for row in after.added:
             self._check_nulls(row)
-        gone = after.gone if self._places else ()
+        gone = after.gone if self._indices else ()
         freed = {self._key_of(self.rows[number]) for number in gone}
-        if self._places:
+        if self._indices:
             new: set[Key] = set()
             for row in after.added:
                 key = self._key_of(row)
@@ -487,25 +487,25 @@ class TableContent:
             del self._keys[key]
         for number, row in enumerate(after.added, self.next):
             self.rows[number] = row
-            if self._places:
+            if self._indices:
                 self._keys[self._key_of(row)] = number
         self.next += len(after.added)
 
     def _take(self, number: int, row: Row) -> None:
         self._check_nulls(row)
-        if self._places:
+        if self._indices:
             key = self._key_of(row)
             if key in self._keys:
                 raise self._duplicate(key)
             self._keys[key] = number
 
     def _check_nulls(self, row: Row) -> None:
-        for name, place in self._never_null:
-            if row[place] is None:
+        for name, index in self._never_null:
+            if row[index] is None:
                 raise RejectedRows(f"{name} of table {self.table.name} must not be NULL", "give it a value")
 
     def _key_of(self, row: Row) -> Key:
-        return tuple(row[place] for place in self._places)
+        return tuple(row[index] for index in self._indices)
 
     def _duplicate(self, key: Key) -> RejectedRows:
         shown = ", ".join(f"{name} = {value!r}" for name, value in zip(self.table.key, key, strict=True))
@@ -516,7 +516,7 @@ class TableContent:
 
     def _insert(self, change: InsertRows, catalog: Catalog, source: Source) -> RowsAfter:
         rows = list(_rows_to_insert(change, self.table, catalog, source))
-        if change.conflict is None or not self._places:
+        if change.conflict is None or not self._indices:
             return RowsAfter([], rows, len(rows))
         conflict = change.conflict
         env = QueryEnvironment(source)
@@ -569,7 +569,7 @@ class TableContent:
         The key index finds a condition on the whole key.
         """
         named = dict(_equalities(where, self.table))
-        if not self._places or not all(name in named for name in self.table.key):
+        if not self._indices or not all(name in named for name in self.table.key):
             return self.rows.keys()
         number = self._keys.get(tuple(named[name] for name in self.table.key))
         return () if number is None else (number,)
@@ -586,10 +586,10 @@ def _rows_to_insert(change: InsertRows, table: Table, catalog: Catalog, source: 
     lookup = aggregate_lookup(catalog, source)
     env = QueryEnvironment(source)
     columns = [table.schema.columns[table.schema.index(name)] for name in change.columns]
-    places = {name: place for place, name in enumerate(change.columns)}
+    indices = {name: index for index, name in enumerate(change.columns)}
 
     def in_order(values: Sequence[object]) -> Row:
-        return tuple(values[places[name]] if name in places else None for name in table.schema.names)
+        return tuple(values[indices[name]] if name in indices else None for name in table.schema.names)
 
     if change.query is not None:
         given = zip(change.query.schema, columns, strict=True)
@@ -617,8 +617,8 @@ def _assigner(assignments: Sequence[tuple[str, Expr]], table: Table, catalog: Ca
 
     def assign(row: Row, inside: QueryEnvironment) -> Row:
         new = list(row)
-        for place, value, to in made:
-            new[place] = to(value(inside))
+        for index, value, to in made:
+            new[index] = to(value(inside))
         return tuple(new)
 
     return assign
@@ -682,11 +682,11 @@ class StoredTable(Sequence[Row]):
         return columns_in(self.file)[1]
 
     @overload
-    def __getitem__(self, place: int) -> Row: ...
+    def __getitem__(self, index: int) -> Row: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Row]: ...
-    def __getitem__(self, place: int | slice) -> Row | Sequence[Row]:
-        return self.numbered.in_order[place]
+    def __getitem__(self, index: slice) -> Sequence[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
+        return self.numbered.in_order[index]
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.numbered.in_order)

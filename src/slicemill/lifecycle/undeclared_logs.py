@@ -1,6 +1,6 @@
 """Removal of logs without a declaration, which interrupted statements leave behind.
 
-Earlier versions wrote up to three records for one statement: its logs, its units, its text. A crash
+Earlier versions wrote up to three records for one statement: its logs, its tasks, its text. A crash
 between two records left names that could neither be used nor dropped. Such a statement was never
 acknowledged, so its logs are removed when the home is opened.
 """
@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from slicemill.catalog.catalog import AGAIN, ERRORS, HELD, INTO, LATE
 from slicemill.lifecycle.catalog_journal import in_force
-from slicemill.lifecycle.unit_fields import without_logs
+from slicemill.lifecycle.task_fields import without_logs
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 

@@ -21,7 +21,7 @@ from there.
 
 A declared stream records when its watermark reached each timestamp (`TimeLine`). The record covers all
 tuples, including those that no query reads and no log contains. So due times depend neither on how tuples
-were split into runs nor on the number of units through which they passed.
+were split into runs nor on the number of tasks through which they passed.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ class TimeMoments(NamedTuple):
         never = np.iinfo(np.int64).max
         # A later entry may have an earlier arrival time.
         earliest = np.append(np.minimum.accumulate(self.at_us[::-1])[::-1], never)
-        place = np.searchsorted(self.ts, ts, side="left")
-        found = earliest[place]
-        last = np.minimum(place, max(len(self.ts) - 1, 0))
-        clocked = np.flatnonzero((place < len(self.ts)) & self.by_clock[last]) if len(self.ts) else place[:0]
+        index = np.searchsorted(self.ts, ts, side="left")
+        found = earliest[index]
+        last = np.minimum(index, max(len(self.ts) - 1, 0))
+        clocked = np.flatnonzero((index < len(self.ts)) & self.by_clock[last]) if len(self.ts) else index[:0]
         if len(clocked):
-            here = place[clocked]
+            here = index[clocked]
             moment = self.at_us[here] - (self.ts[here] - ts[clocked])
             found[clocked] = np.minimum(moment, earliest[here + 1])
         return found

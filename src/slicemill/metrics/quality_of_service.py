@@ -330,7 +330,7 @@ class Quantiles:
         return math.nan
 
 
-# Waiting rows of units: time averages, in total and by recent bucket (P29).
+# Waiting rows of tasks: time averages, in total and by recent bucket (P29).
 
 
 BUCKET_S = 10.0
@@ -342,7 +342,7 @@ Positions = npt.NDArray[np.intp]
 
 
 class WaitingRows:
-    """Numbers of waiting rows of units, by position.
+    """Numbers of waiting rows of tasks, by position.
 
     The number is sampled repeatedly. Between two samples, the earlier sample applies.
     """
@@ -356,7 +356,7 @@ class WaitingRows:
         self._buckets: dict[int, tuple[npt.NDArray[np.float64], Int64s]] = {}
 
     def take_over(self, before: WaitingRows, positions: Mapping[int, int]) -> None:
-        """Copy the history of units from a previous table with other positions."""
+        """Copy the history of tasks from a previous table with other positions."""
         here, there = np.array(list(positions.items()), np.intp).reshape(-1, 2).T
         for name in ("_since_us", "_row_us", "_most"):
             getattr(self, name)[here] = getattr(before, name)[there]
@@ -399,13 +399,13 @@ class WaitingRows:
         return self._buckets[number]
 
     def of(self, position: int) -> tuple[float, int]:
-        """Return the average and maximum number of waiting rows of a unit."""
+        """Return the average and maximum number of waiting rows of a task."""
         over_us = self._counted_us - int(self._since_us[position])
         mean = float(self._row_us[position]) / over_us if over_us > 0 else 0.0
         return mean, int(self._most[position])
 
     def by_bucket(self, position: int) -> list[tuple[int, float, int]]:
-        """Return (bucket number, average, maximum) of a unit's waiting rows."""
+        """Return (bucket number, average, maximum) of a task's waiting rows."""
         found = []
         for number, (row_us, most) in self._buckets.items():
             begin_us = max(number * _BUCKET_US, float(self._since_us[position]))

@@ -1,7 +1,7 @@
 """Metrics of a query: response times, slowdown, tardiness, staleness, memory (P6-P9, P24, P29-P31).
 
 Metrics are collected in total and by time bucket. Times are in seconds. Results are warm-up results if the
-tuples that caused them arrived before each unit on their way had run once. Their response times include the
+tuples that caused them arrived before each task on their way had run once. Their response times include the
 start of processes and compilation, so they are counted separately.
 """
 
@@ -30,7 +30,7 @@ from slicemill.shedding.accuracy import AccuracyReport
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """Memory of a query's unit: waiting rows, and bytes of state."""
+    """Memory of a query's task: waiting rows, and bytes of state."""
 
     rows: int = 0
     mean_rows: float = 0.0
@@ -60,7 +60,7 @@ class QueryMetrics:
     memory: MemoryUse = MemoryUse()
     shed: AccuracyReport | None = None  # report of shed tuples, for a query with a budget
     seen_s: float = 0.0
-    cpu_s: float = 0.0  # of all runs of its unit
+    cpu_s: float = 0.0  # of all runs of its task
     python_s: float = 0.0  # part of cpu_s in kernels that were not compiled yet
     collecting_s: float = 0.0  # part of cpu_s in garbage collection
 
@@ -102,7 +102,7 @@ class QueryMetrics:
         self.responses.add(now_s - came, times.astype(int))
 
     def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: MetricsRecord) -> None:
-        """Set the unit's waiting rows by bucket: (number, average, maximum)."""
+        """Set the task's waiting rows by bucket: (number, average, maximum)."""
         for number, mean, most in by_bucket:
             figures = record.numbered(self.query, number)
             begin = number * record.bucket
@@ -188,7 +188,7 @@ class QueryMetrics:
 
 @dataclass(frozen=True, slots=True)
 class MillMetrics:
-    """Metrics of all queries, streams, cells, and scheduling decisions.
+    """Metrics of all queries, streams, subtasks, and scheduling decisions.
 
     `failing` has the streams whose source cannot be read now, with the reason.
     """
@@ -199,7 +199,7 @@ class MillMetrics:
     record: MetricsRecord
     streams: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     failing: Mapping[str, str] = field(default_factory=dict)
-    cells: Sequence[Mapping[str, Any]] = ()
+    subtasks: Sequence[Mapping[str, Any]] = ()
 
     @property
     def overall(self) -> QueryStatistics:
@@ -230,7 +230,7 @@ class MillMetrics:
             "queries": [query.plain() for query in self.queries],
             "streams": {name: dict(counts) for name, counts in self.streams.items()},
             "failing_sources": dict(self.failing),
-            "cells": [dict(cell) for cell in self.cells],
+            "subtasks": [dict(subtask) for subtask in self.subtasks],
             "bucket_s": self.record.bucket,
             "buckets": self._buckets(),
         }

@@ -32,8 +32,8 @@ def borders(registers: Sequence[int]) -> list[int]:
     END for all rows.
     """
     return [
-        min([*registers[:place], *map(_behind, registers[place + 1 :])], default=END)
-        for place in range(len(registers))
+        min([*registers[:index], *map(_behind, registers[index + 1 :])], default=END)
+        for index in range(len(registers))
     ]
 
 
@@ -42,7 +42,7 @@ def due_in_turn(firsts: Sequence[int | None]) -> tuple[int, ...] | None:
 
     None if no row waits. `firsts` has the timestamp of the first waiting row of each input.
     """
-    waiting = [(ts, place) for place, ts in enumerate(firsts) if ts is not None]
+    waiting = [(ts, index) for index, ts in enumerate(firsts) if ts is not None]
     if not waiting:
         return None
     ts, first = min(waiting)

@@ -102,7 +102,7 @@ class AsOfStep:
         hashed = hash_keys([key(table) for key in self._keys[1]], table.num_rows)
         columns = {HASH: pa.array(hashed.hashes), TIME: table.column("_ts").combine_chunks()}
         columns[_MASK] = pa.array(np.zeros(table.num_rows, np.uint64))
-        columns |= {f"{_KEY}{place}": column for place, column in enumerate(hashed.columns)}
+        columns |= {f"{_KEY}{index}": column for index, column in enumerate(hashed.columns)}
         columns |= {_ROW + name: table.column(name) for name in self._schemas[1].names}
         new = pa.table(columns)
         if hashed.valid is not None:
@@ -193,8 +193,8 @@ class AsOfStep:
             # Hashes are equal. If keys differ, an earlier version may have the same hash and the same key.
             asked = np.flatnonzero(rows >= 0)
             same = np.ones(len(asked), np.bool_)
-            for place, own in enumerate(keys):
-                theirs = block.table.column(f"{_KEY}{place}").take(pa.array(rows[asked])).combine_chunks()
+            for index, own in enumerate(keys):
+                theirs = block.table.column(f"{_KEY}{index}").take(pa.array(rows[asked])).combine_chunks()
                 equal = pc.equal(own.take(pa.array(asked)), theirs)
                 same &= pc.fill_null(equal, False).to_numpy(zero_copy_only=False)
             if same.all():
@@ -210,12 +210,12 @@ class AsOfStep:
             columns[next(names)] = left.column(name)
         blocks = [self._block(run) for run in self.state.runs]
         begins = np.cumsum([0, *(block.rows for block in blocks)])
-        places = pa.array(begins[np.maximum(run_of, 0)] + row_of, mask=run_of < 0)
+        indices = pa.array(begins[np.maximum(run_of, 0)] + row_of, mask=run_of < 0)
         for column in self._schemas[1]:
             kind = arrow_type(column.type)
             parts = [chunk for b in blocks for chunk in b.table.column(_ROW + column.name).chunks]
             values = pa.chunked_array(parts, kind) if parts else pa.chunked_array([pa.array([], kind)])
-            columns[next(names)] = values.take(places)
+            columns[next(names)] = values.take(indices)
         return pa.table(columns)
 
 

@@ -44,25 +44,25 @@ class CallAnswerBatch(Protocol):
     def needed_from(self) -> int: ...
 
 
-@stored_as("assembly.returned", version=1)
+@stored_as("assembly.returned", version=1, stored_names={"index": "place"})
 @dataclass(slots=True)
 class _PendingAnswers:
     """Results of one call that wait for other calls, in order.
 
-    `place` numbers the results for the same row.
+    `index` numbers the results for the same row.
     """
 
     ts: NDArray[np.int64]
     expired: Bools
     numbers: NDArray[np.int64]
-    place: NDArray[np.int64]
+    index: NDArray[np.int64]
     columns: list[pa.ChunkedArray]
 
     def part(self, rows: Bools) -> _PendingAnswers:
         chosen = pa.array(rows)
         columns = [column.filter(chosen) for column in self.columns]
         return _PendingAnswers(
-            self.ts[rows], self.expired[rows], self.numbers[rows], self.place[rows], columns
+            self.ts[rows], self.expired[rows], self.numbers[rows], self.index[rows], columns
         )
 
 
@@ -166,15 +166,15 @@ class Assembly:
     def _assemble(self, held: pa.Table, parts: Sequence[_PendingAnswers]) -> tuple[pa.Table, Bools]:
         # Results of one call are in order. Results of several calls are sorted. Results for the same event
         # share a row.
-        ts, expired, numbers, place = (
+        ts, expired, numbers, index = (
             np.concatenate([getattr(part, name) for part in parts])
-            for name in ("ts", "expired", "numbers", "place")
+            for name in ("ts", "expired", "numbers", "index")
         )
-        order = np.arange(len(ts)) if len(parts) == 1 else np.lexsort((place, numbers, expired, ts))
+        order = np.arange(len(ts)) if len(parts) == 1 else np.lexsort((index, numbers, expired, ts))
         same = np.zeros(len(order), np.bool_)
         if len(parts) > 1:
             before, after = order[:-1], order[1:]
-            same[1:] = (place[before] == place[after]) & (numbers[before] == numbers[after])
+            same[1:] = (index[before] == index[after]) & (numbers[before] == numbers[after])
             same[1:] &= (expired[before] == expired[after]) & (ts[before] == ts[after])
         row_of = np.empty(len(order), np.int64)
         row_of[order] = np.cumsum(~same) - 1
@@ -213,9 +213,9 @@ def _arrange(answer: CallAnswerBatch) -> _PendingAnswers:
     new = np.ones(count, np.bool_)
     new[1:] = (numbers[1:] != numbers[:-1]) | (expired[1:] != expired[:-1])
     starts = np.flatnonzero(new)
-    place = np.arange(count) - (np.repeat(starts, np.diff(np.append(starts, count))) if count else 0)
+    index = np.arange(count) - (np.repeat(starts, np.diff(np.append(starts, count))) if count else 0)
     columns = [pa.chunked_array([to_arrow(column, count)]) for column in answer.columns]
-    return _PendingAnswers(answer.ts, expired, numbers, place, columns)
+    return _PendingAnswers(answer.ts, expired, numbers, index, columns)
 
 
 def _append_answers(waiting: _PendingAnswers | None, new: _PendingAnswers) -> _PendingAnswers:
@@ -229,7 +229,7 @@ def _append_answers(waiting: _PendingAnswers | None, new: _PendingAnswers) -> _P
         np.concatenate([waiting.ts, new.ts]),
         np.concatenate([waiting.expired, new.expired]),
         np.concatenate([waiting.numbers, new.numbers]),
-        np.concatenate([waiting.place, new.place]),
+        np.concatenate([waiting.index, new.index]),
         columns,
     )
 
@@ -245,6 +245,6 @@ def _before(part: _PendingAnswers, ts: int, number: int) -> Bools:
 
 def _scatter_column(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
     """Return a column with these values in `rows`, else NULL."""
-    places = np.full(count, -1, np.int64)
-    places[rows] = np.arange(len(rows))
-    return column.take(pa.array(places, mask=places < 0))
+    indices = np.full(count, -1, np.int64)
+    indices[rows] = np.arange(len(rows))
+    return column.take(pa.array(indices, mask=indices < 0))

@@ -127,9 +127,9 @@ def _joint_values(joint: JointCalls, arguments: Sequence[Argument], columns: Seq
     def found(rows: WindowRows, windows: Windows) -> CallValues:
         vectors = [from_arrow(rows.column(name), type_) for name, type_ in arguments]
         parts = [[pa.nulls(0, arrow_type(column.type))] for column in columns]
-        for _, places, owners in _pieces(windows):
+        for _, indices, owners in _pieces(windows):
             state = joint.uda.start()
-            joint.uda.run(state, _tuples([take(v, places) for v in vectors], owners))
+            joint.uda.run(state, _tuples([take(v, indices) for v in vectors], owners))
             results = joint.uda.finish(state)
             for part, vector in zip(parts, results.columns, strict=True):
                 part.append(to_arrow(vector, len(results.groups)))
@@ -144,24 +144,24 @@ def _routine_values(uda: Uda, arguments: Sequence[Argument], columns: Sequence[C
 
     A window has the results of its last row, then the results of TERMINATE.
     """
-    shown = [(place, column) for place, column in enumerate(columns) if column.type.kind is not Kind.ANY]
+    shown = [(index, column) for index, column in enumerate(columns) if column.type.kind is not Kind.ANY]
 
     def found(rows: WindowRows, windows: Windows) -> CallValues:
         vectors = [from_arrow(rows.column(name), type_) for name, type_ in arguments]
         numbers = [np.zeros(0, np.int64)]
         parts = [[pa.nulls(0, arrow_type(column.type))] for _, column in shown]
-        for first, places, owners in _pieces(windows):
+        for first, indices, owners in _pieces(windows):
             state = uda.start()
-            answers = uda.run(state, _tuples([take(v, places) for v in vectors], owners))
+            answers = uda.run(state, _tuples([take(v, indices) for v in vectors], owners))
             ended = uda.finish(state)
             of_last = np.append(owners[1:] != owners[:-1], True)
             last = np.flatnonzero(of_last[answers.numbers])
             of_rows = np.concatenate([owners[answers.numbers[last]], ended.groups])
             order = np.argsort(of_rows, kind="stable")
             numbers.append(first + of_rows[order])
-            for part, (place, _) in zip(parts, shown, strict=True):
-                returned = to_arrow(take(answers.columns[place], last), len(last))
-                both = pa.concat_arrays([returned, to_arrow(ended.columns[place], len(ended.groups))])
+            for part, (index, _) in zip(parts, shown, strict=True):
+                returned = to_arrow(take(answers.columns[index], last), len(last))
+                both = pa.concat_arrays([returned, to_arrow(ended.columns[index], len(ended.groups))])
                 part.append(both.take(pa.array(order)))
         arrays = map(pa.concat_arrays, parts)
         made = {column.name: array for (_, column), array in zip(shown, arrays, strict=True)}
@@ -186,8 +186,8 @@ def _row_values(
                 numbers.append(number)
                 returned.append(definition.row_of(value))
         made = {
-            column.name: to_arrow(from_values([row[place] for row in returned], column.type), len(returned))
-            for place, column in enumerate(columns)
+            column.name: to_arrow(from_values([row[index] for row in returned], column.type), len(returned))
+            for index, column in enumerate(columns)
             if column.type.kind is not Kind.ANY
         }
         return CallValues(np.array(numbers, np.int64), made)
@@ -203,11 +203,11 @@ def align_results(found: Sequence[CallValues], windows: int) -> CallValues:
     own = [np.bincount(each.windows, minlength=windows) for each in found]
     counts = np.max(own, axis=0)
     numbers = np.repeat(np.arange(windows), counts)
-    place = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
+    position = np.arange(len(numbers)) - np.repeat(np.cumsum(counts) - counts, counts)
     columns: dict[str, pa.Array] = {}
     for each, has in zip(found, own, strict=True):
-        taken = (np.cumsum(has) - has)[numbers] + place
-        index = pa.array(taken, mask=place >= has[numbers])
+        taken = (np.cumsum(has) - has)[numbers] + position
+        index = pa.array(taken, mask=position >= has[numbers])
         columns |= {name: array.take(index) for name, array in each.columns.items()}
     return CallValues(numbers, columns)
 
@@ -246,6 +246,6 @@ def _pieces(windows: Windows) -> Iterator[tuple[int, Int64s, NDArray[np.int32]]]
         last = max(first + 1, int(np.searchsorted(reached, before + _AT_ONCE, side="right")))
         sizes, starts = lengths[first:last], windows.starts[first:last]
         shift = starts - (np.cumsum(sizes) - sizes)
-        places = np.arange(int(sizes.sum())) + np.repeat(shift, sizes)
-        yield first, places, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        indices = np.arange(int(sizes.sum())) + np.repeat(shift, sizes)
+        yield first, indices, np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         first = last

@@ -55,7 +55,7 @@ def project_step(_: Project, context: StepContext) -> ProjectStep | ProjectChang
     return _project_step(context.node, *context.schemas)
 
 
-# A unit may have a thousand filters. The cache reuses the steps of other queries when a query is added or
+# A task may have a thousand filters. The cache reuses the steps of other queries when a query is added or
 # removed.
 @lru_cache(_REMEMBERED)
 def _filter_step(node: Node, schema: Schema) -> FilterStep | FilterChangesStep:
@@ -191,8 +191,8 @@ class ProjectChangesStep:
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
         made = project_table(table, self._names, self._columns)
-        place = sum(is_system_column(name) for name in made.column_names)
-        made = made.add_column(place, table.schema.field(OP), table.column(OP))
+        index = sum(is_system_column(name) for name in made.column_names)
+        made = made.add_column(index, table.schema.field(OP), table.column(OP))
         return made if self._has_all else without_unchanged(made, self._names), complete[0]
 
 
@@ -205,5 +205,5 @@ class InsertsStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         made = project_table(tables[0], self._names, self._columns)
-        place = sum(is_system_column(name) for name in made.column_names)
-        return with_ops(made, np.zeros(made.num_rows, np.int8), place), complete[0]
+        index = sum(is_system_column(name) for name in made.column_names)
+        return with_ops(made, np.zeros(made.num_rows, np.int8), index), complete[0]

@@ -50,7 +50,7 @@ class GroupCallsStep:
     ) -> None:
         schema = context.schemas[0]
         self.state = state
-        self.latest_elsewhere = BEGINNING  # timestamp of the last row in all cells, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in all subtasks, set before each run
         self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
         self._arguments = CompiledColumns([call.arguments for call in operator.calls], schema)

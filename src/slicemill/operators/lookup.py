@@ -174,9 +174,9 @@ class LookupMatcher:
             of = np.repeat(np.arange(start, stop), count)
             within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
             candidates = index.rows[np.repeat(first[start:stop], count) + within]
-            tuple_places, row_places = self._matches(stream, table, of, candidates, range(start, stop))
-            tuples.append(tuple_places)
-            rows.append(row_places)
+            tuple_indices, row_indices = self._matches(stream, table, of, candidates, range(start, stop))
+            tuples.append(tuple_indices)
+            rows.append(row_indices)
         return self._joined(stream, table, _concat(tuples), _concat(rows))
 
     def _matches(
@@ -247,24 +247,24 @@ class Index:
     ) -> None:
         self._levels: list[tuple[pa.Array, pa.Array]] = []
         comparables = [_comparable(key) for key in keys]
-        places = np.arange(rows)
+        indices = np.arange(rows)
         if comparables and wanted is not None:
             asked = pc.is_in(comparables[0], value_set=pc.unique(_comparable(wanted[0])))
-            places = np.flatnonzero(asked.to_numpy())
-            comparables = [comparable.take(pa.array(places)) for comparable in comparables]
-        group: Int64s = np.zeros(len(places), np.int64)
+            indices = np.flatnonzero(asked.to_numpy())
+            comparables = [comparable.take(pa.array(indices)) for comparable in comparables]
+        group: Int64s = np.zeros(len(indices), np.int64)
         for comparable in comparables:
             values = pc.unique(comparable).drop_null()
             combined = _combine_codes(group, comparable, values)
             groups = pa.array(np.unique(combined[combined >= 0]))
             group = _codes(_nullable(combined), groups)
             self._levels.append((values, groups))
-        order = np.argsort(group, kind="stable") if keys else places
+        order = np.argsort(group, kind="stable") if keys else indices
         order = order[np.count_nonzero(group < 0) :]
-        self.rows: Int64s = places[order]
+        self.rows: Int64s = indices[order]
         # Combine group and row into one number, so that the rows of a group within a range are adjacent.
         self._span = rows + 1
-        self._places: Int64s = group[order] * self._span + self.rows
+        self._indices: Int64s = group[order] * self._span + self.rows
 
     def groups(
         self, keys: list[pa.ChunkedArray], tuples: int, stretch: RowRange | None = None
@@ -277,7 +277,7 @@ class Index:
         for key, (values, groups) in zip(keys, self._levels, strict=True):
             group = _codes(_nullable(_combine_codes(group, _comparable(key), values)), groups)
         starts, ends = (0, self._span - 1) if stretch is None else (stretch.starts, stretch.ends)
-        first, last = (np.searchsorted(self._places, group * self._span + row) for row in (starts, ends))
+        first, last = (np.searchsorted(self._indices, group * self._span + row) for row in (starts, ends))
         return first, np.where(group < 0, 0, last - first)
 
 
@@ -299,8 +299,8 @@ def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Int64s:
     -1 for NULL and for values that do not occur.
     """
     found = pc.index_in(keys, value_set=values, skip_nulls=True)
-    places: Int64s = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
-    return places
+    indices: Int64s = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
+    return indices
 
 
 def _combine_codes(group: Int64s, key: pa.ChunkedArray, values: pa.Array) -> Int64s:

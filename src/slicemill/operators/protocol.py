@@ -65,8 +65,8 @@ class Role(StrEnum):
     SINK = "sink"
 
 
-class UnitOf(Enum):
-    """Rule for which queries share a unit with a stateful operator."""
+class TaskOf(Enum):
+    """Rule for which queries share a task with a stateful operator."""
 
     QUERY = "none: it runs alone"
     KEYS = "all that keep something of the same log by the same keys"
@@ -143,17 +143,17 @@ class OperatorKind(Generic[S]):
     | `keeps_state` | True if the operator has state between runs |
     | `by_position` | True if the state has rows by column position, so that inputs cannot get new columns |
     | `computes` | False for a drop box, which only passes a share of the rows |
-    | `unit` | which queries share a unit with the operator |
+    | `task` | which queries share a task with the operator |
     | `keys` | by input, the expressions by which the work can be partitioned; None if it cannot be |
     | `split_by_any` | True if the work can be partitioned by any keys of the consumers |
     | `joins` | description of the join, if each result has one row of each input |
     | `keys_below` | maps keys over the output to keys over the nodes below; None if a node lacks the keys |
     | `history_us` | age up to which input rows affect results; None if unlimited |
     | `seq_bits`, `numbered_by` | bits of sequence numbers, and the nodes that assign them (`columns.order`) |
-    | `ties` | True if it adds or passes on ties to rows that several cells find together (`columns.merge`) |
+    | `ties` | True if it adds or passes on ties to rows that several subtasks find (`columns.merge`) |
     | `takes` | calls or columns of a former operator that provide the state; None if they do not suffice |
     | `taken_over` | function that builds the state from that of a former operator, as `module:name` |
-    | `redistribute` | function that builds the state of a new cell from all old cells, as `module:name` |
+    | `redistribute` | function that builds a new subtask's state from all old subtasks, as `module:name` |
     | `last_words` | True if rows are emitted at the end of input, at the time of the last row |
     | `member` | properties of a member, for a shared operator |
     | `stored` | classes in the state, by their names in checkpoints |
@@ -182,7 +182,7 @@ class OperatorKind(Generic[S]):
     keeps_state: bool = True
     by_position: Callable[[S], bool] = lambda _: False
     computes: bool = True
-    unit: UnitOf = UnitOf.QUERY
+    task: TaskOf = TaskOf.QUERY
     keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None
     split_by_any: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
     joins: Callable[[S], InnerJoin | None] = lambda _: None

@@ -1,10 +1,10 @@
 """Fallback step that executes an operator row by row, without kernels.
 
 Rows are processed in order, as far as all inputs are complete. A row operator does not return which input row
-caused an output row. An operator without keys has a single cell, and its output rows are renumbered. For an
-operator with keys, the output rows of an input row get the sequence number of the input row. Output rows that
-the watermark releases follow. They are ordered by timestamp, then by a hash of their values, so that the
-order is the same for any number of cells.
+caused an output row. An operator without keys has a single subtask, and its output rows are renumbered. For
+an operator with keys, the output rows of an input row get the sequence number of the input row. Output rows
+that the watermark releases follow. They are ordered by timestamp, then by a hash of their values, so that
+the order is the same for any number of subtasks.
 
 Joins of three or more streams over row counts run row by row (`join.rows`). Coalescing runs row by row under
 a budget of runs, or over row counts under any budget (`temporal.rows`).
@@ -125,9 +125,9 @@ class RowStep:
             return self._stored(out, range(first, self._next_seq))
         ranks = [int(cause is None) for _, cause, _ in out]
         seqs = [_by_values(timed.row) if cause is None else cause for timed, cause, _ in out]
-        order = sorted(range(len(out)), key=lambda place: (out[place][0].ts, ranks[place], seqs[place]))
-        table = self._stored([out[place] for place in order], [seqs[place] for place in order])
-        return self._numbering.apply(table, np.array([ranks[place] for place in order], np.int64))
+        order = sorted(range(len(out)), key=lambda index: (out[index][0].ts, ranks[index], seqs[index]))
+        table = self._stored([out[index] for index in order], [seqs[index] for index in order])
+        return self._numbering.apply(table, np.array([ranks[index] for index in order], np.int64))
 
     def _stored(self, out: list[Caused], seqs: Sequence[int]) -> pa.Table:
         return to_table([timed for timed, _, _ in out], self._output, [a for _, _, a in out], seqs)

@@ -30,7 +30,7 @@ from slicemill.operators.protocol import (
     OperatorKind,
     Role,
     SharedOperator,
-    UnitOf,
+    TaskOf,
     grouping_facts,
     longest_us,
     same_keys,
@@ -275,10 +275,10 @@ def input_ranks(node: Node) -> int:
 def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
     """Return True if rows are numbered by (input, number).
 
-    The number is that of the row in its input. Such numbers do not depend on the number of cells. All inputs
-    must be declared streams, possibly behind filters and projections, because the numbers of declared streams
-    leave enough bits. All consumers must be joins. Aggregates order groups by their first rows, for which
-    numbers must increase with time. In all other cases rows are renumbered.
+    The number is that of the row in its input. Such numbers do not depend on the number of subtasks. All
+    inputs must be declared streams, possibly behind filters and projections, because the numbers of
+    declared streams leave enough bits. All consumers must be joins. Aggregates order groups by their first
+    rows, for which numbers must increase with time. In all other cases rows are renumbered.
     """
     behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
     plain = all(isinstance(operator, Source | Filter | Project) for operator in behind)
@@ -308,16 +308,18 @@ def _union_keys_below(union: Merge, node: Node, graph: QueryGraph, keys: Keys) -
     if not keeps_numbers(union, node, graph):
         return None
     read = {name for key in keys for name in columns_of(key)}
-    places = {column.name: place for place, column in enumerate(node.schema)}
+    indices = {column.name: index for index, column in enumerate(node.schema)}
     found = []
     for source in node.inputs:
         columns = graph[source].schema.columns
-        if any(columns[places[name]].type != node.schema.columns[places[name]].type for name in read):
+        if any(columns[indices[name]].type != node.schema.columns[indices[name]].type for name in read):
             return None
         own = tuple(
             transform(
                 key,
-                lambda e: replace(e, name=columns[places[e.name]].name) if isinstance(e, ColumnRef) else None,  # noqa: B023
+                lambda e, columns=columns: (  # type: ignore[misc]
+                    replace(e, name=columns[indices[e.name]].name) if isinstance(e, ColumnRef) else None
+                ),
             )
             for key in keys
         )
@@ -715,7 +717,7 @@ _GROUP_KINDS = (
         words=lambda group, *_: _describe_group(group),
         label=lambda _: "aggregate",
         columns_read=lambda group, *_: _group_columns_read(group),
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=lambda group: (tuple(item.expr for item in group.group_by),),
         history_us=lambda *_: None,
         seq_bits=lambda _, bits, *__: fan_out_bits(rank_bits(bits)),

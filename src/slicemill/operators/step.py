@@ -26,11 +26,11 @@ from slicemill.extension import load
 from slicemill.functions.evaluate import compile_many
 from slicemill.functions.values import ExpressionError
 from slicemill.operators.alignment import Due
-from slicemill.operators.cell import WHOLE, Cell, HeavyKey
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.heavy_keys import KeyWork
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.registry import kind_of
+from slicemill.operators.subtask import WHOLE, HeavyKey, Subtask
 from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.shedding.load import Comparisons, SheddingDecision
 from slicemill.types import Row, Schema, Timed
@@ -107,9 +107,9 @@ class ComparisonCounter(Protocol):
 
 @runtime_checkable
 class KeyPartitionedStep(Protocol):
-    """Step of a unit that is partitioned by key.
+    """Step of a task that is partitioned by key.
 
-    The step reports its work by key. Before each run, the heavy keys are set, whose rows all cells read.
+    The step reports its work by key. Before each run, the heavy keys are set, whose rows all subtasks read.
     """
 
     @property
@@ -143,7 +143,7 @@ class InitialRowStep(Protocol):
 class FinalOutputStep(Protocol):
     """Step that emits rows at the end of input.
 
-    Their timestamp is that of the last row. `latest_elsewhere` is the time of the last row in other cells,
+    Their timestamp is that of the last row. `latest_elsewhere` is the time of the last row in other subtasks,
     which is set before each run.
     """
 
@@ -166,7 +166,7 @@ class StepContext:
     tables: Mapping[str, Sequence[Row]]
     state: object | None
     newcomers: Covers = field(default_factory=dict)  # members of shared operators that have no state yet
-    cell: Cell = WHOLE
+    subtask: Subtask = WHOLE
     # By member of a shared operator: the replaced member whose state it takes over.
     successors: Mapping[str, str] = field(default_factory=dict)
 

@@ -49,13 +49,13 @@ class TableCallStep:
         known: dict[str, list[Row]] = {}
         found: list[Row] = []
         counts = np.zeros(stream.num_rows, np.int64)
-        for place, values in enumerate(tuples):
+        for index, values in enumerate(tuples):
             # The key is text, because 1 and 1.0 are different arguments, and NaN is the same argument as NaN.
             key = repr(values)
             if key not in known:
                 known[key] = self._call(self._rows_of, dict(zip(self._names, values, strict=True)))
             found += known[key]
-            counts[place] = len(known[key])
+            counts[index] = len(known[key])
         rows = to_table([Timed(0, row) for row in found], self._found, [0] * len(found))
         out = stream.take(pa.array(np.repeat(np.arange(stream.num_rows), counts)))
         for name in self._found.names:

@@ -56,7 +56,7 @@ class MergeStep:
         # All branches have equal column types. The union has its own column names.
         named = [table.rename_columns(self._schema.names).cast(self._schema) for table in tables]
         if self._ranks is not None:
-            named = [_of_input(table, place, self._ranks) for place, table in enumerate(named)]
+            named = [_of_input(table, index, self._ranks) for index, table in enumerate(named)]
         inputs = [
             new if old is None else concat_with_nulls([old, new])
             for old, new in zip(waited, named, strict=True)
@@ -75,9 +75,9 @@ class MergeStep:
         return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
 
-def _of_input(table: pa.Table, place: int, ranks: int) -> pa.Table:
+def _of_input(table: pa.Table, index: int, ranks: int) -> pa.Table:
     """Prefix sequence numbers with the number of their input."""
-    return with_seqs(table, rank_seqs(table.column(SEQ).to_numpy(), place, SEQ_BITS, ranks))
+    return with_seqs(table, rank_seqs(table.column(SEQ).to_numpy(), index, SEQ_BITS, ranks))
 
 
 def merge(operator: Merge, context: StepContext) -> MergeStep:

@@ -34,10 +34,10 @@ class UnnestStep:
         elements = pc.list_flatten(lists)
         if self._left:
             # A row without elements gets a NULL, because its index into the elements is masked.
-            places = np.repeat(np.cumsum(counts) - counts, np.maximum(counts, 1))
+            indices = np.repeat(np.cumsum(counts) - counts, np.maximum(counts, 1))
             counts, lacking = np.maximum(counts, 1), np.repeat(counts == 0, np.maximum(counts, 1))
-            places += np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-            elements = elements.take(pa.array(places, mask=lacking))
+            indices += np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)
+            elements = elements.take(pa.array(indices, mask=lacking))
         out = stream.take(pa.array(np.repeat(np.arange(stream.num_rows), counts)))
         out = out.append_column(self._element, elements.cast(self._element.type))
         return fan_out(out, self._seq_bits), complete[0]

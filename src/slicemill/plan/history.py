@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.registry import kind_of
-from slicemill.plan.units import log_of
+from slicemill.plan.tasks import log_of
 
 
 def history_us(graph: QueryGraph, root: str) -> int | None:
-    """Return a node's history within its unit in microseconds, None if unbounded."""
+    """Return a node's history within its task in microseconds, None if unbounded."""
     node = graph[root]
     own = kind_of(node.operator).history_us(node.operator, node, graph)
     above = [history_us(graph, source) for source in node.inputs if log_of(graph[source], graph) is None]

@@ -53,11 +53,11 @@ def join_chain(
 
     Each WHERE condition runs as early as the outer joins after it allow.
     """
-    first = next(place for place, entry in enumerate(streams) if entry.kind is not JoinKind.INNER)
+    first = next(index for index, entry in enumerate(streams) if entry.kind is not JoinKind.INNER)
     chain = _Chain(builder, name, list(zip(streams, inputs, strict=True)), pending)
     node = chain.inner(first) if first > 1 else chain.begun()
-    for place in range(first, len(streams)):
-        node = chain.step(node, place)
+    for index in range(first, len(streams)):
+        node = chain.step(node, index)
     return node
 
 
@@ -97,11 +97,11 @@ class _Chain:
         inputs = tuple(node for _, node in streams)
         return self.builder.add(f"{self.name}: join", join, inputs, schema)
 
-    def step(self, left: Node, place: int) -> Node:
+    def step(self, left: Node, index: int) -> Node:
         """Join one more stream to the chain."""
-        entry, right = self.streams[place]
+        entry, right = self.streams[index]
         alone = len(self.members) == 1 and _time_of(self.members[0]).name not in left.schema.names
-        selects = self._keeps_where(place + 1)
+        selects = self._keeps_where(index + 1)
         if entry.kind is JoinKind.RIGHT and selects:
             right = self._filter_input(right, entry)
         on = list(conjuncts(entry.on))
@@ -125,7 +125,7 @@ class _Chain:
         )
         node = self.builder.add(f"{self.name}: join {entry.alias}", join, (left, right), schema)
         self._count(entry)
-        if place + 1 == len(self.streams):
+        if index + 1 == len(self.streams):
             return node
         where = self._where(self._visible(node)) if selects else ()
         condition = conjunction(tuple(where))
@@ -187,9 +187,9 @@ class _Chain:
         aliases = {member.alias for member in self.members}
         return Schema(tuple(c for c in node.schema if c.origin is not None and c.origin.input in aliases))
 
-    def _keeps_where(self, place: int) -> bool:
-        """Return True if WHERE can run before the joins from `place` on."""
-        return all(entry.kind in _KEEPS_WHERE for entry, _ in self.streams[place:])
+    def _keeps_where(self, index: int) -> bool:
+        """Return True if WHERE can run before the joins from `index` on."""
+        return all(entry.kind in _KEEPS_WHERE for entry, _ in self.streams[index:])
 
     def _where(self, schema: Schema) -> list[Expr]:
         ready = [part for part in self.pending if columns_of(part) <= set(schema.names)]

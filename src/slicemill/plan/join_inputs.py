@@ -1,11 +1,11 @@
-"""Join structure of a unit: its inputs and classes of equal keys.
+"""Join structure of a task: its inputs and classes of equal keys.
 
     a ─┐                                        inputs    a, b, c: one row of each is in every result
     b ─┴─ ⋈ a.x = b.x ─┐
     c ─────────────────┴─ ⋈ b.y = c.y ─ π       classes   {a.x, b.x}, {b.y, c.y}
 
 A log that is joined with itself is two inputs. An input can also be the output of a stateful operator. Each
-cell that reads all rows of its logs then computes the same input.
+subtask that reads all rows of its logs then computes the same input.
 
 A result has one row of each input, and these rows agree in each class. The choice of a placement
 (`plan.placement`) needs no other information.
@@ -24,7 +24,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import InOrder
 from slicemill.operators.protocol import InnerJoin, Keys
 from slicemill.operators.registry import kind_of
-from slicemill.plan.units import Unit, log_of
+from slicemill.plan.tasks import Task, log_of
 
 # A place is a join node and its port. The flag of a key is True if its expression reads columns of a log.
 _Place: TypeAlias = tuple[str, int]
@@ -71,7 +71,7 @@ class KeyClass:
 
 @dataclass(frozen=True, slots=True)
 class JoinedInputs:
-    """Inputs of a unit's joins in join order, and their key classes.
+    """Inputs of a task's joins in join order, and their key classes.
 
     No stateful operator follows the joins.
     """
@@ -83,25 +83,25 @@ class JoinedInputs:
     def counts_rows(self) -> bool:
         """Return True if an input has a ROWS window.
 
-        A ROWS window counts the rows of all keys, so a grid of cells cannot compute it.
+        A ROWS window counts the rows of all keys, so a grid of subtasks cannot compute it.
         """
         return any(joined.window.frame is FrameUnit.ROWS for joined in self.inputs)
 
 
-def join_inputs_of(unit: Unit, graph: QueryGraph) -> JoinedInputs | None:
-    """Return the join structure of a unit, or None.
+def join_inputs_of(task: Task, graph: QueryGraph) -> JoinedInputs | None:
+    """Return the join structure of a task, or None.
 
-    The result is None if the unit has other stateful operators. It is also None unless all results come from
+    The result is None if the task has other stateful operators. It is also None unless all results come from
     one join, or from one chain of joins that ends with an ordering node.
     """
-    tops = {_source_join(graph, node_id) for node_id, _ in unit.outputs}
+    tops = {_source_join(graph, node_id) for node_id, _ in task.outputs}
     top = tops.pop() if len(tops) == 1 else None
-    stateful = [graph[node_id].operator for node_id in unit.stateful_nodes]
+    stateful = [graph[node_id].operator for node_id in task.stateful_nodes]
     if top is None or not all(kind_of(operator).computes for operator in stateful):
         return None
     joins = list(_joins(graph, top))
     ordered = any(isinstance(reader.operator, InOrder) for reader in graph.consumers(top))
-    all_of_them = sum(_is_join(graph[node_id]) for node_id in unit.stateful_nodes)
+    all_of_them = sum(_is_join(graph[node_id]) for node_id in task.stateful_nodes)
     if len(joins) != all_of_them or (len(joins) > 1 and not ordered):
         return None
     inputs: dict[_Place, JoinedInput] = {}

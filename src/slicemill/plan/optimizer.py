@@ -51,9 +51,9 @@ def sharing_rules() -> tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...]:
                 raise SlicemillError(
                     f"extension {name}: there is no rule {rewrite.before}; the rules are {', '.join(names)}"
                 )
-            place = len(rules) if rewrite.before is None else names.index(rewrite.before)
-            rules.insert(place, load(rewrite.rule))
-            names.insert(place, rewrite.rule.rpartition(":")[2])
+            index = len(rules) if rewrite.before is None else names.index(rewrite.before)
+            rules.insert(index, load(rewrite.rule))
+            names.insert(index, rewrite.rule.rpartition(":")[2])
     return tuple(rules)
 
 

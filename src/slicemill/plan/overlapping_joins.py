@@ -9,7 +9,7 @@
 Each statement is planned alone, so its join first has its own node, named after inputs and keys. This module
 merges such nodes into one of them, the merge target, whose set of inputs grows. When a query is added, the
 stored state determines its merge target. Later plans read this choice from the journal, which stores the
-queries of each unit. So state never moves when other queries are added or removed. A merge target keeps the
+queries of each task. So state never moves when other queries are added or removed. A merge target keeps the
 name of its first join even after that join is dropped.
 
 * A new query over {a, b, d} is merged into the node of {a, b, c}. It finds the stored rows of a and b, so its
@@ -19,9 +19,9 @@ name of its first join even after that join is dropped.
 * Queries over other streams do not delay results (`operators.join.multiway_orders`).
 
 Outer, semi and anti joins of two streams are never merged. If their node also contains joins that run in
-another unit, these joins are first split off (`_split_units`).
+another task, these joins are first split off (`_split_tasks`).
 
-Joins that probe each other's state must run in the same cell at the same time, so they share one node. The
+Joins that probe each other's state must run in the same subtask at the same time, so they share one node. The
 node can be partitioned if all its joins use the same key. Therefore a join is merged only if it has a single
 equality, and if its keys on common streams are the keys of the target. It must read declared streams, each of
 them once, so that a node never waits for its own results.
@@ -41,7 +41,7 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.specs import Part, Source, member_of
 from slicemill.plan.rules.multi_joins import states_id
 from slicemill.plan.rules.sharing import content_of
-from slicemill.plan.units import Unit, log_of
+from slicemill.plan.tasks import Task, log_of
 
 # A join is merged only if at least this share of its state is then shared.
 WORTH = 0.5
@@ -49,10 +49,10 @@ WORTH = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RunningJoinState:
-    """Join state of a running unit: the keys of its inputs.
+    """Join state of a running task: the keys of its inputs.
 
-    `open` is True if the unit accepts more inputs. The keys of removed inputs are kept, because the first
-    query of the unit may be registered again.
+    `open` is True if the task accepts more inputs. The keys of removed inputs are kept, because the first
+    query of the task may be registered again.
     """
 
     keys: Mapping[str, str]
@@ -60,14 +60,14 @@ class RunningJoinState:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitAssignments:
-    """Running units: the unit of each log, and join state by unit."""
+class TaskAssignments:
+    """Running tasks: the task of each log, and join state by task."""
 
-    unit_of: Mapping[str, str] = field(default_factory=dict)
+    task_of: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, RunningJoinState] = field(default_factory=dict)
 
 
-NOTHING_RUNS = UnitAssignments()
+NOTHING_RUNS = TaskAssignments()
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class _MovableJoin:
     """
 
     node: Node
-    unit: Unit
+    task: Task
     members: tuple[MultiJoinMember, ...]
     sources: Mapping[str, str]
     keys: Mapping[str, Expr]
@@ -109,16 +109,16 @@ class _MergeTarget:
         return shared_state_share(one.members, there)
 
 
-def logs_read(unit: Unit, graph: QueryGraph) -> dict[str, frozenset[str]]:
-    """Map each output log of a unit to the logs it depends on.
+def logs_read(task: Task, graph: QueryGraph) -> dict[str, frozenset[str]]:
+    """Map each output log of a task to the logs it depends on.
 
     For a merged node, only the inputs of the join that writes the log count.
     """
     behind: dict[str, frozenset[str]] = {}  # by node
-    for node_id in unit.nodes:
+    for node_id in task.nodes:
         read = [_source_logs(source, graph, behind) for source in _sources(graph[node_id], graph)]
         behind[node_id] = read[0] if len(read) == 1 else frozenset().union(*read)
-    return {log: behind[root] for root, log in unit.outputs}
+    return {log: behind[root] for root, log in task.outputs}
 
 
 def _source_logs(source: str, graph: QueryGraph, behind: Mapping[str, frozenset[str]]) -> frozenset[str]:
@@ -136,34 +136,34 @@ def _sources(node: Node, graph: QueryGraph) -> Sequence[str]:
 
 
 def join_keys_of(
-    unit: Unit, graph: QueryGraph, before: Mapping[str, str] | None = None
+    task: Task, graph: QueryGraph, before: Mapping[str, str] | None = None
 ) -> dict[str, str] | None:
-    """Return the join key of each input of a unit.
+    """Return the join key of each input of a task.
 
-    Keys are rendered as in the journal. Keys in `before` are kept. The result is None for a unit whose joins
+    Keys are rendered as in the journal. Keys in `before` are kept. The result is None for a task whose joins
     cannot be merged.
     """
-    movable = next((one for one in _movable_joins(graph, unit) if one.is_multi_join), None)
+    movable = next((one for one in _movable_joins(graph, task) if one.is_multi_join), None)
     if movable is None:
         return None
     return {**(before or {}), **{name: render(key) for name, key in movable.keys.items()}}
 
 
 def merge_overlapping_joins(
-    graph: QueryGraph, units: tuple[Unit, ...], placed: UnitAssignments = NOTHING_RUNS
-) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    graph: QueryGraph, tasks: tuple[Task, ...], placed: TaskAssignments = NOTHING_RUNS
+) -> tuple[QueryGraph, tuple[Task, ...]]:
     """Merge joins over overlapping sets of streams into shared nodes."""
-    graph, units = _split_units(graph, units, placed)
-    movable = [one for unit in units for one in _movable_joins(graph, unit)]
+    graph, tasks = _split_tasks(graph, tasks, placed)
+    movable = [one for task in tasks for one in _movable_joins(graph, task)]
     if not any(one.is_multi_join for one in movable):
-        return graph, units
+        return graph, tasks
     houses: dict[str, _MergeTarget] = {}
     new: list[_MovableJoin] = []
     for one in movable:
-        home = _current_unit(graph, one, placed)
+        home = _current_task(graph, one, placed)
         if home is None:
             new.append(one)
-        elif home != one.unit.id or one.is_multi_join:
+        elif home != one.task.id or one.is_multi_join:
             known = placed.states.get(home)
             if home not in houses:
                 houses[home] = (
@@ -175,45 +175,45 @@ def merge_overlapping_joins(
     for one in sorted(new, key=lambda one: not one.is_multi_join):
         best = _best_target(houses, one)
         if best is None and one.is_multi_join:
-            best = houses.setdefault(one.unit.id, _MergeTarget(one.unit.id))
+            best = houses.setdefault(one.task.id, _MergeTarget(one.task.id))
         if best is not None:
             best.inside.append(one)
-    return _apply_merges(graph, units, [house for house in houses.values() if _has_merged_joins(house)])
+    return _apply_merges(graph, tasks, [house for house in houses.values() if _has_merged_joins(house)])
 
 
-def _split_units(
-    graph: QueryGraph, units: tuple[Unit, ...], placed: UnitAssignments
-) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Split units if only some of their two-way joins run elsewhere."""
-    found: list[Unit] = []
-    for unit in units:
-        away = _logs_in_other_units(graph, unit, placed)
-        if away and len(away) < len(unit.outputs):
-            graph, *parts = _split(graph, unit, away)
+def _split_tasks(
+    graph: QueryGraph, tasks: tuple[Task, ...], placed: TaskAssignments
+) -> tuple[QueryGraph, tuple[Task, ...]]:
+    """Split tasks if only some of their two-way joins run elsewhere."""
+    found: list[Task] = []
+    for task in tasks:
+        away = _logs_in_other_tasks(graph, task, placed)
+        if away and len(away) < len(task.outputs):
+            graph, *parts = _split(graph, task, away)
             found += parts
         else:
-            found.append(unit)
+            found.append(task)
     return graph, tuple(found)
 
 
-def _logs_in_other_units(graph: QueryGraph, unit: Unit, placed: UnitAssignments) -> set[str]:
-    """Return the logs of a unit's joins that run in another unit.
+def _logs_in_other_tasks(graph: QueryGraph, task: Task, placed: TaskAssignments) -> set[str]:
+    """Return the logs of a task's joins that run in another task.
 
-    If all joins of the unit run elsewhere, new logs are included.
+    If all joins of the task run elsewhere, new logs are included.
     """
-    if len(unit.stateful_nodes) != 1 or not isinstance(graph[unit.stateful_nodes[0]].operator, SharedJoin):
+    if len(task.stateful_nodes) != 1 or not isinstance(graph[task.stateful_nodes[0]].operator, SharedJoin):
         return set()
-    homes = {log: placed.unit_of.get(log, "") for _, log in unit.outputs}
-    away = {log for log, home in homes.items() if home != unit.id and home in placed.states}
-    judging = {log for root, log in unit.outputs if _needs_match_flags(graph, unit, root)}
-    if not judging and unit.id not in homes.values():
+    homes = {log: placed.task_of.get(log, "") for _, log in task.outputs}
+    away = {log for log, home in homes.items() if home != task.id and home in placed.states}
+    judging = {log for root, log in task.outputs if _needs_match_flags(graph, task, root)}
+    if not judging and task.id not in homes.values():
         return away and set(homes)
     return away - judging
 
 
-def _needs_match_flags(graph: QueryGraph, unit: Unit, root: str) -> bool:
+def _needs_match_flags(graph: QueryGraph, task: Task, root: str) -> bool:
     """Return True if a result depends on whether rows have matched."""
-    (node_id,) = unit.stateful_nodes
+    (node_id,) = task.stateful_nodes
     join, members = graph[node_id].operator, _members_of(graph, node_id, [root])
     assert isinstance(join, SharedJoin)
     return replace(join, members=tuple(m for m in join.members if m.name in members)).tracks_matches
@@ -224,15 +224,15 @@ def _members_of(graph: QueryGraph, node_id: str, roots: Sequence[str]) -> set[st
     return {p.operator.member for p in parts if isinstance(p.operator, Part) and p.inputs[0] == node_id}
 
 
-def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryGraph, Unit, Unit]:
-    """Split a unit and its join into two units.
+def _split(graph: QueryGraph, task: Task, away: Collection[str]) -> tuple[QueryGraph, Task, Task]:
+    """Split a task and its join into two tasks.
 
-    The second unit writes the logs in `away`. The first unit writes all other logs.
+    The second task writes the logs in `away`. The first task writes all other logs.
     """
-    (node_id,) = unit.stateful_nodes
+    (node_id,) = task.stateful_nodes
     join, guests = graph[node_id].operator, f"{node_id} of guests"
     assert isinstance(join, SharedJoin)
-    outputs = [[one for one in unit.outputs if (one[1] in away) is moving] for moving in (False, True)]
+    outputs = [[one for one in task.outputs if (one[1] in away) is moving] for moving in (False, True)]
     moving = _members_of(graph, node_id, [root for root, _ in outputs[1]])
     nodes: dict[str, Node] = {}
     for node in graph:
@@ -245,27 +245,27 @@ def _split(graph: QueryGraph, unit: Unit, away: Collection[str]) -> tuple[QueryG
         else:
             nodes[node.id] = node
     parted = QueryGraph(nodes, graph.streams)
-    inside = {*unit.nodes, guests}
-    units = []
-    for name, kept, own in ((unit.id, node_id, outputs[0]), (guests, guests, outputs[1])):
+    inside = {*task.nodes, guests}
+    tasks = []
+    for name, kept, own in ((task.id, node_id, outputs[0]), (guests, guests, outputs[1])):
         behind = {one for root, _ in own for one in parted.ancestors(root)} & inside
         ordered = tuple(one for one in nodes if one in behind)
-        units.append(Unit(name, ordered, unit.inputs, tuple(own), (kept,)))
-    return parted, units[0], units[1]
+        tasks.append(Task(name, ordered, task.inputs, tuple(own), (kept,)))
+    return parted, tasks[0], tasks[1]
 
 
 def _has_merged_joins(house: _MergeTarget) -> bool:
-    return any(one.unit.id != house.name for one in house.inside)
+    return any(one.task.id != house.name for one in house.inside)
 
 
-def _current_unit(graph: QueryGraph, one: _MovableJoin, placed: UnitAssignments) -> str | None:
-    """Return the unit that runs the queries of a node.
+def _current_task(graph: QueryGraph, one: _MovableJoin, placed: TaskAssignments) -> str | None:
+    """Return the task that runs the queries of a node.
 
     The result is None if the queries are new or redefined.
     """
-    outputs = [log for root, log in one.unit.outputs if one.node.id in graph.ancestors(root)]
-    home = next((placed.unit_of[log] for log in outputs if log in placed.unit_of), None)
-    if home is None or home == one.unit.id:
+    outputs = [log for root, log in one.task.outputs if one.node.id in graph.ancestors(root)]
+    home = next((placed.task_of[log] for log in outputs if log in placed.task_of), None)
+    if home is None or home == one.task.id:
         return home
     keys = placed.states[home].keys if home in placed.states else {}
     return home if any(keys.get(name) == render(key) for name, key in one.keys.items()) else None
@@ -274,23 +274,23 @@ def _current_unit(graph: QueryGraph, one: _MovableJoin, placed: UnitAssignments)
 def _best_target(houses: Mapping[str, _MergeTarget], one: _MovableJoin) -> _MergeTarget | None:
     """Return the merge target that saves most state, or None.
 
-    A node whose own unit is a merge target always stays there.
+    A node whose own task is a merge target always stays there.
     """
-    if one.unit.id in houses:
-        return houses[one.unit.id]
+    if one.task.id in houses:
+        return houses[one.task.id]
     possible = [house for house in houses.values() if house.open and house.fits(one)]
     best = max(possible, key=lambda house: (house.sharing_gain(one), house.name), default=None)
     return best if best is not None and best.sharing_gain(one) >= WORTH else None
 
 
-def _movable_joins(graph: QueryGraph, unit: Unit) -> Iterator[_MovableJoin]:
-    if len(unit.stateful_nodes) == 1:
-        found = _movable_join(graph, graph[unit.stateful_nodes[0]], unit)
+def _movable_joins(graph: QueryGraph, task: Task) -> Iterator[_MovableJoin]:
+    if len(task.stateful_nodes) == 1:
+        found = _movable_join(graph, graph[task.stateful_nodes[0]], task)
         if found is not None:
             yield found
 
 
-def _movable_join(graph: QueryGraph, node: Node, unit: Unit) -> _MovableJoin | None:
+def _movable_join(graph: QueryGraph, node: Node, task: Task) -> _MovableJoin | None:
     """Return the node as a movable join, or None.
 
     A movable join reads distinct declared streams, with one key and RANGE windows.
@@ -318,18 +318,18 @@ def _movable_join(graph: QueryGraph, node: Node, unit: Unit) -> _MovableJoin | N
             for member in join.members
         )  # fmt: skip
         return _MovableJoin(
-            node, unit, members, dict(zip(names, node.inputs, strict=True)), {names[0]: left, names[1]: right}
+            node, task, members, dict(zip(names, node.inputs, strict=True)), {names[0]: left, names[1]: right}
         )
     for member in join.members:
         own = one_key(member)
         if own is None or any(keys.setdefault(name, key) != key for name, key in own.items()):
             return None
-    return _MovableJoin(node, unit, join.members, dict(zip(join.inputs, node.inputs, strict=True)), keys)
+    return _MovableJoin(node, task, join.members, dict(zip(join.inputs, node.inputs, strict=True)), keys)
 
 
 def _apply_merges(
-    graph: QueryGraph, units: tuple[Unit, ...], houses: list[_MergeTarget]
-) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    graph: QueryGraph, tasks: tuple[Task, ...], houses: list[_MergeTarget]
+) -> tuple[QueryGraph, tuple[Task, ...]]:
     made = {house.name: _build_merged_node(graph, house) for house in houses}
     moved = {one.node.id: made[house.name] for house in houses for one in house.inside}
     nodes: dict[str, Node] = {node.id: node for node in graph if isinstance(node.operator, Source)}
@@ -341,13 +341,13 @@ def _apply_merges(
         else:
             nodes.setdefault(node.id, node)
     position = {node_id: number for number, node_id in enumerate(nodes)}
-    home = {one.unit.id: house for house in houses for one in house.inside}
-    found: dict[str, Unit] = {}
-    for unit in units:
-        if unit.id not in home:
-            found[unit.id] = unit
-        elif home[unit.id].name not in found:
-            found[home[unit.id].name] = _unit_of_target(home[unit.id], made[home[unit.id].name], position)
+    home = {one.task.id: house for house in houses for one in house.inside}
+    found: dict[str, Task] = {}
+    for task in tasks:
+        if task.id not in home:
+            found[task.id] = task
+        elif home[task.id].name not in found:
+            found[home[task.id].name] = _task_of_target(home[task.id], made[home[task.id].name], position)
     return QueryGraph(nodes, graph.streams), tuple(found.values())
 
 
@@ -371,13 +371,13 @@ def _annotate_members(house: _MergeTarget, one: _MovableJoin) -> Iterator[MultiJ
         yield replace(member, why=f"{member.why}; {share}" if member.why else share)
 
 
-def _unit_of_target(house: _MergeTarget, node: Node, position: Mapping[str, int]) -> Unit:
+def _task_of_target(house: _MergeTarget, node: Node, position: Mapping[str, int]) -> Task:
     own = {one.node.id for one in house.inside}
-    inside = {node_id for one in house.inside for node_id in one.unit.nodes if node_id not in own}
-    return Unit(
+    inside = {node_id for one in house.inside for node_id in one.task.nodes if node_id not in own}
+    return Task(
         house.name,
         tuple(sorted({node.id, *inside}, key=position.__getitem__)),
-        tuple(sorted({log for one in house.inside for log in one.unit.inputs})),
-        tuple(output for one in house.inside for output in one.unit.outputs),
+        tuple(sorted({log for one in house.inside for log in one.task.inputs})),
+        tuple(output for one in house.inside for output in one.task.outputs),
         (node.id,),
     )

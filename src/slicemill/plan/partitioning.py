@@ -1,4 +1,4 @@
-"""Partitioning of units into cells, by keys of their input logs."""
+"""Partitioning of tasks into subtasks, by keys of their input logs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import Keys
 from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
-from slicemill.plan.units import Unit, keys_in_logs, log_of
+from slicemill.plan.tasks import Task, keys_in_logs, log_of
 
-# A cell's number is stored in two bytes.
-MOST_CELLS = 1 << 16
+# A subtask's number is stored in two bytes.
+MOST_SUBTASKS = 1 << 16
 
 
 class Along(Enum):
@@ -28,22 +28,22 @@ class Along(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """Distribution of the rows of a log over a grid of cells.
+    """Distribution of the rows of a log over a grid of subtasks.
 
     Along each dimension, a row's coordinate is either a hash of its keys (expressions over the log's columns)
-    or follows an `Along` rule. Cells are numbered in row-major order.
+    or follows an `Along` rule. Subtasks are numbered in row-major order.
     """
 
     shape: tuple[int, ...]
     by: tuple[Keys | Along, ...]
 
     @property
-    def cells(self) -> int:
+    def subtasks(self) -> int:
         return prod(self.shape)
 
     @property
     def by_key(self) -> bool:
-        """Return True if a row's keys determine a single cell."""
+        """Return True if a row's keys determine a single subtask."""
         return len(self.by) == 1 and not isinstance(self.by[0], Along)
 
     @property
@@ -57,18 +57,18 @@ class Exchange:
     def parts(self) -> int:
         """Return the number of parts into which the rows are divided.
 
-        Several cells may read the same part.
+        Several subtasks may read the same part.
         """
         return prod(count for count, _ in self.spread)
 
-    def part_of(self, cell: int) -> int:
-        """Return the index of the part that a cell reads."""
+    def part_of(self, subtask: int) -> int:
+        """Return the index of the part that a subtask reads."""
         part = 0
-        beyond = self.cells
+        beyond = self.subtasks
         for count, by in zip(self.shape, self.by, strict=True):
             beyond //= count
             if by is not Along.EVERY:
-                part = part * count + cell // beyond % count
+                part = part * count + subtask // beyond % count
         return part
 
     @property
@@ -78,12 +78,12 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class FormerCells:
-    """Grid of cells that wrote a checkpoint.
+class FormerSubtasks:
+    """Grid of subtasks that wrote a checkpoint.
 
     The partitioning keys are not known, because they may belong to dropped queries. State can still be moved
-    to other cells: each stored row is in one of the cells that `having_each_row` returns. `spread` maps each
-    log to a flag per dimension, which is True if rows were divided along it.
+    to other subtasks: each stored row is in one of the subtasks that `having_each_row` returns. `spread`
+    maps each log to a flag per dimension, which is True if rows were divided along it.
     """
 
     shape: tuple[int, ...]
@@ -91,45 +91,45 @@ class FormerCells:
 
     @property
     def by_time(self) -> bool:
-        """Return True if all cells read all rows."""
+        """Return True if all subtasks read all rows."""
         return bool(self.spread) and not any(map(any, self.spread.values()))
 
     def having_each_row(self, logs: Iterable[str]) -> tuple[int, ...]:
-        """Return cells that together store each row of these logs once.
+        """Return subtasks that together store each row of these logs once.
 
-        A row joined from several logs is stored in the cells that have all its input rows.
+        A row joined from several logs is stored in the subtasks that have all its input rows.
         """
         known = [self.spread[log] for log in logs if log in self.spread]
         if not known:
             return (0,)
         rules = (Along.STRIPE if any(along) else Along.EVERY for along in zip(*known, strict=True))
         joined = Exchange(self.shape, tuple(rules))
-        first = {joined.part_of(cell): cell for cell in reversed(range(joined.cells))}
+        first = {joined.part_of(subtask): subtask for subtask in reversed(range(joined.subtasks))}
         return tuple(sorted(first.values()))
 
 
-def by_time(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
-    """Return exchanges by time: each cell reads all rows (PSP-D, S33).
+def by_time(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]:
+    """Return exchanges by time: each subtask reads all rows (PSP-D, S33).
 
-    Each cell stores a stripe of the rows. This requires that the unit has one join and that each result row
-    is made from one row of that join. Each cell computes the inputs of the join. The result is empty if the
-    unit does not allow it.
+    Each subtask stores a stripe of the rows. This requires that the task has one join and that each result
+    row is made from one row of that join. Each subtask computes the inputs of the join. The result is empty
+    if the task does not allow it.
     """
-    found = {join for output, _ in unit.outputs for join in _emitting_operators(graph, output)}
-    joins = [node_id for node_id in unit.nodes if isinstance(graph[node_id].operator, SharedJoin)]
+    found = {join for output, _ in task.outputs for join in _emitting_operators(graph, output)}
+    joins = [node_id for node_id in task.nodes if isinstance(graph[node_id].operator, SharedJoin)]
     if len(joins) != 1 or found != set(joins):
         return {}
-    return dict.fromkeys(unit.inputs, Exchange((cells,), (Along.EVERY,)))
+    return dict.fromkeys(task.inputs, Exchange((subtasks,), (Along.EVERY,)))
 
 
-def may_spread_keys(unit: Unit, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
-    """Return True if rows of heavy keys may go to all cells.
+def may_spread_keys(task: Task, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
+    """Return True if rows of heavy keys may go to all subtasks.
 
     See `operators.join.heavy_keys`. The exchange keys must be all keys of the join, so that both use the same
     hash.
     """
     lengths = {len(by) for exchange in keyed.values() for by in exchange.by if not isinstance(by, Along)}
-    joins = (join for node_id in unit.nodes if isinstance(join := graph[node_id].operator, SharedJoin))
+    joins = (join for node_id in task.nodes if isinstance(join := graph[node_id].operator, SharedJoin))
     return bool(keyed) and all(lengths == {len(join.keys[0])} for join in joins)
 
 
@@ -145,15 +145,15 @@ def _emitting_operators(graph: QueryGraph, node_id: str) -> set[str | None]:
     return {found for source in graph[node_id].inputs for found in _emitting_operators(graph, source)}
 
 
-def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
+def by_key(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]:
     """Return exchanges that partition the input logs by key.
 
-    Partitioning requires that all state of the unit is keyed by expressions over its logs' columns, with one
+    Partitioning requires that all state of the task is keyed by expressions over its logs' columns, with one
     set of keys per log, and that each result depends on such state. Otherwise the result is empty.
     """
-    computing = _key_restricting_nodes(unit, graph)
+    computing = _key_restricting_nodes(task, graph)
     ids = {node.id for node in computing}
-    if not all(ids & graph.ancestors(node_id) for node_id, _ in unit.outputs):
+    if not all(ids & graph.ancestors(node_id) for node_id, _ in task.outputs):
         return {}
     by_node = [_keys_of_logs(node, graph) for node in computing]
     found: dict[str, Keys] = {}
@@ -163,12 +163,12 @@ def by_key(unit: Unit, graph: QueryGraph, cells: int) -> dict[str, Exchange]:
             # Rows with equal keys also agree on a subset of the keys. So partition by the subset, in one
             # order.
             order = [wanted[known].index(key) for key in found[known]]
-            wanted = {log: tuple(keys[place] for place in order) for log, keys in wanted.items()}
+            wanted = {log: tuple(keys[index] for index in order) for log, keys in wanted.items()}
         if not wanted or any(found.setdefault(log, keys) != keys for log, keys in wanted.items()):
             return {}
-    if found.keys() != set(unit.inputs):
+    if found.keys() != set(task.inputs):
         return {}
-    return {log: Exchange((cells,), (keys,)) for log, keys in found.items()}
+    return {log: Exchange((subtasks,), (keys,)) for log, keys in found.items()}
 
 
 def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
@@ -191,7 +191,7 @@ def exchange_at(
 ) -> Exchange | None:
     """Return the exchange of a node's input, with that input's keys.
 
-    The result is None for a single cell. Raises ValueError if the node lacks the keys of the exchange.
+    The result is None for a single subtask. Raises ValueError if the node lacks the keys of the exchange.
     """
     source = graph[node.inputs[port]]
     behind = logs_behind(node, port, graph)
@@ -239,7 +239,7 @@ def _number_of_keys(by_log: Mapping[str, Keys]) -> int:
 
 
 def exchanges_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
-    """Collect the distinct exchanges by which units read each log."""
+    """Collect the distinct exchanges by which tasks read each log."""
     found: dict[str, dict[Exchange, None]] = {}
     for exchanges in readers:
         for log, exchange in exchanges.items():
@@ -247,13 +247,13 @@ def exchanges_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tup
     return {log: tuple(by) for log, by in found.items()}
 
 
-def _key_restricting_nodes(unit: Unit, graph: QueryGraph) -> list[Node]:
-    """Return the stateful nodes that restrict the partitioning keys of a unit.
+def _key_restricting_nodes(task: Task, graph: QueryGraph) -> list[Node]:
+    """Return the stateful nodes that restrict the partitioning keys of a task.
 
     A drop box is not included, because it can be partitioned by any key.
     """
     found = []
-    for node in (graph[node_id] for node_id in unit.stateful_nodes):
+    for node in (graph[node_id] for node_id in task.stateful_nodes):
         kind = kind_of(node.operator)
         if kind.computes and not kind.split_by_any(node.operator, node, graph):
             found.append(node)

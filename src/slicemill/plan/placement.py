@@ -1,13 +1,13 @@
-"""Placements of a unit: the cells that read and store a row (S33-S38).
+"""Placements of a task: the subtasks that read and store a row (S33-S38).
 
-| placement | cells | a row is read by | a row is stored by |
+| placement | subtasks | a row is read by | a row is stored by |
 |---|---|---|---|
-| one | 1 | the cell | the cell |
-| key | N | the cell of its key | the same cell |
-| time | N | all cells | one cell, round-robin; a pair is found where its older row is stored |
-| hybrid | N | the cell of its key; all cells if the key is heavy | the same; one, round-robin, if heavy |
-| hypercube | n1 × n2 × … | cells with the row's coordinates, hashed or round-robin | the same cells |
-| cube | n1 × n2 × … | cells with the row's round-robin coordinate for its stream | the same cells |
+| one | 1 | the subtask | the subtask |
+| key | N | the subtask of its key | the same subtask |
+| time | N | all subtasks | one subtask, round-robin; a pair is found where its older row is stored |
+| hybrid | N | the subtask of its key; all if the key is heavy | the same; one, round-robin, if heavy |
+| hypercube | n1 × n2 × … | subtasks with the row's coordinates, hashed or round-robin | the same subtasks |
+| cube | n1 × n2 × … | subtasks with the row's round-robin coordinate for its stream | the same subtasks |
 
 Each placement finds each result exactly once. In a hypercube, the rows of a result have one coordinate in
 common along each dimension: that of a key on which they agree, or the round-robin coordinate of one row.
@@ -29,23 +29,23 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import Keys
 from slicemill.plan.join_inputs import JoinedInputs, join_inputs_of
 from slicemill.plan.partitioning import (
-    MOST_CELLS,
+    MOST_SUBTASKS,
     Along,
     Exchange,
-    FormerCells,
+    FormerSubtasks,
     by_key,
     by_time,
     may_spread_keys,
 )
-from slicemill.plan.placement_cost import ASSUMED, CellsByTime, PlacementCost, PlacementStatistics, cost_of
-from slicemill.plan.units import Unit
+from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, SubtasksByTime, cost_of
+from slicemill.plan.tasks import Task
 
-# Limit on dimensions by number of cells, since planning time grows with both.
-_MOST_DIMENSIONS = ((64, 4), (1024, 3), (MOST_CELLS, 2))
+# Limit on dimensions by number of subtasks, since planning time grows with both.
+_MOST_DIMENSIONS = ((64, 4), (1024, 3), (MOST_SUBTASKS, 2))
 
 AUTO = "auto"
 
-# By log, the rule for a row's coordinate along a dimension. Rows of unlisted logs go to all cells.
+# By log, the rule for a row's coordinate along a dimension. Rows of unlisted logs go to all subtasks.
 _Dimension: TypeAlias = Mapping[str, Keys | Along]
 
 
@@ -60,7 +60,7 @@ class PlacementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Grid of cells, and the exchange by which each log is partitioned."""
+    """Grid of subtasks, and the exchange by which each log is partitioned."""
 
     kind: PlacementKind
     exchanges: Mapping[str, Exchange]
@@ -69,7 +69,7 @@ class Placement:
     def of(exchanges: Mapping[str, Exchange]) -> Placement:
         """Return the placement with these exchanges."""
         if not exchanges:
-            return ONE_CELL
+            return ONE_SUBTASK
         found = exchanges.values()
         along = [by for exchange in found for by in exchange.by]
         if all(exchange.by_key for exchange in found):
@@ -86,7 +86,7 @@ class Placement:
         return next((exchange.shape for exchange in self.exchanges.values()), (1,))
 
     @property
-    def cells(self) -> int:
+    def subtasks(self) -> int:
         return prod(self.shape)
 
     def spreads_like(self, other: Placement) -> bool:
@@ -97,9 +97,9 @@ class Placement:
 
     def __str__(self) -> str:
         if self.kind is PlacementKind.ONE:
-            return "one cell"
+            return "one subtask"
         words = {PlacementKind.KEY: "by key", PlacementKind.TIME: "by time"}
-        return f"{words.get(self.kind, self.kind.value)}, {' × '.join(map(str, self.shape))} cells"
+        return f"{words.get(self.kind, self.kind.value)}, {' × '.join(map(str, self.shape))} subtasks"
 
     def plain(self) -> dict[str, Any]:
         """Return the placement as a JSON object for the journal."""
@@ -115,7 +115,7 @@ class Candidate:
     cost: PlacementCost
 
 
-ONE_CELL = Placement(PlacementKind.ONE, {})
+ONE_SUBTASK = Placement(PlacementKind.ONE, {})
 
 
 def parse_placement_kind(name: str) -> PlacementKind | None:
@@ -128,173 +128,173 @@ def parse_placement_kind(name: str) -> PlacementKind | None:
     return known[name]
 
 
-def placements_of(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
-    """Return the valid placements of a unit, including a single cell.
+def placements_of(task: Task, graph: QueryGraph, subtasks: int) -> list[Placement]:
+    """Return the valid placements of a task, including a single subtask.
 
-    A grid may use fewer cells than given, for example four of five cells as a square. If a join depends on
-    whether rows have matched, all possible matches of a row must reach the cell that stores it. Only
-    placements with this property are then returned.
+    A grid may use fewer subtasks than given, for example four of five subtasks as a square. If a join
+    depends on whether rows have matched, all possible matches of a row must reach the subtask that stores
+    it. Only placements with this property are then returned.
     """
-    found = _placements(unit, graph, cells)
-    if needs_match_flags(unit, graph):
+    found = _placements(task, graph, subtasks)
+    if needs_match_flags(task, graph):
         return [one for one in found if one.kind in (PlacementKind.ONE, PlacementKind.KEY)]
     return found
 
 
-def needs_match_flags(unit: Unit, graph: QueryGraph) -> bool:
+def needs_match_flags(task: Task, graph: QueryGraph) -> bool:
     """Return True if a join must know whether a row has matched."""
-    joins = (graph[node_id].operator for node_id in unit.nodes)
+    joins = (graph[node_id].operator for node_id in task.nodes)
     return any(isinstance(join, SharedJoin) and join.tracks_matches for join in joins)
 
 
-def _placements(unit: Unit, graph: QueryGraph, cells: int) -> list[Placement]:
-    found = [ONE_CELL]
-    if cells == 1 or not unit.stateful:
+def _placements(task: Task, graph: QueryGraph, subtasks: int) -> list[Placement]:
+    found = [ONE_SUBTASK]
+    if subtasks == 1 or not task.stateful:
         return found
-    keyed = by_key(unit, graph, cells)
+    keyed = by_key(task, graph, subtasks)
     if keyed:
         found.append(Placement(PlacementKind.KEY, keyed))
-    joined = join_inputs_of(unit, graph)
+    joined = join_inputs_of(task, graph)
     if joined is None:
         return found
     if len(joined.inputs) == 2:
-        in_turn = by_time(unit, graph, cells)
+        in_turn = by_time(task, graph, subtasks)
         if in_turn:
             found.append(Placement(PlacementKind.TIME, in_turn))
-        if in_turn and may_spread_keys(unit, graph, keyed):
+        if in_turn and may_spread_keys(task, graph, keyed):
             found.append(Placement(PlacementKind.HYBRID, keyed))
     elif not joined.counts_rows:
-        counts = sorted({cells, _divisible(cells)}, reverse=True)
-        found += (_grid(unit, used) for count in counts for used in _grids(joined, count))
+        counts = sorted({subtasks, _divisible(subtasks)}, reverse=True)
+        found += (_grid(task, used) for count in counts for used in _grids(joined, count))
     return found
 
 
 def candidates(
-    unit: Unit, graph: QueryGraph, cells: int, statistics: PlacementStatistics = ASSUMED
+    task: Task, graph: QueryGraph, subtasks: int, statistics: PlacementStatistics = ASSUMED
 ) -> list[Candidate]:
-    """Return the placements of a unit with their costs, cheapest first.
+    """Return the placements of a task with their costs, cheapest first.
 
-    Placement by time is also tried with fewer cells, because each of its cells reads all rows.
+    Placement by time is also tried with fewer subtasks, because each of its subtasks reads all rows.
     """
-    joined = join_inputs_of(unit, graph)
-    possible = placements_of(unit, graph, cells)
+    joined = join_inputs_of(task, graph)
+    possible = placements_of(task, graph, subtasks)
     if any(placement.kind is PlacementKind.TIME for placement in possible):
-        best = best_by_time(unit, graph, cells, statistics).best()
-        if 1 < best < cells:
-            possible.append(Placement(PlacementKind.TIME, by_time(unit, graph, best)))
-    found = [Candidate(placement, _cost(placement, unit, joined, statistics)) for placement in possible]
-    return sorted(found, key=lambda candidate: candidate.cost.price(cells))
+        best = best_by_time(task, graph, subtasks, statistics).best()
+        if 1 < best < subtasks:
+            possible.append(Placement(PlacementKind.TIME, by_time(task, graph, best)))
+    found = [Candidate(placement, _cost(placement, task, joined, statistics)) for placement in possible]
+    return sorted(found, key=lambda candidate: candidate.cost.price(subtasks))
 
 
 def best_by_time(
-    unit: Unit, graph: QueryGraph, cores: int, statistics: PlacementStatistics = ASSUMED
-) -> CellsByTime:
-    """Return the cost model of placement by time for a unit."""
-    joined = join_inputs_of(unit, graph)
+    task: Task, graph: QueryGraph, cores: int, statistics: PlacementStatistics = ASSUMED
+) -> SubtasksByTime:
+    """Return the cost model of placement by time for a task."""
+    joined = join_inputs_of(task, graph)
     one, two = (
-        cost_of(by_time(unit, graph, cells), unit.inputs, joined, statistics).cpu_s for cells in (1, 2)
+        cost_of(by_time(task, graph, subtasks), task.inputs, joined, statistics).cpu_s for subtasks in (1, 2)
     )
-    return CellsByTime(one - (two - one), two - one, cores)
+    return SubtasksByTime(one - (two - one), two - one, cores)
 
 
 def _cost(
-    placement: Placement, unit: Unit, joined: JoinedInputs | None, statistics: PlacementStatistics
+    placement: Placement, task: Task, joined: JoinedInputs | None, statistics: PlacementStatistics
 ) -> PlacementCost:
     hybrid = placement.kind is PlacementKind.HYBRID
-    return cost_of(placement.exchanges, unit.inputs, joined, statistics, hybrid=hybrid)
+    return cost_of(placement.exchanges, task.inputs, joined, statistics, hybrid=hybrid)
 
 
 def price_of(
-    placement: Placement, unit: Unit, graph: QueryGraph, statistics: PlacementStatistics, cores: int
+    placement: Placement, task: Task, graph: QueryGraph, statistics: PlacementStatistics, cores: int
 ) -> float:
     """Return the price of a placement on `cores` cores, for comparison."""
-    return _cost(placement, unit, join_inputs_of(unit, graph), statistics).price(cores)
+    return _cost(placement, task, join_inputs_of(task, graph), statistics).price(cores)
 
 
 def choose_placement(
-    unit: Unit,
+    task: Task,
     graph: QueryGraph,
-    cells: int,
+    subtasks: int,
     statistics: PlacementStatistics = ASSUMED,
     kind: PlacementKind | None = None,
 ) -> Placement:
-    """Return the cheapest placement of a unit, optionally of a given kind.
+    """Return the cheapest placement of a task, optionally of a given kind.
 
-    A unit without state always has one cell.
+    A task without state always has one subtask.
     """
-    if not unit.stateful or cells == 1:
-        return ONE_CELL
-    known = candidates(unit, graph, cells, statistics)
-    if kind is PlacementKind.TIME:  # an explicit request for this kind uses all cells
-        known = [one for one in known if one.placement.cells == cells]
+    if not task.stateful or subtasks == 1:
+        return ONE_SUBTASK
+    known = candidates(task, graph, subtasks, statistics)
+    if kind is PlacementKind.TIME:  # an explicit request for this kind uses all subtasks
+        known = [one for one in known if one.placement.subtasks == subtasks]
     found = next((one.placement for one in known if kind in (None, one.placement.kind)), None)
     if found is None:
         assert kind is not None, "one is the cheapest"
         kinds = ", ".join(dict.fromkeys(one.placement.kind.value for one in known))
         raise SlicemillError(
-            f"{unit.id} cannot be placed as {kind.value} in {cells} cells; it can be placed as: {kinds}"
+            f"{task.id} cannot be placed as {kind.value} in {subtasks} subtasks; it can be placed as: {kinds}"
         )
     return found
 
 
-def restore_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
+def restore_placement(task: Task, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
     """Return the placement stored in the journal, or None.
 
-    The result is None if the unit's queries have changed so that the placement is no longer valid.
+    The result is None if the task's queries have changed so that the placement is no longer valid.
     """
-    cells = prod(plain["shape"])
-    if cells == 1:
-        return ONE_CELL
+    subtasks = prod(plain["shape"])
+    if subtasks == 1:
+        return ONE_SUBTASK
     # Fast path: most placements are by key, and placements are restored for each statement.
     if plain["kind"] == PlacementKind.KEY.value:
-        keyed = Placement(PlacementKind.KEY, by_key(unit, graph, cells))
+        keyed = Placement(PlacementKind.KEY, by_key(task, graph, subtasks))
         by, known = _unquoted(keyed.plain()["by"]), _unquoted(plain["by"])
         if by and all(known.get(log, own) == own for log, own in by.items()):
             return keyed
     else:
         known = _unquoted(plain["by"])
-        for placement in _placements(unit, graph, cells):
+        for placement in _placements(task, graph, subtasks):
             own = placement.plain()
             if {**own, "by": _unquoted(own["by"])} == {**plain, "by": known}:
                 return placement
     return None
 
 
-def kept_placement(unit: Unit, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
-    """Return the journal's placement if the unit still allows it."""
-    before = restore_placement(unit, graph, plain)
-    if before is None or before == ONE_CELL or before in placements_of(unit, graph, before.cells):
+def kept_placement(task: Task, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
+    """Return the journal's placement if the task still allows it."""
+    before = restore_placement(task, graph, plain)
+    if before is None or before == ONE_SUBTASK or before in placements_of(task, graph, before.subtasks):
         return before
     return None
 
 
 def replacement(
-    unit: Unit, graph: QueryGraph, cells: int, reachable: Callable[[Placement], bool]
+    task: Task, graph: QueryGraph, subtasks: int, reachable: Callable[[Placement], bool]
 ) -> Placement:
-    """Return the cheapest placement with `cells` cells that is `reachable`.
+    """Return the cheapest placement with `subtasks` subtasks that is `reachable`.
 
-    A placement is reachable if it can take over the state. A single cell is always reachable.
+    A placement is reachable if it can take over the state. A single subtask is always reachable.
     """
-    if not unit.stateful:
-        return ONE_CELL
-    found = (one.placement for one in candidates(unit, graph, cells))
-    return next((one for one in found if reachable(one)), ONE_CELL)
+    if not task.stateful:
+        return ONE_SUBTASK
+    found = (one.placement for one in candidates(task, graph, subtasks))
+    return next((one for one in found if reachable(one)), ONE_SUBTASK)
 
 
-def former_cells(plain: Mapping[str, Any]) -> FormerCells:
-    """Return the cells of a placement that the journal stores."""
+def former_subtasks(plain: Mapping[str, Any]) -> FormerSubtasks:
+    """Return the subtasks of a placement that the journal stores."""
     kind, by = PlacementKind(plain["kind"]), plain["by"]
     divided = kind in (PlacementKind.KEY, PlacementKind.HYBRID)
     every = Along.EVERY.name.lower()
     spread = {log: tuple(divided or words != every for words in along) for log, along in by.items()}
-    return FormerCells(tuple(plain["shape"]), spread)
+    return FormerSubtasks(tuple(plain["shape"]), spread)
 
 
 # -- hypercubes and cubes ------------------------------------------------------------------------------
 
 
-def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimension]]]:
-    """Yield the ways to divide cells among dimensions.
+def _grids(joined: JoinedInputs, subtasks: int) -> Iterator[list[tuple[int, _Dimension]]]:
+    """Yield the ways to divide subtasks among dimensions.
 
     A dimension is a key that inputs have in common, or round-robin over one input.
     """
@@ -305,12 +305,12 @@ def _grids(joined: JoinedInputs, cells: int) -> Iterator[list[tuple[int, _Dimens
     keyed = [one for one in dimensions if len(one) == len(set(logs))]
     dealt = [one.logs[0] for one in joined.inputs if not one.computed]
     dimensions += [{log: Along.STRIPE} for log in dealt if logs.count(log) == 1]
-    most = next(most for up_to, most in _MOST_DIMENSIONS if cells <= up_to)
+    most = next(most for up_to, most in _MOST_DIMENSIONS if subtasks <= up_to)
     for number in range(1, min(most, len(dimensions)) + 1):
         for used in combinations(dimensions, number):
             # a single dimension with keys for all logs is the placement by key
             if number > 1 or used[0] not in keyed:
-                yield from (list(zip(counts, used, strict=True)) for counts in _factors(cells, number))
+                yield from (list(zip(counts, used, strict=True)) for counts in _factors(subtasks, number))
 
 
 def _factors(number: int, parts: int) -> Iterator[tuple[int, ...]]:
@@ -338,9 +338,9 @@ def _divisible(number: int) -> int:
     return number
 
 
-def _grid(unit: Unit, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement:
+def _grid(task: Task, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement:
     shape = tuple(count for count, _ in dimensions)
-    by = {log: tuple(one.get(log, Along.EVERY) for _, one in dimensions) for log in unit.inputs}
+    by = {log: tuple(one.get(log, Along.EVERY) for _, one in dimensions) for log in task.inputs}
     return Placement.of({log: Exchange(shape, own) for log, own in by.items()})
 
 

@@ -6,11 +6,12 @@ partial result matches this number of rows (S35; rates are those after selection
     rate × window × share of pairs that match        with an equality
     rate × window                                    without one: all rows are compared
 
-A cell has a share of the rows of each input. The share is a product with a factor of 1/n for each dimension
-that partitions the input. A heavy key makes the factor greater, because the slowest cell decides (S38).
+A subtask has a share of the rows of each input. The share is a product with a factor of 1/n for each
+dimension that partitions the input. A heavy key makes the factor greater, because the slowest subtask
+decides (S38).
 
-In a cell, a partial result also finds only that share of its matches. The exception is a dimension by a key
-that both rows have in common: along it, a cell finds all matches.
+In a subtask, a partial result also finds only that share of its matches. The exception is a dimension by a
+key that both rows have in common: along it, a subtask finds all matches.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import Keys
 from slicemill.plan.join_inputs import JoinedInput, JoinedInputs, join_inputs_of
 from slicemill.plan.partitioning import Along, Exchange
-from slicemill.plan.units import Unit
+from slicemill.plan.tasks import Task
 
 _US = 1e-6
 # Assumed length of an unbounded window in seconds.
@@ -37,17 +38,17 @@ _KEEPING = 8.0
 
 @dataclass(frozen=True, slots=True)
 class RowCosts:
-    """CPU microseconds per row, pair or cell.
+    """CPU microseconds per row, pair or subtask.
 
     `read`, `store` and `probe` are per row. `compare` is per comparison of two rows without an equality,
-    `pair` per matching pair, `sift` per row checked for a heavy key. `cell` is per second and cell, for ten
-    runs.
+    `pair` per matching pair, `sift` per row checked for a heavy key. `subtask` is per second and subtask,
+    for ten runs.
 
     Measured in one process on an AMD EPYC core, with joins of two and three streams and 40 000 to 80 000 rows
-    in a window, of which each matches none, two, four or twenty rows. Placements were one cell, by key, by
-    time in eight cells (which costs 8 × read + 8 × probe + store) and a 4 × 4 hypercube. Joins of two streams
-    take slightly less per row than joins of three. A run without rows takes 1.4 ms. Only ratios affect the
-    choice.
+    in a window, of which each matches none, two, four or twenty rows. Placements were one subtask, by key, by
+    time in eight subtasks (which costs 8 × read + 8 × probe + store) and a 4 × 4 hypercube. Joins of two
+    streams take slightly less per row than joins of three. A run without rows takes 1.4 ms. Only ratios
+    affect the choice.
     """
 
     read: float = 0.2
@@ -56,7 +57,7 @@ class RowCosts:
     compare: float = 0.04
     pair: float = 0.08
     sift: float = 0.05
-    cell: float = 14_000.0
+    subtask: float = 14_000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class PlacementStatistics:
         return max(self.heavy.get((log, keys), ()), default=0.0)
 
 
-# A user who requests several cells expects a high rate, so assume a high rate until it is measured.
+# A user who requests several subtasks expects a high rate, so assume a high rate until it is measured.
 ASSUMED = PlacementStatistics()
 
 
@@ -103,8 +104,8 @@ ASSUMED = PlacementStatistics()
 class PlacementCost:
     """Cost per second of running time, and rows in state.
 
-    `cpu_s` is the CPU time of all cells, `slowest_s` that of the slowest. `rows_kept` are the rows in state
-    of all cells, `most_kept` those of the fullest cell.
+    `cpu_s` is the CPU time of all subtasks, `slowest_s` that of the slowest. `rows_kept` are the rows in
+    state of all subtasks, `most_kept` those of the fullest subtask.
     """
 
     cpu_s: float
@@ -115,21 +116,21 @@ class PlacementCost:
     most_kept: float
     keeping_s: float
 
-    def price(self, cells: int) -> float:
-        """Return the price to minimize: slowest cell plus total time per core.
+    def price(self, subtasks: int) -> float:
+        """Return the price to minimize: slowest subtask plus total time per core.
 
-        A row that several cells store costs memory in each of them.
+        A row that several subtasks store costs memory in each of them.
         """
-        return self.slowest_s + (self.cpu_s + self.keeping_s) / cells
+        return self.slowest_s + (self.cpu_s + self.keeping_s) / subtasks
 
 
 @dataclass(frozen=True, slots=True)
-class CellsByTime:
-    """Model of the best cell count for placement by time (S35, S36).
+class SubtasksByTime:
+    """Model of the best subtask count for placement by time (S35, S36).
 
-    Of the unit's CPU seconds per second, `divided_s` is divided among the cells, and each cell repeats
-    `repeated_s`, because each cell reads and probes with all rows. This differs from the publication, where a
-    longer ring makes the path of a tuple longer. So the price of N cells and its minimum are
+    Of the task's CPU seconds per second, `divided_s` is divided among the subtasks, and each subtask repeats
+    `repeated_s`, because each subtask reads and probes with all rows. This differs from the publication,
+    where a longer ring makes the path of a tuple longer. So the price of N subtasks and its minimum are
 
         divided / N + repeated + (divided + N repeated) / cores        at N = sqrt(divided cores / repeated)
     """
@@ -138,12 +139,12 @@ class CellsByTime:
     repeated_s: float
     cores: int
 
-    def price(self, cells: float) -> float:
-        all_s = self.divided_s + cells * self.repeated_s
-        return self.divided_s / cells + self.repeated_s + all_s / self.cores
+    def price(self, subtasks: float) -> float:
+        all_s = self.divided_s + subtasks * self.repeated_s
+        return self.divided_s / subtasks + self.repeated_s + all_s / self.cores
 
     def best(self) -> int:
-        """Return the cheapest number of cells, at most the number of cores."""
+        """Return the cheapest number of subtasks, at most the number of cores."""
         exact = sqrt(self.divided_s * self.cores / self.repeated_s)
         near = {min(max(1, round_(exact)), self.cores) for round_ in (floor, ceil)}
         return min(sorted(near), key=self.price)
@@ -157,30 +158,30 @@ def cost_of(
     *,
     hybrid: bool = False,
 ) -> PlacementCost:
-    """Return the cost of a unit with a placement's exchanges.
+    """Return the cost of a task with a placement's exchanges.
 
-    `joined` is None for aggregates. In a hybrid placement, rows with heavy keys go to all cells and are
+    `joined` is None for aggregates. In a hybrid placement, rows with heavy keys go to all subtasks and are
     stored round-robin.
     """
     shape = next((exchange.shape for exchange in exchanges.values()), (1,))
     even = _work(exchanges, logs, joined, statistics, None, hybrid)
     along = range(len(shape)) if statistics.heavy and not hybrid else ()
     slow = [_work(exchanges, logs, joined, statistics, one, hybrid) for one in along]
-    cells = prod(shape)
+    subtasks = prod(shape)
     return PlacementCost(
-        cells * even.cpu_s(statistics.costs),
+        subtasks * even.cpu_s(statistics.costs),
         max(work.cpu_s(statistics.costs) for work in (even, *slow)),
-        cells * even.read,
-        cells * even.stored,
-        cells * even.kept,
+        subtasks * even.read,
+        subtasks * even.stored,
+        subtasks * even.kept,
         max(work.kept for work in (even, *slow)),
-        cells * even.stored * _KEEPING * statistics.costs.store * _US,
+        subtasks * even.stored * _KEEPING * statistics.costs.store * _US,
     )
 
 
 @dataclass(slots=True)
-class _CellWork:
-    """Work of a cell per second."""
+class _SubtaskWork:
+    """Work of a subtask per second."""
 
     read: float = 0.0
     stored: float = 0.0
@@ -193,7 +194,7 @@ class _CellWork:
     def cpu_s(self, costs: RowCosts) -> float:
         rows = self.read * costs.read + self.stored * costs.store + self.probes * costs.probe
         rows += self.sifted * costs.sift
-        return (rows + self.compared * costs.compare + self.pairs * costs.pair + costs.cell) * _US
+        return (rows + self.compared * costs.compare + self.pairs * costs.pair + costs.subtask) * _US
 
 
 def _work(
@@ -203,21 +204,21 @@ def _work(
     statistics: PlacementStatistics,
     slow: int | None,
     hybrid: bool,
-) -> _CellWork:
-    """Return the work of a cell.
+) -> _SubtaskWork:
+    """Return the work of a subtask.
 
-    Along dimension `slow`, it is the cell of the heaviest key.
+    Along dimension `slow`, it is the subtask of the heaviest key.
     """
     if joined is None:
         return _work_by_key(exchanges, logs, statistics, slow)
-    cell = _Cell(exchanges, joined, statistics, slow, hybrid)
-    work = _CellWork()
+    subtask = _Subtask(exchanges, joined, statistics, slow, hybrid)
+    work = _SubtaskWork()
     for number, one in enumerate(joined.inputs):
-        read, stored = cell.share(number), cell.stored(number)
+        read, stored = subtask.share(number), subtask.stored(number)
         work.read += statistics.rate(*one.logs) * read
         work.stored += statistics.rate(*one.logs) * stored
         work.kept += statistics.kept(one) * stored
-        cell.probe_from(number, work)
+        subtask.probe_from(number, work)
     work.sifted = work.read if hybrid else 0.0
     return work
 
@@ -227,9 +228,9 @@ def _work_by_key(
     logs: Sequence[str],
     statistics: PlacementStatistics,
     slow: int | None,
-) -> _CellWork:
-    """Return a cell's work for aggregates, which process each row once."""
-    work = _CellWork()
+) -> _SubtaskWork:
+    """Return a subtask's work for aggregates, which process each row once."""
+    work = _SubtaskWork()
     for log in logs:
         rows = statistics.rate(log)
         if log in exchanges:
@@ -242,7 +243,7 @@ def _work_by_key(
 
 
 def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow: int | None) -> list[float]:
-    """Return a cell's share of a log's rows along each dimension."""
+    """Return a subtask's share of a log's rows along each dimension."""
     found = []
     for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
         if by is Along.EVERY:
@@ -253,8 +254,8 @@ def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow:
     return found
 
 
-class _Cell:
-    """Share of each input that a cell reads, and the pairs that it finds."""
+class _Subtask:
+    """Share of each input that a subtask reads, and the pairs that it finds."""
 
     def __init__(
         self,
@@ -278,9 +279,9 @@ class _Cell:
             self._shares = [[self._everywhere(number)] for number in range(len(joined.inputs))]
 
     def _everywhere(self, number: int) -> float:
-        """Return a cell's share of an input's rows in a hybrid placement.
+        """Return a subtask's share of an input's rows in a hybrid placement.
 
-        The cell reads all rows of heavy keys, and an equal part of the other rows.
+        The subtask reads all rows of heavy keys, and an equal part of the other rows.
         """
         (by,) = self._by[number]
         assert not isinstance(by, Along)
@@ -288,13 +289,13 @@ class _Cell:
         return heavy + (1 - heavy) / prod(self._shape)
 
     def share(self, number: int) -> float:
-        """Return the share of an input's rows that the cell reads."""
+        """Return the share of an input's rows that the subtask reads."""
         return prod(self._shares[number])
 
     def stored(self, number: int) -> float:
         return 1 / prod(self._shape) if self._in_turn else self.share(number)
 
-    def probe_from(self, first: int, work: _CellWork) -> None:
+    def probe_from(self, first: int, work: _SubtaskWork) -> None:
         """Add the work of probing all other inputs with rows of one input.
 
         Inputs that an equality links to earlier inputs are probed first.
@@ -322,7 +323,7 @@ class _Cell:
         ]
 
     def _met(self, number: int, seen: Sequence[int], links: Sequence[Mapping[int, Keys | None]]) -> float:
-        """Return the share of an input's window that matches in this cell."""
+        """Return the share of an input's window that matches in this subtask."""
         met = matching = self._matching(number, links)
         if self._in_turn:
             return matching / (prod(self._shape) * self.share(seen[0]))
@@ -360,7 +361,7 @@ class _Cell:
         return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
 
     def _heavy_key_factor(self, number: int, other: int, along: int, matching: float) -> float:
-        """Return the factor by which the heaviest key's cell finds more matches."""
+        """Return the factor by which the heaviest key's subtask finds more matches."""
         by, others = self._by[number][along], self._by[other][along]
         assert not isinstance(by, Along) and not isinstance(others, Along)
         statistics, count = self._statistics, self._shape[along]
@@ -373,15 +374,15 @@ class _Cell:
 # Measured rates and match shares of joins, for choosing a placement (S52).
 
 
-def statistics_of_unit(
-    unit: Unit, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
+def statistics_of_task(
+    task: Task, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
 ) -> PlacementStatistics:
-    """Return measured statistics of a unit's joins, else assumed ones.
+    """Return measured statistics of a task's joins, else assumed ones.
 
-    `exchanges` are the exchanges during the measurement. With them, a row stored in several cells is counted
-    once.
+    `exchanges` are the exchanges during the measurement. With them, a row stored in several subtasks is
+    counted once.
     """
-    joined = join_inputs_of(unit, graph)
+    joined = join_inputs_of(task, graph)
     rates: dict[str, float] = {}
     matching: dict[str, float] = {}
     for one in joined.inputs if joined is not None else ():
@@ -391,14 +392,14 @@ def statistics_of_unit(
         copies = _copies((exchanges or {}).get(one.logs[0]))
         # The share of each log in a computed input is unknown: assume equal shares.
         rates |= dict.fromkeys(one.logs, join.measured.rates[one.port] / copies / len(one.logs))
-        # Each pair is found once, regardless of how many cells store its rows.
+        # Each pair is found once, regardless of how many subtasks store its rows.
         matching[one.join] = matching.get(one.join, join.measured.matching) * copies
     return PlacementStatistics(rates=rates, matching=matching) if rates else ASSUMED
 
 
 def _copies(exchange: Exchange | None) -> int:
-    """Return the number of cells that store a row.
+    """Return the number of subtasks that store a row.
 
-    With a placement by time one cell stores the row, although all cells read it.
+    With a placement by time one subtask stores the row, although all subtasks read it.
     """
-    return 1 if exchange is None or exchange.parts == 1 else exchange.cells // exchange.parts
+    return 1 if exchange is None or exchange.parts == 1 else exchange.subtasks // exchange.parts

@@ -17,34 +17,34 @@ from slicemill.catalog.catalog import AGAIN, Catalog, DerivedStream, QueryDefini
 from slicemill.catalog.extended import ComputedStream
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import SharedOperator, with_members
-from slicemill.plan.backfill_units import (
+from slicemill.plan.backfill_tasks import (
     BackfillPlan,
     graph_of,
     is_alone,
     plan_joining_query,
-    sort_units,
-    split_backfill_unit,
-    unit_of,
+    sort_tasks,
+    split_backfill_task,
+    task_of,
     without_writers,
 )
 from slicemill.plan.build import build_part
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.overlapping_joins import NOTHING_RUNS, UnitAssignments, merge_overlapping_joins
+from slicemill.plan.overlapping_joins import NOTHING_RUNS, TaskAssignments, merge_overlapping_joins
 from slicemill.plan.projection_pushdown import SourceProjection, source_projections
 from slicemill.plan.statement_equality import as_query, views_to_answer
-from slicemill.plan.units import Unit, split_into_units
+from slicemill.plan.tasks import Task, split_into_tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Graph with shared operators, and its units, upstream units first.
+    """Graph with shared operators, and its tasks, upstream tasks first.
 
     `needs` has, for each statement, the rows and columns that it reads of each source. `apart` has the
     backfills of queries and derived streams.
     """
 
     graph: QueryGraph
-    units: tuple[Unit, ...]
+    tasks: tuple[Task, ...]
     needs: tuple[Mapping[str, SourceProjection], ...] = ()
     apart: Mapping[str, BackfillPlan] = field(default_factory=dict)
 
@@ -65,13 +65,13 @@ class Planner:
     def plan(
         self,
         catalog: Catalog,
-        placed: UnitAssignments = NOTHING_RUNS,
+        placed: TaskAssignments = NOTHING_RUNS,
         apart: Mapping[str, BackfillPlan] | None = None,
     ) -> Plan:
         """Plan a catalog.
 
-        Running queries stay in the units given by `placed`. Queries and derived streams in `apart` run in
-        backfill units (`plan.backfill_units`).
+        Running queries stay in the tasks given by `placed`. Queries and derived streams in `apart` run in
+        backfill tasks (`plan.backfill_tasks`).
         """
         apart = dict(apart or {})
         defined = _definitions(catalog)
@@ -86,33 +86,33 @@ class Planner:
         shared: list[Plan] = []
         nodes: dict[str, Node] = {}
         streams: dict[str, str] = {}
-        own: list[Unit] = []
+        own: list[Task] = []
         needs = [need for _, plan in self._known.values() for need in plan.needs]
         streams_apart = {name for name in apart if catalog.relation(name) is not None}
         for statement, plan in self._known.values():
             name = statement.name
             others = streams_apart - {name}
-            left = replace(plan, units=without_writers(plan.graph, plan.units, others)) if others else plan
+            left = replace(plan, tasks=without_writers(plan.graph, plan.tasks, others)) if others else plan
             if name in apart:
-                apart[name] = replace(apart[name], alone=is_alone(plan.units, name))
+                apart[name] = replace(apart[name], alone=is_alone(plan.tasks, name))
             if name not in apart or (apart[name].alone and not apart[name].renamed):
                 shared.append(left)
                 continue
-            own_graph, units_apart = split_backfill_unit(plan.graph, plan.units, name, apart[name].again)
+            own_graph, units_apart = split_backfill_task(plan.graph, plan.tasks, name, apart[name].again)
             nodes |= own_graph.nodes
             streams |= own_graph.streams
             own += units_apart
             needs.append(projections_of_sources(own_graph, plan.needs))
             if apart[name].joins:
-                shared.append(Plan(*plan_joining_query(left.graph, left.units, name)))
-            else:  # keep its upstream units, which the shared plan needs in any case
+                shared.append(Plan(*plan_joining_query(left.graph, left.tasks, name)))
+            else:  # keep its upstream tasks, which the shared plan needs in any case
                 shared.append(without_query(left, name))
         plan = merge_plans(shared)
-        graph, units = merge_overlapping_joins(plan.graph, plan.units, placed)
+        graph, tasks = merge_overlapping_joins(plan.graph, plan.tasks, placed)
         if not streams_apart:
             whole = QueryGraph({**graph.nodes, **nodes}, {**graph.streams, **streams})
-            return Plan(whole, (*units, *own), tuple(needs), apart)
-        ordered = sort_units((*units, *own))
+            return Plan(whole, (*tasks, *own), tuple(needs), apart)
+        ordered = sort_tasks((*tasks, *own))
         whole = graph_of({**graph.nodes, **nodes}, {**graph.streams, **streams}, ordered)
         return Plan(whole, ordered, tuple(needs), apart)
 
@@ -135,11 +135,11 @@ def projections_of_sources(
 
 
 def without_query(plan: Plan, query: str) -> Plan:
-    """Return a plan without a query's unit, but with all upstream units."""
-    unit = unit_of(plan.units, query)
-    others = tuple(one for one in plan.units if one is not unit)
+    """Return a plan without a query's task, but with all upstream tasks."""
+    task = task_of(plan.tasks, query)
+    others = tuple(one for one in plan.tasks if one is not task)
     feeding = {node for one in others for root, _ in one.outputs for node in plan.graph.ancestors(root)}
-    kept = {node.id: node for node in plan.graph if node.id in feeding or node.id not in unit.nodes}
+    kept = {node.id: node for node in plan.graph if node.id in feeding or node.id not in task.nodes}
     return Plan(QueryGraph(kept, plan.graph.streams), others)
 
 
@@ -150,18 +150,18 @@ def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
     alone = replace(catalog, queries=queries)
     graph = share(optimize(build_part(alone, statement)), alone)
-    return Plan(graph, split_into_units(graph), (source_projections(graph),))
+    return Plan(graph, split_into_tasks(graph), (source_projections(graph),))
 
 
 def merge_plans(plans: Iterable[Plan]) -> Plan:
-    """Merge plans: nodes and units with equal ids become one.
+    """Merge plans: nodes and tasks with equal ids become one.
 
     A shared node serves the queries of all plans.
     """
     nodes: dict[str, Node] = {}
     members: dict[str, dict[str, Any]] = {}
     streams: dict[str, str] = {}
-    parts: dict[str, list[Unit]] = {}
+    parts: dict[str, list[Task]] = {}
     for plan in plans:
         for node in plan.graph:
             if isinstance(node.operator, SharedOperator):
@@ -171,24 +171,24 @@ def merge_plans(plans: Iterable[Plan]) -> Plan:
             nodes.setdefault(node.id, node)
         for name, node_id in plan.graph.streams.items():
             streams.setdefault(name, node_id)
-        for unit in plan.units:
-            parts.setdefault(unit.id, []).append(unit)
+        for task in plan.tasks:
+            parts.setdefault(task.id, []).append(task)
     for node_id, found in members.items():
         operator = nodes[node_id].operator
         assert isinstance(operator, SharedOperator)
         nodes[node_id] = replace(nodes[node_id], operator=with_members(operator, found.values()))
     position = {node_id: number for number, node_id in enumerate(nodes)}
-    return Plan(QueryGraph(nodes, streams), tuple(_merge_units(units, position) for units in parts.values()))
+    return Plan(QueryGraph(nodes, streams), tuple(_merge_tasks(tasks, position) for tasks in parts.values()))
 
 
-def _merge_units(units: Sequence[Unit], position: Mapping[str, int]) -> Unit:
-    """Merge units that have the same id."""
+def _merge_tasks(tasks: Sequence[Task], position: Mapping[str, int]) -> Task:
+    """Merge tasks that have the same id."""
     nodes, stateful = (
-        tuple(sorted({node for unit in units for node in getattr(unit, which)}, key=position.__getitem__))
+        tuple(sorted({node for task in tasks for node in getattr(task, which)}, key=position.__getitem__))
         for which in ("nodes", "stateful_nodes")
     )
-    outputs = tuple(dict.fromkeys(output for unit in units for output in unit.outputs))
-    return replace(units[0], nodes=nodes, outputs=outputs, stateful_nodes=stateful)
+    outputs = tuple(dict.fromkeys(output for task in tasks for output in task.outputs))
+    return replace(tasks[0], nodes=nodes, outputs=outputs, stateful_nodes=stateful)
 
 
 def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:

@@ -16,7 +16,7 @@ from slicemill.catalog.catalog import LATE
 from slicemill.catalog.expressions import Call, Case, Cast, ColumnRef, Expr, Literal, columns_of, walk
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.registry import kind_of
-from slicemill.plan.units import log_of
+from slicemill.plan.tasks import log_of
 from slicemill.types import BOOLEAN, Kind
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}

@@ -1,4 +1,4 @@
-"""State migration when queries are added to or removed from a unit.
+"""State migration when queries are added to or removed from a task.
 
 State is stored by the ids of stateful nodes and, in a shared node, by the names of its members. Both names
 contain a digest of the content and the name of the query (`plan.rules.name_by_content`), so two queries never
@@ -16,18 +16,18 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import SharedOperator, with_members
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Part
-from slicemill.plan.units import Unit
+from slicemill.plan.tasks import Task
 from slicemill.types import Column
 
 if TYPE_CHECKING:
     from slicemill.plan.planner import Plan
 
 
-def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tuple[Unit, QueryGraph]:
-    """Return the unit and its graph without the outputs to some logs."""
-    outputs = tuple((root, log) for root, log in unit.outputs if log not in logs)
+def without_outputs(task: Task, graph: QueryGraph, logs: Collection[str]) -> tuple[Task, QueryGraph]:
+    """Return the task and its graph without the outputs to some logs."""
+    outputs = tuple((root, log) for root, log in task.outputs if log not in logs)
     needed = {node for root, _ in outputs for node in graph.ancestors(root)}
-    needed |= graph.nodes.keys() - set(unit.nodes)  # the unit still reads the logs of upstream nodes
+    needed |= graph.nodes.keys() - set(task.nodes)  # the task still reads the logs of upstream nodes
     nodes: dict[str, Node] = {}
     for node in graph:
         if node.id not in needed:
@@ -38,9 +38,9 @@ def without_outputs(unit: Unit, graph: QueryGraph, logs: Collection[str]) -> tup
             node = replace(node, operator=with_members(node.operator, members))
         nodes[node.id] = node
     streams = {name: node for name, node in graph.streams.items() if node in nodes}
-    inside = tuple(node for node in unit.nodes if node in nodes)
-    stateful = tuple(node for node in unit.stateful_nodes if node in nodes)
-    reduced = replace(unit, nodes=inside, outputs=outputs, stateful_nodes=stateful)
+    inside = tuple(node for node in task.nodes if node in nodes)
+    stateful = tuple(node for node in task.stateful_nodes if node in nodes)
+    reduced = replace(task, nodes=inside, outputs=outputs, stateful_nodes=stateful)
     return reduced, QueryGraph(nodes, streams)
 
 
@@ -53,29 +53,29 @@ class NodeChanges:
     gone: tuple[str, ...]
 
 
-def node_changes(before: Collection[str], unit: Unit) -> NodeChanges:
-    """Compare the stateful nodes `before` with those of the changed unit."""
+def node_changes(before: Collection[str], task: Task) -> NodeChanges:
+    """Compare the stateful nodes `before` with those of the changed task."""
     return NodeChanges(
-        kept_nodes(before, unit),
-        tuple(node for node in unit.stateful_nodes if node not in before),
-        tuple(node for node in before if node not in unit.stateful_nodes),
+        kept_nodes(before, task),
+        tuple(node for node in task.stateful_nodes if node not in before),
+        tuple(node for node in before if node not in task.stateful_nodes),
     )
 
 
-def kept_nodes(before: Collection[str], unit: Unit) -> tuple[str, ...]:
-    """Return the nodes among `before` whose state the unit keeps."""
-    return tuple(node for node in unit.stateful_nodes if node in before)
+def kept_nodes(before: Collection[str], task: Task) -> tuple[str, ...]:
+    """Return the nodes among `before` whose state the task keeps."""
+    return tuple(node for node in task.stateful_nodes if node in before)
 
 
-def names_of_state(graph: QueryGraph, unit: Unit, root: str) -> list[str]:
-    """Return the names under which a unit stores state of one result.
+def names_of_state(graph: QueryGraph, task: Task, root: str) -> list[str]:
+    """Return the names under which a task stores state of one result.
 
     These are the members of shared nodes that the result reads, and the stateful nodes that no other result
     uses.
     """
     behind = graph.ancestors(root)
-    own = [node for node in unit.stateful_nodes if node in behind and graph[node].owner]
-    parts = [node for node in unit.nodes if node in behind and isinstance(graph[node].operator, Part)]
+    own = [node for node in task.stateful_nodes if node in behind and graph[node].owner]
+    parts = [node for node in task.nodes if node in behind and isinstance(graph[node].operator, Part)]
     return [*own, *parts]
 
 
@@ -169,11 +169,11 @@ def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
 
 
 def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:
-    """Return the unit that writes a log, and its state's names."""
-    for unit in plan.units:
-        for root, written in unit.outputs:
+    """Return the task that writes a log, and its state's names."""
+    for task in plan.tasks:
+        for root, written in task.outputs:
             if written == log:
-                return unit.id, names_of_state(plan.graph, unit, root)
+                return task.id, names_of_state(plan.graph, task, root)
     return "", []
 
 

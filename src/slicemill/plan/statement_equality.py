@@ -161,17 +161,17 @@ def _own_names(query: SelectQuery | RelationQuery, depth: int) -> dict[str, str]
     names: dict[str, str] = {}
     if len(query.inputs) > 1 or isinstance(query, RelationQuery):
         entries: Sequence[QueryInput | RelationInput] = query.inputs
-        for place, entry in enumerate(entries):
+        for index, entry in enumerate(entries):
             for column in entry.schema:
-                names.setdefault(f"{entry.alias}.{column.name}", f"{depth}.{place}.{column.name}")
-    for place, item in enumerate(query.group_by):
-        names.setdefault(item.name, f"{depth}.group {place}")
+                names.setdefault(f"{entry.alias}.{column.name}", f"{depth}.{index}.{column.name}")
+    for index, item in enumerate(query.group_by):
+        names.setdefault(item.name, f"{depth}.group {index}")
     calls: Sequence[AggregateCall | WindowCall] = query.aggregates
     if isinstance(query, SelectQuery):
         calls = [*calls, *query.window_calls]
-    for place, call in enumerate(calls):
+    for index, call in enumerate(calls):
         for number, column in enumerate(call.columns):
-            names.setdefault(column.name, f"{depth}.call {place}.{number}")
+            names.setdefault(column.name, f"{depth}.call {index}.{number}")
     return names
 
 

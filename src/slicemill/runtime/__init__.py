@@ -1,1 +1,1 @@
-"""Runtime: the driver, its workers, running units and running streams."""
+"""Runtime: the driver, its workers, running tasks and running streams."""

@@ -1,8 +1,8 @@
 """Assignments: connected workers, the state in their memory, and their current messages.
 
-The state of cells and readers is in the memory of workers. So each cell and each stream stays on its worker
-until rebalancing moves it (`runtime.balance`). When a worker leaves, its cells and streams are assigned to
-other workers, which restore their state.
+The state of subtasks and readers is in the memory of workers. So each subtask and each stream stays on its
+worker until rebalancing moves it (`runtime.balance`). When a worker leaves, its subtasks and streams are
+assigned to other workers, which restore their state.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TypeAlias
 
 from slicemill.runtime.messages import (
     CheckpointDone,
-    CheckpointUnit,
+    CheckpointTask,
     Forget,
     Item,
     Message,
     ReadDone,
     ReadStream,
     RunDone,
-    RunUnit,
+    RunTask,
 )
 from slicemill.runtime.step_limit import (
     StepPosition,
@@ -32,10 +32,10 @@ from slicemill.runtime.step_limit import (
     remove_records,
 )
 from slicemill.runtime.streams import RunningStream
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.events import Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.runtime.workers.sharing import Pool
-from slicemill.scheduling.balance import CellId
+from slicemill.scheduling.balance import SubtaskId
 from slicemill.storage.segments import parse_segment
 from slicemill.time import wall_clock_us
 
@@ -47,7 +47,7 @@ At: TypeAlias = tuple[int, int]
 class CurrentStep:
     """Current or last step of a worker: run and step index."""
 
-    item: RunUnit
+    item: RunTask
     step: int
     stuck: bool  # the process was killed because of this step
 
@@ -63,9 +63,9 @@ class AssignedWorker:
     asked_s: float = 0.0  # when the current message was sent
     messages: int = 0
     cancelled: bool = False  # steps of dropped queries in this message are cancelled
-    left: list[CellId] = field(default_factory=list)  # moved cells that are still in its memory
+    left: list[SubtaskId] = field(default_factory=list)  # moved subtasks that are still in its memory
     # Checkpoints that it is writing, possibly after it has answered the message.
-    writing: dict[CellId, CheckpointUnit] = field(default_factory=dict)
+    writing: dict[SubtaskId, CheckpointTask] = field(default_factory=dict)
     writing_s: float = 0.0  # when the last message with a checkpoint was sent
 
     @property
@@ -87,8 +87,8 @@ class Assignments:
         self._records = records
         self._sync = sync
         self._workers: dict[int, AssignedWorker] = {}
-        self._pinned: dict[CellId, int] = {}  # cell -> worker to which it is assigned
-        self._loaded: dict[CellId, At] = {}  # cell -> process that has its state in memory
+        self._pinned: dict[SubtaskId, int] = {}  # subtask -> worker to which it is assigned
+        self._loaded: dict[SubtaskId, At] = {}  # subtask -> process that has its state in memory
         for joined in pool.members():
             self.join(joined)
 
@@ -145,8 +145,8 @@ class Assignments:
             return ()
         del self._workers[left.worker]
         remove_record(self._record(left.worker, left.incarnation))
-        self._pinned = {cell: worker for cell, worker in self._pinned.items() if worker != left.worker}
-        self._loaded = {cell: at for cell, at in self._loaded.items() if at[0] != left.worker}
+        self._pinned = {subtask: worker for subtask, worker in self._pinned.items() if worker != left.worker}
+        self._loaded = {subtask: at for subtask, at in self._loaded.items() if at[0] != left.worker}
         for stream in streams:
             if stream.loaded is not None and stream.loaded[0] == left.worker:
                 stream.lost()
@@ -172,13 +172,13 @@ class Assignments:
         assigned = self._workers.get(by.worker)
         if assigned is None or (assigned.incarnation, self._mill) != (by.incarnation, done.mill):
             return False
-        return assigned.writing.pop((done.unit, done.cell), None) is not None
+        return assigned.writing.pop((done.task, done.subtask), None) is not None
 
-    def discard_checkpoint(self, worker: int, unit_id: str) -> None:
-        """Record that a worker could not take the snapshots of a unit."""
+    def discard_checkpoint(self, worker: int, task_id: str) -> None:
+        """Record that a worker could not take the snapshots of a task."""
         writing = self._workers[worker].writing
-        for cell in [cell for cell in writing if cell[0] == unit_id]:
-            del writing[cell]
+        for subtask in [subtask for subtask in writing if subtask[0] == task_id]:
+            del writing[subtask]
 
     def note_writers(self, worker: int, done: ReadDone | RunDone) -> None:
         assigned = self._workers[worker]
@@ -210,14 +210,14 @@ class Assignments:
         if found is None or found[0].item >= len(assigned.asked):
             return None
         item = assigned.asked[found[0].item]
-        return CurrentStep(item, found[0].step, found[1]) if isinstance(item, RunUnit) else None
+        return CurrentStep(item, found[0].step, found[1]) if isinstance(item, RunTask) else None
 
-    def cancel(self, worker: int, places: Collection[StepPosition]) -> None:
+    def cancel(self, worker: int, indices: Collection[StepPosition]) -> None:
         """Cancel these steps of a worker's current message."""
         assigned = self._workers[worker]
-        if places and not assigned.cancelled:
+        if indices and not assigned.cancelled:
             assigned.cancelled = True
-            cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, places)
+            cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, indices)
 
     def end(self, worker: int) -> None:
         """Kill a stuck worker; `Pool.wait` reports its end."""
@@ -227,64 +227,64 @@ class Assignments:
         """Remove the step records of this mill."""
         remove_records(self._records, self._mill)
 
-    # -- assignment of cells and streams ---------------------------------------------------------------
+    # -- assignment of subtasks and streams ---------------------------------------------------------------
 
-    def worker_of(self, unit: RunningUnit, cell: int) -> int:
-        """Return the worker of a cell.
+    def worker_of(self, task: RunningTask, subtask: int) -> int:
+        """Return the worker of a subtask.
 
-        Assign a new cell to the worker with the fewest cells.
+        Assign a new subtask to the worker with the fewest subtasks.
         """
-        worker = self._pinned.get((unit.id, cell))
+        worker = self._pinned.get((task.id, subtask))
         if worker is None:
             counts = dict.fromkeys(self._workers, 0)
             for other in self._pinned.values():
                 counts[other] += 1
             worker = min(counts, key=lambda candidate: (counts[candidate], candidate))
-            self._pinned[unit.id, cell] = worker
+            self._pinned[task.id, subtask] = worker
         return worker
 
-    def pin_of(self, cell: CellId) -> int | None:
-        """Return the worker to which a cell is assigned, or None."""
-        return self._pinned.get(cell)
+    def pin_of(self, subtask: SubtaskId) -> int | None:
+        """Return the worker to which a subtask is assigned, or None."""
+        return self._pinned.get(subtask)
 
-    def move(self, cell: CellId, worker: int) -> bool:
-        """Assign a cell to another worker.
+    def move(self, subtask: SubtaskId, worker: int) -> bool:
+        """Assign a subtask to another worker.
 
-        Return False if that worker has left, or already has the cell.
+        Return False if that worker has left, or already has the subtask.
         """
-        if worker not in self._workers or self._pinned.get(cell) == worker:
+        if worker not in self._workers or self._pinned.get(subtask) == worker:
             return False
-        self._pinned[cell] = worker
-        before = self._loaded.pop(cell, None)
+        self._pinned[subtask] = worker
+        before = self._loaded.pop(subtask, None)
         if before is not None:
-            self._workers[before[0]].left.append(cell)
+            self._workers[before[0]].left.append(subtask)
         return True
 
-    def take_up(self, unit: RunningUnit, cell: int, worker: int) -> bool:
-        """Record that a worker runs a cell.
+    def take_up(self, task: RunningTask, subtask: int, worker: int) -> bool:
+        """Record that a worker runs a subtask.
 
-        Return True if it has the cell's state in memory.
+        Return True if it has the subtask's state in memory.
         """
         at = (worker, self._workers[worker].incarnation)
-        known = self._loaded.get((unit.id, cell)) == at
-        self._loaded[unit.id, cell] = at
+        known = self._loaded.get((task.id, subtask)) == at
+        self._loaded[task.id, subtask] = at
         return known and self.resident
 
-    def holder_of(self, unit: RunningUnit, cell: int) -> int | None:
-        """Return the worker that holds a cell's state, or None."""
-        at = self._loaded.get((unit.id, cell))
+    def holder_of(self, task: RunningTask, subtask: int) -> int | None:
+        """Return the worker that holds a subtask's state, or None."""
+        at = self._loaded.get((task.id, subtask))
         return None if at is None else at[0]
 
-    def unload(self, unit_id: str) -> None:
-        """Mark the in-memory state of a unit as invalid."""
-        for cell in [cell for cell in self._loaded if cell[0] == unit_id]:
-            del self._loaded[cell]
+    def unload(self, task_id: str) -> None:
+        """Mark the in-memory state of a task as invalid."""
+        for subtask in [subtask for subtask in self._loaded if subtask[0] == task_id]:
+            del self._loaded[subtask]
 
-    def release(self, unit_id: str) -> None:
-        """Remove the assignments of a unit that is removed or rescaled."""
-        self.unload(unit_id)
-        for cell in [cell for cell in self._pinned if cell[0] == unit_id]:
-            del self._pinned[cell]
+    def release(self, task_id: str) -> None:
+        """Remove the assignments of a task that is removed or rescaled."""
+        self.unload(task_id)
+        for subtask in [subtask for subtask in self._pinned if subtask[0] == task_id]:
+            del self._pinned[subtask]
 
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
         """Return the worker that reads a stream.
@@ -319,16 +319,16 @@ class Assignments:
         for worker, queue in queues.items():
             assigned, items = self._workers[worker], list(queue)
             if assigned.left:
-                items.insert(0, Forget(self._mill, cells=tuple(assigned.left)))
+                items.insert(0, Forget(self._mill, subtasks=tuple(assigned.left)))
                 assigned.left = []
-            planned = {item.plan: item for item in items if isinstance(item, RunUnit | ReadStream)}
+            planned = {item.plan: item for item in items if isinstance(item, RunTask | ReadStream)}
             plans = {plan: pickled(item) for plan, item in planned.items() if plan not in assigned.plans}
             if self.resident:
                 assigned.plans.update(plans)
             assigned.asked, assigned.asked_s = tuple(items), time.monotonic()
             for item in items:
-                if isinstance(item, CheckpointUnit):
-                    assigned.writing[item.unit, item.cell] = item
+                if isinstance(item, CheckpointTask):
+                    assigned.writing[item.task, item.subtask] = item
                     assigned.writing_s = assigned.asked_s
             assigned.messages, assigned.cancelled = assigned.messages + 1, False
             record = self._record(worker, assigned.incarnation)

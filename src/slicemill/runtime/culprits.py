@@ -1,6 +1,6 @@
 """Search for the queries that make a run fail.
 
-The search is necessary if several queries share the failing step. In a trial, the unit repeats the failed run
+The search is necessary if several queries share the failing step. In a trial, the task repeats the failed run
 with only some of the suspects and discards the results. A set of suspects that fails is halved, until the
 queries that fail alone are known:
 

@@ -1,19 +1,20 @@
-"""Driver: schedules units on workers and commits their results.
+"""Driver: schedules tasks on workers and commits their results.
 
     wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
           ▲                                                                     │
           └─────────────────────────────────────────────────────────────────────┘
 
 There is no barrier: when a worker answers, it gets its next message while other workers are busy. A message
-contains reads of sources first, then runs of units in the order of the scheduling policy, up to a quantum of
-estimated cost. While several units have input, one run reads at most the rows that fit into a quantum, so
-that the policy can choose again soon. Rows of a unit that is not chosen stay in the logs.
+contains reads of sources first, then runs of tasks in the order of the scheduling policy, up to a quantum of
+estimated cost. While several tasks have input, one run reads at most the rows that fit into a quantum, so
+that the policy can choose again soon. Rows of a task that is not chosen stay in the logs.
 
 Rows that arrive during a round are processed in the next round, so batches grow under load. While few rows
 arrive, `PollTimer` decides when sources are polled.
 
-A checkpoint blocks a worker only while the worker takes a snapshot. When all cells have sent the notice that
-their files are complete, one journal record names the files. A pause of the loop waits for these notices.
+A checkpoint blocks a worker only while the worker takes a snapshot. When all subtasks have sent the notice
+that their files are complete, one journal record names the files. A pause of the loop waits for these
+notices.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from slicemill.runtime.backpressure import POLL_S, PollTimer
 from slicemill.runtime.balance import Rebalancer
 from slicemill.runtime.messages import (
     CheckpointDone,
-    CheckpointUnit,
+    CheckpointTask,
     Forget,
     Item,
     ItemFailed,
@@ -41,14 +42,14 @@ from slicemill.runtime.messages import (
     ReadStream,
     Reply,
     RunDone,
-    RunUnit,
+    RunTask,
     item_failure,
 )
 from slicemill.runtime.spark_session import cause
 from slicemill.runtime.step_limit import StepPosition, make_folder
 from slicemill.runtime.streams import ReplayedRows, RunningStream
-from slicemill.runtime.unit_queue import Goal, RunningUnits
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.task_queue import Goal, RunningTasks
+from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
 from slicemill.runtime.workers.sharing import Pool
 from slicemill.scheduling.batches import QUANTUM_S
@@ -58,10 +59,10 @@ from slicemill.storage.filesystem import StorageFull
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import STEPS
 
-AfterRun = Callable[[RunningUnit, list[RunDone], int], None]  # the last argument is the commit time
+AfterRun = Callable[[RunningTask, list[RunDone], int], None]  # the last argument is the commit time
 
-# Maximum number of units in a message. One decision ranks all ready units.
-_UNITS_PER_ROUND = 256
+# Maximum number of tasks in a message. One decision ranks all ready tasks.
+_TASKS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
 # A worker is reported as stalled if its message takes longer.
 STALLED_S = 5.0
@@ -85,7 +86,7 @@ class _Round(NamedTuple):
     """Uncommitted round: journal record, finished runs, streams with fed rows."""
 
     change: Change
-    finished: list[tuple[RunningUnit, list[RunDone]]]
+    finished: list[tuple[RunningTask, list[RunDone]]]
     handed: list[RunningStream]
 
 
@@ -114,7 +115,7 @@ class Dispatcher:
         self.rounds = 0
         self.problem: str | None = None  # why the loop cannot continue
         self.streams: dict[str, RunningStream] = {}
-        self.running = RunningUnits([], home.logs, {}, clock())
+        self.running = RunningTasks([], home.logs, {}, clock())
         self.quantum_s = quantum_s
         self.watermark = watermark
         self.advance: Callable[[], bool] = lambda: False  # advances backfills; True if it did
@@ -128,10 +129,10 @@ class Dispatcher:
         make_folder(records)
         self._assignments = Assignments(pool, mill, records, sync=home.durable)
         self.balancing = Rebalancer(self._assignments, clock())
-        self._visitor: RunningUnit | None = None
-        self._given_up: list[RunningUnit] = []  # units whose run failed in the current round
+        self._visitor: RunningTask | None = None
+        self._given_up: list[RunningTask] = []  # tasks whose run failed in the current round
         self._reads_sources = False
-        # A thread that changes the plan, or runs units itself, first waits until the loop is parked.
+        # A thread that changes the plan, or runs tasks itself, first waits until the loop is parked.
         self._control = threading.Condition()
         self._pausing = threading.RLock()
         self._pauses = 0
@@ -154,8 +155,8 @@ class Dispatcher:
     # -- for the mill ----------------------------------------------------------------------------------
 
     @property
-    def units(self) -> dict[str, RunningUnit]:
-        return {unit.id: unit for unit in self.running.units}
+    def tasks(self) -> dict[str, RunningTask]:
+        return {task.id: task for task in self.running.tasks}
 
     @property
     def writers(self) -> set[str]:
@@ -167,9 +168,9 @@ class Dispatcher:
         """Return True if the connection of a stream stays open between reads."""
         return self._assignments.resident
 
-    def worker_of(self, unit: RunningUnit, cell: int) -> int | None:
-        """Return the worker that holds the state of a cell, or None."""
-        return self._assignments.holder_of(unit, cell)
+    def worker_of(self, task: RunningTask, subtask: int) -> int | None:
+        """Return the worker that holds the state of a subtask, or None."""
+        return self._assignments.holder_of(task, subtask)
 
     def describe_stalls(self) -> list[str]:
         """Describe stalled workers, with the queries or streams that they process."""
@@ -193,31 +194,31 @@ class Dispatcher:
     def _outputs_of_step(self, worker: int, items: Iterable[Item]) -> set[str]:
         """Return the outputs of a worker's current step."""
         at = self._assignments.current_step(worker)
-        if at is not None and (unit := self._unit(at.item.unit)) is not None:
-            return set(unit.logs_behind(at.step))
-        units = [self._unit(item.unit) for item in items if isinstance(item, RunUnit)]
-        return {log for unit in units if unit is not None for _, log in unit.plan.unit.outputs}
+        if at is not None and (task := self._task(at.item.task)) is not None:
+            return set(task.logs_behind(at.step))
+        tasks = [self._task(item.task) for item in items if isinstance(item, RunTask)]
+        return {log for task in tasks if task is not None for _, log in task.plan.task.outputs}
 
     def resize(self, count: int) -> None:
         """Add workers, or remove the last ones. The loop must be paused."""
         self._pool.resize(count)
         self._take(self._pool.wait(0))
 
-    def replace(self, units: Iterable[RunningUnit], goals: Mapping[str, Goal] | None = None) -> None:
-        """Replace the running units. The loop must be paused.
+    def replace(self, tasks: Iterable[RunningTask], goals: Mapping[str, Goal] | None = None) -> None:
+        """Replace the running tasks. The loop must be paused.
 
         `goals` are by query. With None, the current goals stay.
         """
-        fresh = list(units)
-        kept = {(unit.id, unit.digest) for unit in fresh}
-        cells = {unit.id: unit.cells for unit in fresh}
-        gone = [unit for unit in self.running.units if (unit.id, unit.digest) not in kept]
-        for unit in gone:
-            same = cells.get(unit.id) == unit.cells
-            (self._assignments.unload if same else self._assignments.release)(unit.id)
-        self.balancing.forget({unit.id for unit in gone})
+        fresh = list(tasks)
+        kept = {(task.id, task.digest) for task in fresh}
+        subtasks = {task.id: task.subtasks for task in fresh}
+        gone = [task for task in self.running.tasks if (task.id, task.digest) not in kept]
+        for task in gone:
+            same = subtasks.get(task.id) == task.subtasks
+            (self._assignments.unload if same else self._assignments.release)(task.id)
+        self.balancing.forget({task.id for task in gone})
         goals = self.running.goals if goals is None else goals
-        self.running = RunningUnits(fresh, self._home.logs, goals, self._clock(), self.running)
+        self.running = RunningTasks(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def close(self) -> None:
         """Remove the files that record the steps of workers."""
@@ -273,7 +274,7 @@ class Dispatcher:
         """Hold the loop between two rounds, with no message in progress.
 
         No checkpoint is in progress either, so the plan may change inside the context. Until the current
-        checkpoints are written, the loop continues to run units. Raise StorageFull if the loop waits for disk
+        checkpoints are written, the loop continues to run tasks. Raise StorageFull if the loop waits for disk
         space.
         """
         with self._pausing:
@@ -326,57 +327,59 @@ class Dispatcher:
         for worker, (since_s, items) in self._assignments.busy_since().items() if self._dropping else ():
             waited_s = now_s - max(since_s, self._dropping_s)
             if waited_s > CANCEL_S:
-                places = [place for at, item in enumerate(items) for place in self._steps_to_cancel(at, item)]
-                self._assignments.cancel(worker, places)
-                if waited_s > CANCEL_S + END_S and self._assignments.current_position(worker) in places:
+                indices = [
+                    index for at, item in enumerate(items) for index in self._steps_to_cancel(at, item)
+                ]
+                self._assignments.cancel(worker, indices)
+                if waited_s > CANCEL_S + END_S and self._assignments.current_position(worker) in indices:
                     self._assignments.end(worker)
 
     def _steps_to_cancel(self, at: int, item: Item) -> Iterator[StepPosition]:
-        unit = self._unit(item.unit) if isinstance(item, RunUnit) else None
-        for step in range(len(unit.plan.unit.nodes)) if unit is not None else ():
-            assert unit is not None
-            logs = unit.logs_behind(step)
+        task = self._task(item.task) if isinstance(item, RunTask) else None
+        for step in range(len(task.plan.task.nodes)) if task is not None else ():
+            assert task is not None
+            logs = task.logs_behind(step)
             if logs and self._dropping.issuperset(logs):
                 yield StepPosition(at, step)
 
-    def finish(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs, and checkpoint it.
+    def finish(self, task: RunningTask) -> None:
+        """Run a task to the head of its inputs, and checkpoint it.
 
-        The loop must be paused. A backfilling unit is only checkpointed. The unit need not be in
+        The loop must be paused. A backfilling task is only checkpointed. The task need not be in
         `self.running`, because its plan may be about to change.
         """
-        if not unit.catching_up:
-            self.catch_up(unit)
-        self.run_while(unit, lambda: unit.is_checkpoint_outdated, checkpoint=True)
-        self._assignments.unload(unit.id)
+        if not task.catching_up:
+            self.catch_up(task)
+        self.run_while(task, lambda: task.is_checkpoint_outdated, checkpoint=True)
+        self._assignments.unload(task.id)
 
-    def catch_up(self, unit: RunningUnit) -> None:
-        """Run a unit to the head of its inputs.
+    def catch_up(self, task: RunningTask) -> None:
+        """Run a task to the head of its inputs.
 
         The loop must be paused.
         """
-        self.run_while(unit, lambda: unit.has_pending)
+        self.run_while(task, lambda: task.has_pending)
 
-    def run_while(self, unit: RunningUnit, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
-        self._visitor = unit
+    def run_while(self, task: RunningTask, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
+        self._visitor = task
         try:
-            while wanted() and not unit.has_failed:
+            while wanted() and not task.has_failed:
                 self._refused = None
-                self._send_runs({unit: 1.0}, math.inf, checkpoint=checkpoint)
+                self._send_runs({task: 1.0}, math.inf, checkpoint=checkpoint)
                 self._wait_for_answers()
                 if self._refused is not None:
                     raise StorageFull(self._refused)
         finally:
             self._visitor = None
 
-    def checkpoint(self, units: Iterable[RunningUnit]) -> None:
-        """Checkpoint units, so that their earlier input is not replayed.
+    def checkpoint(self, tasks: Iterable[RunningTask]) -> None:
+        """Checkpoint tasks, so that their earlier input is not replayed.
 
         The loop must be paused.
         """
-        for unit in units:
-            if unit.dirty and not unit.has_failed:
-                self._send_checkpoint(unit)
+        for task in tasks:
+            if task.dirty and not task.has_failed:
+                self._send_checkpoint(task)
                 self._wait_for_answers()
 
     def admit_handed(self) -> None:
@@ -418,7 +421,7 @@ class Dispatcher:
                 if stream.error is None:
                     self.admit_rows(stream)
                     stream.ended = True
-            self.running.wake()  # also paused units, so that their outputs end
+            self.running.wake()  # also paused tasks, so that their outputs end
 
     def admit_rows(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
         """Write replayed rows to the log of a stream.
@@ -438,14 +441,14 @@ class Dispatcher:
         raise SlicemillError(f"{stream.name} could not be {'read' if replay else 'ended'}: {stream.error}")
 
     def run_all(self) -> None:
-        """Run units until none can run."""
+        """Run tasks until none can run."""
         while self.run_some():
             pass
 
     def run_some(self) -> bool:
-        """Run the units that the policy chooses.
+        """Run the tasks that the policy chooses.
 
-        Return False if no unit can run.
+        Return False if no task can run.
         """
         with self.paused():
             self._read_while_wanted(handed_only=True)
@@ -552,7 +555,7 @@ class Dispatcher:
                 self._left = _Round(change, finished, handed)
                 raise
         given_up, self._given_up = self._given_up, []
-        finished += [(unit, []) for unit in given_up]
+        finished += [(task, []) for task in given_up]
         for stream in handed:
             stream.drop_committed_rows()
         if finished or handed:
@@ -582,12 +585,12 @@ class Dispatcher:
                 self.rounds += 1
                 return
 
-    def _deliver(self, finished: list[tuple[RunningUnit, list[RunDone]]]) -> None:
+    def _deliver(self, finished: list[tuple[RunningTask, list[RunDone]]]) -> None:
         now = self._clock()  # results are readable since the commit
         with stage("deliver"):
-            for unit, done in finished:
-                self.running.ran(unit, now)
-                self._after_run(unit, done, now)
+            for task, done in finished:
+                self.running.ran(task, now)
+                self._after_run(task, done, now)
         with self.changed:
             self.changed.notify_all()
 
@@ -595,7 +598,7 @@ class Dispatcher:
         self,
         answer: WorkerAnswer,
         change: Change,
-        finished: list[tuple[RunningUnit, list[RunDone]]],
+        finished: list[tuple[RunningTask, list[RunDone]]],
         handed: list[RunningStream],
     ) -> None:
         step = None
@@ -606,8 +609,8 @@ class Dispatcher:
             return
         if isinstance(answer.message, Failure):
             for item in asked:
-                if isinstance(item, CheckpointUnit):
-                    self._assignments.discard_checkpoint(answer.worker, item.unit)
+                if isinstance(item, CheckpointTask):
+                    self._assignments.discard_checkpoint(answer.worker, item.task)
             self._undo(asked, answer.message.error, change, step)
             return
         reply: Reply = answer.message  # type: ignore[assignment]
@@ -628,7 +631,7 @@ class Dispatcher:
                     if done.handed:
                         handed.append(stream)
             elif isinstance(done, RunDone):
-                cost_s += 0.0 if self.running.is_catching_up(done.unit) else done.cpu_s
+                cost_s += 0.0 if self.running.is_catching_up(done.task) else done.cpu_s
                 add_stage_times(done.seconds)
                 self._ran(done, now, change, finished)
             elif isinstance(done, CheckpointDone):
@@ -640,55 +643,55 @@ class Dispatcher:
         self._pace.spend(cost_s)
 
     def _end_checkpoint(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
-        """Process the end of a cell's checkpoint.
+        """Process the end of a subtask's checkpoint.
 
         If a write has failed, the checkpoint is discarded. The state in memory is intact.
         """
-        unit = self._unit(done.unit) if self._assignments.written(by, done) else None
-        if unit is None:
+        task = self._task(done.task) if self._assignments.written(by, done) else None
+        if task is None:
             return
         if done.failed is None:
-            unit.finish_cell_checkpoint(done, change)
+            task.finish_subtask_checkpoint(done, change)
         else:
-            unit.drop_checkpoint()
-            self.balancing.forget({unit.id})  # cancel moves of its cells
+            task.drop_checkpoint()
+            self.balancing.forget({task.id})  # cancel moves of its subtasks
             self._report_failed_write(done.failed)
 
     def _ran(
-        self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningUnit, list[RunDone]]]
+        self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningTask, list[RunDone]]]
     ) -> None:
-        unit = self._unit(done.unit)
-        if unit is None or unit.run is None or unit.run.number != done.run:
+        task = self._task(done.task)
+        if task is None or task.run is None or task.run.number != done.run:
             return
-        unit.run.done.append(done)
-        if unit.run.all_done and unit.is_repeated():
-            self._give_up(unit, unit.run.errors, change)
-        elif unit.run.all_done:
-            if unit.run.errors:  # the next run omits the failed queries
-                self._assignments.unload(unit.id)
-            finished.append((unit, unit.finish(now, change)))
+        task.run.done.append(done)
+        if task.run.all_done and task.is_repeated():
+            self._give_up(task, task.run.errors, change)
+        elif task.run.all_done:
+            if task.run.errors:  # the next run omits the failed queries
+                self._assignments.unload(task.id)
+            finished.append((task, task.finish(now, change)))
             for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
                 self.running.arrived(log, samples)
-        elif unit.run.failed is not None and unit.run.answered == unit.cells:
-            self._give_up(unit, unit.run.failed, change)
+        elif task.run.failed is not None and task.run.answered == task.subtasks:
+            self._give_up(task, task.run.failed, change)
 
     def _handle_item_failure(self, failed: ItemFailed, change: Change, now: int) -> None:
         if failed.item == "read":
             if (stream := self.streams.get(failed.name)) is not None:
                 stream.failed(failed.error, now)
             return
-        unit = self._unit(failed.name)
-        if unit is None:
+        task = self._task(failed.name)
+        if task is None:
             return
-        self._assignments.unload(unit.id)
+        self._assignments.unload(task.id)
         if failed.item == "checkpoint":
-            unit.drop_checkpoint()
+            task.drop_checkpoint()
         if failed.disk_full or failed.item == "checkpoint":
             self._report_failed_write(failed)
-        if failed.item == "run" and unit.run is not None:
-            unit.run.disk_full |= failed.disk_full
-            unit.run.checkpoint_damaged |= failed.checkpoint_damaged
-            self._handle_cell_failure(unit, failed.error, change)
+        if failed.item == "run" and task.run is not None:
+            task.run.disk_full |= failed.disk_full
+            task.run.checkpoint_damaged |= failed.checkpoint_damaged
+            self._handle_subtask_failure(task, failed.error, change)
 
     def _report_failed_write(self, failed: ItemFailed) -> None:
         """Report a worker's failed write, and pause scheduling for a moment."""
@@ -697,39 +700,39 @@ class Dispatcher:
         self.problem = failed.error
         self._resume_s = time.monotonic() + _DISK_FULL_PAUSE_S
 
-    def _handle_cell_failure(self, unit: RunningUnit, why: str, change: Change) -> None:
-        run = unit.run
+    def _handle_subtask_failure(self, task: RunningTask, why: str, change: Change) -> None:
+        run = task.run
         assert run is not None
         run.failed, run.lost = why, run.lost + 1
-        if run.answered == unit.cells:
-            self._give_up(unit, why, change)
+        if run.answered == task.subtasks:
+            self._give_up(task, why, change)
 
-    def _give_up(self, unit: RunningUnit, why: str | Mapping[str, str], change: Change) -> None:
-        self._assignments.unload(unit.id)
-        unit.abandon(why, change)
-        self._given_up.append(unit)
+    def _give_up(self, task: RunningTask, why: str | Mapping[str, str], change: Change) -> None:
+        self._assignments.unload(task.id)
+        task.abandon(why, change)
+        self._given_up.append(task)
 
     def _undo(self, asked: Iterable[Item], why: str, change: Change, step: CurrentStep | None = None) -> None:
         """Handle items that a worker will not answer.
 
         They are retried from the committed state. If the worker ended in a `step`, the queries of that step
         are suspects. If the worker was killed because the step was stuck, these queries fail at once, and the
-        failure does not count for other units.
+        failure does not count for other tasks.
         """
         now = self._clock()
         for item in asked:
-            if step is not None and isinstance(item, RunUnit) and (unit := self._unit(item.unit)):
-                unit.note_end(item.run, step.step if item is step.item else None, stuck=step.stuck)
+            if step is not None and isinstance(item, RunTask) and (task := self._task(item.task)):
+                task.note_end(item.run, step.step if item is step.item else None, stuck=step.stuck)
             failed = item_failure(item, why)
             if failed is not None:
                 self._handle_item_failure(failed, change, now)
 
     # -- work ------------------------------------------------------------------------------------------
 
-    def _ranked(self) -> dict[RunningUnit, float]:
-        """Rank the units that can run, by policy.
+    def _ranked(self) -> dict[RunningTask, float]:
+        """Rank the tasks that can run, by policy.
 
-        Return, for each unit, the share of its pending rows that its run reads.
+        Return, for each task, the share of its pending rows that its run reads.
         """
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
@@ -738,9 +741,9 @@ class Dispatcher:
         if not len(positions):
             return {}
         within = self.running.within_components(self.chooser.components, positions)
-        chosen = self.chooser.choose(batches, _UNITS_PER_ROUND, within)
+        chosen = self.chooser.choose(batches, _TASKS_PER_ROUND, within)
         shares = batches.rows / batches.pending
-        ranked = {self.running.units[positions[i]]: float(shares[i]) for i in chosen}
+        ranked = {self.running.tasks[positions[i]]: float(shares[i]) for i in chosen}
         self.decisions.add(time.perf_counter() - began)
         return self.running.order_backfills_last(ranked, now)
 
@@ -767,48 +770,48 @@ class Dispatcher:
         return bool(queues)
 
     def _send_runs(
-        self, units: Mapping[RunningUnit, float], quantum_s: float, *, checkpoint: bool = False
+        self, tasks: Mapping[RunningTask, float], quantum_s: float, *, checkpoint: bool = False
     ) -> bool:
-        """Send runs of these units, in this order, to idle workers.
+        """Send runs of these tasks, in this order, to idle workers.
 
-        `units` has the share of its pending rows that each run reads. Each worker gets at most a quantum of
+        `tasks` has the share of its pending rows that each run reads. Each worker gets at most a quantum of
         estimated cost.
         """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
         load_s = dict.fromkeys(queues, 0.0)
         now, backlog = self._clock(), None
-        self.balancing.look(self.running.units, self.streams.values(), now)
-        for unit, share in units.items():
+        self.balancing.look(self.running.tasks, self.streams.values(), now)
+        for task, share in tasks.items():
             if not any(spent_s < quantum_s for spent_s in load_s.values()):
                 break
-            if unit.run is None:
-                self.balancing.settle(unit)
-            workers = [self._assignments.worker_of(unit, cell) for cell in range(unit.cells)]
-            if unit.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
+            if task.run is None:
+                self.balancing.settle(task)
+            workers = [self._assignments.worker_of(task, subtask) for subtask in range(task.subtasks)]
+            if task.run is not None or any(load_s.get(worker, math.inf) >= quantum_s for worker in workers):
                 continue
-            moves = unit.dirty and self.balancing.is_urgent(unit)
+            moves = task.dirty and self.balancing.is_urgent(task)
             if moves and (
-                unit.writing or (self._begins_checkpoints and self._snapshots(unit, workers, queues))
+                task.writing or (self._begins_checkpoints and self._snapshots(task, workers, queues))
             ):
-                continue  # the cells move before the next run, so that the new worker has nothing to replay
-            alone = bool(unit.strikes) or unit.searching or unit.catching_up
+                continue  # the subtasks move before the next run, so that nothing is replayed
+            alone = bool(task.strikes) or task.searching or task.catching_up
             if alone and any(queues[worker] for worker in workers):
-                continue  # suspects run alone; so do backfills, because they would delay live units
+                continue  # suspects run alone; so do backfills, because they would delay live tasks
             backlog = backlog or self.running.backlog(len(self._assignments))
-            cost = unit.statistics.cost
-            watermarks = {log: self.watermark(log) for log in unit.plan.unit.inputs}
-            unit.begin(watermarks, self.running.moments(unit, self.streams), now, backlog, share)
-            assert unit.run is not None
-            self.running.began(unit)
+            cost = task.statistics.cost
+            watermarks = {log: self.watermark(log) for log in task.plan.task.inputs}
+            task.begin(watermarks, self.running.moments(task, self.streams), now, backlog, share)
+            assert task.run is not None
+            self.running.began(task)
             # A replay would process rows that were shed, because the log does not record them. So checkpoint.
-            written = checkpoint or not self._assignments.resident or unit.run.shares < 1
-            if not written and self._begins_checkpoints and unit.checkpoint_overdue(time.monotonic()):
-                self._snapshots(unit, workers, queues)
-            for cell, worker in enumerate(workers):
-                known = self._assignments.take_up(unit, cell, worker)
-                queues[worker].append(unit.item(cell, restore=not known, checkpoint=written))
-                load_s[worker] += cost.overhead + cost.per_row * unit.run.rows  # cost of the slowest cell
+            written = checkpoint or not self._assignments.resident or task.run.shares < 1
+            if not written and self._begins_checkpoints and task.checkpoint_overdue(time.monotonic()):
+                self._snapshots(task, workers, queues)
+            for subtask, worker in enumerate(workers):
+                known = self._assignments.take_up(task, subtask, worker)
+                queues[worker].append(task.item(subtask, restore=not known, checkpoint=written))
+                load_s[worker] += cost.overhead + cost.per_row * task.run.rows  # cost of the slowest subtask
                 if alone:
                     load_s[worker] = math.inf
         self._send_items({worker: queue for worker, queue in queues.items() if queue})
@@ -817,51 +820,51 @@ class Dispatcher:
     def _send_due_checkpoint(self) -> None:
         """Start at most one due checkpoint, on idle workers."""
         now_s, assignments = time.monotonic(), self._assignments
-        for unit in self.running.units if self._begins_checkpoints else ():
-            if unit.checkpoint_due(now_s) and unit.run is None and not unit.has_failed:
-                holders = [assignments.holder_of(unit, cell) for cell in range(unit.cells)]
+        for task in self.running.tasks if self._begins_checkpoints else ():
+            if task.checkpoint_due(now_s) and task.run is None and not task.has_failed:
+                holders = [assignments.holder_of(task, subtask) for subtask in range(task.subtasks)]
                 known = [worker for worker in holders if worker is not None]
                 if all(assignments.is_idle(one) and not assignments.is_writing(one) for one in known):
-                    self._send_checkpoint(unit)
+                    self._send_checkpoint(task)
                     return
 
-    def _send_checkpoint(self, unit: RunningUnit) -> None:
-        holders = [self._assignments.holder_of(unit, cell) for cell in range(unit.cells)]
+    def _send_checkpoint(self, task: RunningTask) -> None:
+        holders = [self._assignments.holder_of(task, subtask) for subtask in range(task.subtasks)]
         queues: dict[int, list[Item]] = {worker: [] for worker in holders if worker is not None}
-        if self._snapshots(unit, holders, queues):
+        if self._snapshots(task, holders, queues):
             self._send_items(queues)
         else:
-            # A worker has died since the last run. The workers that take over its cells replay, then write a
-            # checkpoint.
-            self._send_runs({unit: 1.0}, math.inf, checkpoint=True)
+            # A worker has died since the last run. The workers that take over its subtasks replay, then
+            # write a checkpoint.
+            self._send_runs({task: 1.0}, math.inf, checkpoint=True)
 
     def _snapshots(
-        self, unit: RunningUnit, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
+        self, task: RunningTask, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
     ) -> bool:
-        """Queue a checkpoint of a unit, as of its last run.
+        """Queue a checkpoint of a task, as of its last run.
 
-        Return False, without queueing, if a worker does not hold its cell in memory or is already writing a
-        checkpoint. A worker holds at most one snapshot in memory.
+        Return False, without queueing, if a worker does not hold its subtask in memory or is already
+        writing a checkpoint. A worker holds at most one snapshot in memory.
         """
-        for cell, worker in enumerate(workers):
-            if worker is None or self._assignments.holder_of(unit, cell) != worker:
+        for subtask, worker in enumerate(workers):
+            if worker is None or self._assignments.holder_of(task, subtask) != worker:
                 return False
             if self._assignments.is_writing(worker):
                 return False
-            if any(isinstance(item, CheckpointUnit) for item in queues[worker]):
+            if any(isinstance(item, CheckpointTask) for item in queues[worker]):
                 return False
-        unit.begin_checkpoint()
-        for cell, worker in enumerate(workers):
+        task.begin_checkpoint()
+        for subtask, worker in enumerate(workers):
             assert worker is not None
-            queues[worker].append(unit.checkpoint_item(cell))
+            queues[worker].append(task.checkpoint_item(subtask))
         return True
 
-    def forget(self, units: Iterable[str], streams: Iterable[str]) -> None:
-        """Release the state of removed units and streams in workers.
+    def forget(self, tasks: Iterable[str], streams: Iterable[str]) -> None:
+        """Release the state of removed tasks and streams in workers.
 
         The loop must be paused.
         """
-        item = Forget(self._mill, tuple(units), tuple(streams))
+        item = Forget(self._mill, tuple(tasks), tuple(streams))
         self._send_items({worker: [item] for worker in self._assignments})
         self._wait_for_answers()
 
@@ -886,14 +889,14 @@ class Dispatcher:
     def _plan_bytes(self, item: Item) -> bytes:
         if isinstance(item, ReadStream):
             return self.streams[item.stream].pickled
-        assert isinstance(item, RunUnit)
-        unit = self._unit(item.unit)
-        assert unit is not None
-        return unit.packed
+        assert isinstance(item, RunTask)
+        task = self._task(item.task)
+        assert task is not None
+        return task.packed
 
-    def _unit(self, unit_id: str) -> RunningUnit | None:
+    def _task(self, task_id: str) -> RunningTask | None:
         visitor = self._visitor
-        return visitor if visitor is not None and visitor.id == unit_id else self.running.unit(unit_id)
+        return visitor if visitor is not None and visitor.id == task_id else self.running.task(task_id)
 
 
 def _abbreviate_names(names: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
-"""Load shedding of a unit: share of rows or comparisons to process.
+"""Load shedding of a task: share of rows or comparisons to process.
 
 A join with a load budget keeps all rows but makes only a share of the comparisons: it compares only with rows
-in the newest part of its windows. The driver decides the share once for all cells of a unit, from their total
-comparisons, so that results do not depend on the number of cells (S54, S55).
+in the newest part of its windows. The driver decides the share once for all subtasks of a task, from their
+total comparisons, so that results do not depend on the number of subtasks (S54, S55).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slicemill.operators.join.spec import AgeLimit, JoinMember, SharedJoin
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Drop
-from slicemill.plan.units import Unit
+from slicemill.plan.tasks import Task
 from slicemill.shedding.load import (
     Backlog,
     Comparisons,
@@ -35,17 +35,17 @@ _SKIPS_NOTHING = WindowSkipper(0)
 
 
 class LoadControl:
-    """Shedding controllers of a unit, by node.
+    """Shedding controllers of a task, by node.
 
     Drop boxes, classifiers, and joins with age limits have a controller. The current shares and the skipped
     windows survive restarts.
     """
 
-    def __init__(self, unit: Unit, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
-        boxes = {node: box for node in unit.nodes if isinstance(box := graph[node].operator, Drop)}
+    def __init__(self, task: Task, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
+        boxes = {node: box for node in task.nodes if isinstance(box := graph[node].operator, Drop)}
         limits: dict[str, Drop | AgeLimit] = {
             member.name: member.limit
-            for node in unit.nodes
+            for node in task.nodes
             if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
             for member in join.members
             if member.limit is not None
@@ -54,13 +54,13 @@ class LoadControl:
             node: ShareController(limit.budget, limit.weight) for node, limit in (limits | boxes).items()
         }
         # Operators with a maximum lag, such as classifiers, keep all rows but evaluate fewer values.
-        for node in unit.nodes:
+        for node in task.nodes:
             operator = graph[node].operator
             if (lag_us := kind_of(operator).lag_us(operator)) is not None:
                 self._controllers[node] = ShareController(LoadBudget(lag_us))
         self._joins = {
             node: _MeasuredJoin(join)
-            for node in unit.nodes
+            for node in task.nodes
             if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
             and any(member.limit is not None for member in join.members)
         }
@@ -95,7 +95,7 @@ class LoadControl:
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / SECOND_US,
             rows=rows,
             state_bytes=state_bytes,
-            # Size as received. Derived rows in the unit are at most as large.
+            # Size as received. Derived rows in the task are at most as large.
             bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
             backlog=backlog,
         )
@@ -109,10 +109,10 @@ class LoadControl:
             decided |= join.reaches(decided)
         return decided
 
-    def compared(self, cells: Sequence[Mapping[str, Comparisons]], rows: int) -> None:
-        """Add the comparisons of a run, by cell and node."""
+    def compared(self, subtasks: Sequence[Mapping[str, Comparisons]], rows: int) -> None:
+        """Add the comparisons of a run, by subtask and node."""
         for node, join in self._joins.items():
-            join.add([cell[node] for cell in cells if node in cell], rows)
+            join.add([subtask[node] for subtask in subtasks if node in subtask], rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
         """Return the fields for the journal.
@@ -166,8 +166,8 @@ class _MeasuredJoin:
         self._looked = max(reached, default=1.0)
         return found
 
-    def add(self, cells: Sequence[Comparisons], rows: int) -> None:
-        self._ages.add(cells, rows, self._looked)
+    def add(self, subtasks: Sequence[Comparisons], rows: int) -> None:
+        self._ages.add(subtasks, rows, self._looked)
 
 
 def _side(member: JoinMember, number: int, name: str) -> int | None:

@@ -17,11 +17,11 @@ import pyarrow as pa
 from slicemill.ingest.stream import Announced, HandedRows
 from slicemill.metrics.due_times import Arrivals, TimeMoments
 from slicemill.operators.alignment import Dues
-from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy_keys import NO_WORK, KeySample, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.plan.partitioning import Exchange, FormerCells
-from slicemill.scheduling.balance import CellId
+from slicemill.operators.subtask import HeavyKey
+from slicemill.plan.partitioning import Exchange, FormerSubtasks
+from slicemill.scheduling.balance import SubtaskId
 from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.shedding.load import Comparisons, SheddingDecision
 from slicemill.storage.changes import Appended
@@ -49,13 +49,14 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """Checkpoint of a cell's state, and the epochs to replay after it.
+    """Checkpoint of a subtask's state, and the epochs to replay after it.
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
     since the checkpoint. `successors` maps a query to the replaced query whose state it took over, and
-    `parts_taken` has the calls or columns that provide this state. If the unit was rescaled since the
-    checkpoint, `before` and `heavy` are the cells and heavy keys at the checkpoint, and `files` are those of
-    all cells. `first_rows` is True if the results that exist before the first row are already committed.
+    `parts_taken` has the calls or columns that provide this state. If the task was rescaled since the
+    checkpoint, `before` and `heavy` are the subtasks and heavy keys at the checkpoint, and `files` are
+    those of all subtasks. `first_rows` is True if the results that exist before the first row are already
+    committed.
     """
 
     files: tuple[Any, ...]
@@ -63,7 +64,7 @@ class Restore:
     newcomers: Covers
     successors: Mapping[str, str] = field(default_factory=dict)
     parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    before: FormerCells | None = None
+    before: FormerSubtasks | None = None
     heavy: tuple[HeavyKey, ...] = ()
     first_rows: bool = False
 
@@ -81,27 +82,27 @@ class OutputLog:
 
 
 @dataclass(frozen=True, slots=True)
-class RunUnit:
-    """Run one cell of a unit over new epochs.
+class RunTask:
+    """Run one subtask of a task over new epochs.
 
-    `restore` is set if the worker does not hold the cell in memory. `moments` are the times at which the
+    `restore` is set if the worker does not hold the subtask in memory. `moments` are the times at which the
     source streams reached timestamps. `now_us` is the current time of the mill.
     """
 
     mill: str
-    unit: str
-    cell: int
+    task: str
+    subtask: int
     plan: str  # digest of its UnitPlan
     run: int
-    after: int  # last committed run; the cell must have the state after it
+    after: int  # last committed run; the subtask must have the state after it
     inputs: Mapping[str, LogSpan]
     outputs: Mapping[str, OutputLog]
     state_folder: Path
     moments: tuple[TimeMoments, ...]
     now_us: int
-    latest: Mapping[str, int] = field(default_factory=dict)  # greatest row timestamp of all cells, by node
+    latest: Mapping[str, int] = field(default_factory=dict)  # greatest row timestamp of all subtasks, by node
     dropping: Mapping[str, SheddingDecision] = field(default_factory=dict)
-    heavy: tuple[HeavyKey, ...] = ()  # keys whose rows go to all cells, also in a replay
+    heavy: tuple[HeavyKey, ...] = ()  # keys whose rows go to all subtasks, also in a replay
     restore: Restore | None = None
     checkpoint: bool = False  # include a checkpoint in the answer
     failed: frozenset[str] = frozenset()  # outputs to omit, with the steps and state that only they need
@@ -109,8 +110,8 @@ class RunUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointUnit:
-    """Write the state of a cell as of a run.
+class CheckpointTask:
+    """Write the state of a subtask as of a run.
 
     A resident worker takes a snapshot and writes it in the background, while it continues with its next
     items. In this case the answer has no entry for the item, and the worker sends `CheckpointDone` as a
@@ -118,8 +119,8 @@ class CheckpointUnit:
     """
 
     mill: str
-    unit: str
-    cell: int
+    task: str
+    subtask: int
     run: int
     state_folder: Path
 
@@ -149,15 +150,15 @@ class ReadStream:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release units, cells and streams from memory; without names, everything."""
+    """Release tasks, subtasks and streams from memory; without names, everything."""
 
     mill: str
-    units: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
-    cells: tuple[CellId, ...] = ()
+    subtasks: tuple[SubtaskId, ...] = ()
 
 
-Item: TypeAlias = RunUnit | CheckpointUnit | ReadStream | Forget
+Item: TypeAlias = RunTask | CheckpointTask | ReadStream | Forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +175,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class RunDone:
-    unit: str
-    cell: int
+    task: str
+    subtask: int
     run: int
     written: Mapping[str, Appended]
     watermarks: Mapping[str, int]  # of the outputs
@@ -190,7 +191,7 @@ class RunDone:
     seconds: Mapping[str, float]
     checkpoint: tuple[Any, ...] | None = None
     rows_in: int = 0
-    bytes_read: int = 0  # from logs, by this cell
+    bytes_read: int = 0  # from logs, by this subtask
     compared: Mapping[str, Comparisons] = field(default_factory=dict)  # by node of a join, and by age of rows
     python_s: float = 0.0  # part of cpu_s, in kernels that are not compiled yet
     key_work: KeyWork = NO_WORK
@@ -206,11 +207,11 @@ class RunDone:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointDone:
-    """Report that a cell's state is written, or why not (`failed`)."""
+    """Report that a subtask's state is written, or why not (`failed`)."""
 
     mill: str
-    unit: str
-    cell: int
+    task: str
+    subtask: int
     run: int
     files: tuple[Any, ...] = ()
     failed: ItemFailed | None = None
@@ -240,7 +241,7 @@ class ItemFailed:
     """Report that an item failed; the worker has released its state."""
 
     item: str  # "run", "read" or "checkpoint"
-    name: str  # of the unit or stream
+    name: str  # of the task or stream
     error: str
     trace: str = ""
     disk_full: bool = False
@@ -259,5 +260,5 @@ def item_failure(
         return ItemFailed("read", item.stream, why, trace, disk_full)
     if isinstance(item, Forget):
         return None
-    kind = "run" if isinstance(item, RunUnit) else "checkpoint"
-    return ItemFailed(kind, item.unit, why, trace, disk_full, checkpoint_damaged)
+    kind = "run" if isinstance(item, RunTask) else "checkpoint"
+    return ItemFailed(kind, item.task, why, trace, disk_full, checkpoint_damaged)

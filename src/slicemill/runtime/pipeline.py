@@ -1,4 +1,4 @@
-"""Unit program: the operators of a unit, compiled to steps.
+"""Unit program: the operators of a task, compiled to steps.
 
 Workers receive the plan as data and compile it, once per worker and plan version. If a step fails, only the
 queries that depend on the step stop.
@@ -20,7 +20,6 @@ from slicemill.columns.keys import keys_found_once
 from slicemill.errors import SlicemillError
 from slicemill.extension import load
 from slicemill.operators.alignment import Dues, earliest
-from slicemill.operators.cell import Cell, HeavyKey
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.heavy_keys import NO_WORK, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
@@ -44,9 +43,10 @@ from slicemill.operators.step import (
     input_nodes,
     step_of,
 )
+from slicemill.operators.subtask import HeavyKey, Subtask
 from slicemill.plan.partitioning import Exchange
 from slicemill.plan.state_reuse import without_outputs
-from slicemill.plan.units import Unit, log_of
+from slicemill.plan.tasks import Task, log_of
 from slicemill.runtime.step_limit import FAR_LONGER, StepCancelled, StepLimit, StepOverran
 from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.shedding.load import Comparisons, SheddingDecision
@@ -60,14 +60,14 @@ _UNLIMITED = StepLimit(math.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class UnitPlan:
-    """Plan of a unit, as sent to workers. Immutable and picklable."""
+class TaskPlan:
+    """Plan of a task, as sent to workers. Immutable and picklable."""
 
-    unit: Unit
+    task: Task
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
-    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # by input, if there are several cells
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # by input, if there are several subtasks
     newcomers: Covers = field(default_factory=dict)  # names of states that start empty in the next run
     # New name of a state -> previous name, for the next run.
     successors: Mapping[str, str] = field(default_factory=dict)
@@ -75,35 +75,35 @@ class UnitPlan:
     parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
-    def cells(self) -> int:
-        return next((exchange.cells for exchange in self.exchanges.values()), 1)
+    def subtasks(self) -> int:
+        return next((exchange.subtasks for exchange in self.exchanges.values()), 1)
 
-    def cell(self, number: int) -> Cell:
+    def subtask(self, number: int) -> Subtask:
         exchanges = self.exchanges.values()
         by_time = bool(exchanges) and all(exchange.parts == 1 for exchange in exchanges)
-        return Cell(number, self.cells, by_time, any(not exchange.by_key for exchange in exchanges))
+        return Subtask(number, self.subtasks, by_time, any(not exchange.by_key for exchange in exchanges))
 
-    def without(self, logs: Collection[str]) -> UnitPlan:
+    def without(self, logs: Collection[str]) -> TaskPlan:
         """Return the plan without the outputs to these logs."""
         if not logs:
             return self
-        unit, graph = without_outputs(self.unit, self.graph, logs)
-        return replace(self, unit=unit, graph=graph)
+        task, graph = without_outputs(self.task, self.graph, logs)
+        return replace(self, task=task, graph=graph)
 
-    def computes_same_as(self, other: UnitPlan) -> bool:
+    def computes_same_as(self, other: TaskPlan) -> bool:
         """Return True if another plan has equal operators and tables."""
-        return (self.unit, self.graph, self.tables) == (other.unit, other.graph, other.tables)
+        return (self.task, self.graph, self.tables) == (other.task, other.graph, other.tables)
 
     @property
     def emits_at_end(self) -> bool:
         """Return True if an operator emits rows at the end of input."""
-        operators = (self.graph[node_id].operator for node_id in self.unit.stateful_nodes)
+        operators = (self.graph[node_id].operator for node_id in self.task.stateful_nodes)
         return any(kind_of(operator).last_words for operator in operators)
 
     @property
     def has_changes(self) -> bool:
         """Return True if an operator emits a changelog."""
-        return any(self.graph[node_id].schema.changelog for node_id in self.unit.nodes)
+        return any(self.graph[node_id].schema.changelog for node_id in self.task.nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,40 +127,40 @@ class _Overrun(SlicemillError):
     """Error: a step exceeded its time limit."""
 
 
-class UnitProgram:
-    """Steps of a unit for one cell.
+class TaskProgram:
+    """Steps of a task for one subtask.
 
     `states` are by node. Queries of `failed` outputs are omitted, and their state is dropped.
     """
 
     def __init__(
         self,
-        plan: UnitPlan,
+        plan: TaskPlan,
         states: Mapping[str, object] | None = None,
-        cell: int = 0,
+        subtask: int = 0,
         failed: frozenset[str] = frozenset(),
     ) -> None:
-        # The driver identifies a step by its index in the unit.
-        self._places = {node_id: place for place, node_id in enumerate(plan.unit.nodes)}
+        # The driver identifies a step by its index in the task.
+        self._indices = {node_id: index for index, node_id in enumerate(plan.task.nodes)}
         self.plan = plan = plan.without(failed)
         self.failed = failed
-        self._cell = plan.cell(cell)
-        # With a placement by time, all cells read the same rows, so only cell 0 reports counts of nodes
+        self._subtask = plan.subtask(subtask)
+        # With a placement by time, all subtasks read the same rows, so only subtask 0 reports counts of nodes
         # before a join.
-        self._repeats = self._cell.by_time and cell > 0
+        self._repeats = self._subtask.by_time and subtask > 0
         self._empty: dict[str, pa.Table] = {}  # by input
         known = states or {}
         # A query that is dropped and declared again between two runs has the same node ids, but starts
         # without state.
         self._steps = {
             node_id: self._step(plan.graph[node_id], self._state(plan.graph[node_id], known))
-            for node_id in plan.unit.nodes
+            for node_id in plan.task.nodes
         }
-        self._fed = {node_id: input_nodes(plan.graph[node_id], plan.graph) for node_id in plan.unit.nodes}
+        self._fed = {node_id: input_nodes(plan.graph[node_id], plan.graph) for node_id in plan.task.nodes}
         self._read = {
             node.id: log
             for node in plan.graph
-            if (log := log_of(node, plan.graph)) in plan.unit.inputs and node.id not in self._fed
+            if (log := log_of(node, plan.graph)) in plan.task.inputs and node.id not in self._fed
         }
         self._logs = {node_id: frozenset([log]) for node_id, log in self._read.items()}
         for node_id, sources in self._fed.items():
@@ -180,8 +180,8 @@ class UnitProgram:
         self._with_first_row: dict[str, InitialRowStep] = _steps_with_role(self._stateful, InitialRowStep)
 
     def _own_nodes(self) -> list[str]:
-        """Return the nodes whose rows are not repeated in another cell."""
-        graph, nodes = self.plan.graph, self.plan.unit.nodes
+        """Return the nodes whose rows are not repeated in another subtask."""
+        graph, nodes = self.plan.graph, self.plan.task.nodes
         if not self._repeats:
             return list(nodes)
         joins = {node_id for node_id in nodes if isinstance(graph[node_id].operator, SharedJoin)}
@@ -211,11 +211,11 @@ class UnitProgram:
 
     @property
     def latest(self) -> dict[str, int]:
-        """Greatest row timestamp of this cell, by node.
+        """Greatest row timestamp of this subtask, by node.
 
-        It is returned for nodes that need the maximum over all cells.
+        It is returned for nodes that need the maximum over all subtasks.
         """
-        if self.plan.cells == 1:
+        if self.plan.subtasks == 1:
             return {}
         return {node_id: step.latest_ts for node_id, step in self._with_last_words.items()}
 
@@ -226,7 +226,7 @@ class UnitProgram:
 
     @property
     def key_work(self) -> KeyWork:
-        """Work per key of the unit's only join in the last run."""
+        """Work per key of the task's only join in the last run."""
         return self._weighing[0].key_work if len(self._weighing) == 1 else NO_WORK
 
     def run(
@@ -242,9 +242,9 @@ class UnitProgram:
         """Run all steps over new input.
 
         `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
-        timestamp of all cells so far, by node. With several cells, inputs end in a run without rows, which
-        knows the timestamps of all cells. `heavy` are the keys whose rows go to all cells. If `first_rows` is
-        False, global aggregates emit no row before their first input row.
+        timestamp of all subtasks so far, by node. With several subtasks, inputs end in a run without rows,
+        which knows the timestamps of all subtasks. `heavy` are the keys whose rows go to all subtasks. If
+        `first_rows` is False, global aggregates emit no row before their first input row.
         """
         for node_id, controlled in self._controlled.items():
             controlled.set_load(node_id, dropping)
@@ -256,7 +256,7 @@ class UnitProgram:
             with_first_row.emits_first_row = first_rows
         with keys_found_once():
             found = self._run_steps(inputs, watermarks, limit or _UNLIMITED)
-        results = {log: found[node_id] for node_id, log in self.plan.unit.outputs}
+        results = {log: found[node_id] for node_id, log in self.plan.task.outputs}
         bad = {log: problem for log, problem in results.items() if isinstance(problem, SlicemillError)}
         causes = Counter(map(id, bad.values()))
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
@@ -309,7 +309,7 @@ class UnitProgram:
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
                 given = [self._given(found[source], source, node_id) for source in sources]
-                made = _run(step, given, limit, self._places[node_id])
+                made = _run(step, given, limit, self._indices[node_id])
                 if isinstance(made, list):
                     assert isinstance(operator, SharedOperator), "nothing else makes parts"
                     names = [member.name for member in operator.members]
@@ -333,7 +333,7 @@ class UnitProgram:
 
     def schema_of(self, log: str) -> Schema:
         """Return the schema of an output."""
-        (node_id,) = [node_id for node_id, written in self.plan.unit.outputs if written == log]
+        (node_id,) = [node_id for node_id, written in self.plan.task.outputs if written == log]
         return self.plan.graph[node_id].schema
 
     def empty_input(self, log: str) -> pa.Table:
@@ -362,7 +362,7 @@ class UnitProgram:
             plan.tables,
             state,
             plan.newcomers,
-            self._cell,
+            self._subtask,
             plan.successors,
         )
         return step_of(context)
@@ -376,7 +376,7 @@ def _steps_with_role(steps: Mapping[str, object], role: type) -> dict[str, Any]:
 
 
 def _run(
-    step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit, place: int
+    step: Step | SharedStep, given: Sequence[StepResult], limit: StepLimit, index: int
 ) -> StepResult | list[StepResult]:
     """Run a step, or return the first error among its inputs."""
     tables, watermarks = [], []
@@ -385,7 +385,7 @@ def _run(
             return part
         tables.append(part[0])
         watermarks.append(part[1])
-    limit.begin(place)
+    limit.begin(index)
     try:
         made = step.run(tables, watermarks)
     except StepCancelled:

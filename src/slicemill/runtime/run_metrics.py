@@ -1,4 +1,4 @@
-"""Metrics of queries, streams and cells, collected from the reports of runs."""
+"""Metrics of queries, streams and subtasks, collected from the reports of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
 from slicemill.operators.graph import QueryGraph
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.messages import RunDone
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.shedding.accuracy import merge_reports
 from slicemill.time import SECOND_US
 
@@ -39,13 +39,13 @@ class RunMetrics:
         counted.python_s += sum(result.python_s for result in results)
         counted.collecting_s += sum(result.collecting_s for result in results)
 
-    def delivered(self, log: str, rows: int, unit: RunningUnit, results: Sequence[RunDone], now: int) -> None:
+    def delivered(self, log: str, rows: int, task: RunningTask, results: Sequence[RunDone], now: int) -> None:
         """Record the committed rows of a query after a run."""
         # Rows of a backfill are counted, but their response times are meaningless.
-        timed = () if unit.catching_up else results
+        timed = () if task.catching_up else results
         arrivals = tuple(pair for result in timed for pair in result.arrivals.get(log, ()))
         running = self._dispatcher.running
-        warm_s = running.warm_us(unit, now) / SECOND_US
+        warm_s = running.warm_us(task, now) / SECOND_US
         self._queries[log].add(rows, arrivals, now / SECOND_US, running.ideal_time(log), self._record, warm_s)
 
     def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
@@ -53,11 +53,11 @@ class RunMetrics:
         metrics.seen_s = self._clock() / SECOND_US
         running, chooser = self._dispatcher.running, self._dispatcher.chooser
         metrics.policy = (running.policy_within(chooser.components, metrics.query) or chooser.policy).name
-        unit = running.writers.get(metrics.query)
-        if unit is not None:
-            metrics.memory = MemoryUse(*running.rows_waiting(unit.id), unit.state_bytes)
-            behind = graph.ancestors(metrics.query) if unit.sheds else frozenset()
-            found = [shed for node, shed in unit.sheds.items() if node in behind]
+        task = running.writers.get(metrics.query)
+        if task is not None:
+            metrics.memory = MemoryUse(*running.rows_waiting(task.id), task.state_bytes)
+            behind = graph.ancestors(metrics.query) if task.sheds else frozenset()
+            found = [shed for node, shed in task.sheds.items() if node in behind]
             metrics.shed = merge_reports(found) if found else None
         return metrics
 
@@ -66,34 +66,35 @@ class RunMetrics:
         dispatcher, found = self._dispatcher, list(queries)
         running = dispatcher.running
         for metrics in found:
-            unit = running.writers.get(metrics.query)
-            if unit is not None:
-                waiting = running.waiting.by_bucket(running.position[unit.id])
+            task = running.writers.get(metrics.query)
+            if task is not None:
+                waiting = running.waiting.by_bucket(running.position[task.id])
                 metrics.note_waiting(waiting, self._record)
         streams = {
             name: asdict(stream.counts) for name, stream in dispatcher.streams.items() if AGAIN not in name
         }
         failing = {name: s.error for name, s in dispatcher.streams.items() if s.error is not None}
         policy = dispatcher.chooser.policy.name
-        cells = [cell for unit in running.units for cell in self._cells(unit)]
-        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, cells)
+        subtasks = [subtask for task in running.tasks for subtask in self._subtasks(task)]
+        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, subtasks)
 
-    def describe_cells(self, query: str) -> str:
-        """Describe the work of each cell of a query's unit."""
-        unit = self._dispatcher.running.writers.get(query)
+    def describe_subtasks(self, query: str) -> str:
+        """Describe the work of each subtask of a query's task."""
+        task = self._dispatcher.running.writers.get(query)
         lines = [
-            f"cell {cell['cell']} on worker {cell['worker']}: {cell['runs']:,} runs, {cell['rows']:,} rows, "
-            f"{cell['pairs']:,} pairs compared, {cell['cpu_s']:.3g} s, {cell['bytes_read']:,} bytes read, "
-            f"{cell['state_bytes']:,} bytes kept"
-            for cell in (self._cells(unit) if unit is not None else ())
+            f"subtask {subtask['subtask']} on worker {subtask['worker']}: {subtask['runs']:,} runs, "
+            f"{subtask['rows']:,} rows, {subtask['pairs']:,} pairs compared, {subtask['cpu_s']:.3g} s, "
+            f"{subtask['bytes_read']:,} bytes read, "
+            f"{subtask['state_bytes']:,} bytes kept"
+            for subtask in (self._subtasks(task) if task is not None else ())
         ]
         return "".join(f"\n{line}" for line in lines)
 
-    def _cells(self, unit: RunningUnit) -> Iterable[dict[str, Any]]:
-        for cell, statistics in sorted(unit.statistics.cells.items()):
+    def _subtasks(self, task: RunningTask) -> Iterable[dict[str, Any]]:
+        for subtask, statistics in sorted(task.statistics.subtasks.items()):
             yield {
-                "unit": unit.id,
-                "cell": cell,
-                "worker": self._dispatcher.worker_of(unit, cell),
+                "task": task.id,
+                "subtask": subtask,
+                "worker": self._dispatcher.worker_of(task, subtask),
                 **statistics.plain(),
             }

@@ -1,19 +1,19 @@
-"""Exchange (shuffle): a cell reads only the rows of its keys (S26).
+"""Exchange (shuffle): a subtask reads only the rows of its keys (S26).
 
-    rows as stored             _order_4c…  _cell_4c…       part of cell 1: rows 1, 4, in the order of time
+    rows as stored             _order_4c…  _cell_4c…       part of subtask 1: rows 1, 4, in the order of time
     0  12:00:01  k = 7             0           0
     1  12:00:02  k = 3             2           0
     2  12:00:02  k = 7             1           1   ◄┐
     3  12:00:05  k = 5             4           1   ◄┘ borders, by binary search
     4  12:00:06  k = 3             3           2
 
-When a large batch is written, the writer adds two columns for each exchange by which units read the log: the
-row positions in the order of (cell, `_ts`, `_seq`), and the cell at each position of this order. The rows are
-stored only once. Small batches lack these columns, and so do batches that were written before the exchange
-existed. Their rows are partitioned on reading, once for all cells of a worker's message.
+When a large batch is written, the writer adds two columns for each exchange by which tasks read the log: the
+row positions in the order of (subtask, `_ts`, `_seq`), and the subtask at each position of this order. The
+rows are stored only once. Small batches lack these columns, and so do batches that were written before the
+exchange existed. Their rows are partitioned on reading, once for all subtasks of a worker's message.
 
-If several cells read the same rows, these cells share a *part*, and the columns contain parts instead of
-cells. All cells that a worker runs in one message read one copy of the part.
+If several subtasks read the same rows, these subtasks share a *part*, and the columns contain parts instead
+of subtasks. All subtasks that a worker runs in one message read one copy of the part.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from slicemill.columns.arrow_schema import SEQ, TS, conform, from_arrow, with_system_columns
-from slicemill.columns.keys import Cells, cells_of, stripes_of, to_array
+from slicemill.columns.keys import Subtasks, stripes_of, subtasks_of, to_array
 from slicemill.columns.merge import merge_sorted
 from slicemill.functions.evaluate import compile_or_null
-from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.hashing import HashedKeys, hash_keys
 from slicemill.operators.join.heavy_keys import KeySample, broadcast_mask, key_sample
+from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.types import Schema
 
 # Time to read 64 000 rows on one worker, with the order stored / computed on reading:
-#   batches of 16 000 rows:   2 cells 6.9 / 6.3 ms,   8 cells 7.3 / 7.6 ms
-#   batches of 64 000 rows:  64 cells 6.8 / 7.8 ms
-#   batches of  4 000 rows:   8 cells 15 / 9 ms,     64 cells 52 / 12 ms (each cell reads each batch)
+#   batches of 16 000 rows:   2 subtasks 6.9 / 6.3 ms,   8 subtasks 7.3 / 7.6 ms
+#   batches of 64 000 rows:  64 subtasks 6.8 / 7.8 ms
+#   batches of  4 000 rows:   8 subtasks 15 / 9 ms,     64 subtasks 52 / 12 ms (each subtask reads each batch)
 # A stored order is computed once, an order on reading once per worker.
-_LARGE, _LARGE_PER_CELL = 16_000, 1_000
+_LARGE, _LARGE_PER_SUBTASK = 16_000, 1_000
 # Sample size per written batch, to find frequent keys. A key with 1/64 of the rows is sampled 32 ± 6 times.
 _SAMPLED, _GOLDEN = 2_048, 0.6180339887498949
 _NOWHERE = np.zeros(0, np.intp)
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Return True if such a batch is stored with its cell order."""
+    """Return True if such a batch is stored with its subtask order."""
     parts = max((exchange.parts for exchange in exchanges), default=1)
-    return parts > 1 and rows >= max(_LARGE, _LARGE_PER_CELL * parts)
+    return parts > 1 and rows >= max(_LARGE, _LARGE_PER_SUBTASK * parts)
 
 
-def add_cell_order(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
-    """Add the columns of the order by cell, for each exchange.
+def add_subtask_order(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
+    """Add the columns of the order by subtask, for each exchange.
 
     The rows of a log are sorted by (`_ts`, `_seq`).
     """
@@ -72,15 +72,15 @@ def add_cell_order(table: pa.Table, exchanges: Iterable[Exchange], schema: Schem
 def sample_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
     """Return the frequent keys of a batch, by exchange."""
     found = {}
-    keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.cells > 1]
+    keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.subtasks > 1]
     if keyed and table.num_rows:
         times = table.column(TS)
         span_us = times[-1].as_py() - times[0].as_py()
         sample = table.take(pa.array(_sample_positions(table.num_rows)))
         for exchange in keyed:
             spreader = _Partitioner.of(exchange, schema)
-            hashed, cells = spreader.key_hashes(sample), spreader(sample)
-            found[exchange.id] = key_sample(table.num_rows, span_us, hashed.hashes, hashed.valid, cells)
+            hashed, subtasks = spreader.key_hashes(sample), spreader(sample)
+            found[exchange.id] = key_sample(table.num_rows, span_us, hashed.hashes, hashed.valid, subtasks)
     return found
 
 
@@ -123,7 +123,7 @@ class _UnorderedRows:
     """Rows with the part of each row, not ordered by part."""
 
     table: pa.Table
-    parts: Cells
+    parts: Subtasks
     everywhere: NDArray[np.intp]
     row_bytes: float = 0.0
 
@@ -134,10 +134,10 @@ class _UnorderedRows:
 
 
 class PartitionedRows:
-    """Rows of a log, partitioned by cell.
+    """Rows of a log, partitioned by subtask.
 
     `tables` are as stored, each with its arrival time. With an exchange by key, rows of `heavy` keys go to
-    all cells.
+    all subtasks.
     """
 
     def __init__(
@@ -169,9 +169,9 @@ class PartitionedRows:
             table = merge_sorted(unordered).combine_chunks()
             self._pieces.append(_UnorderedRows(table, self._spreader(table), self._everywhere(table)))
 
-    def part(self, cell: int) -> pa.Table:
-        """Return the rows of a cell, sorted by (`_ts`, `_seq`)."""
-        part = self._exchange.part_of(cell)
+    def part(self, subtask: int) -> pa.Table:
+        """Return the rows of a subtask, sorted by (`_ts`, `_seq`)."""
+        part = self._exchange.part_of(subtask)
         if part not in self._parts:
             pieces = [piece.part(part) for piece in self._pieces]
             for piece, own in zip(self._pieces, pieces, strict=True):
@@ -193,9 +193,9 @@ class PartitionedRows:
         if order not in stored.column_names:
             return None
         sorted_parts = to_array(stored.column(parts)).to_numpy()
-        places, borders = to_array(stored.column(order)).to_numpy(), self._borders(sorted_parts)
+        indices, borders = to_array(stored.column(order)).to_numpy(), self._borders(sorted_parts)
         row_bytes = stored.nbytes / stored.num_rows
-        return _OrderedRows(table, places, borders, self._everywhere(table), row_bytes)
+        return _OrderedRows(table, indices, borders, self._everywhere(table), row_bytes)
 
     def _everywhere(self, table: pa.Table) -> NDArray[np.intp]:
         """Return the positions of rows with heavy keys."""
@@ -204,7 +204,7 @@ class PartitionedRows:
         hashes = self._spreader.key_hashes(table).hashes
         return np.flatnonzero(broadcast_mask(self._heavy, hashes, to_array(table.column(TS)).to_numpy()))
 
-    def _borders(self, parts: Cells) -> NDArray[np.intp]:
+    def _borders(self, parts: Subtasks) -> NDArray[np.intp]:
         # uint16 like `parts`, because a wider type would make NumPy copy `parts`
         count = self._exchange.parts
         return np.append(np.searchsorted(parts, np.arange(count, dtype=np.uint16)), len(parts))
@@ -219,15 +219,15 @@ class _Partitioner:
             for count, by in exchange.spread
         ]
 
-    def __call__(self, table: pa.Table) -> Cells:
+    def __call__(self, table: pa.Table) -> Subtasks:
         parts = np.zeros(table.num_rows, np.uint32)
         for count, keys in self._spread:
             if keys is None:
                 found = stripes_of(to_array(table.column(SEQ)).to_numpy(), count)
             else:
-                # If the key of a row raises an error, the row still goes to a cell, where its query reports
-                # the error.
-                found = cells_of(keys(table), table.num_rows, count)
+                # If the key of a row raises an error, the row still goes to a subtask, where its query
+                # reports the error.
+                found = subtasks_of(keys(table), table.num_rows, count)
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
 

@@ -1,14 +1,15 @@
 """Skew: heavy keys of a join that is partitioned by key (S37-S38).
 
-After each run, cells report the work per key. When enough work is known, a key that makes its cell much
-slower than the mean becomes heavy: its rows go to all cells. A key that has become light again goes only to
-its home cell. Stored rows do not move, because a decision applies only to timestamps after all rows read so
-far.
+After each run, subtasks report the work per key. When enough work is known, a key that makes its subtask much
+slower than the mean becomes heavy: its rows go to all subtasks. A key that has become light again goes only
+to its home subtask. Stored rows do not move, because a decision applies only to timestamps after all rows
+read so far.
 
-The writer of a log reports frequent keys before any cell reads the rows. So the work of a run over many rows
-can be predicted, and the rows of its heavy keys go to all cells from the first row on:
+The writer of a log reports frequent keys before any subtask reads the rows. So the work of a run over many
+rows can be predicted, and the rows of its heavy keys go to all subtasks from the first row on:
 
-    rows of a key, of both inputs ──► pairs with the rows that are in the window by then ──► work of its cell
+    rows of a key, of both inputs ──► pairs with the rows that are in the window by then ──► work of its
+    subtask
 
 Filters may drop rows before the join. So predictions are scaled by the accuracy of earlier predictions.
 """
@@ -20,8 +21,8 @@ from dataclasses import astuple, dataclass, replace
 from typing import TypeAlias
 
 from slicemill.catalog.queries import FrameUnit, Window
-from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy_keys import ROW_WORK, KeySample, KeyWork
+from slicemill.operators.subtask import HeavyKey
 from slicemill.time import END
 
 _MOST_KEYS = 64
@@ -31,10 +32,10 @@ _MOST_KEYS = 64
 class SkewLimits:
     """Thresholds for heavy keys.
 
-    A key becomes heavy if its cell has more than `uneven` times the mean work. A heavy key becomes light if
-    its work is below `light` times the mean. A decision needs `enough_work` per cell, in comparisons; this is
-    some hundredths of a second of work. For a predicted run, `enough_ahead` suffices, because that work is
-    certain. `row_work` is the cost of a row, in comparisons.
+    A key becomes heavy if its subtask has more than `uneven` times the mean work. A heavy key becomes light
+    if its work is below `light` times the mean. A decision needs `enough_work` per subtask, in comparisons;
+    this is some hundredths of a second of work. For a predicted run, `enough_ahead` suffices, because that
+    work is certain. `row_work` is the cost of a row, in comparisons.
     """
 
     uneven: float = 1.5
@@ -76,9 +77,9 @@ class SkewedSide:
 
 
 def predict_work(
-    sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], cells: int
+    sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], subtasks: int
 ) -> list[KeyWork]:
-    """Predict the work of each cell for sampled rows.
+    """Predict the work of each subtask for sampled rows.
 
     Only pairs of frequent keys among these rows are counted. Pairs of other keys, and pairs with earlier
     rows, are ignored.
@@ -90,33 +91,33 @@ def predict_work(
     for number, side in enumerate(sides):
         for sample in (sample for log in side.logs for sample in samples.get(log, ())):
             total += sample.rows
-            for key, (cell, count) in sample.keys.items():
-                home[key] = cell
+            for key, (subtask, count) in sample.keys.items():
+                home[key] = subtask
                 counts[number][key] = counts[number].get(key, 0.0) + count
                 met[number][key] = met[number].get(key, 0.0) + side.met(sample, count)
-    keys: list[dict[int, tuple[int, int]]] = [{} for _ in range(cells)]
-    for key, cell in home.items():
+    keys: list[dict[int, tuple[int, int]]] = [{} for _ in range(subtasks)]
+    for key, subtask in home.items():
         here, there = ([own.get(key, 0.0) for own in by_side] for by_side in (counts, met))
         pairs = sum(here) * sum(there) - sum(map(float.__mul__, here, there))
-        keys[cell][key] = (round(sum(here)), round(pairs))
+        keys[subtask][key] = (round(sum(here)), round(pairs))
     sums = [[sum(column) for column in zip(*own.values(), strict=True)] or [0, 0] for own in keys]
-    others = max(0, total - sum(rows for rows, _ in sums)) // cells
+    others = max(0, total - sum(rows for rows, _ in sums)) // subtasks
     return [KeyWork(others + rows, pairs, own) for (rows, pairs), own in zip(sums, keys, strict=True)]
 
 
-# key -> (rows, pairs) for each cell
+# key -> (rows, pairs) for each subtask
 _WorkByKey: TypeAlias = dict[int, list[tuple[float, float]]]
 
 
 class HeavyKeys:
-    """Heavy keys of a unit.
+    """Heavy keys of a task.
 
-    `longest_us` is the longest window of the unit, or None if a window is unbounded.
+    `longest_us` is the longest window of the task, or None if a window is unbounded.
     """
 
     def __init__(
         self,
-        cells: int,
+        subtasks: int,
         longest_us: int | None,
         known: Iterable[Sequence[int]] = (),
         sides: Sequence[SkewedSide] = (),
@@ -124,15 +125,15 @@ class HeavyKeys:
         self.keys = tuple(HeavyKey(*fields) for fields in known)
         if longest_us is not None:
             # While a key fades, a query with a longer window may be added. The query reads rows of the key in
-            # all cells.
+            # all subtasks.
             self.keys = tuple(
                 replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
                 for key in self.keys
             )
         self._limits = LIMITS
         self._longest_us = longest_us
-        self._cells = cells
-        self._work = [0.0] * cells
+        self._subtasks = subtasks
+        self._work = [0.0] * subtasks
         self._by_key: _WorkByKey = {}
         self._sides = sides
         self._samples: dict[str, list[KeySample]] = {}  # by log, for rows that no run has read yet
@@ -142,13 +143,13 @@ class HeavyKeys:
         """Return the fields for the journal."""
         return [astuple(key) for key in self.keys]
 
-    def add(self, cell: int, found: KeyWork) -> None:
-        """Add the work that a cell reports for a run."""
-        self._work[cell] += self._weight(found.rows, found.pairs)
+    def add(self, subtask: int, found: KeyWork) -> None:
+        """Add the work that a subtask reports for a run."""
+        self._work[subtask] += self._weight(found.rows, found.pairs)
         self._found += found.pairs
         for key, (rows, pairs) in found.keys.items():
-            known = self._by_key.setdefault(key, [(0.0, 0.0)] * self._cells)
-            known[cell] = (known[cell][0] + rows, known[cell][1] + pairs)
+            known = self._by_key.setdefault(key, [(0.0, 0.0)] * self._subtasks)
+            known[subtask] = (known[subtask][0] + rows, known[subtask][1] + pairs)
 
     def arrived(self, log: str, sample: KeySample) -> None:
         """Add a sample of rows that a later run will read."""
@@ -160,28 +161,28 @@ class HeavyKeys:
         `next_ts` is later than all rows read so far.
         """
         samples, self._samples = self._samples, {}
-        ahead = predict_work(self._sides, samples, self._cells) if samples else []
+        ahead = predict_work(self._sides, samples, self._subtasks) if samples else []
         trust = min(1.0, self._found / self._foreseen) if self._foreseen else 1.0
         self._foreseen += sum(work.pairs for work in ahead)
-        by_cell = [self._weight(work.rows, trust * work.pairs) for work in ahead]
-        if sum(by_cell) < self._limits.enough_ahead * self._cells or next_ts >= END:
+        by_subtask = [self._weight(work.rows, trust * work.pairs) for work in ahead]
+        if sum(by_subtask) < self._limits.enough_ahead * self._subtasks or next_ts >= END:
             return
         by_key: _WorkByKey = {}
-        for cell, work in enumerate(ahead):
+        for subtask, work in enumerate(ahead):
             for key, (rows, pairs) in work.keys.items():
-                by_key[key] = [(0.0, 0.0)] * self._cells
-                by_key[key][cell] = (rows, trust * pairs)
+                by_key[key] = [(0.0, 0.0)] * self._subtasks
+                by_key[key][subtask] = (rows, trust * pairs)
         before = self.keys
-        self._spread(by_cell, by_key, next_ts)
+        self._spread(by_subtask, by_key, next_ts)
         if self.keys != before:
-            self._work, self._by_key = [0.0] * self._cells, {}
+            self._work, self._by_key = [0.0] * self._subtasks, {}
 
     def decide(self, next_ts: int) -> bool:
         """Decide which keys become heavy or light at `next_ts`.
 
         Return True if any did. `next_ts` is later than all rows read so far.
         """
-        if sum(self._work) < self._limits.enough_work * self._cells or next_ts >= END:
+        if sum(self._work) < self._limits.enough_work * self._subtasks or next_ts >= END:
             return False
         before = self.keys
         self._lighten(next_ts)
@@ -189,14 +190,14 @@ class HeavyKeys:
         self._foreseen, self._found = self._foreseen / 2, self._found / 2
         if self.keys != before:
             # Measurements before the change do not apply to the work after it.
-            self._work, self._by_key = [0.0] * self._cells, {}
+            self._work, self._by_key = [0.0] * self._subtasks, {}
             return True
         # Exponential decay: halve all counts, and drop small ones.
         self._work = [work / 2 for work in self._work]
         halves = {
-            key: [(rows / 2, pairs / 2) for rows, pairs in cells] for key, cells in self._by_key.items()
+            key: [(rows / 2, pairs / 2) for rows, pairs in subtasks] for key, subtasks in self._by_key.items()
         }
-        self._by_key = {key: cells for key, cells in halves.items() if _total(cells)[0] >= 1}
+        self._by_key = {key: subtasks for key, subtasks in halves.items() if _total(subtasks)[0] >= 1}
         return False
 
     def forget(self, reached: int) -> bool:
@@ -206,77 +207,77 @@ class HeavyKeys:
         """
         gone = [key for key in self.keys if key.over <= reached]
         for key in gone:
-            # Several cells have reported the key, so its home cell is unknown until the next report.
+            # Several subtasks have reported the key, so its home subtask is unknown until the next report.
             self._by_key.pop(key.hash, None)
         self.keys = tuple(key for key in self.keys if key not in gone)
         return bool(gone)
 
     def _lighten(self, next_ts: int) -> None:
-        mean = sum(self._work) / self._cells
+        mean = sum(self._work) / self._subtasks
         if self._longest_us is None:
             return
-        for place, key in enumerate(self.keys):
+        for index, key in enumerate(self.keys):
             if (
                 key.fades == END
                 and self._weight(*_total(self._by_key.get(key.hash, []))) < self._limits.light * mean
             ):
                 fading = replace(key, fades=next_ts, over=next_ts + self._longest_us)
-                self.keys = (*self.keys[:place], fading, *self.keys[place + 1 :])
+                self.keys = (*self.keys[:index], fading, *self.keys[index + 1 :])
 
-    def _spread(self, by_cell: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Make keys of overloaded cells heavy while that improves the balance."""
-        work = list(by_cell)
-        light: dict[int, dict[int, tuple[float, float]]] = {cell: {} for cell in range(self._cells)}
+    def _spread(self, by_subtask: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
+        """Make keys of overloaded subtasks heavy while that improves the balance."""
+        work = list(by_subtask)
+        light: dict[int, dict[int, tuple[float, float]]] = {subtask: {} for subtask in range(self._subtasks)}
         heavy = {key.hash for key in self.keys if key.fades == END}
-        for key, cells in by_key.items():
+        for key, subtasks in by_key.items():
             if key in heavy:
                 # Assume even work. It is uneven only while earlier rows of the key are stored in its home
-                # cell.
-                total = sum(self._weight(*one) for one in cells)
+                # subtask.
+                total = sum(self._weight(*one) for one in subtasks)
                 work = [
-                    own + total / self._cells - self._weight(*one)
-                    for own, one in zip(work, cells, strict=True)
+                    own + total / self._subtasks - self._weight(*one)
+                    for own, one in zip(work, subtasks, strict=True)
                 ]
-            elif (home := self._home(key, cells)) is not None:
-                light[home][key] = _total(cells)
+            elif (home := self._home(key, subtasks)) is not None:
+                light[home][key] = _total(subtasks)
         while len(self.keys) < _MOST_KEYS:
-            slowest = max(range(self._cells), key=work.__getitem__)
+            slowest = max(range(self._subtasks), key=work.__getitem__)
             keys = light[slowest]
-            if work[slowest] <= self._limits.uneven * sum(work) / self._cells or not keys:
+            if work[slowest] <= self._limits.uneven * sum(work) / self._subtasks or not keys:
                 return
             heaviest = max(keys, key=lambda key: self._weight(*keys[key]))
             rows, pairs = keys.pop(heaviest)
-            everywhere = self._weight(rows, pairs / self._cells)
+            everywhere = self._weight(rows, pairs / self._subtasks)
             if everywhere > self._weight(rows, pairs) / 2:
                 return
             work = [own + everywhere for own in work]
             work[slowest] -= self._weight(rows, pairs)
             self._begin(heaviest, slowest, next_ts)
 
-    def _home(self, key: int, cells: Sequence[tuple[float, float]]) -> int | None:
-        """Return the home cell of a key.
+    def _home(self, key: int, subtasks: Sequence[tuple[float, float]]) -> int | None:
+        """Return the home subtask of a key.
 
-        Return None if it is unknown. For a key in `self.keys` all cells report work, so the home is taken
+        Return None if it is unknown. For a key in `self.keys` all subtasks report work, so the home is taken
         from there.
         """
         listed = next((one.home for one in self.keys if one.hash == key), None)
         if listed is not None:
             return listed
-        told = [cell for cell, (rows, _) in enumerate(cells) if rows]
+        told = [subtask for subtask, (rows, _) in enumerate(subtasks) if rows]
         return told[0] if len(told) == 1 else None
 
     def _weight(self, rows: float, pairs: float) -> float:
         return rows * self._limits.row_work + pairs
 
     def _begin(self, hash_: int, home: int, next_ts: int) -> None:
-        # If a fading key becomes heavy again, its rows have gone to all cells without interruption.
+        # If a fading key becomes heavy again, its rows have gone to all subtasks without interruption.
         ended = (replace(key, over=min(key.over, next_ts)) if key.hash == hash_ else key for key in self.keys)
         self.keys = (*ended, HeavyKey(hash_, home, next_ts))
 
 
-def _total(cells: Sequence[tuple[float, float]]) -> tuple[float, float]:
+def _total(subtasks: Sequence[tuple[float, float]]) -> tuple[float, float]:
     """Return the total rows and pairs of a key.
 
-    Each cell has all rows of a heavy key, but only a part of the pairs.
+    Each subtask has all rows of a heavy key, but only a part of the pairs.
     """
-    return max((rows for rows, _ in cells), default=0.0), sum(pairs for _, pairs in cells)
+    return max((rows for rows, _ in subtasks), default=0.0), sum(pairs for _, pairs in subtasks)

@@ -1,7 +1,7 @@
 """Stored operator state of a home: rows, bytes and ages by slice.
 
 Only checkpoints are read, so no running mill is needed. The numbers are those at the last checkpoint of each
-unit.
+task.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, TypeAlias, TypeVar
 from rich.table import Table
 
 from slicemill.codec.registry import StorageError
-from slicemill.explain.placements import place_units
+from slicemill.explain.placements import place_tasks
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
-from slicemill.operators.join.slices.workload import ASSUMED, Statistics, over_cells
+from slicemill.operators.join.slices.workload import ASSUMED, Statistics, over_subtasks
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.statistics import Cuts, Inspectable
 from slicemill.plan.placement import PlacementKind
@@ -28,19 +28,19 @@ from slicemill.storage.home_reader import HomeReader
 
 T = TypeVar("T")
 
-# Function that is applied to the state of one operator in one cell: (unit, node, cell, state).
+# Function that is applied to the state of one operator in one subtask: (task, node, subtask, state).
 Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSlice:
-    """One state slice in one cell of a unit.
+    """One state slice in one subtask of a task.
 
     `wanted` has, for each query, the number of rows that the query may still read.
     """
 
-    unit: str
-    cell: int
+    task: str
+    subtask: int
     part: str
     rows: int
     bytes: int
@@ -50,11 +50,11 @@ class StoredSlice:
 
 
 def slices_of(home: Path | Home) -> list[StoredSlice]:
-    """Return the slices of all units at their last checkpoints."""
+    """Return the slices of all tasks at their last checkpoints."""
     return map_states(home, _for_inspectable(_slices))
 
 
-def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[StoredSlice]:
+def _slices(task: str, _node: str, subtask: int, state: Inspectable) -> Iterable[StoredSlice]:
     for held in state.held():
         stored = held.slice.stored if held.slice is not None else None
         size = stored.bytes if isinstance(stored, SliceFile) else 0
@@ -62,25 +62,26 @@ def _slices(unit: str, _node: str, cell: int, state: Inspectable) -> Iterable[St
         for member, rows in held.wanted.items():
             query = member.split(":")[0]
             wanted[query] = max(rows, wanted.get(query, 0))
-        yield StoredSlice(unit, cell, held.part, held.rows, size, held.earliest, held.latest, wanted)
+        yield StoredSlice(task, subtask, held.part, held.rows, size, held.earliest, held.latest, wanted)
 
 
-def slices_of_unit(home: Home, unit: str) -> list[StoredSlice]:
-    """Return the slices of one unit at its last checkpoint."""
-    return _map_unit_states(home, unit, _for_inspectable(_slices))
+def slices_of_task(home: Home, task: str) -> list[StoredSlice]:
+    """Return the slices of one task at its last checkpoint."""
+    return _map_task_states(home, task, _for_inspectable(_slices))
 
 
-def cuts_of_unit(home: Home, unit: str) -> list[tuple[int, Cuts]]:
-    """Return the borders between slices of one unit, by cell."""
-    return _map_unit_states(
-        home, unit, _for_inspectable(lambda _, __, cell, state: [(cell, cuts) for cuts in state.cuts()])
+def cuts_of_task(home: Home, task: str) -> list[tuple[int, Cuts]]:
+    """Return the borders between slices of one task, by subtask."""
+    return _map_task_states(
+        home, task, _for_inspectable(lambda _, __, subtask, state: [(subtask, cuts) for cuts in state.cuts()])
     )
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
-    """Return the borders between slices, by unit and cell."""
+    """Return the borders between slices, by task and subtask."""
     return map_states(
-        home, _for_inspectable(lambda unit, _, cell, state: [(unit, cell, cuts) for cuts in state.cuts()])
+        home,
+        _for_inspectable(lambda task, _, subtask, state: [(task, subtask, cuts) for cuts in state.cuts()]),
     )
 
 
@@ -93,7 +94,7 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
         if statistics is not None:
             parts.setdefault(node_id, []).append(statistics)
     nodes = {
-        node.id: replace(node, operator=replace(node.operator, measured=over_cells(parts[node.id])))
+        node.id: replace(node, operator=replace(node.operator, measured=over_subtasks(parts[node.id])))
         if isinstance(node.operator, (SharedJoin, SharedMultiJoin)) and node.id in parts
         else node
         for node in graph
@@ -101,61 +102,61 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
     return QueryGraph(nodes, graph.streams)
 
 
-def explain_with_measures(graph: QueryGraph, query: str, home: Path | Home, cells: int) -> str:
+def explain_with_measures(graph: QueryGraph, query: str, home: Path | Home, subtasks: int) -> str:
     """Return the EXPLAIN text of a query, with measured statistics."""
     own = with_measures(graph.only(graph.ancestors(query)), home)
-    return explain_text(own, units=place_units(own, cells, placements_in(home)))
+    return explain_text(own, tasks=place_tasks(own, subtasks, placements_in(home)))
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
-    """Return the placement of each unit, as in the journal.
+    """Return the placement of each task, as in the journal.
 
-    A placement by key is reported as hybrid if the unit has heavy keys.
+    A placement by key is reported as hybrid if the task has heavy keys.
     """
     opened = HomeReader(home) if isinstance(home, Path) else home
     return {
-        unit: {**fields["placement"], "kind": PlacementKind.HYBRID.value}
+        task: {**fields["placement"], "kind": PlacementKind.HYBRID.value}
         if fields.get("heavy")
         else fields["placement"]
-        for unit, fields in opened.units.items()
+        for task, fields in opened.tasks.items()
     }
 
 
 def map_states(home: Path | Home, look: Look[T]) -> list[T]:
     """Apply a function to all checkpointed states, and return the concatenated results."""
     opened = HomeReader(home) if isinstance(home, Path) else home
-    return [seen for unit in sorted(opened.units) for seen in _map_unit_states(opened, unit, look)]
+    return [seen for task in sorted(opened.tasks) for seen in _map_task_states(opened, task, look)]
 
 
 def _for_inspectable(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
     """Restrict a function to states that implement Inspectable."""
-    return lambda unit, node, cell, state: (
-        look(unit, node, cell, state) if isinstance(state, Inspectable) else ()
+    return lambda task, node, subtask, state: (
+        look(task, node, subtask, state) if isinstance(state, Inspectable) else ()
     )
 
 
-def _map_unit_states(home: Home | HomeReader, unit: str, look: Look[T]) -> list[T]:
-    folder = home.checkpoint_folder(unit)
+def _map_task_states(home: Home | HomeReader, task: str, look: Look[T]) -> list[T]:
+    folder = home.checkpoint_folder(task)
     while True:
-        cells = _files(home, unit)
+        subtasks = _files(home, task)
         try:
             return [
                 seen
-                for cell, files in enumerate(cells)
+                for subtask, files in enumerate(subtasks)
                 for node, state in read_checkpoint(folder, files).items()
-                for seen in look(unit, node, cell, state)
+                for seen in look(task, node, subtask, state)
             ]
         except StorageError:
             # A running mill deletes a checkpoint when the next one is complete. Read again.
             if isinstance(home, HomeReader):
                 home.poll()
-            if _files(home, unit) == cells:
+            if _files(home, task) == subtasks:
                 raise
 
 
-def _files(home: Home | HomeReader, unit: str) -> list[list[list[object]]]:
-    """Return the files of a unit's last checkpoint, by cell."""
-    files: list[list[list[object]]] = home.units.get(unit, {}).get("checkpoint", {}).get("files", [])
+def _files(home: Home | HomeReader, task: str) -> list[list[list[object]]]:
+    """Return the files of a task's last checkpoint, by subtask."""
+    files: list[list[list[object]]] = home.tasks.get(task, {}).get("checkpoint", {}).get("files", [])
     return files
 
 
@@ -183,17 +184,17 @@ def _seconds(us: int) -> str:
 def _newest(found: Iterable[StoredSlice]) -> dict[str, int]:
     newest: dict[str, int] = {}
     for held in found:
-        newest[held.unit] = max(held.latest_us, newest.get(held.unit, held.latest_us))
+        newest[held.task] = max(held.latest_us, newest.get(held.task, held.latest_us))
     return newest
 
 
 def _slices_table(found: list[StoredSlice]) -> Table:
-    slices = _table(("unit", "cell", "part"), ("rows", "bytes", "span", "age"))
+    slices = _table(("task", "subtask", "part"), ("rows", "bytes", "span", "age"))
     newest = _newest(found)
     for held in found:
-        span, age = held.latest_us - held.earliest_us, newest[held.unit] - held.latest_us
+        span, age = held.latest_us - held.earliest_us, newest[held.task] - held.latest_us
         counts = (f"{held.rows:,}", f"{held.bytes:,}", _seconds(span), _seconds(age))
-        slices.add_row(held.unit, str(held.cell), held.part, *counts)
+        slices.add_row(held.task, str(held.subtask), held.part, *counts)
     return slices
 
 
@@ -206,7 +207,7 @@ def _queries_table(found: list[StoredSlice]) -> Table:
     by_query = _table(("query",), ("rows", "slices", "reaches back"))
     for query, parts in sorted(queries.items()):
         rows = sum(part.wanted[query] for part in parts)
-        back = max(newest[part.unit] - part.earliest_us for part in parts)
+        back = max(newest[part.task] - part.earliest_us for part in parts)
         by_query.add_row(query, f"{rows:,}", str(len(parts)), _seconds(back))
     return by_query
 
@@ -214,12 +215,12 @@ def _queries_table(found: list[StoredSlice]) -> Table:
 def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
     """Return a table of measured rates and the resulting slice borders."""
     table = _table(
-        ("chain", "cell", "part"),
+        ("chain", "subtask", "part"),
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),
     )
-    for unit, cell, cuts in found:
+    for task, subtask, cuts in found:
         rate = f"{cuts.rate:,.0f} ({ASSUMED.rates[0]:g})"
         costs = (f"{cuts.compared:.3g}", f"{cuts.rewriting:.1f}")
         ends = [", ".join(f"{end:g} s" for end in ends) for ends in (cuts.finest, cuts.cheapest, cuts.used)]
-        table.add_row(unit, str(cell), cuts.part, rate, *costs, *ends, f"{cuts.expected_rows:,.0f}")
+        table.add_row(task, str(subtask), cuts.part, rate, *costs, *ends, f"{cuts.expected_rows:,.0f}")
     return table

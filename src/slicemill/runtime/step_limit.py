@@ -1,7 +1,7 @@
 """Processor time limit for one step of a run.
 
 An example of a step is the filter of one query. A step that takes much longer than usual is interrupted. The
-queries that need the step fail, and the other queries of the unit continue. The limit counts processor time,
+queries that need the step fail, and the other queries of the task continue. The limit counts processor time,
 so that no step fails because the machine is busy. A timer signal interrupts Python code and regular
 expressions of `re`. A call of machine code, such as Arrow's, is interrupted when it returns. If the call does
 not return, the kernel kills the process, and the step record tells the driver which queries fail
@@ -60,7 +60,7 @@ class StepLimit:
         self._place: StepPosition | None = None
 
     def begin(self, step: int) -> None:
-        """Start a step, given its index in the unit."""
+        """Start a step, given its index in the task."""
         self._spent_s, self._place = 0.0, StepPosition(self._item, step)
         if self._record is not None:
             self._record.begin(self._place)

@@ -270,7 +270,7 @@ class RunningStream:
     def need(self, need: SourceProjection, exchanges: tuple[Exchange, ...] = ()) -> None:
         """Set the rows and columns that queries need.
 
-        `exchanges` are those of units with several cells.
+        `exchanges` are those of tasks with several subtasks.
         """
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.source_folder(self.name)
@@ -510,7 +510,7 @@ class RunningStream:
     # -- time ------------------------------------------------------------------------------------------
 
     def announce_at_least(self, log: str, ts: int) -> None:
-        """Restore a watermark that a unit had received before a restart."""
+        """Restore a watermark that a task had received before a restart."""
         rows, sides = self._announced
         of_rows = log == self.name
         self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))

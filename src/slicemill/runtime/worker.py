@@ -1,10 +1,10 @@
-"""Worker task: reads sources and runs cells of units.
+"""Worker task: reads sources and runs subtasks of tasks.
 
-A worker has in memory the programs of its cells with their state, the readers and intakes of its streams,
+A worker has in memory the programs of its subtasks with their state, the readers and intakes of its streams,
 compiled plans, and open segments. All of this may be lost at any time, and is restored from a checkpoint and
 the logs.
 
-A checkpoint blocks the worker only while the worker takes a snapshot of a cell's state in memory. A
+A checkpoint blocks the worker only while the worker takes a snapshot of a subtask's state in memory. A
 background thread writes the snapshot while the worker continues with its next items. When the files are
 complete, the thread sends a notice to the driver.
 """
@@ -38,11 +38,11 @@ from slicemill.kernels.kernel import python_seconds
 from slicemill.metrics.due_times import Arrivals, set_due_times
 from slicemill.metrics.profiling import gc_seconds, watch_gc
 from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them
-from slicemill.operators.cell import HeavyKey
+from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.partitioning import Exchange
 from slicemill.runtime.messages import (
     CheckpointDone,
-    CheckpointUnit,
+    CheckpointTask,
     Forget,
     Item,
     ItemDone,
@@ -55,12 +55,12 @@ from slicemill.runtime.messages import (
     Reply,
     Restore,
     RunDone,
-    RunUnit,
+    RunTask,
     item_failure,
 )
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.runtime.rescale import redistribute_state
-from slicemill.runtime.shuffle import PartitionedRows, add_cell_order, is_large, sample_keys
+from slicemill.runtime.shuffle import PartitionedRows, add_subtask_order, is_large, sample_keys
 from slicemill.runtime.step_limit import StepLimit, StepRecord, current_step
 from slicemill.runtime.workers.events import WorkerContext
 from slicemill.runtime.workers.plan_messages import unpack_plan
@@ -97,18 +97,18 @@ def in_thread(work: Callable[[], None]) -> None:
 
 
 @dataclass(slots=True)
-class LoadedCell:
-    """Program of a cell in memory. `run` is the last finished run."""
+class LoadedSubtask:
+    """Program of a subtask in memory. `run` is the last finished run."""
 
     plan: str
     run: int
-    program: UnitProgram
+    program: TaskProgram
     bytes: int = 0
     counted_s: float = -math.inf  # when its bytes were counted
     counting_cpu_s: float = 0.0  # processor time of the last count
     ran_cpu_s: float = 0.0  # processor time of runs since the last count
 
-    def goes_on_with(self, item: RunUnit) -> bool:
+    def goes_on_with(self, item: RunTask) -> bool:
         """Return True if the program has the state for a run."""
         return (self.plan, self.run, self.program.failed) == (item.plan, item.after, item.failed)
 
@@ -128,14 +128,14 @@ class Worker:
 
     context: WorkerContext
     _writers: SegmentWriters
-    _ordered: SegmentWriters  # for batches ordered by cell, because a segment has one schema
-    cells: dict[tuple[str, str, int], LoadedCell] = field(default_factory=dict)
+    _ordered: SegmentWriters  # for batches ordered by subtask, because a segment has one schema
+    subtasks: dict[tuple[str, str, int], LoadedSubtask] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
     _sync: bool = False  # durability 'machine': sync files before an answer
-    _taken: LoadedCell | None = None
-    _bytes_read: int = 0  # bytes of logs that the current cell has read
+    _taken: LoadedSubtask | None = None
+    _bytes_read: int = 0  # bytes of logs that the current subtask has read
     _record: StepRecord | None = None
     _message: int = 0
     _spreads: dict[tuple[object, ...], PartitionedRows] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Worker:
         wall_clock_us.not_before(asked.now_us)
         self._message = asked.number
         self._open_record(asked.record)
-        done = [self._do(item, place) for place, item in enumerate(asked.items)]
+        done = [self._do(item, index) for index, item in enumerate(asked.items)]
         reply = tuple(one for one in done if one is not None)
         self._spreads.clear()
         if asked.sync:
@@ -174,13 +174,13 @@ class Worker:
         if self._record is not None:
             self._record.take_up()
 
-    def _do(self, item: Item, place: int) -> ItemDone | None:
+    def _do(self, item: Item, index: int) -> ItemDone | None:
         try:
-            if isinstance(item, RunUnit):
-                return self._run(item, place)
+            if isinstance(item, RunTask):
+                return self._run(item, index)
             if isinstance(item, ReadStream):
                 return self._read(item)
-            if isinstance(item, CheckpointUnit):
+            if isinstance(item, CheckpointTask):
                 return self._checkpoint(item)
             self._forget(item)
             return None
@@ -189,18 +189,18 @@ class Worker:
         except Exception as problem:
             return _describe_failure(item, problem)
 
-    # -- units -----------------------------------------------------------------------------------------
+    # -- tasks -----------------------------------------------------------------------------------------
 
-    def _run(self, item: RunUnit, place: int) -> RunDone:
+    def _run(self, item: RunTask, index: int) -> RunDone:
         began, clock = time.process_time(), [time.perf_counter()]
-        # Remove the cell during its run, because a failed run leaves no valid state.
+        # Remove the subtask during its run, because a failed run leaves no valid state.
         program = self._program(item)
         self._bytes_read = 0
         tables = self._inputs(item.inputs, program, item)
         watermarks = {log: span.watermark for log, span in item.inputs.items()}
         clock.append(time.perf_counter())
         as_python, collecting = python_seconds(), gc_seconds()
-        limit = StepLimit(item.limit_s, self._record, place, self._message)
+        limit = StepLimit(item.limit_s, self._record, index, self._message)
         with limit.watching():
             outcome = program.run(tables, watermarks, item.dropping, item.latest, item.heavy, limit)
         clock.append(time.perf_counter())
@@ -215,11 +215,11 @@ class Worker:
                 if keys := sample_keys(table, item.outputs[log].exchanges, program.schema_of(log)):
                     sampled[log] = keys
         files = self._write_state(item.state_folder, program) if item.checkpoint else None
-        cell = self._keep(item, program, time.process_time() - began)
+        subtask = self._keep(item, program, time.process_time() - began)
         clock.append(time.perf_counter())
         return RunDone(
-            item.unit,
-            item.cell,
+            item.task,
+            item.subtask,
             item.run,
             written,
             outcome.watermarks,
@@ -229,7 +229,7 @@ class Worker:
             outcome.due,
             program.latest,
             program.sheds,
-            cell.bytes,
+            subtask.bytes,
             time.process_time() - began,
             _stages(_STAGES, clock),
             files,
@@ -244,22 +244,22 @@ class Worker:
             outcome.shared,
         )
 
-    def _keep(self, item: RunUnit, program: UnitProgram, ran_cpu_s: float) -> LoadedCell:
+    def _keep(self, item: RunTask, program: TaskProgram, ran_cpu_s: float) -> LoadedSubtask:
         """Put a program back after its run; count bytes if due."""
-        known = self._taken or LoadedCell(item.plan, item.run, program)
+        known = self._taken or LoadedSubtask(item.plan, item.run, program)
         known.run = item.run
         known.ran_cpu_s += ran_cpu_s
         known.count_bytes(time.monotonic(), at_once=bool(item.dropping))
-        self.cells[item.mill, item.unit, item.cell] = known
+        self.subtasks[item.mill, item.task, item.subtask] = known
         return known
 
-    def _program(self, item: RunUnit) -> UnitProgram:
-        known = self._taken = self.cells.pop((item.mill, item.unit, item.cell), None)
+    def _program(self, item: RunTask) -> TaskProgram:
+        known = self._taken = self.subtasks.pop((item.mill, item.task, item.subtask), None)
         if known is not None and known.goes_on_with(item):
             return known.program
         self._taken = None
         if item.restore is None:
-            raise SlicemillError(f"cell {item.cell} of {item.unit} is not here")
+            raise SlicemillError(f"subtask {item.subtask} of {item.task} is not here")
         plan = unpack_plan(self._plans[item.plan])
         states = self._restore_state(item, item.restore, plan.without(item.failed))
         renewed = replace(
@@ -268,7 +268,7 @@ class Worker:
             successors=item.restore.successors,
             parts_taken=item.restore.parts_taken,
         )
-        program = UnitProgram(renewed, states, item.cell, item.failed)
+        program = TaskProgram(renewed, states, item.subtask, item.failed)
         if item.restore.replay:
             spans = item.restore.replay
             watermarks = {log: span.watermark for log, span in spans.items()}
@@ -282,17 +282,17 @@ class Worker:
             )
         return program
 
-    def _restore_state(self, item: RunUnit, restore: Restore, plan: UnitPlan) -> dict[str, object]:
-        """Return the state of a cell at its checkpoint, by node."""
+    def _restore_state(self, item: RunTask, restore: Restore, plan: TaskPlan) -> dict[str, object]:
+        """Return the state of a subtask at its checkpoint, by node."""
         if restore.before is None:
             return read_checkpoint(item.state_folder, restore.files, whole=True)
         kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
-        return redistribute_state(plan, item.cell, restore.before, restore.heavy, kept)
+        return redistribute_state(plan, item.subtask, restore.before, restore.heavy, kept)
 
     def _inputs(
-        self, spans: Mapping[str, LogSpan], program: UnitProgram, item: RunUnit
+        self, spans: Mapping[str, LogSpan], program: TaskProgram, item: RunTask
     ) -> dict[str, pa.Table]:
-        """Return the input rows of a cell, by log."""
+        """Return the input rows of a subtask, by log."""
         found = {}
         for log, span in spans.items():
             exchange = program.plan.exchanges.get(log)
@@ -303,36 +303,36 @@ class Worker:
                 self._bytes_read += sum(epoch.bytes for epoch in span.epochs)
             else:
                 spread = self._spread(span, exchange, item.heavy)
-                found[log] = spread.part(item.cell)
+                found[log] = spread.part(item.subtask)
                 self._bytes_read += spread.take_bytes()
             if span.from_ts is not None:
                 found[log] = found[log].filter(pc.greater_equal(found[log].column(TS), span.from_ts))
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> PartitionedRows:
-        """Return epochs of a log partitioned by cell; computed once per message."""
+        """Return epochs of a log partitioned by subtask; computed once per message."""
         key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
             stored = read_stored_tables(span.folder, span.epochs, span.needed)
             self._spreads[key] = PartitionedRows(exchange, span.columns, stored, heavy)
         return self._spreads[key]
 
-    def _checkpoint(self, item: CheckpointUnit) -> CheckpointDone | None:
-        """Take a snapshot of a cell's state and write it.
+    def _checkpoint(self, item: CheckpointTask) -> CheckpointDone | None:
+        """Take a snapshot of a subtask's state and write it.
 
         Return None if a thread writes the snapshot; a notice follows.
         """
-        cell = self.cells.get((item.mill, item.unit, item.cell))
-        if cell is None or cell.run != item.run:
-            raise SlicemillError(f"cell {item.cell} of {item.unit} is not here as of run {item.run}")
+        subtask = self.subtasks.get((item.mill, item.task, item.subtask))
+        if subtask is None or subtask.run != item.run:
+            raise SlicemillError(f"subtask {item.subtask} of {item.task} is not here as of run {item.run}")
         if not self.context.resident:
-            files = self._write_state(item.state_folder, cell.program)
-            return CheckpointDone(item.mill, item.unit, item.cell, item.run, files)
-        snapshot, durable = encode_states(cell.program.states), self._sync
+            files = self._write_state(item.state_folder, subtask.program)
+            return CheckpointDone(item.mill, item.task, item.subtask, item.run, files)
+        snapshot, durable = encode_states(subtask.program.states), self._sync
         self.in_background(lambda: self.context.notify(_write_snapshot(item, snapshot, durable=durable)))
         return None
 
-    def _write_state(self, folder: Path, program: UnitProgram) -> tuple[Any, ...]:
+    def _write_state(self, folder: Path, program: TaskProgram) -> tuple[Any, ...]:
         return tuple(write_checkpoint(folder, program.states, durable=self._sync))
 
     # -- streams ---------------------------------------------------------------------------------------
@@ -397,11 +397,11 @@ class Worker:
         return self.streams[key]
 
     def _forget(self, item: Forget) -> None:
-        everything = not item.units and not item.streams and not item.cells
-        for mill, unit, cell in list(self.cells):
-            named = unit in item.units or (unit, cell) in item.cells
+        everything = not item.tasks and not item.streams and not item.subtasks
+        for mill, task, subtask in list(self.subtasks):
+            named = task in item.tasks or (task, subtask) in item.subtasks
             if mill == item.mill and (everything or named):
-                del self.cells[mill, unit, cell]
+                del self.subtasks[mill, task, subtask]
         for mill, stream in list(self.streams):
             if mill == item.mill and (everything or stream in item.streams):
                 self.streams.pop((mill, stream)).close()
@@ -412,8 +412,8 @@ class Worker:
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
     ) -> Appended:
         if is_large(table.num_rows, output.exchanges) and not ties_of(table):
-            # Uncompressed, so that cells can memory-map their rows.
-            stored = add_cell_order(table, output.exchanges, schema)
+            # Uncompressed, so that subtasks can memory-map their rows.
+            stored = add_subtask_order(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)
         else:
             compress = compress and table.num_rows >= _COMPRESSED_ROWS
@@ -428,14 +428,14 @@ def make(context: WorkerContext) -> Worker:
     return Worker(context, SegmentWriters(context.name), SegmentWriters(f"{context.name}.ordered"))
 
 
-def _write_snapshot(item: CheckpointUnit, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
+def _write_snapshot(item: CheckpointTask, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
     """Write a snapshot to files, and return the notice for the driver."""
     try:
         with paced():
             files, failed = write(item.state_folder, snapshot, durable=durable), None
     except Exception as problem:
         files, failed = [], _describe_failure(item, problem)
-    return CheckpointDone(item.mill, item.unit, item.cell, item.run, tuple(files), failed)
+    return CheckpointDone(item.mill, item.task, item.subtask, item.run, tuple(files), failed)
 
 
 def _describe_failure(item: Item, problem: Exception) -> ItemFailed | None:

@@ -1,6 +1,6 @@
-"""Scheduling of units: policies, run statistics, the chooser, and capacity planning.
+"""Scheduling of tasks: policies, run statistics, the chooser, and capacity planning.
 
-    batches --policy--> priorities --Chooser--> units to run          (batches, policies, priorities, chooser)
+    batches --policy--> priorities --Chooser--> tasks to run          (batches, policies, priorities, chooser)
     costs + arrivals --simulation--> response times                   (capacity, rehearsal)
     runs --observe--> cost of a run, selectivity                      (statistics)
 

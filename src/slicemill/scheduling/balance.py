@@ -1,7 +1,7 @@
-"""Load balancing: moves cells from busy workers to idle workers (S39).
+"""Load balancing: moves subtasks from busy workers to idle workers (S39).
 
-The load of a cell is its recent share of a core. A move costs a checkpoint and a restore. So a cell moves
-only after loads have been uneven for several rounds, and then stays on its worker for several rounds.
+The load of a subtask is its recent share of a core. A move costs a checkpoint and a restore. So a subtask
+moves only after loads have been uneven for several rounds, and then stays on its worker for several rounds.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-# (unit id, cell number)
-CellId: TypeAlias = tuple[str, int]
+# (task id, subtask number)
+SubtaskId: TypeAlias = tuple[str, int]
 
 # Permitted difference of load between two workers, as a share of a core.
 _UNEVEN = 0.15
-# Consecutive uneven rounds before a move, and rounds for which a moved cell stays on its worker.
+# Consecutive uneven rounds before a move, and rounds for which a moved subtask stays on its worker.
 _LOOKS, _REST = 3, 10
-# A worker with a higher load falls behind, so its cells move at once.
+# A worker with a higher load falls behind, so its subtasks move at once.
 _FULL = 0.8
 # Minimum share of the difference that a move must remove.
 _WORTH = 0.2
@@ -25,18 +25,18 @@ _WORTH = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Move of a cell to another worker.
+    """Move of a subtask to another worker.
 
-    The cell moves after its next regular checkpoint, or after an extra checkpoint if `at_once` is set.
+    The subtask moves after its next regular checkpoint, or after an extra checkpoint if `at_once` is set.
     """
 
-    cell: CellId
+    subtask: SubtaskId
     worker: int
     at_once: bool
 
 
 def best_move(
-    loads: Mapping[CellId, float], at: Mapping[CellId, int], fixed: Mapping[int, float]
+    loads: Mapping[SubtaskId, float], at: Mapping[SubtaskId, int], fixed: Mapping[int, float]
 ) -> Move | None:
     """Return the best move from busiest to idlest worker, or None.
 
@@ -45,17 +45,19 @@ def best_move(
     if len(fixed) < 2:
         return None
     totals = dict(fixed)
-    for cell, worker in at.items():
-        totals[worker] += loads.get(cell, 0.0)
+    for subtask, worker in at.items():
+        totals[worker] += loads.get(subtask, 0.0)
     idlest, busiest = min(totals, key=lambda w: (totals[w], w)), max(totals, key=lambda w: (totals[w], -w))
     gap = totals[busiest] - totals[idlest]
     if gap <= _UNEVEN:
         return None
-    # Difference after the move. It is 0 for a cell whose load is half of the current difference.
-    left = {cell: abs(gap - 2 * loads.get(cell, 0.0)) for cell, worker in at.items() if worker == busiest}
+    # Difference after the move. It is 0 for a subtask whose load is half of the current difference.
+    left = {
+        subtask: abs(gap - 2 * loads.get(subtask, 0.0)) for subtask, worker in at.items() if worker == busiest
+    }
     if not left:
         return None
-    best = min(left, key=lambda cell: (left[cell], cell))
+    best = min(left, key=lambda subtask: (left[subtask], subtask))
     return Move(best, idlest, totals[busiest] >= _FULL) if left[best] <= (1 - _WORTH) * gap else None
 
 
@@ -65,25 +67,25 @@ class Balancer:
 
     _uneven: int = 0  # consecutive uneven rounds
     _looks: int = 0
-    _resting: dict[CellId, int] = field(default_factory=dict)  # last round in which the cell stays
+    _resting: dict[SubtaskId, int] = field(default_factory=dict)  # last round in which the subtask stays
 
     def decide(
-        self, loads: Mapping[CellId, float], at: Mapping[CellId, int], fixed: Mapping[int, float]
+        self, loads: Mapping[SubtaskId, float], at: Mapping[SubtaskId, int], fixed: Mapping[int, float]
     ) -> Move | None:
         """Return a move if loads have been uneven for `_LOOKS` consecutive rounds.
 
-        The load of a recently moved cell counts as fixed.
+        The load of a recently moved subtask counts as fixed.
         """
         self._looks += 1
-        self._resting = {cell: until for cell, until in self._resting.items() if until > self._looks}
+        self._resting = {subtask: until for subtask, until in self._resting.items() if until > self._looks}
         resting = dict(fixed)
-        for cell in self._resting:
-            if cell in at:
-                resting[at[cell]] += loads.get(cell, 0.0)
+        for subtask in self._resting:
+            if subtask in at:
+                resting[at[subtask]] += loads.get(subtask, 0.0)
         move = best_move(loads, {c: w for c, w in at.items() if c not in self._resting}, resting)
         self._uneven = 0 if move is None else self._uneven + 1
         if move is None or self._uneven < _LOOKS:
             return None
         self._uneven = 0
-        self._resting[move.cell] = self._looks + _REST
+        self._resting[move.subtask] = self._looks + _REST
         return move

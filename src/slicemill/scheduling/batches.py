@@ -1,10 +1,10 @@
-"""Batches: pending work of all ready units, as columns.
+"""Batches: pending work of all ready tasks, as columns.
 
 Batches are the input of a policy. Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single
 tuples is the case N = 1, a = 0. With a > 0, a larger batch costs less per row. Policies that use the wait
 limit how long a small batch waits.
 
-A decision over a thousand ready units must take well below a millisecond. So a policy is a function of whole
+A decision over a thousand ready tasks must take well below a millisecond. So a policy is a function of whole
 columns, and a column that the policy does not use is not computed.
 """
 
@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.kernels.arrays import Floats
-from slicemill.scheduling.portions import Aim, Positions, UnitColumns
+from slicemill.scheduling.portions import Aim, Positions, TaskColumns
 
 QUANTUM_S = 0.02
-"""Target duration of a message, and of a run while units wait."""
+"""Target duration of a message, and of a run while tasks wait."""
 _MOST_OVERHEAD = 0.2
 """Maximum share of overhead in a run that leaves pending rows.
 
@@ -45,18 +45,18 @@ def rows_within(
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Pending input of ready units, one entry per unit.
+    """Pending input of ready tasks, one entry per task.
 
     Times are in seconds.
     """
 
-    units: Positions
-    """Position of each unit in the columns of `figures`."""
-    figures: UnitColumns
+    tasks: Positions
+    """Position of each task in the columns of `figures`."""
+    figures: TaskColumns
     rows: Floats
     """N: rows that the run would read, at least 1.
 
-    A unit that is ready without rows counts as one row.
+    A task that is ready without rows counts as one row.
     """
     worth: Floats
     """N weighted by results.
@@ -68,12 +68,12 @@ class Batches:
     wait: Floats
     """W: wait of the oldest row.
 
-    W is greater than 0, so that other factors still order units whose rows have just arrived (A12).
+    W is greater than 0, so that other factors still order tasks whose rows have just arrived (A12).
     """
     slack: Floats
     """Time until the deadline, or infinity."""
     idle: Floats
-    """Time since the last run of the unit."""
+    """Time since the last run of the task."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -81,27 +81,27 @@ class Batches:
     def only(self, entries: Positions) -> Batches:
         """Return the batches at these indexes."""
         columns = (self.rows, self.worth, self.pending, self.wait, self.slack, self.idle)
-        return Batches(self.units[entries], self.figures, *(column[entries] for column in columns))
+        return Batches(self.tasks[entries], self.figures, *(column[entries] for column in columns))
 
     def rate(self, aim: Aim) -> Floats:
-        """Return the value per second of each unit's portion."""
-        value, overhead, per_row = self.figures.portions[aim].take(self.units, axis=1)
+        """Return the value per second of each task's portion."""
+        value, overhead, per_row = self.figures.portions[aim].take(self.tasks, axis=1)
         rate: Floats = value * (self.rows if aim is Aim.MEMORY else self.worth)
         rate /= overhead + per_row * self.rows
         return rate
 
     def cost(self) -> tuple[Floats, Floats]:
-        """Return a and b of each unit, including all downstream units."""
-        overhead, per_row = self.figures.portions[Aim.ALL, 1:].take(self.units, axis=1)
+        """Return a and b of each task, including all downstream tasks."""
+        overhead, per_row = self.figures.portions[Aim.ALL, 1:].take(self.tasks, axis=1)
         return overhead, per_row
 
     @property
     def time(self) -> Floats:
-        """Return B(N) of each unit, including all downstream units."""
+        """Return B(N) of each task, including all downstream tasks."""
         overhead, per_row = self.cost()
         return overhead + per_row * self.rows
 
     @property
     def ideal_time(self) -> Floats:
-        """Return T: the minimum over queries of this and downstream units."""
-        return self.figures.ideal_time[self.units]
+        """Return T: the minimum over queries of this and downstream tasks."""
+        return self.figures.ideal_time[self.tasks]

@@ -1,7 +1,7 @@
-"""Capacity planning: measured costs of units, and required cores (§4.3).
+"""Capacity planning: measured costs of tasks, and required cores (§4.3).
 
 A job is one round of the driver: messages to workers, their answers, and a commit. A job has one task per
-unit, or one task per core for a unit that is partitioned by key. Jobs, tasks, and the delivery of each unit's
+task, or one task per core for a task that is partitioned by key. Jobs, tasks, and the delivery of each task's
 results have fixed costs that do not depend on the number of rows. Times are in seconds.
 """
 
@@ -18,7 +18,7 @@ from slicemill.scheduling.statistics import BatchCost
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Log that a unit writes: query results or a derived stream."""
+    """Log that a task writes: query results or a derived stream."""
 
     log: str
     per_row: float
@@ -31,7 +31,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitCost:
+class TaskCost:
     id: str
     inputs: tuple[str, ...]
     outputs: tuple[Output, ...]
@@ -50,73 +50,73 @@ class UnitCost:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All units of a plan in topological order."""
+    """All tasks of a plan in topological order."""
 
     job_s: float
-    units: tuple[UnitCost, ...]
+    tasks: tuple[TaskCost, ...]
 
-    def alone(self, unit: UnitCost, cores: int) -> BatchCost:
-        """Return the cost a + b·N of a job with only this unit."""
-        per_row = unit.row_s / unit.tasks(cores)
-        return BatchCost(self.job_s + unit.driver_s + unit.task_s, per_row)
+    def alone(self, task: TaskCost, cores: int) -> BatchCost:
+        """Return the cost a + b·N of a job with only this task."""
+        per_row = task.row_s / task.tasks(cores)
+        return BatchCost(self.job_s + task.driver_s + task.task_s, per_row)
 
-    def together_s(self, runs: Sequence[tuple[UnitCost, float]], cores: int) -> float:
-        """Return the duration of a job over units with row counts.
+    def together_s(self, runs: Sequence[tuple[TaskCost, float]], cores: int) -> float:
+        """Return the duration of a job over tasks with row counts.
 
         Each task runs on the first free core.
         """
         free = [0.0] * cores
-        for unit, rows in runs:
-            for _ in range(unit.tasks(cores)):
-                heapq.heapreplace(free, free[0] + unit.longest_s(rows, cores))
-        return self.job_s + sum(unit.driver_s for unit, _ in runs) + max(free)
+        for task, rows in runs:
+            for _ in range(task.tasks(cores)):
+                heapq.heapreplace(free, free[0] + task.longest_s(rows, cores))
+        return self.job_s + sum(task.driver_s for task, _ in runs) + max(free)
 
     def rates(self, streams: Mapping[str, float]) -> dict[str, float]:
         """Return the rows per second of each log, by stream rates."""
         rates = dict(streams)
-        for unit in self.units:
-            rows = unit_rate(unit, rates)
-            rates.update({output.log: rows * output.per_row for output in unit.outputs})
+        for task in self.tasks:
+            rows = task_rate(task, rates)
+            rates.update({output.log: rows * output.per_row for output in task.outputs})
         return rates
 
     def utilisation(self, streams: Mapping[str, float], cores: int) -> float:
         """Return the utilisation ρ: required work per second over available core seconds.
 
-        A unit without partitions can use only one core. So the result is the maximum of two values: the work
-        of all units over all cores, and the work of a single unit over the cores that it can use. Fixed costs
+        A task without partitions can use only one core. So the result is the maximum of two values: the work
+        of all tasks over all cores, and the work of a single task over the cores that it can use. Fixed costs
         of jobs and tasks are ignored, because larger batches reduce their share. If the result is below 1,
-        units keep up once batches are large enough.
+        tasks keep up once batches are large enough.
         """
         rates = self.rates(streams)
-        work = {unit.id: unit_rate(unit, rates) * unit.row_s for unit in self.units}
-        single = [work[unit.id] / unit.tasks(cores) for unit in self.units]
+        work = {task.id: task_rate(task, rates) * task.row_s for task in self.tasks}
+        single = [work[task.id] / task.tasks(cores) for task in self.tasks]
         return max([sum(work.values()) / cores, *single])
 
     def ideal_s(self, log: str, cores: int) -> float:
         """Return the ideal time T of a log.
 
-        T is the time of a single row through all units that lead to the log, without other load.
+        T is the time of a single row through all tasks that lead to the log, without other load.
         """
-        for unit in self.units:
-            if any(output.log == log for output in unit.outputs):
-                before = max((self.ideal_s(given, cores) for given in unit.inputs), default=0.0)
-                return before + self.alone(unit, cores).ideal_time
+        for task in self.tasks:
+            if any(output.log == log for output in task.outputs):
+                before = max((self.ideal_s(given, cores) for given in task.inputs), default=0.0)
+                return before + self.alone(task, cores).ideal_time
         return 0.0
 
     def streams(self) -> list[str]:
-        """Return the logs that units read but no unit writes."""
-        written = {output.log for unit in self.units for output in unit.outputs}
-        return sorted({log for unit in self.units for log in unit.inputs} - written)
+        """Return the logs that tasks read but no task writes."""
+        written = {output.log for task in self.tasks for output in task.outputs}
+        return sorted({log for task in self.tasks for log in task.inputs} - written)
 
-    def queries(self) -> list[tuple[UnitCost, Output]]:
-        return [(unit, output) for unit in self.units for output in unit.outputs if output.is_query]
+    def queries(self) -> list[tuple[TaskCost, Output]]:
+        return [(task, output) for task in self.tasks for output in task.outputs if output.is_query]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=2)
 
 
-def unit_rate(unit: UnitCost, rates: Mapping[str, float]) -> float:
-    return sum(rates.get(log, 0.0) for log in unit.inputs)
+def task_rate(task: TaskCost, rates: Mapping[str, float]) -> float:
+    return sum(rates.get(log, 0.0) for log in task.inputs)
 
 
 def costs_from_json(text: str, name: str) -> Costs:
@@ -126,16 +126,16 @@ def costs_from_json(text: str, name: str) -> Costs:
     """
     try:
         content = json.loads(text)
-        return Costs(float(content["job_s"]), tuple(_units(content["units"])))
+        return Costs(float(content["job_s"]), tuple(_tasks(content["tasks"])))
     except (ValueError, KeyError, TypeError):
         raise SlicemillError(
             f"{name} holds no measured costs; `slicemill simulate … --save {name}` writes them"
         ) from None
 
 
-def _units(content: Iterable[dict[str, object]]) -> Iterable[UnitCost]:
-    for unit in content:
-        outputs, inputs = unit.pop("outputs"), unit.pop("inputs")
+def _tasks(content: Iterable[dict[str, object]]) -> Iterable[TaskCost]:
+    for task in content:
+        outputs, inputs = task.pop("outputs"), task.pop("inputs")
         if not isinstance(outputs, list) or not isinstance(inputs, list):
             raise TypeError
-        yield UnitCost(inputs=tuple(inputs), outputs=tuple(Output(**output) for output in outputs), **unit)  # type: ignore[arg-type]
+        yield TaskCost(inputs=tuple(inputs), outputs=tuple(Output(**output) for output in outputs), **task)  # type: ignore[arg-type]

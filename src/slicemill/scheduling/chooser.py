@@ -1,4 +1,4 @@
-"""Chooser: selects the units to run next (§4.3).
+"""Chooser: selects the tasks to run next (§4.3).
 
 The driver and `slicemill simulate` use it:
 
@@ -37,10 +37,10 @@ def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
 
 @dataclass(slots=True)
 class Chooser:
-    """Selects units by priority and protects units from starvation.
+    """Selects tasks by priority and protects tasks from starvation.
 
-    Usually the policy decides. Once per `guarded_every` decisions, the unit with the longest wait runs first
-    instead, if it has waited for more than `patience` seconds. So units with low priority also run under
+    Usually the policy decides. Once per `guarded_every` decisions, the task with the longest wait runs first
+    instead, if it has waited for more than `patience` seconds. So tasks with low priority also run under
     permanent overload.
     """
 
@@ -56,7 +56,7 @@ class Chooser:
     _since_guarded: int = 0
 
     def set_policy(self, name: str, component: str | None = None) -> None:
-        """Set the policy of all units, or of one component.
+        """Set the policy of all tasks, or of one component.
 
         `component` is the name of any stream or query in the component.
         """
@@ -74,8 +74,8 @@ class Chooser:
 
         `within` has the components with their own policy, and the positions of their batches. Priorities of
         two policies cannot be compared. So the global policy determines the turns of a component, and the
-        component's policy determines which of its units runs in each turn (M4). The starvation guard may put
-        another unit first.
+        component's policy determines which of its tasks runs in each turn (M4). The starvation guard may put
+        another task first.
         """
         order = rank_batches(self.policy, batches, count)
         for policy, entries in within:

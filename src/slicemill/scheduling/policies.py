@@ -37,7 +37,7 @@ class UnknownPolicyError(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Scheduling policy: computes a priority for each ready unit."""
+    """Scheduling policy: computes a priority for each ready task."""
 
     name: str
     aim: str
@@ -45,7 +45,7 @@ class Policy:
     formula: str
     """Function of `scheduling.priorities` that computes its priorities."""
     linear: bool = True
-    """True if the priority is c + g · wait, with c and g of the unit alone.
+    """True if the priority is c + g · wait, with c and g of the task alone.
 
     This applies to runs without overhead.
     """
@@ -67,8 +67,8 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         policy.name: policy
         for policy in (
             Policy("fcfs", "longest response time", "fcfs_priority"),
-            Policy("rr", "nothing: each unit in turn", "round_robin_priority", linear=False),
-            Policy("srpt", "time until the next unit is done", "srpt_priority"),
+            Policy("rr", "nothing: each task in turn", "round_robin_priority", linear=False),
+            Policy("srpt", "time until the next task is done", "srpt_priority"),
             Policy("rb", "mean response time of one query", "rb_priority"),
             Policy("ml", "time until the next result of one query", "ml_priority"),
             Policy("hr", "mean response time", "hr_priority"),

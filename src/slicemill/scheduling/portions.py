@@ -1,15 +1,15 @@
-"""Portions: queries and downstream units that determine a unit's priority.
+"""Portions: queries and downstream tasks that determine a task's priority.
 
-A unit may serve many queries: its own queries, which get results in the same run, and queries of downstream
-units that read its logs. Each query has its own ideal time T, so the value of a run is a sum over queries
+A task may serve many queries: its own queries, which get results in the same run, and queries of downstream
+tasks that read its logs. Each query has its own ideal time T, so the value of a run is a sum over queries
 (P26):
 
-    V = Σ w_i / (work of the unit and of downstream units)    w_i = α·S (rates), α·S/T (slowdown), α·S/T²
+    V = Σ w_i / (work of the task and of downstream tasks)    w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
-The downstream units of a derived stream need not run together with the unit that writes it. So only the part
+The downstream tasks of a derived stream need not run together with the task that writes it. So only the part
 of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). It is found by
 cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they increase
-the slope. With "rows that no longer wait" instead of results, the same cut gives the units of Chain (M7).
+the slope. With "rows that no longer wait" instead of results, the same cut gives the tasks of Chain (M7).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Aim(IntEnum):
     PATH = 4
     """Results of the query with the highest rate."""
     ALL = 5
-    """Results as for `RESPONSE`, with the work of all downstream units."""
+    """Results as for `RESPONSE`, with the work of all downstream tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """Queries of a unit with the same ideal time."""
+    """Queries of a task with the same ideal time."""
 
     shares: tuple[float, ...]
     """S of each query: results per input row."""
@@ -63,9 +63,9 @@ class QueryGroup:
 
 @dataclass(frozen=True, slots=True)
 class WorkTree:
-    """Costs of a unit, with a subtree per downstream unit.
+    """Costs of a task, with a subtree per downstream task.
 
-    `readers` has, for each reader, the number of rows that the reader gets per input row of this unit.
+    `readers` has, for each reader, the number of rows that the reader gets per input row of this task.
     """
 
     overhead: float
@@ -74,9 +74,9 @@ class WorkTree:
     readers: tuple[tuple[float, WorkTree], ...] = ()
 
     def query_groups(self) -> Iterator[tuple[float, QueryGroup]]:
-        """Yield the queries of this and all downstream units, with ratios.
+        """Yield the queries of this and all downstream tasks, with ratios.
 
-        The ratio is the number of rows that the query gets per input row of the unit.
+        The ratio is the number of rows that the query gets per input row of the task.
         """
         for served in self.served:
             yield 1.0, served
@@ -104,16 +104,16 @@ class Portion(NamedTuple):
         return Portion(self.value + other.value, self.overhead + other.overhead, self.per_row + other.per_row)
 
     def behind(self, share: float, rows: float) -> Portion:
-        """Return the portion, scaled to one input row of the upstream unit.
+        """Return the portion, scaled to one input row of the upstream task.
 
-        `share` is the number of rows that the upstream unit emits per input row. With few rows the reader may
+        `share` is the number of rows that the upstream task emits per input row. With few rows the reader may
         get none, so its overhead is multiplied by the probability of a row.
         """
         return Portion(self.value * share, self.overhead * min(1.0, share * rows), self.per_row * share)
 
 
 def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
-    """Return the portion of a unit for about `rows` pending rows."""
+    """Return the portion of a task for about `rows` pending rows."""
     if aim is Aim.PATH:
         return _best_path(tree, rows)
     if aim is Aim.ALL:
@@ -124,7 +124,7 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
 def _cut(tree: WorkTree, aim: Aim, rows: float) -> list[Portion]:
     """Cut the tree into portions.
 
-    The first portion contains the unit itself. The others are ordered by descending slope.
+    The first portion contains the task itself. The others are ordered by descending slope.
     """
     below = [
         part.behind(share, rows)
@@ -162,10 +162,10 @@ def _best_path(tree: WorkTree, rows: float) -> Portion:
     return max(ends, key=lambda end: end.rate(rows))
 
 
-class UnitColumns:
-    """Statistics of units that do not depend on pending rows, as columns.
+class TaskColumns:
+    """Statistics of tasks that do not depend on pending rows, as columns.
 
-    Each unit has a position in the columns.
+    Each task has a position in the columns.
     """
 
     __slots__ = ("ideal_time", "portions", "queries", "selectivity", "weight", "within")
@@ -174,7 +174,7 @@ class UnitColumns:
         self.portions = np.zeros((len(Aim), 3, count))
         """For each `Aim`: value, overhead and cost per row of the portion."""
         self.queries = np.ones(count)
-        """Number of queries of the unit and of downstream units."""
+        """Number of queries of the task and of downstream tasks."""
         self.weight = np.ones(count)
         """α: mean weight of a result of these queries."""
         self.selectivity = np.zeros(count)
@@ -188,7 +188,7 @@ class UnitColumns:
         """Strictest bound on the response times of these queries."""
 
     def set(self, position: int, tree: WorkTree, rows: float) -> None:
-        """Compute the statistics of a unit whose runs have about `rows` rows."""
+        """Compute the statistics of a task whose runs have about `rows` rows."""
         self.portions[:, :, position] = [portion(tree, aim, rows) for aim in Aim]
         shares: list[float] = []
         weights: list[float] = []
@@ -211,16 +211,16 @@ class UnitColumns:
         ideal_time: npt.ArrayLike,
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
-    ) -> UnitColumns:
-        """Return the statistics of units without readers.
+    ) -> TaskColumns:
+        """Return the statistics of tasks without readers.
 
-        All queries of a unit have one ideal time.
+        All queries of a task have one ideal time.
         """
         columns: list[Floats] = [
             np.asarray(column, np.float64)
             for column in np.broadcast_arrays(results, overhead, per_row, ideal_time, weight, queries)
         ]
-        figures = UnitColumns(len(columns[0]))
+        figures = TaskColumns(len(columns[0]))
         given, overhead_s, per_row_s, figures.ideal_time, figures.weight, figures.queries = columns
         figures.selectivity = given / figures.queries
         value = figures.weight * given

@@ -1,6 +1,6 @@
 """Priorities of all policies: the greatest priority runs first (P11-P24).
 
-A priority is a function of columns (`scheduling.batches.Batches`) with one entry per ready unit. The driver,
+A priority is a function of columns (`scheduling.batches.Batches`) with one entry per ready task. The driver,
 `slicemill simulate` and the lab's simulator use the same functions. A priority depends on no earlier
 decision, so a policy can be replaced at any time.
 """
@@ -21,14 +21,14 @@ def fcfs_priority(batches: Batches) -> Floats:
 
 
 def round_robin_priority(batches: Batches) -> Floats:
-    """Round robin: the time since the unit's last run. A baseline (P11)."""
+    """Round robin: the time since the task's last run. A baseline (P11)."""
     return batches.idle
 
 
 def srpt_priority(batches: Batches) -> Floats:
     """Shortest remaining processing time: the least work to process all rows (P11).
 
-    The work includes all downstream units, as if no operator dropped a row.
+    The work includes all downstream tasks, as if no operator dropped a row.
     """
     _, per_row = batches.cost()
     return 1 / (batches.ideal_time + per_row * (batches.rows - 1))
@@ -37,7 +37,7 @@ def srpt_priority(batches: Batches) -> Floats:
 def rb_priority(batches: Batches) -> Floats:
     """Rate based: results per second on the best path (P11).
 
-    Optimal within one query. `hr_priority` adds up the results of all queries that a unit serves.
+    Optimal within one query. `hr_priority` adds up the results of all queries that a task serves.
     """
     return batches.rate(Aim.PATH)
 
@@ -113,16 +113,16 @@ def value(
 
 
 def fas_priority(batches: Batches, beta: float = 1.0) -> Floats:
-    figures, units = batches.figures, batches.units
+    figures, tasks = batches.figures, batches.tasks
     overhead, per_row = batches.cost()
     with np.errstate(divide="ignore"):  # log(0) for selectivity 1
         return value(
             batches.pending,
-            figures.selectivity[units],
+            figures.selectivity[tasks],
             overhead,
             per_row,
-            figures.weight[units],
-            figures.queries[units],
+            figures.weight[tasks],
+            figures.queries[tasks],
             beta,
         )
 
@@ -131,8 +131,8 @@ def chain_priority(batches: Batches) -> Floats:
     """Chain: rows that stop waiting per second of work.
 
     Minimises pending rows (P11, M7). The priority is the slope of the first segment in the progress chart of
-    the unit and its downstream units. A downstream unit on the same segment has at least this slope, so it
-    runs next. Downstream units behind a cut of the chart have their own, lower priority.
+    the task and its downstream tasks. A downstream task on the same segment has at least this slope, so it
+    runs next. Downstream tasks behind a cut of the chart have their own, lower priority.
     """
     return batches.rate(Aim.MEMORY)
 
@@ -140,7 +140,7 @@ def chain_priority(batches: Batches) -> Floats:
 def edf_priority(batches: Batches) -> Floats:
     """Earliest deadline first. Meets all service levels if that is possible (P24).
 
-    Units without a deadline run last.
+    Tasks without a deadline run last.
     """
     return -batches.slack
 

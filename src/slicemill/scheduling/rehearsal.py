@@ -1,10 +1,10 @@
 """Simulation of the driver in virtual time (P6-P9, P29-P31).
 
-Jobs run one after the other. A job runs units in the order of the policy until each core has work for a
+Jobs run one after the other. A job runs tasks in the order of the policy until each core has work for a
 quantum. Its results are available when the job ends. A run reads as many pending polls as fit into the
-quantum, but at least one. If no other unit waits, the run reads all polls. The simulation uses the same
+quantum, but at least one. If no other task waits, the run reads all polls. The simulation uses the same
 `Chooser` as the driver. All rows of a poll have one arrival time, so they are counted, not sampled: under any
-policy, the first n input rows of a unit cause floor(S·n) results.
+policy, the first n input rows of a task cause floor(S·n) results.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Floats
 from slicemill.metrics.quality_of_service import QueryStatistics, StaleTime, Summary
 from slicemill.scheduling.batches import QUANTUM_S, Batches, rows_within
-from slicemill.scheduling.capacity import Costs, Output, UnitCost
+from slicemill.scheduling.capacity import Costs, Output, TaskCost
 from slicemill.scheduling.chooser import Chooser
-from slicemill.scheduling.portions import QueryGroup, UnitColumns, WorkTree
+from slicemill.scheduling.portions import QueryGroup, TaskColumns, WorkTree
 
 _JUST_COME_S = 1e-6
 
@@ -113,7 +113,7 @@ class _Rows(NamedTuple):
 
 @dataclass(slots=True)
 class _Queue:
-    """Pending rows of a unit, oldest first.
+    """Pending rows of a task, oldest first.
 
     A row is pending until the end of the job that reads it.
     """
@@ -159,10 +159,10 @@ def simulate_arrivals(
     return _Simulation(costs, cores, chooser, arrivals, quantum_s).run_to_end()
 
 
-class _UnitRun(NamedTuple):
-    """Run of a unit in a job: parts and rows to read."""
+class _TaskRun(NamedTuple):
+    """Run of a task in a job: parts and rows to read."""
 
-    unit: UnitCost
+    task: TaskCost
     parts: int
     rows: int
 
@@ -176,15 +176,15 @@ class _Simulation:
         self._cores = cores
         self._chooser = chooser
         self._coming = deque(arrivals)
-        self._queues = {unit.id: _Queue() for unit in costs.units}
+        self._queues = {task.id: _Queue() for task in costs.tasks}
         self._readers: dict[str, list[_Queue]] = {}
-        for unit in costs.units:
-            for log in unit.inputs:
-                self._readers.setdefault(log, []).append(self._queues[unit.id])
-        self._trees = [_tree(unit, costs, cores) for unit in costs.units]
-        self._position = {unit.id: position for position, unit in enumerate(costs.units)}
-        self._figures = UnitColumns(len(costs.units))
-        self._figured = [0] * len(costs.units)
+        for task in costs.tasks:
+            for log in task.inputs:
+                self._readers.setdefault(log, []).append(self._queues[task.id])
+        self._trees = [_tree(task, costs, cores) for task in costs.tasks]
+        self._position = {task.id: position for position, task in enumerate(costs.tasks)}
+        self._figures = TaskColumns(len(costs.tasks))
+        self._figured = [0] * len(costs.tasks)
         queries = [output.log for _, output in costs.queries()]
         self._ideal = {log: costs.ideal_s(log, cores) for log in queries}
         loaded_s = arrivals[-1].at if arrivals else 0.0
@@ -194,7 +194,7 @@ class _Simulation:
         now = 0.0
         while True:
             self._admit(now)
-            ready = [unit for unit in self._costs.units if self._queues[unit.id].parts]
+            ready = [task for task in self._costs.tasks if self._queues[task.id].parts]
             if ready:
                 now = self._job(self._chosen(ready, now), now)
             elif self._coming:
@@ -213,69 +213,69 @@ class _Simulation:
         waiting = sum(queue.rows for queue in self._queues.values())
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
-    def _chosen(self, ready: Sequence[UnitCost], now: float) -> list[_UnitRun]:
+    def _chosen(self, ready: Sequence[TaskCost], now: float) -> list[_TaskRun]:
         """Return runs in policy order until each core's quantum is used."""
         batches = self._batches(ready, now)
         busy_s = [0.0] * self._cores
         runs = []
-        for place in self._chooser.choose(batches, len(ready)):
-            unit = ready[place]
-            # A partitioned unit has a task on every core. Other units run on the first free core.
-            cores = range(self._cores) if unit.splits else [busy_s.index(min(busy_s))]
+        for index in self._chooser.choose(batches, len(ready)):
+            task = ready[index]
+            # A partitioned task has a task on every core. Other tasks run on the first free core.
+            cores = range(self._cores) if task.splits else [busy_s.index(min(busy_s))]
             if any(busy_s[core] >= self._quantum_s for core in cores):
                 continue
-            run = _UnitRun(unit, *self._queues[unit.id].first(float(batches.rows[place])))
+            run = _TaskRun(task, *self._queues[task.id].first(float(batches.rows[index])))
             runs.append(run)
             for core in cores:
-                busy_s[core] += unit.longest_s(run.rows, self._cores)
+                busy_s[core] += task.longest_s(run.rows, self._cores)
             if min(busy_s) >= self._quantum_s:
                 break
         return runs
 
-    def _batches(self, ready: Sequence[UnitCost], now: float) -> Batches:
-        queues = [self._queues[unit.id] for unit in ready]
-        units = np.array([self._position[unit.id] for unit in ready], np.intp)
-        for position, queue in zip(units.tolist(), queues, strict=True):
+    def _batches(self, ready: Sequence[TaskCost], now: float) -> Batches:
+        queues = [self._queues[task.id] for task in ready]
+        tasks = np.array([self._position[task.id] for task in ready], np.intp)
+        for position, queue in zip(tasks.tolist(), queues, strict=True):
             self._update_statistics(position, queue.rows)
-        # The wait counts from arrival at the source, also for rows that another unit has emitted.
+        # The wait counts from arrival at the source, also for rows that another task has emitted.
         wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
         pending = np.array([float(queue.rows) for queue in queues])
         # The driver measures costs per task, so use costs per task here.
-        overhead = [unit.task_s for unit in ready]
-        per_row = [unit.row_s / unit.tasks(self._cores) for unit in ready]
+        overhead = [task.task_s for task in ready]
+        per_row = [task.row_s / task.tasks(self._cores) for task in ready]
         shared_s = self._quantum_s if len(ready) > 1 else math.inf
         rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
         return Batches(
-            units,
+            tasks,
             self._figures,
             rows=rows,
             worth=rows,
             pending=pending,
             wait=wait,
-            slack=self._figures.within[units] - wait,
+            slack=self._figures.within[tasks] - wait,
             idle=np.array([now - queue.ran for queue in queues]),
         )
 
     def _update_statistics(self, position: int, rows: int) -> None:
-        """Update a unit's statistics if the magnitude of its pending rows changed."""
+        """Update a task's statistics if the magnitude of its pending rows changed."""
         size = rows.bit_length()
         if self._figured[position] != size:
             self._figures.set(position, self._trees[position], float(rows))
             self._figured[position] = size
 
-    def _job(self, runs: Sequence[_UnitRun], now: float) -> float:
+    def _job(self, runs: Sequence[_TaskRun], now: float) -> float:
         """Run a job over the rows that are pending now.
 
         Return its end. Rows that arrive during the job wait for the next job.
         """
-        end = now + self._costs.together_s([(run.unit, run.rows) for run in runs], self._cores)
+        end = now + self._costs.together_s([(run.task, run.rows) for run in runs], self._cores)
         self._admit(end)
         self._outcome.jobs += 1
         self._outcome.busy_s += end - now
-        for unit, parts, _ in runs:
-            queue = self._queues[unit.id]
+        for task, parts, _ in runs:
+            queue = self._queues[task.id]
             taken = queue.take(parts, end)
-            for output in unit.outputs:
+            for output in task.outputs:
                 self._give(output, _results(output.per_row, queue.read, taken), end)
             queue.read += sum(part.number for part in taken)
         return end
@@ -290,8 +290,8 @@ class _Simulation:
         outcome = self._outcome
         outcome.lasted_s = now
         outcome.mean_waiting = sum(queue.waited for queue in self._queues.values()) / now if now else 0.0
-        for unit, output in self._costs.queries():
-            query, queue = outcome.queries[output.log], self._queues[unit.id]
+        for task, output in self._costs.queries():
+            query, queue = outcome.queries[output.log], self._queues[task.id]
             query.staleness = min(1.0, query.stale.stale / now) if now else 0.0
             query.mean_waiting = queue.waited / now if now else 0.0
             query.most_waiting = queue.most
@@ -301,7 +301,7 @@ class _Simulation:
 def _results(per_row: float, read: int, taken: Sequence[_Rows]) -> list[tuple[float, int]]:
     """Return (arrival time, number of results) for each part.
 
-    `read` is the number of rows that the unit has read before.
+    `read` is the number of rows that the task has read before.
     """
     results = []
     for part in taken:
@@ -320,8 +320,8 @@ def _equal(value: float, count: int) -> Summary:
     return Summary(count, count * value, count * value * value, value)
 
 
-def _tree(unit: UnitCost, costs: Costs, cores: int) -> WorkTree:
-    alone = costs.alone(unit, cores)
+def _tree(task: TaskCost, costs: Costs, cores: int) -> WorkTree:
+    alone = costs.alone(task, cores)
     served = [
         QueryGroup(
             (output.per_row,),
@@ -329,13 +329,13 @@ def _tree(unit: UnitCost, costs: Costs, cores: int) -> WorkTree:
             costs.ideal_s(output.log, cores),
             math.inf if output.within_s is None else output.within_s,
         )
-        for output in unit.outputs
+        for output in task.outputs
         if output.is_query
     ]
     readers = [
         (output.per_row, _tree(reader, costs, cores))
-        for output in unit.outputs
-        for reader in costs.units
+        for output in task.outputs
+        for reader in costs.tasks
         if output.log in reader.inputs
     ]
     return WorkTree(alone.overhead, alone.per_row, tuple(served), tuple(readers))

@@ -1,7 +1,7 @@
-"""Run statistics of a unit, for scheduling policies and for display (P21).
+"""Run statistics of a task, for scheduling policies and for display (P21).
 
-The cost of a run over N rows is a + b·N, fitted to past runs of the unit. The cost is the duration of the
-slowest cell, without waiting time.
+The cost of a run over N rows is a + b·N, fitted to past runs of the task. The cost is the duration of the
+slowest subtask, without waiting time.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from slicemill.operators.join.spec import SharedJoin, WindowJoin
 from slicemill.shedding.load import Comparisons
 from slicemill.storage.changes import Appended
 
-# Statistics of a cell, for load balancing, placement and display (S52).
+# Statistics of a subtask, for load balancing, placement and display (S52).
 
 
-class CellReport(Protocol):
-    """A cell's report of a run, for load balancing (subset of `runtime.messages.RunDone`)."""
+class SubtaskReport(Protocol):
+    """A subtask's report of a run, for load balancing (subset of `runtime.messages.RunDone`)."""
 
     @property
-    def cell(self) -> int: ...
+    def subtask(self) -> int: ...
     @property
     def rows_in(self) -> int: ...
     @property
@@ -38,8 +38,8 @@ class CellReport(Protocol):
 
 
 @dataclass(slots=True)
-class CellStatistics:
-    """Totals of a cell since it was created in this process.
+class SubtaskStatistics:
+    """Totals of a subtask since it was created in this process.
 
     `state_bytes` is the current size, not a total.
     """
@@ -51,7 +51,7 @@ class CellStatistics:
     bytes_read: int = 0
     state_bytes: int = 0
 
-    def add(self, report: CellReport) -> None:
+    def add(self, report: SubtaskReport) -> None:
         self.runs += 1
         self.rows += report.rows_in
         self.pairs += report.pairs
@@ -67,8 +67,8 @@ class CellStatistics:
 _FIRST_GUESS_S = 0.002
 
 
-class RunReport(CellReport, Protocol):
-    """A cell's report of a run, for unit statistics (subset of `runtime.messages.RunDone`)."""
+class RunReport(SubtaskReport, Protocol):
+    """A subtask's report of a run, for task statistics (subset of `runtime.messages.RunDone`)."""
 
     @property
     def compared(self) -> Mapping[str, Comparisons]: ...  # by join
@@ -81,7 +81,7 @@ class RunReport(CellReport, Protocol):
 
 
 @dataclass(slots=True)
-class UnitStatistics:
+class TaskStatistics:
     runs: int = 0
     rows_in: int = 0
     rows_out: int = 0
@@ -91,9 +91,11 @@ class UnitStatistics:
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
     inputs: dict[str, float] = field(default_factory=dict)
     """Recent rows by input, with exponential decay."""
-    cells: dict[int, CellStatistics] = field(default_factory=dict)
+    subtasks: dict[int, SubtaskStatistics] = field(default_factory=dict)
     rows_read: dict[str, int] = field(default_factory=dict)  # by input, total of all runs
-    compared: dict[str, int] = field(default_factory=dict)  # row pairs by join, total of all runs and cells
+    compared: dict[str, int] = field(
+        default_factory=dict
+    )  # row pairs by join, total of all runs and subtasks
 
     def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
         """Add a run to the statistics.
@@ -112,7 +114,7 @@ class UnitStatistics:
         written = dict.fromkeys(outputs, 0)
         for result in results:
             self.cpu_s += result.cpu_s
-            self.cells.setdefault(result.cell, CellStatistics()).add(result)
+            self.subtasks.setdefault(result.subtask, SubtaskStatistics()).add(result)
             for log, appended in result.written.items():
                 written[log] = written.get(log, 0) + appended.rows
             for join, found in result.compared.items():
@@ -304,7 +306,7 @@ class LogOrigin(NamedTuple):
     """Origin of the rows of a log, and its writer's statistics."""
 
     made_of: MadeOf
-    statistics: UnitStatistics
+    statistics: TaskStatistics
 
 
 def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
@@ -323,7 +325,7 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
 def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
     """Return the ideal time of a row of a log.
 
-    The ideal time is 0 for declared streams, which no unit writes.
+    The ideal time is 0 for declared streams, which no task writes.
     """
     if log not in writers:
         return IdealTime(0.0, 0.0)

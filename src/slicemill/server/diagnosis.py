@@ -16,7 +16,7 @@ HELD_S = 5.0
 _BUSY = 0.5
 _PYTHON = 0.5
 _COLLECTING = 0.2
-_LITTLE = 0.25  # cores; if all units together use less, the query does not wait for another unit
+_LITTLE = 0.25  # cores; if all tasks together use less, the query does not wait for another task
 
 
 class Severity(IntEnum):
@@ -32,7 +32,7 @@ class Severity(IntEnum):
 class SlownessCause:
     """Cause of a slow query. `kind` is for programs, `text` for people.
 
-    `of` names the unit, stream or query that causes the delay.
+    `of` names the task, stream or query that causes the delay.
     """
 
     attention: Severity
@@ -45,14 +45,14 @@ class SlownessCause:
 class QuerySituation:
     """Metrics of a query at one moment, from which `cause_of` derives the cause.
 
-    `units` has the cores that each unit has used recently. `watermarks` has the watermark of each input
-    stream in seconds of event time, or None before its first row. `python` is the share of the unit's CPU
+    `tasks` has the cores that each task has used recently. `watermarks` has the watermark of each input
+    stream in seconds of event time, or None before its first row. `python` is the share of the task's CPU
     time in loops that are not compiled yet, `collecting` the share in garbage collection. `server_collecting`
     is the share of wall clock time in which garbage collection stops the server. `has_ended` is True if all
     input streams have ended and no row waits.
     """
 
-    unit: str
+    task: str
     state: str = "running"
     failed: str | None = None
     mill_problem: str | None = None
@@ -60,7 +60,7 @@ class QuerySituation:
     failing_sources: Mapping[str, str] = field(default_factory=dict)
     rows_waiting: int = 0
     longest_wait_s: float = 0.0
-    units: Mapping[str, float] = field(default_factory=dict)
+    tasks: Mapping[str, float] = field(default_factory=dict)
     watermarks: Mapping[str, float | None] = field(default_factory=dict)
     level: str | None = None
     level_met: bool | None = None
@@ -97,32 +97,32 @@ def _waiting_cause(query: QuerySituation) -> SlownessCause | None:
     if not query.rows_waiting or query.longest_wait_s < LONG_WAIT_S:
         return None
     since = f"{query.rows_waiting:,} rows wait, the oldest for {query.longest_wait_s:.1f} s"
-    own = query.units.get(query.unit, 0.0)
+    own = query.tasks.get(query.task, 0.0)
     if query.python > _PYTHON:
         text = f"its loops run as Python until machine code is there; {since}"
-        return SlownessCause(Severity.SLOW, "compiling", text, query.unit)
+        return SlownessCause(Severity.SLOW, "compiling", text, query.task)
     if query.collecting > _COLLECTING:
-        text = f"garbage collection (GC) takes {query.collecting:.0%} of its unit's time; {since}"
-        return SlownessCause(Severity.SLOW, "gc", text, query.unit)
+        text = f"garbage collection (GC) takes {query.collecting:.0%} of its task's time; {since}"
+        return SlownessCause(Severity.SLOW, "gc", text, query.task)
     if query.server_collecting > _COLLECTING:
         share = f"{query.server_collecting:.0%} of the time"
         text = f"garbage collection (GC) stops the server for {share}; {since}"
         return SlownessCause(Severity.SLOW, "gc", text)
-    used = sum(query.units.values())
+    used = sum(query.tasks.values())
     if used < _LITTLE:
         text = (
-            f"this machine is busy with something else: all units together get {used:.0%} of a core; {since}"
+            f"this machine is busy with something else: all tasks together get {used:.0%} of a core; {since}"
         )
         return SlownessCause(Severity.SLOW, "starved", text)
-    others = {unit: cores for unit, cores in query.units.items() if unit != query.unit and cores > own}
+    others = {task: cores for task, cores in query.tasks.items() if task != query.task and cores > own}
     if others:
-        busiest = max(others, key=lambda unit: others[unit])
+        busiest = max(others, key=lambda task: others[task])
         text = f"waiting behind {busiest} ({others[busiest]:.0%} of a core); {since}"
         return SlownessCause(Severity.SLOW, "waiting", text, busiest)
     if own > _BUSY:
-        text = f"its own unit uses {own:.0%} of a core; {since}"
-        return SlownessCause(Severity.SLOW, "busy", text, query.unit)
-    return SlownessCause(Severity.SLOW, "waiting", since, query.unit)
+        text = f"its own task uses {own:.0%} of a core; {since}"
+        return SlownessCause(Severity.SLOW, "busy", text, query.task)
+    return SlownessCause(Severity.SLOW, "waiting", since, query.task)
 
 
 def _watermark_cause(query: QuerySituation) -> SlownessCause | None:

@@ -135,12 +135,12 @@ def raw_values(array: pa.Array) -> list[Any]:
 
 def _microseconds(array: pa.Array, kind: pa.DataType) -> pa.Array:
     whole = array.cast(pa.int64())
-    if kind.unit == "us":
+    if kind.task == "us":
         return whole
-    if kind.unit == "ns":
+    if kind.task == "ns":
         found = array.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
     else:
-        found = pc.multiply(whole, 1_000 if kind.unit == "ms" else 1_000_000)
+        found = pc.multiply(whole, 1_000 if kind.task == "ms" else 1_000_000)
     found = pc.if_else(pc.equal(whole, _LAST_US), _LAST_US, found)
     return pc.if_else(pc.equal(whole, -_LAST_US), -_LAST_US, found)
 
@@ -169,7 +169,7 @@ def json_values(array: pa.Array) -> list[object]:
             for entries in pairs
         ]
     if pa.types.is_struct(kind):
-        names = tuple(kind.field(place).name for place in range(kind.num_fields))
+        names = tuple(kind.field(index).name for index in range(kind.num_fields))
         fields = [json_values(field) for field in array.flatten()]
         rows = zip(*fields, strict=True) if fields else [()] * len(array)
         valid = array.is_valid().to_pylist()

@@ -241,5 +241,5 @@ def no_such_name(mill: Mill, name: str) -> UnknownName:
 
 def _table(columns: dict[str, pa.DataType], rows: Iterable[Sequence[Any]]) -> pa.Table:
     found = list(rows)
-    arrays = [pa.array([row[place] for row in found], kind) for place, kind in enumerate(columns.values())]
+    arrays = [pa.array([row[index] for row in found], kind) for index, kind in enumerate(columns.values())]
     return pa.table(arrays, names=list(columns))

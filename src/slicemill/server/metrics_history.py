@@ -80,9 +80,9 @@ class MetricRing:
     def last(self, name: str) -> float | None:
         """Return the newest value of a metric that is not null."""
         width, index = len(self.figures), self.figures.index(name)
-        for place in range(len(self._values) - width + index, -1, -width):
-            if not math.isnan(self._values[place]):
-                return self._values[place]
+        for position in range(len(self._values) - width + index, -1, -width):
+            if not math.isnan(self._values[position]):
+                return self._values[position]
         return None
 
 

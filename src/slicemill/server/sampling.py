@@ -23,7 +23,7 @@ from slicemill.metrics.profiling import process_gc_seconds, watch_gc
 from slicemill.metrics.quality_of_service import Quantiles, Summary
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.operators.specs import Source
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.server.diagnosis import QuerySituation, Severity, SlownessCause, cause_of
 from slicemill.server.listings import state_of
 from slicemill.server.metrics_history import (
@@ -66,14 +66,14 @@ class StreamSample:
 class QuerySample:
     """Sample of a query.
 
-    `cpu` is the query's share of the cores that its unit uses. `shared_by` is the number of queries in the
-    unit. `lag_s` is the distance between the newest watermark of its streams and its own watermark, in event
+    `cpu` is the query's share of the cores that its task uses. `shared_by` is the number of queries in the
+    task. `lag_s` is the distance between the newest watermark of its streams and its own watermark, in event
     time. `budget` describes the rows that load shedding may drop.
     """
 
     name: str
     state: str
-    unit: str
+    task: str
     shared_by: int
     rows: int
     rate: float
@@ -84,7 +84,7 @@ class QuerySample:
     rows_waiting: int
     state_bytes: int
     cpu: float
-    unit_cpu: float
+    task_cpu: float
     level: str | None
     level_met: bool | None
     lag_s: float | None
@@ -102,15 +102,15 @@ class QuerySample:
 
 
 @dataclass(frozen=True, slots=True)
-class UnitSample:
-    """Sample of a unit: cores in use, rates per node, and waiting rows."""
+class TaskSample:
+    """Sample of a task: cores in use, rates per node, and waiting rows."""
 
     id: str
     cpu: float
     rows_waiting: int
     longest_wait_s: float
     state_bytes: int
-    cells: int
+    subtasks: int
     queries: tuple[str, ...]
     node_rates: Mapping[str, float]
     input_rates: Mapping[str, float]
@@ -119,7 +119,7 @@ class UnitSample:
 @dataclass(frozen=True, slots=True)
 class WorkerSample:
     worker: int
-    cells: int
+    subtasks: int
     cpu: float
     state_bytes: int
 
@@ -141,7 +141,7 @@ class MillSample:
     problems: tuple[str, ...]
     streams: dict[str, StreamSample]
     queries: dict[str, QuerySample]
-    units: dict[str, UnitSample]
+    tasks: dict[str, TaskSample]
     workers: tuple[WorkerSample, ...]
 
 
@@ -264,30 +264,30 @@ class Sampler:
         keep = totals.at - self._kept_s >= EVERY_S - 0.1
         self._totals.append(totals)
         streams = {name: self._stream(name, totals) for name in list(mill.streams)}
-        units = {unit.id: self._unit(unit, totals) for unit in list(mill.dispatcher.running.units)}
+        tasks = {task.id: self._task(task, totals) for task in list(mill.dispatcher.running.tasks)}
         sinks = {status.query: status.error for status in mill.sinks.status() if status.error is not None}
         sinks |= mill.writing.errors()
         sources = self._sources()
-        cores = {unit.id: unit.cpu for unit in units.values()}
+        cores = {task.id: task.cpu for task in tasks.values()}
         collecting = self._rate("collecting", process_gc_seconds(), totals)
         queries = {}
         for name, query in list(mill.queries.items()):
             running = mill.dispatcher.running.writers.get(name)
-            unit = units.get(running.id) if running is not None else None
+            task = tasks.get(running.id) if running is not None else None
             metrics = query.metrics()
             read = [streams[stream] for stream in sources.get(name, ()) if stream in streams]
             level_s = self._levels.measured_s(name, metrics, totals.at)
             situation = replace(
-                self._situation(query, metrics, unit, read, cores, sinks.get(name)),
+                self._situation(query, metrics, task, read, cores, sinks.get(name)),
                 level_met=None if metrics.slo is None or level_s is None else level_s < metrics.slo.bound_s,
                 level_measured_s=level_s,
-                collecting=self._gc_share(name, metrics, unit, totals),
+                collecting=self._gc_share(name, metrics, task, totals),
                 server_collecting=collecting,
             )
-            queries[name] = self._query(name, metrics, unit, totals, situation, keep)
+            queries[name] = self._query(name, metrics, task, totals, situation, keep)
         found = tuple(problems(mill))
         workers = tuple(self._workers(totals))
-        sample = MillSample(now_us / SECOND_US, mill.policy, found, streams, queries, units, workers)
+        sample = MillSample(now_us / SECOND_US, mill.policy, found, streams, queries, tasks, workers)
         self._note_events(sample)
         if keep:
             self._kept_s = totals.at
@@ -318,24 +318,24 @@ class Sampler:
             running.ended,
         )
 
-    def _unit(self, unit: RunningUnit, totals: _CounterSnapshot) -> UnitSample:
-        known, running = unit.statistics, self._mill.dispatcher.running
-        waits = unit.id in running.position
-        outputs = [log for _, log in unit.plan.unit.outputs]
-        return UnitSample(
-            unit.id,
-            self._rate(f"cpu {unit.id}", known.cpu_s, totals),
-            running.rows_waiting(unit.id)[0] if waits else 0,
-            running.longest_wait_s(unit.id, self._wall_us()) if waits else 0.0,
-            unit.state_bytes,
-            unit.cells,
+    def _task(self, task: RunningTask, totals: _CounterSnapshot) -> TaskSample:
+        known, running = task.statistics, self._mill.dispatcher.running
+        waits = task.id in running.position
+        outputs = [log for _, log in task.plan.task.outputs]
+        return TaskSample(
+            task.id,
+            self._rate(f"cpu {task.id}", known.cpu_s, totals),
+            running.rows_waiting(task.id)[0] if waits else 0,
+            running.longest_wait_s(task.id, self._wall_us()) if waits else 0.0,
+            task.state_bytes,
+            task.subtasks,
             tuple(log for log in outputs if log in self._mill.queries),
             {
                 node: self._rate(f"node {node}", rows, totals)
                 for node, rows in list(known.rows_by_node.items())
             },
             {
-                log: self._rate(f"read {unit.id} {log}", rows, totals)
+                log: self._rate(f"read {task.id} {log}", rows, totals)
                 for log, rows in list(known.rows_read.items())
             },
         )
@@ -353,7 +353,7 @@ class Sampler:
         self,
         query: Query,
         metrics: QueryMetrics,
-        unit: UnitSample | None,
+        task: TaskSample | None,
         read: Sequence[StreamSample],
         cores: Mapping[str, float],
         sink_error: str | None,
@@ -361,15 +361,15 @@ class Sampler:
         shed = metrics.shed
         state, life = state_of(self._mill, self._mill.catalog.queries[query.name.lower()]), query.life()
         return QuerySituation(
-            unit=unit.id if unit is not None else query.name,
+            task=task.id if task is not None else query.name,
             state=state,
             failed=(life.why or "no reason is known") if state in _STOPPED else query.error,
             sink_error=sink_error,
-            units=cores,
+            tasks=cores,
             mill_problem=self._mill.dispatcher.problem,
             failing_sources={stream.name: stream.error for stream in read if stream.error is not None},
-            rows_waiting=unit.rows_waiting if unit is not None else 0,
-            longest_wait_s=unit.longest_wait_s if unit is not None else 0.0,
+            rows_waiting=task.rows_waiting if task is not None else 0,
+            longest_wait_s=task.longest_wait_s if task is not None else 0.0,
             watermarks={
                 stream.name: None if stream.watermark_us is None else stream.watermark_us / SECOND_US
                 for stream in read
@@ -379,30 +379,30 @@ class Sampler:
             },
             has_ended=bool(read)
             and all(stream.ended for stream in read)
-            and not (unit is not None and unit.rows_waiting),
+            and not (task is not None and task.rows_waiting),
             level=None if metrics.slo is None else str(metrics.slo),
             shed_share=shed.dropped / shed.arrived if shed is not None and shed.arrived else 0.0,
             python=metrics.python_s / metrics.cpu_s if metrics.cpu_s > 0 else 0.0,
         )
 
     def _gc_share(
-        self, name: str, metrics: QueryMetrics, unit: UnitSample | None, totals: _CounterSnapshot
+        self, name: str, metrics: QueryMetrics, task: TaskSample | None, totals: _CounterSnapshot
     ) -> float:
-        """Return the share of a unit's recent CPU time spent in garbage collection."""
+        """Return the share of a task's recent CPU time spent in garbage collection."""
         collecting = self._rate(f"collecting {name}", metrics.collecting_s, totals)
-        return collecting / unit.cpu if unit is not None and unit.cpu > 0 else 0.0
+        return collecting / task.cpu if task is not None and task.cpu > 0 else 0.0
 
     def _query(
         self,
         name: str,
         metrics: QueryMetrics,
-        unit: UnitSample | None,
+        task: TaskSample | None,
         totals: _CounterSnapshot,
         situation: QuerySituation,
         keep: bool,
     ) -> QuerySample:
-        sharing = max(1, len(unit.queries)) if unit is not None else 1
-        cpu = unit.cpu if unit is not None else 0.0
+        sharing = max(1, len(task.queries)) if task is not None else 1
+        cpu = task.cpu if task is not None else 0.0
         ring = self._rings.setdefault(name, MetricRing(QUERY_FIGURES))
         rate = self._rate(f"query {name}", metrics.rows, totals)
         shed = metrics.shed
@@ -423,7 +423,7 @@ class Sampler:
         return QuerySample(
             name,
             situation.state,
-            situation.unit,
+            situation.task,
             sharing,
             metrics.rows,
             rate,
@@ -478,18 +478,18 @@ class Sampler:
         }
 
     def _workers(self, totals: _CounterSnapshot) -> Iterator[WorkerSample]:
-        """Yield CPU use and state size of each worker's cells."""
+        """Yield CPU use and state size of each worker's subtasks."""
         dispatcher = self._mill.dispatcher
         found: dict[int, list[tuple[float, int]]] = {}
-        for unit in list(dispatcher.running.units):
-            for cell, statistics in list(unit.statistics.cells.items()):
-                worker = dispatcher.worker_of(unit, cell)
+        for task in list(dispatcher.running.tasks):
+            for subtask, statistics in list(task.statistics.subtasks.items()):
+                worker = dispatcher.worker_of(task, subtask)
                 if worker is not None:
-                    rate = self._rate(f"cell {unit.id} {cell}", statistics.cpu_s, totals)
+                    rate = self._rate(f"subtask {task.id} {subtask}", statistics.cpu_s, totals)
                     found.setdefault(worker, []).append((rate, statistics.state_bytes))
-        for worker, cells in sorted(found.items()):
-            cores, kept = (sum(column) for column in zip(*cells, strict=True))
-            yield WorkerSample(worker, len(cells), cores, int(kept))
+        for worker, subtasks in sorted(found.items()):
+            cores, kept = (sum(column) for column in zip(*subtasks, strict=True))
+            yield WorkerSample(worker, len(subtasks), cores, int(kept))
 
     def _record_history(self, sample: MillSample) -> None:
         for name in [name for name in self._rings if name not in sample.queries]:
@@ -510,8 +510,8 @@ class Sampler:
                 "rate": sum(stream.rate for stream in sample.streams.values()),
                 "response_ms": None if mean_s is None else 1000 * mean_s,
                 "slowdown": _mean_since(slowdown, before_slowdown),
-                "rows_waiting": sum(unit.rows_waiting for unit in sample.units.values()),
-                "cpu": sum(unit.cpu for unit in sample.units.values()),
+                "rows_waiting": sum(task.rows_waiting for task in sample.tasks.values()),
+                "cpu": sum(task.cpu for task in sample.tasks.values()),
             },
         )
 

@@ -20,7 +20,7 @@ from slicemill.connectors.webhook import post
 from slicemill.errors import SlicemillError
 from slicemill.explain.diagrams import explain_dot, explain_mermaid
 from slicemill.explain.json import explain_json
-from slicemill.explain.placements import place_units
+from slicemill.explain.placements import place_tasks
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.lifecycle.catalog_journal import Entry, in_force, last_hidden_epoch, redact_entry, version_at
@@ -137,14 +137,14 @@ class MillService:
     def explain(self, name: str | None = None) -> str:
         """Return the execution plan of a query, or of all queries, as text."""
         graph = self.graph(name)
-        units = place_units(graph, self.mill.cells, placements_in(self.mill.home))
-        return explain_text(graph, units=units)
+        tasks = place_tasks(graph, self.mill.subtasks, placements_in(self.mill.home))
+        return explain_text(graph, tasks=tasks)
 
     def explain_json(self, name: str | None = None) -> str:
-        """Return the execution plan as JSON: nodes, arcs and units."""
+        """Return the execution plan as JSON: nodes, arcs and tasks."""
         graph = self.graph(name)
-        units = place_units(graph, self.mill.cells, placements_in(self.mill.home))
-        return explain_json(graph, None, units)
+        tasks = place_tasks(graph, self.mill.subtasks, placements_in(self.mill.home))
+        return explain_json(graph, None, tasks)
 
     def explain_svg(self, name: str | None = None) -> str:
         """Return the execution plan as an SVG drawing."""

@@ -61,7 +61,7 @@ def _home(service: MillService) -> dict[str, object]:
             name: {"rows": log.rows, "bytes": log.bytes, "epochs": len(log)}
             for name, log in home.logs.items()
         },
-        "units": {name: fields.get("placement") for name, fields in home.units.items()},
+        "tasks": {name: fields.get("placement") for name, fields in home.tasks.items()},
     }
 
 

@@ -307,7 +307,7 @@ class MemoryReport(AccuracyReport):
 
 
 def merge_reports(reports: Sequence[AccuracyReport]) -> AccuracyReport:
-    """Merge the reports of all cells or inputs of a query."""
+    """Merge the reports of all subtasks or inputs of a query."""
     if len(reports) == 1:
         return reports[0]
     buckets = sorted((bucket for report in reports for bucket in report.buckets), key=lambda b: b.begin)

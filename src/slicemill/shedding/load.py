@@ -94,9 +94,9 @@ def _chances(times: Int64s, seqs: Int64s) -> npt.NDArray[np.float64]:
 
 # Overload detector: computes the share of tuples that can be processed in time.
 #
-# Before each run of a query's unit, the pending work of the machine is added up. Work of queries without a
+# Before each run of a query's task, the pending work of the machine is added up. Work of queries without a
 # budget is done in full. The rest of the permitted lag is divided among queries with a budget, by weight.
-# Under constant overload, a round over all units takes half of the lag: tuples wait for one round and are
+# Under constant overload, a round over all tasks takes half of the lag: tuples wait for one round and are
 # processed in the next.
 #
 # The share drops at once and rises in steps of 0.1. A share close to 1 counts as 1, so that it does not
@@ -118,7 +118,7 @@ class Backlog:
     """Pending work of the machine, in seconds.
 
     `certain_s` is the work that cannot be dropped. `weighted_s` is the work that can be dropped, as the sum
-    of each unit's time multiplied by its weight.
+    of each task's time multiplied by its weight.
     """
 
     certain_s: float
@@ -196,7 +196,7 @@ class WindowSkipper:
 #
 # Under load, a join does not compare tuples that are far apart in time. To predict the savings, each slice
 # that is searched reports the number of comparisons and the age of its rows. The counts of all partitions of
-# a unit are added up, so that decisions do not depend on the number of partitions.
+# a task are added up, so that decisions do not depend on the number of partitions.
 
 
 # Number of age buckets for the longest window of an input.
@@ -281,17 +281,17 @@ class ComparisonsByAge:
         means = np.where(self._known, self._parts, 0.0).sum(axis=1) / np.maximum(known, 1)
         return np.where(self._known, self._parts, means[:, None])
 
-    def add(self, cells: Sequence[Comparisons], rows: int, looked: float = 1.0) -> None:
+    def add(self, subtasks: Sequence[Comparisons], rows: int, looked: float = 1.0) -> None:
         """Add the counts of a run over `rows` rows.
 
         `looked` is the share of the windows that was searched. Averages of older buckets stay unchanged.
         """
-        if not rows or not cells:
+        if not rows or not subtasks:
             return
-        oldest = np.max([cell.oldest for cell in cells], axis=0)
+        oldest = np.max([subtask.oldest for subtask in subtasks], axis=0)
         ends = np.arange(1, PARTS + 1) / PARTS
         seen = (np.arange(PARTS) <= oldest[:, None]) & (ends <= looked + 1e-9)
-        now = np.sum([np.array(cell.parts, np.float64) for cell in cells], axis=0) / rows
+        now = np.sum([np.array(subtask.parts, np.float64) for subtask in subtasks], axis=0) / rows
         weight = np.where(self._known, 1 - _DECAY, 1.0)
         self._parts = np.where(seen, (1 - weight) * self._parts + weight * now, self._parts)
         self._known |= seen

@@ -258,7 +258,7 @@ class RunMemory(ChainMemory):
     def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
         if closed is not None:
             starts = self._starts.setdefault(partition, deque())
-            if not starts or self._place(starts[-1]) < self._place(closed.begin):
+            if not starts or self._index(starts[-1]) < self._index(closed.begin):
                 starts.append(closed.begin)
         last = self.chains[partition].last if partition in self.chains else None
         if closed is None or last is None or not closed.goes_on(last.values, last.end):
@@ -302,7 +302,7 @@ class RunMemory(ChainMemory):
         super().restore(state)
         self._starts = dict(state["starts"])
 
-    def _place(self, begin: int) -> int:
+    def _index(self, begin: int) -> int:
         """Return the index of the last possible window start up to `begin`."""
         return (begin + self._extent) // self._slide
 
@@ -354,8 +354,8 @@ class ScanMemory(ChainMemory):
         best: tuple[tuple[float, bool, int], Tuple] | None = None
         for chain in self.chains.values():
             kept = list(chain)
-            for place, tuple_ in enumerate(kept):
-                found, splits = cost(kept, place, chain.follower, self.method, self._whole(tuple_))
+            for index, tuple_ in enumerate(kept):
+                found, splits = cost(kept, index, chain.follower, self.method, self._whole(tuple_))
                 key = (found, splits and self.method.split > 0, self.method.tie(tuple_.serial))
                 if best is None or key < best[0]:
                     best = key, tuple_
@@ -618,7 +618,7 @@ class RandomMemory(ChainMemory):
         super().__init__(capacity)
         self.method = method
         self._slots: list[Tuple] = []
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
         self._drawn = 0
 
     def _victim(self) -> Tuple:
@@ -626,15 +626,15 @@ class RandomMemory(ChainMemory):
         return self._slots[splitmix64(self._drawn, self.method.seed) % len(self._slots)]
 
     def _added(self, tuple_: Tuple) -> None:
-        self._places[tuple_.serial] = len(self._slots)
+        self._indices[tuple_.serial] = len(self._slots)
         self._slots.append(tuple_)
 
     def _before_remove(self, tuple_: Tuple) -> None:
         """Move the last tuple to the free slot."""
-        place, last = self._places.pop(tuple_.serial), self._slots.pop()
+        index, last = self._indices.pop(tuple_.serial), self._slots.pop()
         if last is not tuple_:
-            self._slots[place] = last
-            self._places[last.serial] = place
+            self._slots[index] = last
+            self._indices[last.serial] = index
 
     def state(self) -> dict[str, Any]:
         slots = [one.serial for one in self._slots]
@@ -644,16 +644,16 @@ class RandomMemory(ChainMemory):
         super().restore(state)
         by_serial = {tuple_.serial: tuple_ for tuple_ in self._slots}
         self._slots = [by_serial[serial] for serial in state["slots"]]
-        self._places = {serial: place for place, serial in enumerate(state["slots"])}
+        self._indices = {serial: index for index, serial in enumerate(state["slots"])}
         self._drawn = state["drawn"]
 
 
 # Cost of dropping one tuple, by the definition (L15, L23).
 
 
-def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
+def run_around(kept: Sequence[Tuple], index: int) -> tuple[int, int]:
     """Return the bounds of the run around a kept tuple."""
-    first = last = place
+    first = last = index
     while first > 0 and kept[first].goes_on(kept[first - 1].values, kept[first - 1].end):
         first -= 1
     while last + 1 < len(kept) and kept[last + 1].goes_on(kept[last].values, kept[last].end):
@@ -662,17 +662,17 @@ def run_around(kept: Sequence[Tuple], place: int) -> tuple[int, int]:
 
 
 def cost(
-    kept: Sequence[Tuple], place: int, follower: NewestTuple | None, method: Method, whole: int | None = None
+    kept: Sequence[Tuple], index: int, follower: NewestTuple | None, method: Method, whole: int | None = None
 ) -> tuple[float, bool]:
     """Return a tuple's cost, and True if dropping it splits its run.
 
     `kept` are the tuples of the partition in order of time. Lost time is a share of the run of kept
     neighbours, or of `whole`, the original length of the run (L15).
     """
-    first, last = run_around(kept, place)
-    begin, end, dropped = kept[first].begin, kept[last].end, kept[place]
+    first, last = run_around(kept, index)
+    begin, end, dropped = kept[first].begin, kept[last].end, kept[index]
     grows = method.lookahead and follower is not None and follower.goes_on(kept[last].values, end)
-    inner = place > first and (place < last or grows)
+    inner = index > first and (index < last or grows)
     of = end - begin if whole is None else whole
     if method.threshold is None or grows:
         return method.split * inner + method.lost * ((dropped.end - dropped.begin) / of), inner

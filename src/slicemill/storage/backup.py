@@ -69,8 +69,8 @@ def _files_to_omit(home: Path, folder: str, names: list[str]) -> set[str]:
 def upgrade_home(folder: Path) -> str:
     """Upgrade a home to the current FORMAT; return what was done.
 
-    FORMAT 2 changed names of unit fields and digests of plans. FORMAT 3 changed pending results, folder
-    names, and Spark checkpoints, which are now per stream: units cannot use older state. FORMAT 5 had no
+    FORMAT 2 changed names of task fields and digests of plans. FORMAT 3 changed pending results, folder
+    names, and Spark checkpoints, which are now per stream: tasks cannot use older state. FORMAT 5 had no
     checksums of extents and checkpoints.
     """
     require_home(folder)

@@ -16,7 +16,7 @@
      "alerts": {"slow": {"id": "5f0a…", …}},                   progress of each alert; null: dropped
      "lives": {"hot": {"paused": {"epoch": 16, …}}}}           pauses and retries of queries and streams
 
-Empty fields are omitted. A record is applied in this order: drop logs and units, create logs, append
+Empty fields are omitted. A record is applied in this order: drop logs and tasks, create logs, append
 rows, free or fold epochs, drop damaged extents. So a record may replace a log by a new one of the same
 name.
 """
@@ -74,18 +74,18 @@ def merge_appended(parts: Iterable[Appended]) -> Appended:
 class Change:
     """Changes of a home that one commit applies.
 
-    Fields of units, streams and lives are merged into the known fields; None removes a field. Values must be
-    plain JSON. Fields of a unit whose names start with "checkpoint" refer to files in its checkpoint folder.
+    Fields of tasks, streams and lives are merged into the known fields; None removes a field. Values must be
+    plain JSON. Fields of a task whose names start with "checkpoint" refer to files in its checkpoint folder.
     """
 
     logs: dict[str, Appended] = field(default_factory=dict)
-    units: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     created: dict[str, pa.Schema] = field(default_factory=dict)
     columns: dict[str, pa.Schema] = field(default_factory=dict)
     widened: dict[str, pa.Schema] = field(default_factory=dict)
     dropped_logs: list[str] = field(default_factory=list)
-    dropped_units: list[str] = field(default_factory=list)
+    dropped_tasks: list[str] = field(default_factory=list)
     dropped_streams: list[str] = field(default_factory=list)
     freed: dict[str, int] = field(default_factory=dict)
     based: dict[str, tuple[int, Appended]] = field(default_factory=dict)
@@ -125,15 +125,16 @@ def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, 
     for name in _PLAIN:
         value = getattr(change, name)
         if value:
-            record[name] = value
+            record[_KEYS.get(name, name)] = value
     return _encode(record).encode()
 
 
+# Fields of a change that are stored as they are.
 _PLAIN = (
-    "units",
+    "tasks",
     "streams",
     "dropped_logs",
-    "dropped_units",
+    "dropped_tasks",
     "dropped_streams",
     "freed",
     "lost",
@@ -142,6 +143,9 @@ _PLAIN = (
     "alerts",
     "lives",
 )
+
+# Keys of a record that differ from the names of the fields. Homes of earlier versions have these keys.
+_KEYS = {"tasks": "units", "dropped_tasks": "dropped_units"}
 
 
 def encode_schema(schema: pa.Schema) -> str:

@@ -50,7 +50,7 @@ class Damage:
     """Unreadable parts of a home, for `repair_home`."""
 
     extents: dict[str, list[Extent]] = field(default_factory=dict)  # by log
-    checkpoints: dict[str, set[str]] = field(default_factory=dict)  # by unit: the fields that refer to them
+    checkpoints: dict[str, set[str]] = field(default_factory=dict)  # by task: the fields that refer to them
     tables: list[str] = field(default_factory=list)
 
 
@@ -65,7 +65,7 @@ class HomeReport:
     logs: int
     rows: int
     bytes: int
-    units: int
+    tasks: int
     statements: int
     torn: int  # bytes of an incomplete last commit; the next start removes them
     unverified: int = 0  # extents and files without a checksum
@@ -85,7 +85,7 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
         len(home.logs),
         sum(log.rows for log in home.logs.values()),
         sum(log.bytes for log in home.logs.values()),
-        len(home.units),
+        len(home.tasks),
         len(home.statements),
         home.torn,
     )
@@ -96,9 +96,9 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
     for name in sorted(home.logs):
         progress(f"log {name}: {home.logs[name].rows:,} rows")
         report.mistakes += _log_errors(home, name, files, report)
-    for name in sorted(home.units):
-        progress(f"unit {name}")
-        report.mistakes += _unit_errors(home, name, files, report)
+    for name in sorted(home.tasks):
+        progress(f"task {name}")
+        report.mistakes += _task_errors(home, name, files, report)
     for name, file in sorted(home.tables.items()):
         report.mistakes += _table_errors(home, name, file, files, report)
     return report
@@ -157,15 +157,15 @@ def _extent_error(log: Log, epoch: Epoch, extent: Extent, reader: SegmentReader)
     return ""
 
 
-def _unit_errors(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
-    for field_name, entry in _checkpoint_files(home.units[name]):
+def _task_errors(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
+    for field_name, entry in _checkpoint_files(home.tasks[name]):
         mistake = damage(home.checkpoint_folder(name), entry, files)
         report.unverified += len(entry) == 2
         if mistake:
             home.poll()
-            if (field_name, entry) in _checkpoint_files(home.units.get(name, {})):
+            if (field_name, entry) in _checkpoint_files(home.tasks.get(name, {})):
                 report.damage.checkpoints.setdefault(name, set()).add(field_name)
-                yield f"unit {name}: {field_name} file {entry[0]} {mistake}"
+                yield f"task {name}: {field_name} file {entry[0]} {mistake}"
 
 
 def _table_errors(
@@ -185,9 +185,9 @@ def _table_errors(
             yield f"table {name}: file {part} {'is missing' if missing else f'is damaged: {problem}'}"
 
 
-def _checkpoint_files(unit: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the checkpoint fields of a unit with their file entries."""
-    for name, value in unit.items():
+def _checkpoint_files(task: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the checkpoint fields of a task with their file entries."""
+    for name, value in task.items():
         if name.startswith(CHECKPOINT_FIELD):
             for entry in _entries(value):
                 yield name, entry
@@ -207,7 +207,7 @@ def _entries(value: object) -> Iterator[list[Any]]:
 
 # Repair of a home: continue without the parts that cannot be read.
 #
-# One record drops damaged extents, and selects the newest whole checkpoint of each unit. Files are not
+# One record drops damaged extents, and selects the newest whole checkpoint of each task. Files are not
 # changed, and all losses are reported.
 
 
@@ -244,7 +244,7 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
         for name, damaged in report.damage.checkpoints.items():
             done += _with_whole_checkpoint(name, home, damaged, change)
         if done:
-            _resume(home.units, change)
+            _resume(home.tasks, change)
         home.commit(change)
     finally:
         home.close()
@@ -252,37 +252,37 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
 
 
 def _with_whole_checkpoint(name: str, home: Home, damaged: set[str], change: Change) -> Iterator[str]:
-    """Restore a unit from an undamaged checkpoint, or restart it without state."""
-    unit, fields = home.units[name], change.units.setdefault(name, {})
-    before = unit.get(BEFORE)
+    """Restore a task from an undamaged checkpoint, or restart it without state."""
+    task, fields = home.tasks[name], change.tasks.setdefault(name, {})
+    before = task.get(BEFORE)
     if CHECKPOINT not in damaged:
         fields[BEFORE] = None
-        yield f"unit {name} loses the checkpoint before its last one, and nothing else"
+        yield f"task {name} loses the checkpoint before its last one, and nothing else"
     elif before is not None and BEFORE not in damaged and _can_replay(home, before):
         fields |= fallback_fields(before)
-        yield f"unit {name} is restored from the checkpoint before its last one, and loses nothing"
+        yield f"task {name} is restored from the checkpoint before its last one, and loses nothing"
     else:
-        outputs = unit.get("outputs", [])
+        outputs = task.get("outputs", [])
         why = "its state was damaged and could not be restored"
         fields |= dict.fromkeys(_OF_STATE)
         fields["failed"] = dict.fromkeys(outputs, why) or None
         fields[CHECKPOINT] = {
-            "cursors": unit.get("cursors", {}),
-            "input_watermarks": unit.get("input_watermarks", {}),
+            "cursors": task.get("cursors", {}),
+            "input_watermarks": task.get("input_watermarks", {}),
             "files": [],
         }
-        yield f"unit {name} has lost its state: {', '.join(outputs)} begin anew"
+        yield f"task {name} has lost its state: {', '.join(outputs)} begin anew"
 
 
 def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
     return all(log in home.logs and home.logs[log].covers(at) for log, at in checkpoint["cursors"].items())
 
 
-def _resume(units: Mapping[str, dict[str, Any]], change: Change) -> None:
-    """Resume queries whose whole unit stopped because of damage."""
-    for name, unit in units.items():
-        stopped = unit.get("resumable", ())
-        if stopped and "failed" not in change.units.get(name, {}):
-            left = {log: why for log, why in unit.get("failed", {}).items() if log not in stopped}
-            change.units.setdefault(name, {}).update(failed=left or None, resumable=None)
+def _resume(tasks: Mapping[str, dict[str, Any]], change: Change) -> None:
+    """Resume queries whose whole task stopped because of damage."""
+    for name, task in tasks.items():
+        stopped = task.get("resumable", ())
+        if stopped and "failed" not in change.tasks.get(name, {}):
+            left = {log: why for log, why in task.get("failed", {}).items() if log not in stopped}
+            change.tasks.setdefault(name, {}).update(failed=left or None, resumable=None)
             change.lives |= {log: {"tries": None} for log in stopped}

@@ -48,9 +48,9 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
                 removed += 1
         if not segments:
             del state.garbage.segments[folder]
-    units = {state.checkpoint_folder(name): unit for name, unit in state.units.items()}
+    tasks = {state.checkpoint_folder(name): task for name, task in state.tasks.items()}
     for folder, committed_us in list(state.garbage.checkpoints.items()):
-        named = checkpoint_files(units.get(folder, {}))
+        named = checkpoint_files(tasks.get(folder, {}))
         removed += _remove_states(files, folder, named, committed_us)
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
@@ -77,10 +77,10 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str],
         elif not writers:
             removed += trash.take_folder(folder)
     if not writers:
-        units = {state.checkpoint_folder(name): unit for name, unit in state.units.items()}
+        tasks = {state.checkpoint_folder(name): task for name, task in state.tasks.items()}
         for folder in _folders(files, state.folder / CHECKPOINTS):
-            if folder in units:
-                named = checkpoint_files(units[folder])
+            if folder in tasks:
+                named = checkpoint_files(tasks[folder])
                 removed += sum(trash.take(folder / name) for name in files.names(folder) if name not in named)
             else:
                 removed += trash.take_folder(folder)
@@ -116,7 +116,7 @@ def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: 
 
 def _remove_folders(state: HomeState, files: FileSystem) -> int:
     used = {log.folder for log in state.logs.values()}
-    used.update(state.checkpoint_folder(name) for name in state.units)
+    used.update(state.checkpoint_folder(name) for name in state.tasks)
     removed = 0
     for folder in sorted(state.garbage.folders - used):
         removed += remove_tree(files, folder)
@@ -155,7 +155,7 @@ def _folders(files: FileSystem, parent: Path) -> list[Path]:
 
 TRASH = "trash"
 KEPT_US = 86_400_000_000
-_NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and units
+_NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and tasks
 
 
 class Trash:

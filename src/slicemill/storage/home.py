@@ -4,7 +4,7 @@
     lock                    held by the process that writes, with its id
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
-    checkpoints/<unit>/     state files                (slicemill.storage.checkpoints)
+    checkpoints/<task>/     state files                (slicemill.storage.checkpoints)
     tables/                 rows of tables, by version     (slicemill.storage.table_files)
     trash/                  unreferenced files, kept for a day     (slicemill.storage.garbage)
     sources/ sinks/ readers/   files of sources, sinks and external readers
@@ -136,8 +136,8 @@ class Home:
         return ChainMap(announced, logs) if announced else logs
 
     @property
-    def units(self) -> Mapping[str, dict[str, Any]]:
-        return self._state.units
+    def tasks(self) -> Mapping[str, dict[str, Any]]:
+        return self._state.tasks
 
     @property
     def streams(self) -> Mapping[str, dict[str, Any]]:
@@ -171,9 +171,9 @@ class Home:
         """Return the folder for persistent data of a stream's source."""
         return self.folder / "sources" / folder_name(stream)
 
-    def checkpoint_folder(self, unit: str) -> Path:
-        """Return the folder of a unit's state files."""
-        return self._state.checkpoint_folder(unit)
+    def checkpoint_folder(self, task: str) -> Path:
+        """Return the folder of a task's state files."""
+        return self._state.checkpoint_folder(task)
 
     def lock(self) -> None:
         """Lock the home for this process, or raise.
@@ -330,7 +330,7 @@ class Home:
     ) -> None:
         """Show logs and fields of streams before the commit that creates them.
 
-        A statement's units are prepared with logs that the statement's own record creates. A crash before
+        A statement's tasks are prepared with logs that the statement's own record creates. A crash before
         that record leaves nothing.
         """
         with self._lock:

@@ -55,8 +55,8 @@ class HomeReader:
         return self._state.logs
 
     @property
-    def units(self) -> Mapping[str, dict[str, Any]]:
-        return self._state.units
+    def tasks(self) -> Mapping[str, dict[str, Any]]:
+        return self._state.tasks
 
     @property
     def streams(self) -> Mapping[str, dict[str, Any]]:
@@ -76,9 +76,9 @@ class HomeReader:
         """Return pauses and retries of queries and streams, by log."""
         return self._state.lives
 
-    def checkpoint_folder(self, unit: str) -> Path:
-        """Return the folder of a unit's state files."""
-        return self._state.checkpoint_folder(unit)
+    def checkpoint_folder(self, task: str) -> Path:
+        """Return the folder of a task's state files."""
+        return self._state.checkpoint_folder(task)
 
     def poll(self) -> int:
         """Read new commits, and return their number."""

@@ -23,7 +23,7 @@ CHECKPOINTS = "checkpoints"
 TABLES = "tables"
 STEPS = "steps"  # the steps that workers run, only while a mill is running
 
-# Fields of a unit with this prefix refer to files in its checkpoint folder.
+# Fields of a task with this prefix refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"
 
 T = TypeVar("T")
@@ -40,16 +40,16 @@ class UnreferencedFiles:
     segments: dict[Path, set[str]] = field(default_factory=dict)  # by the log's folder
     checkpoints: dict[Path, int] = field(
         default_factory=dict
-    )  # by the unit's folder: time of the last checkpoint
-    folders: set[Path] = field(default_factory=set)  # of dropped logs and units
+    )  # by the task's folder: time of the last checkpoint
+    folders: set[Path] = field(default_factory=set)  # of dropped logs and tasks
     tables: set[str] = field(default_factory=set)  # of replaced versions
 
 
 @dataclass(slots=True)
 class HomeState:
-    """Logs, units, streams, statements, tables, alerts and lives after record `epoch`.
+    """Logs, tasks, streams, statements, tables, alerts and lives after record `epoch`.
 
-    Other threads may read at any time. So the fields of a unit or stream are replaced as a whole. A
+    Other threads may read at any time. So the fields of a task or stream are replaced as a whole. A
     dictionary is replaced when a name is added or removed. `lives` has pauses and retries.
     """
 
@@ -58,7 +58,7 @@ class HomeState:
     epoch: int = -1
     committed_us: int = 0
     logs: dict[str, Log] = field(default_factory=dict)
-    units: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
     statements: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[str, str] = field(default_factory=dict)  # file of each table's rows
@@ -93,7 +93,7 @@ class HomeState:
                     array("q", extent[1:])
             except (TypeError, OverflowError) as problem:
                 raise HomeError(f"log {name}: times and extents must be 64-bit integers: {problem}") from None
-        for name, fields in (*change.units.items(), *change.streams.items(), *change.lives.items()):
+        for name, fields in (*change.tasks.items(), *change.streams.items(), *change.lives.items()):
             if not isinstance(fields, dict):
                 raise HomeError(f"{name}: fields must be a dictionary, not {fields!r}")
 
@@ -104,7 +104,7 @@ class HomeState:
             self.logs = _without(self.logs, name)
             self.lives = _without(self.lives, name)
         for name in record.get("dropped_units", ()):
-            self.units = _without(self.units, name)
+            self.tasks = _without(self.tasks, name)
             self.garbage.folders.add(self.checkpoint_folder(name))
         for name in record.get("dropped_streams", ()):
             self.streams = _without(self.streams, name)
@@ -120,7 +120,7 @@ class HomeState:
         for name, (min_ts, max_ts, arrival_us, extents) in record.get("logs", {}).items():
             self.logs[name].append(epoch, extents, min_ts, max_ts, arrival_us)
         for name, fields in record.get("units", {}).items():
-            self._set_unit(name, fields, record["at"])
+            self._set_task(name, fields, record["at"])
         for name, fields in record.get("streams", {}).items():
             self.streams = _with(self.streams, name, merge_fields(self.streams.get(name, {}), fields))
         for name, first in record.get("freed", {}).items():
@@ -161,28 +161,28 @@ class HomeState:
             else Log(name, self.folder / LOGS / folder, decode_schema(schema), self.files)
         )
 
-    def checkpoint_folder(self, unit: str) -> Path:
-        return self.folder / CHECKPOINTS / folder_name(unit)
+    def checkpoint_folder(self, task: str) -> Path:
+        return self.folder / CHECKPOINTS / folder_name(task)
 
     def _add_garbage(self, log: Log, emptied: list[str]) -> None:
         if emptied:
             self.garbage.segments.setdefault(log.folder, set()).update(emptied)
 
-    def _set_unit(self, name: str, fields: dict[str, Any], at_us: int) -> None:
-        self.units = _with(self.units, name, merge_fields(self.units.get(name, {}), fields))
+    def _set_task(self, name: str, fields: dict[str, Any], at_us: int) -> None:
+        self.tasks = _with(self.tasks, name, merge_fields(self.tasks.get(name, {}), fields))
         for field_name in fields:
             if field_name.startswith(CHECKPOINT_FIELD):
                 self.garbage.checkpoints[self.checkpoint_folder(name)] = at_us
                 break
 
 
-def checkpoint_files(unit: Mapping[str, Any]) -> set[str]:
-    """Return the names of a unit's checkpoint files.
+def checkpoint_files(task: Mapping[str, Any]) -> set[str]:
+    """Return the names of a task's checkpoint files.
 
     These are all strings in its checkpoint fields.
     """
     found: set[str] = set()
-    for name, value in unit.items():
+    for name, value in task.items():
         if name.startswith(CHECKPOINT_FIELD):
             _gather(value, found)
     return found
@@ -241,7 +241,7 @@ def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
     head = {
         "epoch": state.epoch,
         "at": state.committed_us,
-        "units": state.units,
+        "units": state.tasks,
         "streams": state.streams,
         "statements": state.statements,
         "tables": state.tables,
@@ -280,7 +280,7 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
         raise SnapshotDamaged("its first line is damaged")
     head: dict[str, Any] = json.loads(content)
     state = HomeState(folder, files, head["epoch"], head["at"])
-    state.units, state.streams, state.statements = head["units"], head["streams"], head["statements"]
+    state.tasks, state.streams, state.statements = head["units"], head["streams"], head["statements"]
     state.tables, state.lives = head.get("tables", {}), head.get("lives", {})
     state.alerts = head.get("alerts", {})
     body = memoryview(data)[end:]
@@ -326,16 +326,16 @@ def _cut(columns: list[np.ndarray[Any, np.dtype[np.int64]]], start: int, count: 
     return [array("q", column[start : start + count].tobytes()) for column in columns]
 
 
-# Journal fields that select a unit's checkpoint to restore.
+# Journal fields that select a task's checkpoint to restore.
 
 
 CHECKPOINT, BEFORE = "checkpoint", "checkpoint_before"
-# Changes of a unit's state since the checkpoint (`runtime.units`).
+# Changes of a task's state since the checkpoint (`runtime.tasks`).
 SINCE_CHECKPOINT = ("newcomers", "successors", "parts_taken")
 
 
 def fallback_fields(before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a unit that returns to its previous checkpoint."""
+    """Return the fields of a task that returns to its previous checkpoint."""
     checkpoint = {name: value for name, value in before.items() if name not in SINCE_CHECKPOINT}
     since = {name: before.get(name) or None for name in SINCE_CHECKPOINT}
     return {CHECKPOINT: checkpoint, **since, BEFORE: None}

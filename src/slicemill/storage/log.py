@@ -498,9 +498,9 @@ class Log:
         with self._lock:
             indexes, offsets, _, counts, _ = self._extents
             missing = np.zeros(len(counts), np.int64)
-            for place, (index, offset) in enumerate(zip(indexes, offsets, strict=True)):
+            for position, (index, offset) in enumerate(zip(indexes, offsets, strict=True)):
                 if (self._segments[index], offset) in lost:
-                    missing[place], counts[place] = counts[place], 0
+                    missing[position], counts[position] = counts[position], 0
             # Running totals count from the first epoch ever, including freed epochs.
             missed_so_far = np.concatenate(([0], np.cumsum(missing)))
             rows_so_far = self._epochs[4]

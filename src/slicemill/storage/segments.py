@@ -413,8 +413,8 @@ class SegmentReader:
             segment = self._segment(folder, run[0])
             buffer = self._buffer(segment, run)
             source = _ConcatenatedFile(segment.schema.serialize(), buffer)
-            places = [place for place, name in enumerate(segment.schema.names) if name in columns]
-            options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
+            indices = [index for index, name in enumerate(segment.schema.names) if name in columns]
+            options = pa.ipc.IpcReadOptions(included_fields=indices, use_threads=False)
             with pa.ipc.open_stream(pa.PythonFile(source, mode="r"), options=options) as stream:
                 table = stream.read_all()
             if table.num_rows != rows:

@@ -30,7 +30,7 @@ def call_of(
     catalog: Catalog, name: str, types: Sequence[Type], window: Window | None
 ) -> AggregateCall | WindowCall:
     definition = next(version for version in catalog.aggregates(name) if version is not None)
-    arguments = tuple(ColumnRef(f"c{place}", type_) for place, type_ in enumerate(types))
+    arguments = tuple(ColumnRef(f"c{index}", type_) for index, type_ in enumerate(types))
     columns = definition.returns.columns
     if window is None:
         return AggregateCall(name, arguments, False, columns)
@@ -43,7 +43,7 @@ def over(unit: str, extent: int | None, slide: int | None = None, active: bool =
 
 def tuples_of(rows: Sequence[Row], types: Sequence[Type]) -> Tuples:
     return Tuples(
-        [from_values([row[2 + place] for row in rows], type_) for place, type_ in enumerate(types)],
+        [from_values([row[2 + index] for row in rows], type_) for index, type_ in enumerate(types)],
         np.array([row[1] for row in rows], np.int32),
         np.array([row[0] for row in rows], np.int64),
     )

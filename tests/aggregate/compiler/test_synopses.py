@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[3]
 @given(st.lists(st.booleans(), max_size=200), st.integers(1, 60))
 def test_the_estimate_is_within_a_half_of_the_truth(bits: list[bool], n: int) -> None:
     counter = Ones()
-    for place, bit in enumerate(bits):
-        true = sum(bits[max(0, place + 1 - n) : place + 1])
+    for index, bit in enumerate(bits):
+        true = sum(bits[max(0, index + 1 - n) : index + 1])
         assert abs(counter.iterate(bit, n) - true) <= true / 2
 
 
@@ -55,7 +55,7 @@ def test_no_auction_with_enough_bids_is_missed(
     results: dict[str, list[tuple[int, ...]]], bids: dict[str, list[int]]
 ) -> None:
     auctions = bids["auction"]
-    windows = [auctions[max(0, place - 99) : place + 1] for place in range(len(auctions))]
+    windows = [auctions[max(0, index - 99) : index + 1] for index in range(len(auctions))]
     hot = [window[-1] for window in windows if window.count(window[-1]) >= 20]
     shown = [auction for auction, _ in results["hot_auctions"]]
     assert len(hot) > 100

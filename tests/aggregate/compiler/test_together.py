@@ -85,7 +85,7 @@ def tuples(rows: Sequence[tuple[Any, ...]], arguments: Sequence[Expr]) -> Tuples
 
     vectors = [from_values([value(row, each) for row in rows], each.type) for each in arguments]
     partitions, ts = (
-        np.array([row[place] for row in rows], dtype) for place, dtype in ((1, "i4"), (0, "i8"))
+        np.array([row[index] for row in rows], dtype) for index, dtype in ((1, "i4"), (0, "i8"))
     )
     return Tuples(vectors, partitions, ts)
 

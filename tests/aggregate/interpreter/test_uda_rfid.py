@@ -108,8 +108,8 @@ SELECT item, frequency(item) OVER (ROWS 9 PRECEDING) FROM items"""
 @given(st.lists(st.integers(0, 20), max_size=30))
 def test_m41_the_estimate_of_a_frequency_is_never_too_low(items: list[int]) -> None:
     out = last_column(run(FREQUENT, [Timed(ts, (item,)) for ts, item in enumerate(items)]))
-    for place, (item, estimate) in enumerate(zip(items, out, strict=True)):
-        window = items[max(0, place - 9) : place + 1]
+    for index, (item, estimate) in enumerate(zip(items, out, strict=True)):
+        window = items[max(0, index - 9) : index + 1]
         assert Counter(window)[item] <= estimate <= len(window)
 
 

@@ -43,8 +43,8 @@ def steps(value: int) -> int:
 def test_a_loop_is_the_loop(values: list[int]) -> None:
     bound = bind(COLLATZ).catalog
     engine = Engine(translate(optimize(build_graph(bound)), bound, {}))
-    for place, value in enumerate(values):
-        engine.feed("s", [Arrival(place, (place, value), place)])
+    for index, value in enumerate(values):
+        engine.feed("s", [Arrival(index, (index, value), index)])
         engine.run_until_idle()
     engine.run()
     assert [row.row[0] for row in engine.results("q")] == [steps(value) for value in values]

@@ -22,8 +22,8 @@ def test_readings_are_in_one_case_as_long_as_no_gap_between_them_is_too_long(
     times: list[int], longest: int
 ) -> None:
     cases, number = [], 1
-    for place, at in enumerate(times):
-        if place and at - times[place - 1] > longest:
+    for index, at in enumerate(times):
+        if index and at - times[index - 1] > longest:
             number += 1
         cases.append(number)
     assert case_numbers(np.array(times, np.int64), longest).tolist() == cases

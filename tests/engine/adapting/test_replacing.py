@@ -1,4 +1,4 @@
-"""Units get other cells while they run: their state follows, and nothing of it is seen in the results."""
+"""Units get other subtasks while they run: their state follows, and nothing of it is seen in the results."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.errors import SlicemillError
-from slicemill.plan.placement import ONE_CELL, Placement, PlacementKind, former_cells, placements_of
+from slicemill.plan.placement import ONE_SUBTASK, Placement, PlacementKind, former_subtasks, placements_of
 from slicemill.runtime.rescale import can_change
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -47,15 +47,15 @@ SCRIPT = STREAMS + "".join(f"CREATE QUERY {name}_ AS {text};" for name, text in 
 class Steps:
     """A mill over which things happen; `seed` says what is fed, and by what it is disturbed."""
 
-    def __init__(self, folder: Path, seed: int, cells: int, script: str = SCRIPT) -> None:
-        self.folder, self.cells, self.script = folder, cells, script
+    def __init__(self, folder: Path, seed: int, subtasks: int, script: str = SCRIPT) -> None:
+        self.folder, self.subtasks, self.script = folder, subtasks, script
         self.rows, self.chooser = random.Random(seed), random.Random(seed)
         self.clock, self.since, self.pool = Clock(), 0, inline_pool()
         self.changed = 0
         self.open()
 
     def open(self) -> None:
-        self.mill = fed_mill(self.folder, self.clock, self.pool, self.cells)
+        self.mill = fed_mill(self.folder, self.clock, self.pool, self.subtasks)
         self.mill.execute(self.script)
         self.mill.open()
 
@@ -77,14 +77,14 @@ class Steps:
     def some(self) -> None:
         self.mill.dispatcher.run_some()
 
-    def place(self) -> None:
-        unit = self.chooser.choice(self.mill.dispatcher.running.units)
-        placements = possible(unit, self.chooser.randint(1, 6))
+    def index(self) -> None:
+        task = self.chooser.choice(self.mill.dispatcher.running.tasks)
+        placements = possible(task, self.chooser.randint(1, 6))
         if placements:
             placement = self.chooser.choice(placements)
-            assert self.mill.replacing.rescale(unit, placement)
+            assert self.mill.replacing.rescale(task, placement)
             self.changed += 1
-            assert self.mill.dispatcher.units[unit.id].cells == placement.cells
+            assert self.mill.dispatcher.tasks[task.id].subtasks == placement.subtasks
 
     def lose(self) -> None:
         self.pool.lose(self.chooser.randrange(2))
@@ -111,20 +111,20 @@ class Steps:
         return found
 
 
-def possible(unit: RunningUnit, cells: int) -> list[Placement]:
-    plan = unit.plan
-    found = placements_of(plan.unit, plan.graph, cells)
+def possible(task: RunningTask, subtasks: int) -> list[Placement]:
+    plan = task.plan
+    found = placements_of(plan.task, plan.graph, subtasks)
     return [
-        one for one in found if one.exchanges != plan.exchanges and can_change(plan.unit, plan.graph, one)
+        one for one in found if one.exchanges != plan.exchanges and can_change(plan.task, plan.graph, one)
     ]
 
 
 ACTIONS = st.sampled_from(["feed", "feed", "run", "some", "place", "place", "lose", "checkpoint", "restart"])
 
 
-def run(seed: int, cells: int, steps: list[str], *, disturbed: bool, script: str = SCRIPT) -> Any:
+def run(seed: int, subtasks: int, steps: list[str], *, disturbed: bool, script: str = SCRIPT) -> Any:
     with TemporaryDirectory() as folder:
-        mill = Steps(Path(folder), seed, cells, script)
+        mill = Steps(Path(folder), seed, subtasks, script)
         try:
             for step in ["feed", *steps, "feed", "run"]:
                 if disturbed or step == "feed":
@@ -136,8 +136,8 @@ def run(seed: int, cells: int, steps: list[str], *, disturbed: bool, script: str
 
 @settings(max_examples=12)
 @given(st.integers(0, 2**32), st.integers(1, 4), st.lists(ACTIONS, max_size=20))
-def test_results_are_those_of_one_cell(seed: int, cells: int, steps: list[str]) -> None:
-    assert run(seed, cells, steps, disturbed=True) == run(seed, 1, steps, disturbed=False)
+def test_results_are_those_of_one_subtask(seed: int, subtasks: int, steps: list[str]) -> None:
+    assert run(seed, subtasks, steps, disturbed=True) == run(seed, 1, steps, disturbed=False)
 
 
 @pytest.mark.slow_cpu
@@ -152,23 +152,23 @@ def test_a_crash_beside_the_record_changes_nothing(seed: int, steps: list[str]) 
             works = Steps(Path(folder), seed, 2)
             for step in ["feed", *steps, "feed", "run"]:
                 getattr(works, step)()
-            unit = works.mill.dispatcher.running.writers["long_"]
-            chosen = possible(unit, 3)
+            task = works.mill.dispatcher.running.writers["long_"]
+            chosen = possible(task, 3)
             commit = Home.commit
 
             def dying(home: Home, change: Change, commit: Any = commit, written: bool = written) -> None:
-                changing = any("placement" in fields for fields in change.units.values())
+                changing = any("placement" in fields for fields in change.tasks.values())
                 if written or not changing:
                     commit(home, change)
                 if changing:
                     raise KeyboardInterrupt
 
             with mock.patch.object(Home, "commit", dying), pytest.raises(KeyboardInterrupt):
-                works.mill.replacing.rescale(unit, chosen[-1])
+                works.mill.replacing.rescale(task, chosen[-1])
             works.mill.close(checkpoint=False)
             works.open()
-            cells = works.mill.dispatcher.units[unit.id].cells
-            assert cells == (chosen[-1].cells if written else unit.cells)
+            subtasks = works.mill.dispatcher.tasks[task.id].subtasks
+            assert subtasks == (chosen[-1].subtasks if written else task.subtasks)
             for step in ("feed", "run", "feed", "run"):
                 getattr(works, step)()
             try:
@@ -182,20 +182,20 @@ def test_a_change_is_one_record_and_nothing_is_replayed(tmp_path: Path) -> None:
     with works.mill as mill:
         works.feed()
         works.run()
-        unit = mill.dispatcher.running.writers["long_"]
-        (by_time,) = [one for one in possible(unit, 3) if one.kind is PlacementKind.TIME]
+        task = mill.dispatcher.running.writers["long_"]
+        (by_time,) = [one for one in possible(task, 3) if one.kind is PlacementKind.TIME]
         mill.checkpoint()
         changes: list[Change] = []
         commit = Home.commit
         with mock.patch.object(Home, "commit", lambda home, one: (changes.append(one), commit(home, one))[1]):
-            assert mill.replacing.rescale(unit, by_time)
-        (fields,) = [change.units[unit.id] for change in changes if change]
+            assert mill.replacing.rescale(task, by_time)
+        (fields,) = [change.tasks[task.id] for change in changes if change]
         assert fields["placement"]["kind"] == "time" and fields["checkpoint"]["placement"]["kind"] == "key"
         assert len(fields["checkpoint"]["files"]) == 2
-        fresh = mill.dispatcher.units[unit.id]
-        assert fresh is not unit and fresh.cells == 3 and fresh.is_checkpoint_outdated
+        fresh = mill.dispatcher.tasks[task.id]
+        assert fresh is not task and fresh.subtasks == 3 and fresh.is_checkpoint_outdated
         restore = fresh._restore(1)
-        assert restore.before == former_cells(Placement.of(unit.plan.exchanges).plain())
+        assert restore.before == former_subtasks(Placement.of(task.plan.exchanges).plain())
         assert not any(span.epochs for span in restore.replay.values())
         works.feed()
         works.run()
@@ -209,8 +209,8 @@ def test_what_is_kept_by_others_cannot_follow(tmp_path: Path) -> None:
     )
     works = Steps(tmp_path, 1, 2, sums)
     with works.mill as mill:
-        (unit,) = mill.dispatcher.running.units
+        (task,) = mill.dispatcher.running.tasks
         with pytest.raises(
-            SlicemillError, match="cannot change from by key, 2 cells to one cell while it runs"
+            SlicemillError, match="cannot change from by key, 2 subtasks to one subtask while it runs"
         ):
-            mill.replacing.rescale(unit, ONE_CELL)
+            mill.replacing.rescale(task, ONE_SUBTASK)

@@ -1,4 +1,4 @@
-"""Which keys are heavy: decided from what cells tell, so that no cell has much more to do than others."""
+"""Heavy keys, decided from the work that subtasks report, so that no subtask has much more work."""
 
 from __future__ import annotations
 
@@ -9,85 +9,85 @@ import numpy as np
 import pytest
 
 from slicemill.api.mill import Mill
-from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy_keys import KeySample, KeyWork
+from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.placement import placements_of
 from slicemill.runtime import skew
 from slicemill.runtime.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, predict_work
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
-CELLS, WINDOW = 4, 1_000
+SUBTASKS, WINDOW = 4, 1_000
 ENOUGH_WORK = int(LIMITS.enough_work)
 LIGHT = KeyWork(0, ENOUGH_WORK)
 SLOW = KeyWork(1_000, 5 * ENOUGH_WORK, {7: (1_000, 4 * ENOUGH_WORK), 8: (10, 10)})
 
 
 def told(keys: HeavyKeys, *works: KeyWork) -> HeavyKeys:
-    for cell, work in enumerate(works):
-        keys.add(cell, work)
+    for subtask, work in enumerate(works):
+        keys.add(subtask, work)
     return keys
 
 
-def test_the_key_that_makes_a_cell_slow_is_spread() -> None:
-    keys = told(HeavyKeys(CELLS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT)
+def test_the_key_that_makes_a_subtask_slow_is_spread() -> None:
+    keys = told(HeavyKeys(SUBTASKS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT)
     assert keys.decide(50)
     assert keys.keys == (HeavyKey(7, home=2, since=50),)
-    assert HeavyKeys(CELLS, WINDOW, keys.plain()).keys == keys.keys
+    assert HeavyKeys(SUBTASKS, WINDOW, keys.plain()).keys == keys.keys
 
 
-def test_nothing_is_decided_before_enough_is_known_nor_when_cells_are_even() -> None:
+def test_nothing_is_decided_before_enough_is_known_nor_when_subtasks_are_even() -> None:
     little = KeyWork(10, ENOUGH_WORK // 2, {7: (10, ENOUGH_WORK // 2)})
-    assert not told(HeavyKeys(CELLS, WINDOW), little).decide(50)
-    assert not told(HeavyKeys(CELLS, WINDOW), *(LIGHT,) * CELLS).decide(50)
-    assert not told(HeavyKeys(CELLS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT).decide(END)
+    assert not told(HeavyKeys(SUBTASKS, WINDOW), little).decide(50)
+    assert not told(HeavyKeys(SUBTASKS, WINDOW), *(LIGHT,) * SUBTASKS).decide(50)
+    assert not told(HeavyKeys(SUBTASKS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT).decide(END)
 
 
-def test_a_key_of_which_several_cells_tell_has_no_home() -> None:
-    """Some cell has rows from when it was heavy: nothing is decided before it is known."""
-    keys = told(HeavyKeys(CELLS, WINDOW), LIGHT, KeyWork(1, 1, {7: (1, 1)}), SLOW, LIGHT)
+def test_a_key_of_which_several_subtasks_tell_has_no_home() -> None:
+    """Some subtask has rows from when it was heavy: nothing is decided before it is known."""
+    keys = told(HeavyKeys(SUBTASKS, WINDOW), LIGHT, KeyWork(1, 1, {7: (1, 1)}), SLOW, LIGHT)
     assert not keys.decide(50)
 
 
-def test_only_keys_of_the_slow_cell_are_spread() -> None:
+def test_only_keys_of_the_slow_subtask_are_spread() -> None:
     busy = KeyWork(100, 2 * ENOUGH_WORK, {5: (100, 2 * ENOUGH_WORK)})
-    keys = told(HeavyKeys(CELLS, WINDOW), busy, LIGHT, SLOW, LIGHT)
+    keys = told(HeavyKeys(SUBTASKS, WINDOW), busy, LIGHT, SLOW, LIGHT)
     assert keys.decide(50)
     assert [(key.hash, key.home) for key in keys.keys] == [(7, 2)]
 
 
 def test_a_key_whose_rows_cost_more_than_its_pairs_stays_where_it_is() -> None:
-    """All cells would be given its rows: nothing would be gained."""
+    """All subtasks would be given its rows: nothing would be gained."""
     rows = 4 * ENOUGH_WORK // int(LIMITS.row_work)
     slow = KeyWork(rows, rows, {7: (rows, rows)})
-    assert not told(HeavyKeys(CELLS, WINDOW), KeyWork(), KeyWork(), slow, KeyWork()).decide(50)
+    assert not told(HeavyKeys(SUBTASKS, WINDOW), KeyWork(), KeyWork(), slow, KeyWork()).decide(50)
 
 
 def test_a_key_that_has_become_light_goes_home_and_is_forgotten_when_nobody_replays_it() -> None:
-    keys = told(HeavyKeys(CELLS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT)
+    keys = told(HeavyKeys(SUBTASKS, WINDOW), LIGHT, LIGHT, SLOW, LIGHT)
     assert keys.decide(50)
     for _ in range(20):
-        if told(keys, *(LIGHT,) * CELLS).decide(400):
+        if told(keys, *(LIGHT,) * SUBTASKS).decide(400):
             break
     assert keys.keys == (HeavyKey(7, 2, 50, fades=400, over=400 + WINDOW),)
     # A query with a longer window comes.
-    assert HeavyKeys(CELLS, 3 * WINDOW, keys.plain()).keys[0].over == 400 + 3 * WINDOW
+    assert HeavyKeys(SUBTASKS, 3 * WINDOW, keys.plain()).keys[0].over == 400 + 3 * WINDOW
     assert not keys.forget(400 + WINDOW - 1)
     assert keys.forget(400 + WINDOW) and keys.keys == ()
 
 
 def test_a_key_that_fades_may_become_heavy_again() -> None:
     fading = HeavyKey(7, 2, 50, fades=400, over=400 + WINDOW)
-    keys = told(HeavyKeys(CELLS, WINDOW, [(7, 2, 50, 400, 400 + WINDOW)]), LIGHT, LIGHT, SLOW, LIGHT)
+    keys = told(HeavyKeys(SUBTASKS, WINDOW, [(7, 2, 50, 400, 400 + WINDOW)]), LIGHT, LIGHT, SLOW, LIGHT)
     assert keys.keys == (fading,)
     assert keys.decide(500)
     assert keys.keys == (HeavyKey(7, 2, 50, 400, 500), HeavyKey(7, 2, 500))
 
 
 def test_without_an_end_of_windows_a_key_stays_heavy() -> None:
-    keys = told(HeavyKeys(CELLS, None), LIGHT, LIGHT, SLOW, LIGHT)
+    keys = told(HeavyKeys(SUBTASKS, None), LIGHT, LIGHT, SLOW, LIGHT)
     assert keys.decide(50)
-    assert not any(told(keys, *(LIGHT,) * CELLS).decide(400) for _ in range(20))
+    assert not any(told(keys, *(LIGHT,) * SUBTASKS).decide(400) for _ in range(20))
 
 
 def test_what_lies_ahead_is_foreseen_from_samples_of_both_sides() -> None:
@@ -97,7 +97,7 @@ def test_what_lies_ahead_is_foreseen_from_samples_of_both_sides() -> None:
         "b": [KeySample(500, 10, {7: (2, 200.0), 8: (0, 100.0)})],
         "c": [KeySample(20, 10, {7: (2, 10.0)})],
     }
-    ahead = predict_work(sides, samples, CELLS)
+    ahead = predict_work(sides, samples, SUBTASKS)
     # 300 rows of a meet a tenth of those of b and all of c; 210 meet the tenth of a that is in the window.
     assert ahead[2].keys == {7: (510, 300 * 30 + 210 * 30)}
     assert ahead[0].keys == {8: (100, 0)}
@@ -106,7 +106,7 @@ def test_what_lies_ahead_is_foreseen_from_samples_of_both_sides() -> None:
 
 def test_a_key_is_spread_before_the_first_run_over_many_of_its_rows() -> None:
     many = KeySample(100_000, WINDOW, {7: (2, 30_000.0)})
-    keys = HeavyKeys(CELLS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
+    keys = HeavyKeys(SUBTASKS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
     for log in "ab":
         keys.arrived(log, many)
     keys.predict(50)
@@ -117,15 +117,15 @@ def test_a_key_is_spread_before_the_first_run_over_many_of_its_rows() -> None:
 
 def test_what_was_foreseen_and_did_not_come_is_believed_less() -> None:
     many = KeySample(1_000, WINDOW, {7: (2, 700.0)})
-    keys = HeavyKeys(CELLS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
+    keys = HeavyKeys(SUBTASKS, WINDOW, (), (SkewedSide(("a",), WINDOW), SkewedSide(("b",), WINDOW)))
     few = KeySample(1_000, WINDOW, {7: (2, 500.0)})
     for sample in (few, many):
         for log in "ab":
             keys.arrived(log, sample)
         keys.predict(50)
         assert keys.keys == ()
-        for cell in range(CELLS):
-            keys.add(cell, KeyWork(500, 100))
+        for subtask in range(SUBTASKS):
+            keys.add(subtask, KeyWork(500, 100))
 
 
 QUERIES = """
@@ -140,10 +140,10 @@ CREATE QUERY close AS SELECT A.v, B.v AS w FROM A [RANGE 1 SECOND], B [RANGE 1 S
 SECONDS = 14
 
 
-def _played(home: Path, cells: int, disturbed: str = "") -> tuple[dict[str, list[object]], list[Any]]:
+def _played(home: Path, subtasks: int, disturbed: str = "") -> tuple[dict[str, list[object]], list[Any]]:
     """All rows of all logs, and the heavy keys after each second: one that is heavy for some of them."""
     clock, chance, heavy = Clock(1), np.random.default_rng(5), []
-    mill = fed_mill(home, clock, inline_pool(), cells)
+    mill = fed_mill(home, clock, inline_pool(), subtasks)
     try:
         mill.execute(QUERIES)
         mill.open()
@@ -157,12 +157,12 @@ def _played(home: Path, cells: int, disturbed: str = "") -> tuple[dict[str, list
                     mill, stream, list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True))
                 )
             mill.dispatcher.run_some()
-            heavy += [fields.get("heavy") for fields in mill.home.units.values() if "heavy" in fields]
+            heavy += [fields.get("heavy") for fields in mill.home.tasks.values() if "heavy" in fields]
             if disturbed == "by new cells" and second in (4, 7, 9):
-                _place(mill, *{4: (6, "key"), 7: (5, "key"), 9: (2, "time")}[second])
+                _index(mill, *{4: (6, "key"), 7: (5, "key"), 9: (2, "time")}[second])
             if disturbed == "by restarts" and second in (4, 5, 9):
                 mill.close()
-                mill = fed_mill(home, clock, inline_pool(), cells)
+                mill = fed_mill(home, clock, inline_pool(), subtasks)
                 mill.execute(QUERIES)
                 mill.open()
         finish(mill)
@@ -180,15 +180,15 @@ def _played(home: Path, cells: int, disturbed: str = "") -> tuple[dict[str, list
         mill.close()
 
 
-def _place(mill: Mill, cells: int, kind: str) -> None:
-    for unit in list(mill.dispatcher.running.units):
-        found = placements_of(unit.plan.unit, unit.plan.graph, cells)
-        for placement in (one for one in found if one.kind.value == kind and unit.cells > 1):
-            assert mill.replacing.rescale(unit, placement)
+def _index(mill: Mill, subtasks: int, kind: str) -> None:
+    for task in list(mill.dispatcher.running.tasks):
+        found = placements_of(task.plan.task, task.plan.graph, subtasks)
+        for placement in (one for one in found if one.kind.value == kind and task.subtasks > 1):
+            assert mill.replacing.rescale(task, placement)
 
 
 @pytest.mark.parametrize("disturbed", ["not at all", "by restarts", "by new cells"])
-def test_rows_and_their_numbers_are_those_of_one_cell_while_a_key_is_heavy_for_some_time(
+def test_rows_and_their_numbers_are_those_of_one_subtask_while_a_key_is_heavy_for_some_time(
     tmp_path: Path, disturbed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(skew, "LIMITS", SkewLimits(enough_work=2_000))
@@ -219,7 +219,7 @@ def test_a_key_is_heavy_from_the_first_row_on_if_a_batch_has_many_of_its_rows(tm
             values = chance.integers(0, 100_000, 6_000)
             feed_rows(mill, stream, list(zip(keys.tolist(), values.tolist(), times.tolist(), strict=True)))
         mill.dispatcher.run_all()
-        ((key, *_),) = [fields["heavy"] for fields in mill.home.units.values() if fields.get("heavy")]
+        ((key, *_),) = [fields["heavy"] for fields in mill.home.tasks.values() if fields.get("heavy")]
         assert HeavyKey(*key).since <= 0
     finally:
         mill.close()

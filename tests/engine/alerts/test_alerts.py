@@ -168,7 +168,7 @@ def test_rows_that_nobody_confirmed_come_again_under_the_same_id(
 
 
 def test_a_mill_that_runs_tells_by_itself(tmp_path: Path, hook: Webhook) -> None:
-    with Mill(home=tmp_path / "home", pool=inline_pool(), cells=1, read_sources=False) as mill:
+    with Mill(home=tmp_path / "home", pool=inline_pool(), subtasks=1, read_sources=False) as mill:
         mill.execute(BIDS + f"CREATE ALERT a ON dear WEBHOOK '{hook.url}'")
         mill.execute(f"CREATE ALERT b ON dear WHEN rows > 0 WEBHOOK '{hook.url}'")
         mill.start()

@@ -41,7 +41,7 @@ class Scene:
 
     folder: Path
     seed: int
-    cells: int = 1
+    subtasks: int = 1
     clock: Clock = field(default_factory=Clock)
     position: int = 0
     begun: dict[str, tuple[str, str]] = field(default_factory=dict)  # query: its statement, and its kind
@@ -51,7 +51,7 @@ class Scene:
         self.mill = self._started()
 
     def _started(self) -> Mill:
-        mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
+        mill = fed_mill(self.folder, self.clock, inline_pool(), self.subtasks)
         for name, rows in TABLES.items():
             mill.table(name, rows)
         mill.execute(SCRIPT + "".join(f"{text};" for text, _ in self.begun.values()))
@@ -117,9 +117,9 @@ def always(seed: int, kind: str) -> Shown:
         return shown((timed.ts, timed.row) for timed in scene.mill.queries["alone"].rows())
 
 
-def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> set[str | None]:
+def play(steps: Sequence[Step], seed: int = 0, subtasks: int = 1) -> set[str | None]:
     """Take the steps, and compare at the end; the states that queries from the past were seen in."""
-    with staged(lambda folder: Scene(folder, seed, cells)) as scene:
+    with staged(lambda folder: Scene(folder, seed, subtasks)) as scene:
         take(scene, steps)
         scene.end()
         return scene.states

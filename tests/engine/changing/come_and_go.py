@@ -50,7 +50,7 @@ class Scene:
 
     folder: Path
     seed: int
-    cells: int = 1
+    subtasks: int = 1
     clock: Clock = field(default_factory=Clock)
     position: int = 0  # how many events have come
     live: dict[str, tuple[str, int]] = field(default_factory=dict)  # query: kind, and when it came
@@ -61,7 +61,7 @@ class Scene:
     partly: dict[str, int] = field(default_factory=dict)  # queries that have kept some state: since when
 
     def __post_init__(self) -> None:
-        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
+        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.subtasks)
         for name, rows in TABLES.items():
             self.mill.table(name, rows)
         self.mill.execute(DECLARED)
@@ -178,7 +178,7 @@ class Scene:
         relations = "".join(f"{RELATIONS[relation]};" for relation in self.born)
         queries = "".join(f"{KINDS[kind].create(name)};" for name, (kind, _) in self.live.items())
         self.partly.pop(name, None)
-        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.cells)
+        self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.subtasks)
         self.mill.execute(dropped + DECLARED + relations + queries)
         self.mill.open()
 
@@ -300,9 +300,9 @@ def take(scene: object, steps: Sequence[Step]) -> None:
         getattr(scene, step)(*arguments)
 
 
-def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> None:
+def play(steps: Sequence[Step], seed: int = 0, subtasks: int = 1) -> None:
     """Take the steps that are possible, and compare at the end."""
-    with staged(lambda folder: Scene(folder, seed, cells)) as scene:
+    with staged(lambda folder: Scene(folder, seed, subtasks)) as scene:
         for word, *given in steps:
             if word in ("create", "replace", "or_replace", "table") and scene.streams_paused:
                 scene.resume_streams()  # a query that comes would get what is held back
@@ -314,7 +314,7 @@ def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> None:
 
 @st.composite
 def sequences(draw: st.DrawFn) -> tuple[list[Step], int, int]:
-    """Steps with a few kinds of queries, so that many share something; a seed, and a number of cells."""
+    """Steps with a few kinds of queries, so that many share something; a seed, and a number of subtasks."""
     pool = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=2, max_size=6, unique=True))
     names, kinds = st.sampled_from("abcd"), st.sampled_from(pool)
     step: st.SearchStrategy[Step] = st.one_of(

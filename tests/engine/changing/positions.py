@@ -46,7 +46,7 @@ class Scene:
 
     folder: Path
     seed: int
-    cells: int = 1
+    subtasks: int = 1
     clock: Clock = field(default_factory=lambda: Clock(10**15))
     position: int = 0
     files: int = 0
@@ -66,7 +66,7 @@ class Scene:
             folder=self.folder,
             pool=inline_pool(),
             clock=self.clock,
-            cells=self.cells,
+            subtasks=self.subtasks,
         )
         for name, rows in TABLES.items():
             mill.table(name, rows)
@@ -98,7 +98,7 @@ class Scene:
                 path.write_text("".join(rows))
 
     def run(self) -> None:
-        """Read what is there, and let the units run."""
+        """Read what is there, and let the tasks run."""
         self.clock.now += 1_000_000
         self.mill.read_all()
         self.mill.dispatcher.run_all()
@@ -152,19 +152,19 @@ def always(seed: int, kind: str) -> Shown:
         return scene.rows("alone")
 
 
-def play(steps: Sequence[Step], seed: int = 0, cells: int = 1) -> Scene:
+def play(steps: Sequence[Step], seed: int = 0, subtasks: int = 1) -> Scene:
     """Take the steps and compare at the end; return the scene, which is closed."""
-    with staged(lambda folder: Scene(folder, seed, cells)) as scene:
+    with staged(lambda folder: Scene(folder, seed, subtasks)) as scene:
         take(scene, steps)
         scene.end()
         return scene
 
 
 def come_late(kind: str) -> None:
-    """Create a query beside one of the same kind, through a crash and a restart, in several cells."""
+    """Create a query beside one of the same kind, through a crash and a restart, in several subtasks."""
     first: list[Step] = [("create", "l", kind), ("write", 20), ("run",), ("create", "p", kind), ("run_some",)]
     crash: list[Step] = [("restart", False), ("write", 5), ("run_some",), ("restart", True)]
-    scene = play([*first, *crash, *([("run",), ("write", 8)] * 4)], seed=3, cells=2)
+    scene = play([*first, *crash, *([("run",), ("write", 8)] * 4)], seed=3, subtasks=2)
     assert scene.joined, "the stream is read once in the end"
 
 

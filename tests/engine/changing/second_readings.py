@@ -1,10 +1,10 @@
 """A second reading of a source, killed at any step of its way to the running reading.
 
-created      a query comes late: its source is read a second time, in a unit apart
-over         both readings are at the same place: the unit reads the stream itself
-caught up    the unit has processed all of it
+created      a query comes late: its source is read a second time, in a task apart
+over         both readings are at the same place: the task reads the stream itself
+caught up    the task has processed all of it
 joining      the query is planned with the others as well
-joined       the others go on for it, and the unit apart ends
+joined       the others go on for it, and the task apart ends
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from recovery.dying import Death, Died, OneThreadPool, dying
 from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import AGAIN, JOINING
-from slicemill.runtime.units import BACKFILL
+from slicemill.runtime.tasks import BACKFILL
 from support.engine import Clock
 
 BIDS = """CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts
@@ -81,8 +81,8 @@ class Move:
             self.note(mill)
 
     def note(self, mill: Mill) -> None:
-        units = mill.home.units
-        apart = [fields[BACKFILL] for fields in units.values() if BACKFILL in fields]
+        tasks = mill.home.tasks
+        apart = [fields[BACKFILL] for fields in tasks.values() if BACKFILL in fields]
         self.seen |= {"second reading"} if any(AGAIN in name for name in mill.dispatcher.streams) else set()
         self.seen |= {key for fields in apart for key in ("done", "joins") if key in fields}
         self.seen |= {"joined"} if "late" in mill.queries and not apart else set()
@@ -100,7 +100,7 @@ class Move:
         assert "gone" not in mill.queries
         left = [*mill.dispatcher.streams, *mill.home.streams, *mill.home.logs]
         assert not [name for name in left if AGAIN in name], "the second reading has ended"
-        assert not [fields for fields in mill.home.units.values() if BACKFILL in fields]
+        assert not [fields for fields in mill.home.tasks.values() if BACKFILL in fields]
         mill.close()
 
 

@@ -65,7 +65,7 @@ def delivered(path: Path) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
 def test_an_altered_query_goes_on_with_its_state_and_its_version(tmp_path: Path, reopened: str) -> None:
     mill = opened(tmp_path / "home", f"{DECLARED}CREATE QUERY q WITH (slo = 'p99 < 2 s') AS {SUMS};")
-    unit = mill.dispatcher.running.writers["q"].id
+    task = mill.dispatcher.running.writers["q"].id
     feed(mill, 0, 13)
     mill.execute("ALTER QUERY q SET (weight = 2.5, slo = 'mean < 40 ms', retain = '2 days')")
     if reopened:
@@ -76,7 +76,7 @@ def test_an_altered_query_goes_on_with_its_state_and_its_version(tmp_path: Path,
     assert definition.retain_us == 2 * 86_400 * SECOND
     goal = mill.dispatcher.running.goals["q"]
     assert (goal.weight, goal.within_s) == (2.5, 0.04)
-    assert mill.dispatcher.running.writers["q"].id == unit
+    assert mill.dispatcher.running.writers["q"].id == task
     assert text_of(mill).split(" AS")[0] == (
         "CREATE QUERY q RETAIN 2 DAYS WITH (slo = 'mean < 40 milliseconds', weight = 2.5)"
     )

@@ -15,7 +15,7 @@ from engine.changing.catalogue import DECLARED, KINDS, RELATIONS
 from engine.changing.come_and_go import Step
 from slicemill.binder import bind
 from slicemill.plan.planner import Planner
-from slicemill.runtime.units import BACKFILL
+from slicemill.runtime.tasks import BACKFILL
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 
@@ -33,9 +33,9 @@ FOR_EACH_OPERATOR = (
 
 
 def begin_in_the_past(kind: str) -> None:
-    """Begin a query beside a live query of the same kind, through a crash and a restart, in several cells."""
+    """Begin a query beside a live query of the same kind, over a crash and a restart, in several subtasks."""
     steps: list[Step] = [("live", "l", kind), ("feed", 30), ("past", "p", kind), ("run",), ("restart", False)]
-    play([*steps, ("feed", 5), ("run",), ("restart", True), *STEADY], seed=3, cells=2)
+    play([*steps, ("feed", 5), ("run",), ("restart", True), *STEADY], seed=3, subtasks=2)
 
 
 @pytest.mark.parametrize("kind", FOR_EACH_OPERATOR)
@@ -55,9 +55,9 @@ def test_the_kinds_that_begin_in_the_past_have_every_operator() -> None:
 
 @pytest.mark.slow_cpu
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=sequences(), seed=st.integers(0, 3), cells=st.sampled_from([1, 3]))
-def test_whatever_happens_meanwhile(steps: list[Step], seed: int, cells: int) -> None:
-    play(steps, seed, cells)
+@given(steps=sequences(), seed=st.integers(0, 3), subtasks=st.sampled_from([1, 3]))
+def test_whatever_happens_meanwhile(steps: list[Step], seed: int, subtasks: int) -> None:
+    play(steps, seed, subtasks)
 
 
 # Windows that join others, a join that does, and one that stays apart.
@@ -99,8 +99,8 @@ def _dies_at(patched: pytest.MonkeyPatch, number: int, after: bool, scene: Scene
 
     def dying(home: Home, change: Change) -> int:
         nonlocal seen
-        of_its_way = any(BACKFILL in fields for fields in change.units.values()) or any(
-            "apart" in unit for unit in change.dropped_units
+        of_its_way = any(BACKFILL in fields for fields in change.tasks.values()) or any(
+            "apart" in task for task in change.dropped_tasks
         )
         if not of_its_way:
             return commit(home, change)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slicemill.api.mill import Mill
-from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.runtime.tasks import BACKFILL, RunningTask
 from slicemill.sql.errors import EslError
 from slicemill.time import BEGINNING
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -53,7 +53,7 @@ def test_it_begins_at_a_time_whatever_the_borders_of_batches(mill: Mill, clock: 
     assert mill.queries["q"].complete_from() == 6 * SECOND - 1
     mill.dispatcher.run_some()
     mill.close(checkpoint=False)
-    again = fed_mill(mill.home.folder, clock, inline_pool(), cells=2)
+    again = fed_mill(mill.home.folder, clock, inline_pool(), subtasks=2)
     with again:
         again.restore()
         again.open()
@@ -105,10 +105,10 @@ def test_it_says_how_far_it_is(mill: Mill, clock: Clock) -> None:
     assert begun is not None
     assert (begun.rows_done, begun.rows, begun.rows_left, begun.share) == (0, 40, 40, 0.0)
     assert begun.seconds_left is None, "nothing has been measured yet"
-    assert "q reads the past in a unit of its own: 0 % of 40 rows" in query.explain()
-    unit = mill.dispatcher.running.writers["q"]
-    unit.statistics.cost.overhead, unit.statistics.cost.per_row = 0.001, 0.002
-    mill.dispatcher.running.ran(unit, clock.now)
+    assert "q reads the past in a task of its own: 0 % of 40 rows" in query.explain()
+    task = mill.dispatcher.running.writers["q"]
+    task.statistics.cost.overhead, task.statistics.cost.per_row = 0.001, 0.002
+    mill.dispatcher.running.ran(task, clock.now)
     mill.dispatcher.run_some()
     part = query.progress()
     assert part is not None
@@ -132,20 +132,20 @@ def test_who_reads_the_past_takes_half_as_long_as_a_live_run_and_only_what_other
     mill.execute(f"CREATE QUERY past FROM BEGINNING AS {WINDOWS}")
     running = mill.dispatcher.running
     past, live = running.writers["past"], running.writers["live"]
-    for unit in (past, live):
-        unit.statistics.cost.overhead, unit.statistics.cost.per_row = 0.001, 0.001
-        running.ran(unit, clock.now)
+    for task in (past, live):
+        task.statistics.cost.overhead, task.statistics.cost.per_row = 0.001, 0.001
+        running.ran(task, clock.now)
     quantum_s = mill.dispatcher.quantum_s
 
-    def taken() -> dict[RunningUnit, float]:
+    def taken() -> dict[RunningTask, float]:
         """What would run now, in this order, and how many rows of it."""
         positions, batches = running.ready(mill.watermark, clock.now, quantum_s)
         shares = batches.rows / batches.pending
-        ranked = {running.units[p]: float(share) for p, share in zip(positions, shares, strict=True)}
-        waiting = {running.units[p]: rows for p, rows in zip(positions, batches.pending, strict=True)}
+        ranked = {running.tasks[p]: float(share) for p, share in zip(positions, shares, strict=True)}
+        waiting = {running.tasks[p]: rows for p, rows in zip(positions, batches.pending, strict=True)}
         return {
-            unit: share * waiting[unit]
-            for unit, share in running.order_backfills_last(ranked, clock.now).items()
+            task: share * waiting[task]
+            for task, share in running.order_backfills_last(ranked, clock.now).items()
         }
 
     running._last_run_us[running.position[past.id]] = clock.now
@@ -182,14 +182,14 @@ def test_a_query_that_can_join_others_does_and_others_say_why_not(mill: Mill, cl
     )
     mill.dispatcher.run_all()
     assert "past has read the past, and is about to join the others" in mill.queries["past"].explain()
-    assert "rows has a unit of its own: what it has seen counts for ever" in mill.queries["rows"].explain()
+    assert "rows has a task of its own: what it has seen counts for ever" in mill.queries["rows"].explain()
     for second in range(21, 40):
         feed(mill, clock, second, second)
         mill.dispatcher.run_all()
     shared = mill.dispatcher.running.writers["live"]
     assert mill.dispatcher.running.writers["past"] is shared
-    assert sorted(log for _, log in shared.plan.unit.outputs) == ["live", "past"]
-    assert not any(BACKFILL in fields for fields in mill.home.units.values() if "past" in fields["outputs"])
+    assert sorted(log for _, log in shared.plan.task.outputs) == ["live", "past"]
+    assert not any(BACKFILL in fields for fields in mill.home.tasks.values() if "past" in fields["outputs"])
     assert mill.queries["past"].complete_from() == BEGINNING
     assert "unit of its own" not in mill.queries["past"].explain()
 
@@ -203,9 +203,9 @@ def test_a_query_from_the_past_can_go_at_any_step(mill: Mill, clock: Clock) -> N
             feed(mill, clock, 21 + step * 20 + second, 21 + step * 20 + second)
             mill.dispatcher.run_all()
         mill.execute("DROP QUERY past")
-        assert [*mill.dispatcher.units] == ["aggregates of s by k"]
-        assert [*mill.home.units] == ["aggregates of s by k"]
-        assert mill.home.units["aggregates of s by k"]["outputs"] == ["live"]
+        assert [*mill.dispatcher.tasks] == ["aggregates of s by k"]
+        assert [*mill.home.tasks] == ["aggregates of s by k"]
+        assert mill.home.tasks["aggregates of s by k"]["outputs"] == ["live"]
 
 
 @pytest.mark.parametrize(
@@ -275,9 +275,9 @@ def test_tuples_of_the_past_meet_what_a_table_holds_when_they_are_read(mill: Mil
     )
     mill.execute(f"CREATE QUERY n FROM BEGINNING AS {sums}")
     for name in ("q", "n"):
-        unit = mill.dispatcher.running.writers[name]
-        unit.statistics.cost.overhead, unit.statistics.cost.per_row = 0.001, 0.002
-        mill.dispatcher.running.ran(unit, clock.now)
+        task = mill.dispatcher.running.writers[name]
+        task.statistics.cost.overhead, task.statistics.cost.per_row = 0.001, 0.002
+        mill.dispatcher.running.ran(task, clock.now)
     mill.dispatcher.run_some()
     read = {name: mill.queries[name].progress() for name in ("q", "n")}
     mill.table("t", [(0, "gerade"), (1, "odd")])

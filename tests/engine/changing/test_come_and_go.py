@@ -25,7 +25,7 @@ def test_the_catalogue_has_every_operator() -> None:
 
 @pytest.mark.slow_cpu
 def test_all_queries_come_one_after_the_other_and_many_go() -> None:
-    """Each finds others of its unit there, goes through a crash and a restart, and sees some of them go."""
+    """Each finds others of its task there, goes through a crash and a restart, and sees some of them go."""
     steps: list[Step] = []
     for number, kind in enumerate(KINDS):
         steps.append(("create", f"q_{kind}", kind))
@@ -34,7 +34,7 @@ def test_all_queries_come_one_after_the_other_and_many_go() -> None:
     steps += [("feed", 2), ("restart", False)]
     steps += [("drop", f"q_{kind}") for kind in list(KINDS)[::3]]
     steps += [("tidy",), ("feed", 4), ("run",), ("restart", True)]
-    play(steps, seed=1, cells=3)
+    play(steps, seed=1, subtasks=3)
 
 
 # Sequences that were wrong once.

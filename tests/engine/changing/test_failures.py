@@ -18,7 +18,7 @@ from slicemill.lifecycle.pause_and_retry import (
     LifecycleState,
     QueryStatus,
 )
-from slicemill.runtime import units as unit
+from slicemill.runtime import tasks as task
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
@@ -103,7 +103,7 @@ def expected(tmp_path: Path, name: str, first: int = 0) -> list[tuple[object, ..
 
 
 @pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
-def test_a_query_alone_in_its_unit_goes_on_from_where_it_stood(
+def test_a_query_alone_in_its_task_goes_on_from_where_it_stood(
     tmp_path: Path, down: Path, reopened: str
 ) -> None:
     home = Home(tmp_path / "home", ALONE)
@@ -182,7 +182,7 @@ def test_after_the_last_try_it_stays_failed_until_it_is_restarted(tmp_path: Path
     home.mill.close()
 
 
-def test_a_query_comes_to_a_unit_whose_queries_have_all_failed(tmp_path: Path, down: Path) -> None:
+def test_a_query_comes_to_a_task_whose_queries_have_all_failed(tmp_path: Path, down: Path) -> None:
     home = Home(tmp_path / "home", ALONE)
     home.feed(0, 5)
     down.touch()
@@ -254,7 +254,7 @@ def test_only_what_has_failed_can_be_restarted(tmp_path: Path, down: Path) -> No
 def test_a_query_that_stalls_three_times_in_a_row_stays_failed_until_it_is_restarted(
     tmp_path: Path, down: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unit, "STEP_S", 0.4)
+    monkeypatch.setattr(task, "STEP_S", 0.4)
     spinning = "CREATE FUNCTION spinning(x int) RETURNS int LANGUAGE PYTHON AS 'fragile_on_engine:spinning';"
     home = Home(tmp_path / "home", spinning + ALONE.replace("fragile", "spinning"))
     down.touch()

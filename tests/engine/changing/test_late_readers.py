@@ -224,7 +224,7 @@ class Scene:
             database.execute("CREATE TABLE A (n INT, k VARCHAR, g INT, v INT, ts BIGINT)")
             if self.fed:
                 database.executemany("INSERT INTO A VALUES (?, ?, ?, ?, ?)", self.fed)
-            for name, (text, place) in self.created.items():
+            for name, (text, index) in self.created.items():
                 if not ended and any(word in text for word in ("EMIT", "JOIN", "UNION")):
                     continue  # it waits for the watermark
                 query = self.mill.queries[name]
@@ -233,16 +233,16 @@ class Scene:
                 for timed in query.rows():
                     table.apply(timed.ts, timed.row)
                 table.check_key()
-                expected = database.execute(_in_duckdb(text, place)).fetchall()
-                assert same_rows(table.rows, expected), (text, place, table.rows, expected)
+                expected = database.execute(_in_duckdb(text, index)).fetchall()
+                assert same_rows(table.rows, expected), (text, index, table.rows, expected)
 
 
-def _in_duckdb(text: str, place: int) -> str:
+def _in_duckdb(text: str, index: int) -> str:
     """The tables are of all tuples; a stream has those that came after the query."""
     tables = TABLES.replace("FROM S", "FROM A").replace("v DESC, n", "v DESC NULLS LAST, n")
     defined = [one.strip().removeprefix("CREATE STREAM ").split(" AS ", 1) for one in tables.split(";")[:-1]]
     named = [f"{name} AS ({query})" for name, query in defined]
-    named.append(f"S AS (SELECT * FROM A WHERE n >= {place})")
+    named.append(f"S AS (SELECT * FROM A WHERE n >= {index})")
     plain = text.split(" EMIT")[0].replace("a DESC, k LIMIT", "a DESC, k NULLS FIRST LIMIT")
     return f"WITH {', '.join(named)} {plain}"
 

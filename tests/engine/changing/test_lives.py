@@ -23,12 +23,12 @@ def test_every_kind_of_query_is_paused_through_a_crash_and_a_restart_and_misses_
     steps += [("resume", f"q_{kind}") for kind in _PLAIN[::4]]
     steps += [("drop", f"q_{kind}") for kind in _PLAIN[::5]]
     steps += [("feed", 3), ("run",), ("restart", False)]
-    play(steps, seed=1, cells=3)
+    play(steps, seed=1, subtasks=3)
 
 
 @st.composite
 def lives(draw: st.DrawFn) -> tuple[list[Step], int, int]:
-    """Steps with a few kinds of queries, so that many share something; a seed, and a number of cells."""
+    """Steps with a few kinds of queries, so that many share something; a seed, and a number of subtasks."""
     pool = draw(st.lists(st.sampled_from(_PLAIN), min_size=2, max_size=5, unique=True))
     names, kinds = st.sampled_from("abcd"), st.sampled_from(pool)
     step: st.SearchStrategy[Step] = st.one_of(

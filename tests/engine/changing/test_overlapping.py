@@ -24,8 +24,8 @@ def join_of(names: str, seconds: int = 4, key: str = "k") -> str:
 class Stage:
     """A mill whose queries come and go, and which starts anew from what its home keeps."""
 
-    def __init__(self, folder: Path, cells: int = 1, placement: str = "auto") -> None:
-        self.folder, self.cells, self.placement = folder, cells, placement
+    def __init__(self, folder: Path, subtasks: int = 1, placement: str = "auto") -> None:
+        self.folder, self.subtasks, self.placement = folder, subtasks, placement
         self.clock, self.live, self.fed = Clock(), dict[str, str](), 0
         self.open()
 
@@ -34,7 +34,7 @@ class Stage:
             home=self.folder,
             pool=inline_pool(2),
             clock=self.clock,
-            cells=self.cells,
+            subtasks=self.subtasks,
             placement=self.placement,
             read_sources=False,
         )
@@ -56,9 +56,9 @@ class Stage:
     def feed(self, seconds: int, names: str = "abcd") -> None:
         for _ in range(seconds):
             self.clock.now += SECOND
-            for place, name in enumerate(names):
+            for index, name in enumerate(names):
                 if name in self.mill.streams:
-                    rows = [((self.fed + place + n) % 3, self.fed + n, self.fed * SECOND) for n in range(4)]
+                    rows = [((self.fed + index + n) % 3, self.fed + n, self.fed * SECOND) for n in range(4)]
                     feed_rows(self.mill, name, rows)
             self.fed += 1
             self.mill.dispatcher.run_all()
@@ -68,25 +68,25 @@ class Stage:
         assert query.error is None, query.error
         return [(timed.ts, *timed.row) for timed in query.rows()]
 
-    def units(self) -> dict[str, tuple[tuple[str, ...], list[str]]]:
-        """By unit, the logs that it reads, and its queries."""
+    def tasks(self) -> dict[str, tuple[tuple[str, ...], list[str]]]:
+        """By task, the logs that it reads, and its queries."""
         return {
-            unit.id: (unit.plan.unit.inputs, sorted(log for _, log in unit.plan.unit.outputs))
-            for unit in self.mill.dispatcher.units.values()
+            task.id: (task.plan.task.inputs, sorted(log for _, log in task.plan.task.outputs))
+            for task in self.mill.dispatcher.tasks.values()
         }
 
 
-@pytest.mark.parametrize("cells", [1, 3])
+@pytest.mark.parametrize("subtasks", [1, 3])
 def test_a_node_takes_in_and_lets_go_of_streams_and_others_give_what_they_give_alone(
-    tmp_path: Path, cells: int
+    tmp_path: Path, subtasks: int
 ) -> None:
-    alone, stage = Stage(tmp_path / "alone", cells), Stage(tmp_path / "shared", cells)
+    alone, stage = Stage(tmp_path / "alone", subtasks), Stage(tmp_path / "shared", subtasks)
     for one in (alone, stage):
         one.create("abc", join_of("abc"))
         one.feed(6)
     stage.create("abd", join_of("abd", 3))
     stage.create("ab", join_of("ab", 2))
-    assert stage.units() == {HOUSE: (tuple("abcd"), ["ab", "abc", "abd"])}
+    assert stage.tasks() == {HOUSE: (tuple("abcd"), ["ab", "abc", "abd"])}
     # a and b are there already, in longer windows; of d nothing is.
     newest = 5 * SECOND
     assert stage.mill.queries["ab"].complete_from() == newest
@@ -97,15 +97,15 @@ def test_a_node_takes_in_and_lets_go_of_streams_and_others_give_what_they_give_a
         one.feed(3)
     assert stage.rows("abc") == alone.rows("abc") != []
     stage.drop("abc")
-    assert stage.units() == {HOUSE: (tuple("abd"), ["ab", "abd"])}
-    assert stage.mill.home.units[HOUSE]["cursors"].keys() == set("abd")
+    assert stage.tasks() == {HOUSE: (tuple("abd"), ["ab", "abd"])}
+    assert stage.mill.home.tasks[HOUSE]["cursors"].keys() == set("abd")
     before = len(stage.rows("abd"))
     stage.restart()
     stage.feed(5)
-    assert stage.units() == {HOUSE: (tuple("abd"), ["ab", "abd"])}
+    assert stage.tasks() == {HOUSE: (tuple("abd"), ["ab", "abd"])}
     assert len(stage.rows("abd")) > before
     stage.create("again", join_of("bca"))
-    assert stage.units() == {HOUSE: (tuple("abcd"), ["ab", "abd", "again"])}
+    assert stage.tasks() == {HOUSE: (tuple("abcd"), ["ab", "abd", "again"])}
     for one in (alone, stage):
         one.mill.close()
 
@@ -116,11 +116,11 @@ def test_a_query_does_not_wait_for_streams_of_others(tmp_path: Path) -> None:
     stage.create("abc", join_of("abc"))
     stage.create("abd", join_of("abd"))
     stage.feed(6, "abc")
-    (unit,) = stage.mill.dispatcher.units.values()
+    (task,) = stage.mill.dispatcher.tasks.values()
     assert not stage.rows("abd")
     assert max(int(str(row[0])) for row in stage.rows("abc")) == 5 * SECOND
     # Time passes for the one though there is something that waits for the other.
-    assert unit.due
+    assert task.due
     assert stage.mill.watermark("abc") == 5 * SECOND
     assert stage.mill.watermark("abd") < 0
     stage.restart()
@@ -132,8 +132,8 @@ def test_a_query_does_not_wait_for_streams_of_others(tmp_path: Path) -> None:
     whole = Stage(tmp_path / "in step")
     whole.create("abd", join_of("abd"))
     for number in range(6):
-        for place, name in enumerate("abc"):
-            rows = [((number + place + n) % 3, number + n, number * SECOND) for n in range(4)]
+        for index, name in enumerate("abc"):
+            rows = [((number + index + n) % 3, number + n, number * SECOND) for n in range(4)]
             if name in whole.mill.streams:
                 feed_rows(whole.mill, name, rows)
         feed_rows(whole.mill, "d", [(k, number, number * SECOND) for k in range(3)])
@@ -151,20 +151,20 @@ def test_who_ran_before_stays_where_it_is(tmp_path: Path) -> None:
     stage.create("abc", join_of("abc"))
     stage.create("ab2", join_of("ab", 2))
     own = {"joins of a and b on k = k": (tuple("ab"), ["ab", "ab2"]), HOUSE: (tuple("abc"), ["abc"])}
-    assert stage.units() == own
+    assert stage.tasks() == own
     stage.restart()
-    assert stage.units() == own
+    assert stage.tasks() == own
     stage.mill.close()
 
 
 def test_a_node_that_is_not_split_by_key_takes_nobody_in(tmp_path: Path) -> None:
-    stage = Stage(tmp_path, cells=4, placement="cube")
+    stage = Stage(tmp_path, subtasks=4, placement="cube")
     stage.create("abc", join_of("abc"))
     stage.restart()
     stage.placement = "auto"
     stage.restart()
     stage.create("abd", join_of("abd"))
-    assert len(stage.units()) == 2
+    assert len(stage.tasks()) == 2
     stage.feed(6)
     assert stage.rows("abd")
     stage.mill.close()
@@ -186,7 +186,7 @@ def test_who_would_share_little_lives_alone(tmp_path: Path, other: str) -> None:
     stage = Stage(tmp_path)
     stage.create("abc", join_of("abc"))
     stage.create("other", other)
-    assert sorted(names for _, names in stage.units().values()) == [["abc"], ["other"]]
+    assert sorted(names for _, names in stage.tasks().values()) == [["abc"], ["other"]]
     stage.mill.close()
 
 
@@ -199,15 +199,15 @@ def test_explain_says_what_is_shared(tmp_path: Path) -> None:
     stage.mill.close()
 
 
-@pytest.mark.parametrize("cells", [1, 3])
+@pytest.mark.parametrize("subtasks", [1, 3])
 def test_joins_that_ask_for_unmatched_rows_have_a_node_of_their_own_and_nobody_moves_for_them(
-    tmp_path: Path, cells: int
+    tmp_path: Path, subtasks: int
 ) -> None:
     outer = (
         "SELECT a.v AS va, b.v AS vb "
         "FROM a [RANGE 1 SECONDS] LEFT JOIN b [RANGE 1 SECONDS] ON a.k = b.k AND a.v > b.v"
     )
-    apart, stage = Stage(tmp_path / "apart", cells), Stage(tmp_path / "shared", cells)
+    apart, stage = Stage(tmp_path / "apart", subtasks), Stage(tmp_path / "shared", subtasks)
     pair = "joins of a and b on k = k"
     stage.create("abc", join_of("abc"))
     for one in (apart, stage):
@@ -216,21 +216,21 @@ def test_joins_that_ask_for_unmatched_rows_have_a_node_of_their_own_and_nobody_m
     for one in (apart, stage):
         one.feed(4)
     stage.create("outer_ab", outer)
-    assert stage.units() == {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["outer_ab"])}
+    assert stage.tasks() == {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["outer_ab"])}
     for one in (apart, stage):
         one.feed(3)
         one.restart(checkpoint=False)
     # Who comes while it is there finds the state of its own kind, and stays when it has gone.
     stage.create("late", join_of("ab", 2))
     expected = {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["late", "outer_ab"])}
-    assert stage.units() == expected
+    assert stage.tasks() == expected
     for one in (apart, stage):
         one.feed(3)
     found = stage.rows("outer_ab")
     assert found
     assert found == [row for row in apart.rows("outer_ab") if row in found]
     stage.drop("outer_ab")
-    assert stage.units() == {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["late"])}
+    assert stage.tasks() == {HOUSE: (tuple("abc"), ["ab", "abc"]), pair: (("a", "b"), ["late"])}
     apart.drop("outer_ab")
     stage.restart()
     for one in (apart, stage):
@@ -241,12 +241,12 @@ def test_joins_that_ask_for_unmatched_rows_have_a_node_of_their_own_and_nobody_m
         one.mill.close()
 
 
-@pytest.mark.parametrize("cells", [1, 3])
+@pytest.mark.parametrize("subtasks", [1, 3])
 def test_the_join_that_founded_a_node_finds_it_as_it_was_when_it_comes_back(
-    tmp_path: Path, cells: int
+    tmp_path: Path, subtasks: int
 ) -> None:
     """A node keeps the name of its founder, so nobody may bring the founder's streams on other keys."""
-    stage = Stage(tmp_path, cells)
+    stage = Stage(tmp_path, subtasks)
     stage.create("abc", join_of("abc"))
     stage.create("abd", join_of("abd"))
     stage.drop("abc")
@@ -254,10 +254,10 @@ def test_the_join_that_founded_a_node_finds_it_as_it_was_when_it_comes_back(
     stage.create("bdc", f"SELECT b.v AS vb FROM {sources} WHERE b.k = d.k AND b.k = c.v")
     stage.feed(2)
     other = "joins of b, c and d on k = v = k"
-    assert stage.units() == {HOUSE: (tuple("abd"), ["abd"]), other: (tuple("bcd"), ["bdc"])}
+    assert stage.tasks() == {HOUSE: (tuple("abd"), ["abd"]), other: (tuple("bcd"), ["bdc"])}
     stage.create("back", join_of("abc"))
     expected = {HOUSE: (tuple("abcd"), ["abd", "back"]), other: (tuple("bcd"), ["bdc"])}
-    assert stage.units() == expected
+    assert stage.tasks() == expected
     stage.restart()
-    assert stage.units() == expected
+    assert stage.tasks() == expected
     stage.mill.close()

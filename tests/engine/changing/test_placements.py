@@ -23,25 +23,25 @@ PAIR = "SELECT a.v, b.v AS w FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE
 
 def mill_in(folder: Path, clock: Clock, placement: str = "auto") -> Mill:
     return Mill(
-        home=folder, pool=inline_pool(2), clock=clock, cells=4, placement=placement, read_sources=False
+        home=folder, pool=inline_pool(2), clock=clock, subtasks=4, placement=placement, read_sources=False
     )
 
 
 def feed(mill: Mill, clock: Clock, first: int, last: int) -> None:
     for number in range(first, last):
         clock.now += SECOND // 4
-        for place, name in enumerate("abc"):
+        for index, name in enumerate("abc"):
             if name in mill.streams:
                 ts = number * SECOND // 4
-                feed_rows(mill, name, [((number + place + n) % 3, (number + n) % 4, ts) for n in (0, 1)])
+                feed_rows(mill, name, [((number + index + n) % 3, (number + n) % 4, ts) for n in (0, 1)])
         if number % 4 == 3:
             mill.dispatcher.run_all()
 
 
 def results(
-    folder: Path, query: str, placement: str, cells: int = 4
+    folder: Path, query: str, placement: str, subtasks: int = 4
 ) -> tuple[list[Timed], dict[str, object]]:
-    """All rows, with a restart in between that asks for nothing, and the placement of the unit."""
+    """All rows, with a restart in between that asks for nothing, and the placement of the task."""
     clock = Clock()
     with mill_in(folder, clock, placement) as mill:
         mill.execute(f"{STREAMS} CREATE QUERY q AS {query};")
@@ -52,7 +52,7 @@ def results(
         mill.open()
         feed(mill, clock, 10, 20)
         mill.drain()
-        ((_, fields),) = mill.home.units.items()
+        ((_, fields),) = mill.home.tasks.items()
         return list(mill.queries["q"].rows()), fields["placement"]
 
 
@@ -64,7 +64,7 @@ def results(
         (PAIR, ("key", "time", "auto")),
     ],
 )
-def test_rows_are_those_of_one_cell_and_the_placement_outlives_the_mill(
+def test_rows_are_those_of_one_subtask_and_the_placement_outlives_the_mill(
     tmp_path: Path, query: str, placements: tuple[str, ...]
 ) -> None:
     alone, kept = results(tmp_path / "one", query, "one")
@@ -82,29 +82,29 @@ def test_a_placement_that_is_none_is_told_before_anything_is_opened(tmp_path: Pa
     assert not (tmp_path / "home").exists()
 
 
-def test_a_unit_that_cannot_be_placed_so_is_told_and_registers_nothing(tmp_path: Path) -> None:
+def test_a_task_that_cannot_be_placed_so_is_told_and_registers_nothing(tmp_path: Path) -> None:
     with mill_in(tmp_path, Clock(), "key") as mill:
         mill.open()
         with pytest.raises(SlicemillError, match="joins of a and b cannot be placed as key in 4 cells"):
             mill.execute(f"{STREAMS} CREATE QUERY q AS {THETA};")
-        assert not mill.queries and not mill.home.units
+        assert not mill.queries and not mill.home.tasks
         mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
         assert list(mill.queries) == ["q"]
 
 
-def test_explain_tells_the_placement_that_a_unit_has(tmp_path: Path) -> None:
+def test_explain_tells_the_placement_that_a_task_has(tmp_path: Path) -> None:
     clock = Clock()
     with mill_in(tmp_path, clock, "time") as mill:
         mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
         mill.open()
         feed(mill, clock, 0, 4)
         text = mill.queries["q"].explain()
-    assert "placement  by time, 4 cells: a everywhere, b everywhere" in text
-    assert "instead    by key, 4 cells:" in text
+    assert "placement  by time, 4 subtasks: a everywhere, b everywhere" in text
+    assert "instead    by key, 4 subtasks:" in text
 
 
 def with_left_join(folder: Path, placement: str) -> tuple[list[list[Timed]], dict[str, object]]:
-    """Rows of a join, and of a LEFT JOIN that comes to its unit later; and the placement in the end."""
+    """Rows of a join, and of a LEFT JOIN that comes to its task later; and the placement in the end."""
     left = PAIR.replace("], b", "] LEFT JOIN b").replace("WHERE", "ON")
     clock = Clock()
     with mill_in(folder, clock, placement) as mill:
@@ -118,12 +118,12 @@ def with_left_join(folder: Path, placement: str) -> tuple[list[list[Timed]], dic
         mill.open()
         feed(mill, clock, 14, 20)
         mill.drain()
-        ((_, fields),) = mill.home.units.items()
+        ((_, fields),) = mill.home.tasks.items()
         return [list(mill.queries[name].rows()) for name in ("q", "l")], fields["placement"]
 
 
 def test_a_join_that_tells_unmatched_rows_comes_to_one_that_is_spread_by_time(tmp_path: Path) -> None:
-    """All that can match a row must come to its cell then: the unit is placed by key from now on."""
+    """All that can match a row must come to its subtask then: the task is placed by key from now on."""
     alone, _ = with_left_join(tmp_path / "one", "one")
     assert any(row.row[1] is None for row in alone[1]) and len(alone[0]) > 50
     rows, kept = with_left_join(tmp_path / "time", "time")
@@ -132,7 +132,7 @@ def test_a_join_that_tells_unmatched_rows_comes_to_one_that_is_spread_by_time(tm
 
 
 def with_a_heavy_key(folder: Path, placement: str) -> list[list[Timed]]:
-    """One key has nearly all rows; a LEFT JOIN comes when it is spread over all cells."""
+    """One key has nearly all rows; a LEFT JOIN comes when it is spread over all subtasks."""
     clock = Clock()
 
     def rows_of(mill: Mill, first: int, last: int) -> None:
@@ -148,11 +148,11 @@ def with_a_heavy_key(folder: Path, placement: str) -> list[list[Timed]]:
         mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
         mill.open()
         rows_of(mill, 0, 7)
-        ((_, fields),) = mill.home.units.items()
+        ((_, fields),) = mill.home.tasks.items()
         assert bool(fields.get("heavy")) == (placement != "one")
         mill.execute(f"CREATE QUERY l AS {left} AND a.v - b.v > 3;")
         rows_of(mill, 7, 11)
-        ((_, fields),) = mill.home.units.items()
+        ((_, fields),) = mill.home.tasks.items()
         assert not fields.get("heavy")
         mill.drain()
         return [list(mill.queries[name].rows()) for name in ("q", "l")]
@@ -161,20 +161,20 @@ def with_a_heavy_key(folder: Path, placement: str) -> list[list[Timed]]:
 def test_a_join_that_tells_unmatched_rows_comes_to_one_with_heavy_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The rows of heavy keys go home to their cells."""
+    """The rows of heavy keys go home to their subtasks."""
     monkeypatch.setattr(skew, "LIMITS", EAGER)
     alone = with_a_heavy_key(tmp_path / "one", "one")
     assert any(row.row[1] is None for row in alone[1])
     assert with_a_heavy_key(tmp_path / "hybrid", "hybrid") == alone
 
 
-OTHER_KEYS = TWO_KEYS.replace("a.k = b.k", "a.k = c.k")  # the same unit, but no common placement by keys
+OTHER_KEYS = TWO_KEYS.replace("a.k = b.k", "a.k = c.k")  # the same task, but no common placement by keys
 
 
 def played(
     folder: Path, placement: str, *steps: str, length: int = 6
 ) -> tuple[dict[str, list[Timed]], list[object]]:
-    """Return all rows, and the placements of the unit after each step.
+    """Return all rows, and the placements of the task after each step.
 
     A step is a statement, or `restart with:` and the declarations after a restart.
     """
@@ -193,7 +193,7 @@ def played(
             else:
                 mill.execute(step)
             feed(mill, clock, number * length, (number + 1) * length)
-            kinds.append([fields["placement"]["kind"] for fields in mill.home.units.values()])
+            kinds.append([fields["placement"]["kind"] for fields in mill.home.tasks.values()])
             rows |= {name: list(query.rows()) for name, query in mill.queries.items()}
         mill.drain()
         rows |= {name: list(query.rows()) for name, query in mill.queries.items()}
@@ -204,8 +204,8 @@ def played(
 
 
 @pytest.mark.parametrize("placement", ["hypercube", "cube"])
-def test_a_query_joins_a_unit_whose_placement_it_does_not_allow(tmp_path: Path, placement: str) -> None:
-    """The second join agrees on other keys, so the state moves to cells that both queries allow."""
+def test_a_query_joins_a_task_whose_placement_it_does_not_allow(tmp_path: Path, placement: str) -> None:
+    """The second join agrees on other keys, so the state moves to subtasks that both queries allow."""
     steps = [f"{STREAMS} CREATE QUERY q AS {TWO_KEYS};", f"CREATE QUERY p AS {OTHER_KEYS}", "DROP QUERY q"]
     alone, _ = played(tmp_path / "one", "one", *steps)
     rows, kinds = played(tmp_path / "many", placement, *steps)
@@ -214,7 +214,7 @@ def test_a_query_joins_a_unit_whose_placement_it_does_not_allow(tmp_path: Path, 
 
 
 def test_a_start_declares_a_query_that_does_not_allow_the_stored_placement(tmp_path: Path) -> None:
-    """The other query of the unit is left out and declared again later."""
+    """The other query of the task is left out and declared again later."""
     q, p = f"CREATE QUERY q AS {TWO_KEYS};", f"CREATE QUERY p AS {OTHER_KEYS};"
     steps = [STREAMS + q, f"restart with:{p}", f"restart with:{q} {p}"]
     alone, _ = played(tmp_path / "one", "one", *steps)
@@ -230,7 +230,7 @@ GROUPS = (
 
 
 def test_a_replaced_query_groups_by_another_key(tmp_path: Path) -> None:
-    """Its join keeps its rows, which are now in cells by the other key."""
+    """Its join keeps its rows, which are now in subtasks by the other key."""
     by_v = GROUPS.replace("a.k, count", "a.v, count").replace("GROUP BY a.k", "GROUP BY a.v")
     steps = [f"{STREAMS} CREATE QUERY q AS {GROUPS};", f"CREATE OR REPLACE QUERY q AS {by_v};"]
     alone, _ = played(tmp_path / "one", "one", *steps, length=30)
@@ -239,7 +239,7 @@ def test_a_replaced_query_groups_by_another_key(tmp_path: Path) -> None:
     assert rows == alone and len(rows["q"]) > 5
 
 
-def test_a_replaced_query_keeps_no_state_in_cells_of_other_keys(tmp_path: Path) -> None:
+def test_a_replaced_query_keeps_no_state_in_subtasks_of_other_keys(tmp_path: Path) -> None:
     """State of DISTINCT cannot move, so the statement is refused and the query runs as before."""
     distinct = (
         "SELECT {0}, sum(v) OVER (PARTITION BY {0} ROWS 5 PRECEDING) AS s FROM (SELECT DISTINCT k, v FROM a)"

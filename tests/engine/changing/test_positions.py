@@ -32,11 +32,11 @@ def test_a_query_that_comes_late_gives_what_one_gives_from_the_start(kind: str) 
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
-@given(steps=sequences(), seed=st.integers(0, 3), cells=st.sampled_from([1, 3]))
+@given(steps=sequences(), seed=st.integers(0, 3), subtasks=st.sampled_from([1, 3]))
 def test_queries_created_at_any_moment_give_what_those_give_from_the_start(
-    steps: list[Step], seed: int, cells: int
+    steps: list[Step], seed: int, subtasks: int
 ) -> None:
-    play(steps, seed, cells)
+    play(steps, seed, subtasks)
 
 
 BIDS = """CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts{}

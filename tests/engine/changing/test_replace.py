@@ -253,8 +253,8 @@ def test_a_sink_gets_all_results_of_both_definitions(tmp_path: Path) -> None:
     mill.drain()
     mill.close()
     written = [
-        sum(len(file.read_text().splitlines()) for file in place.rglob("*.jsonl"))
-        for place in (folder, other)
+        sum(len(file.read_text().splitlines()) for file in index.rglob("*.jsonl"))
+        for index in (folder, other)
     ]
     assert written == [8, 4]
 

@@ -278,11 +278,11 @@ def test_a_table_of_other_columns_is_refused_and_the_hint_works(tmp_path: Path) 
 
 
 def test_a_sink_that_lasts_gets_no_other_columns_and_the_hint_works(tmp_path: Path) -> None:
-    place = f"jsonl:{tmp_path / 'out'}?changelog=true"
-    with opened(tmp_path / "home", DECLARED + create("groups", options=f" WITH (sink = '{place}')")) as mill:
+    index = f"jsonl:{tmp_path / 'out'}?changelog=true"
+    with opened(tmp_path / "home", DECLARED + create("groups", options=f" WITH (sink = '{index}')")) as mill:
         feed(mill, 0, 3)
         with pytest.raises(SlicemillError, match="give it another place") as refused:
-            mill.execute(create("other columns", "CREATE OR REPLACE", f" WITH (sink = '{place}')"))
+            mill.execute(create("other columns", "CREATE OR REPLACE", f" WITH (sink = '{index}')"))
         assert mill.queries["q"].version == 1
         another = str(refused.value).split("'")[1]
         mill.execute(create("other columns", "CREATE OR REPLACE", f" WITH (sink = '{another}')"))
@@ -525,7 +525,7 @@ def test_a_kill_at_any_commit_leaves_exactly_the_old_or_exactly_the_new_table(
 
 
 def test_what_has_arrived_is_worked_out_by_the_definition_that_goes(tmp_path: Path) -> None:
-    """Also where its unit goes with it."""
+    """Also where its task goes with it."""
     two = "CREATE STREAM r (k int, v int, ts timestamp) ORDER BY ts;"
     with opened(tmp_path, f"{DECLARED}{two}CREATE QUERY rows_of AS SELECT k, v FROM s;") as mill:
         feed(mill, 0, 3, run=False)

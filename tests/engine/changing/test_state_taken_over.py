@@ -41,8 +41,8 @@ FIGURES = {
 }
 
 
-def opened(folder: Path, query: str, cells: int = 1) -> Mill:
-    mill = fed_mill(folder, Clock(), inline_pool(), cells)
+def opened(folder: Path, query: str, subtasks: int = 1) -> Mill:
+    mill = fed_mill(folder, Clock(), inline_pool(), subtasks)
     mill.execute(f"{STREAM}{OTHER}CREATE QUERY q AS {query};")
     mill.open()
     return mill
@@ -165,7 +165,7 @@ def test_windows_without_a_beginning_take_over_accumulators(
     tmp_path: Path, over: str, before: list[str], after: list[str], reopened: str
 ) -> None:
     was, now = (
-        f"SELECT k, {', '.join(f'{call} {over} AS f{place}' for place, call in enumerate(calls))} FROM s"
+        f"SELECT k, {', '.join(f'{call} {over} AS f{index}' for index, call in enumerate(calls))} FROM s"
         for calls in (before, after)
     )
     assert_takes_over(tmp_path, was, now, 14, reopened)
@@ -276,8 +276,8 @@ def test_a_checkpoint_is_restored_after_several_replacements(tmp_path: Path) -> 
     window = WINDOWS["sliding"]
     selects = [f"SELECT k, {figures} {window}" for figures in ("sum(v) AS a", "avg(v) AS m", "count(v) AS n")]
     mill = opened(tmp_path / "home", selects[0])
-    for place, select in enumerate(selects[1:], 1):
-        feed(mill, 6 * place - 6, 6 * place)
+    for index, select in enumerate(selects[1:], 1):
+        feed(mill, 6 * index - 6, 6 * index)
         mill.execute(f"CREATE OR REPLACE QUERY q AS {select}")
         border = mill.home.epoch
     mill.close(checkpoint=False)
@@ -320,7 +320,7 @@ def test_complete_results_after_any_replacement_equal_those_of_a_query_that_was_
 ) -> None:
     folder = tmp_path_factory.mktemp("replaced")
     was, now = (
-        f"SELECT k, {', '.join(f'{call} AS f{place}' for place, call in enumerate(calls))} {window}"
+        f"SELECT k, {', '.join(f'{call} AS f{index}' for index, call in enumerate(calls))} {window}"
         for calls in (before, after)
     )
     mill = opened(folder / "home", was)
@@ -363,7 +363,7 @@ CALLS_OF_GROUPS = {
 
 def _selected(calls: str, groups: str) -> str:
     key, rest = GROUPS[groups]
-    named = ", ".join(f"{call} AS f{place}" for place, call in enumerate(calls.split(", ")))
+    named = ", ".join(f"{call} AS f{index}" for index, call in enumerate(calls.split(", ")))
     return f"SELECT {key}{named} FROM s{rest}"
 
 
@@ -371,15 +371,15 @@ def _table(mill: Mill) -> list[tuple[object, ...]]:
     return sorted((tuple(row.values())[1:] for row in mill.queries["q"].table().to_pylist()), key=str)
 
 
-@pytest.mark.parametrize("cells", [1, 2])
+@pytest.mark.parametrize("subtasks", [1, 2])
 @pytest.mark.parametrize("reopened", ["", "checkpoint", "crash", "crash after"])
 @pytest.mark.parametrize("groups", GROUPS)
 @pytest.mark.parametrize(("before", "after"), CALLS_OF_GROUPS.values(), ids=CALLS_OF_GROUPS.keys())
 def test_tables_of_all_history_take_over_accumulators(
-    tmp_path: Path, before: str, after: str, groups: str, reopened: str, cells: int
+    tmp_path: Path, before: str, after: str, groups: str, reopened: str, subtasks: int
 ) -> None:
     was, now = _selected(before, groups), _selected(after, groups)
-    mill = opened(tmp_path / "home", was, cells)
+    mill = opened(tmp_path / "home", was, subtasks)
     always = opened(tmp_path / "always", now)
     feed(mill, 0, 14)
     feed(always, 0, 14)

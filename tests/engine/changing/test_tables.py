@@ -109,9 +109,9 @@ def test_plans_hold_the_name_of_a_table_and_the_home_one_version(tmp_path: Path)
     with started(home, f"{STREAM} {GIVEN} {NAMED} CREATE QUERY bare AS SELECT k FROM s WHERE v > 5") as mill:
         for number in (1, 10_000):
             mill.table("t", [(k, f"name {k}") for k in range(number)])
-            (unit,) = mill.dispatcher.running.units
-            sizes.append(len(unit.packed))
-            assert len(unpack_plan(unit.packed).tables["t"]) == number
+            (task,) = mill.dispatcher.running.tasks
+            sizes.append(len(task.packed))
+            assert len(unpack_plan(task.packed).tables["t"]) == number
         assert sizes[0] == sizes[1]
         mill.home.free()
         assert len(list((home / "tables").iterdir())) == 1

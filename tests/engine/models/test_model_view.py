@@ -29,7 +29,7 @@ def test_values_of_a_running_model_are_those_of_its_window(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLICEMILL_COMPILE", "never")
-    mill = fed_mill(tmp_path, Clock(), inline_pool(), cells=2)
+    mill = fed_mill(tmp_path, Clock(), inline_pool(), subtasks=2)
     models = "".join(f"CREATE MODEL {name}(x REAL) AS {text};\n" for name, text in MODELS.items())
     calls = ", ".join(f"{name}(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS {name}" for name in MODELS)
     try:

@@ -71,13 +71,13 @@ def on_engine(home: Path, esl: str, restart_at: int = 0) -> dict[str, list[Timed
         mill.dispatcher.run_some()
     finish(mill)
     found = {name: list(mill.queries[name].rows()) for name in mill.catalog.queries}
-    assert list(mill.dispatcher.units) == ["aggregates of S by k"]
+    assert list(mill.dispatcher.tasks) == ["aggregates of S by k"]
     mill.close()
     return found
 
 
 def opened(home: Path, esl: str) -> Mill:
-    mill = fed_mill(home, lambda: 0, inline_pool(), cells=2)
+    mill = fed_mill(home, lambda: 0, inline_pool(), subtasks=2)
     mill.catalog = catalog()
     mill.execute(esl)
     mill.open()

@@ -12,7 +12,7 @@ from slicemill.operators.window.spec import SharedWindows
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from support.corpus import Event, TimedRow
-from support.units import run_units
+from support.tasks import run_tasks
 
 SECOND = 1_000_000
 DECLARED = """CREATE STREAM s(k int, x real, y real, ts timestamp) ORDER BY ts;
@@ -41,7 +41,7 @@ def run(names: list[str], rows: Rows, seed: int) -> dict[str, list[TimedRow]]:
     for gap, *values in rows:
         now += gap * SECOND
         events.append(Event(now, "s", now, (*values, now)))
-    return run_units(catalog_of(names), events, {}, seed, 2)
+    return run_tasks(catalog_of(names), events, {}, seed, 2)
 
 
 @pytest.mark.slow_cpu

@@ -80,7 +80,7 @@ class Machine:
 
     def _opened(self) -> Mill:
         while True:
-            mill = Mill(home=self._home, pool=inline_pool(2), cells=2)
+            mill = Mill(home=self._home, pool=inline_pool(2), subtasks=2)
             commit = mill.home.commit
             mill.home.commit = self._killing(commit)  # type: ignore[method-assign]
             try:

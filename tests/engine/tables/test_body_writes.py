@@ -55,7 +55,7 @@ Bid = tuple[int, int]
 
 
 def _opened(home: Path, clock: Clock, script: str = _SCRIPT) -> Mill:
-    mill = Mill(home=home, pool=inline_pool(2), clock=clock, cells=2)
+    mill = Mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
     mill.execute(script)
     mill.open()
     return mill
@@ -75,7 +75,7 @@ def _finish(mill: Mill) -> None:
 def _feed(mill: Mill, bids: Iterable[Bid], sent: int) -> None:
     """A bid each second."""
     feed_rows(
-        mill, "bid", [(item, price, (sent + place) * SECOND_US) for place, (item, price) in enumerate(bids)]
+        mill, "bid", [(item, price, (sent + index) * SECOND_US) for index, (item, price) in enumerate(bids)]
     )
 
 
@@ -400,7 +400,7 @@ def test_a_crash_while_a_query_is_replaced_loses_nothing_that_it_wrote(
     monkeypatch.undo()
     mill.close()
     for copy in copies:
-        with Mill(home=copy, pool=inline_pool(2), clock=Clock(clock.now), cells=2) as again:
+        with Mill(home=copy, pool=inline_pool(2), clock=Clock(clock.now), subtasks=2) as again:
             assert not again.restore()
             again.open()
             _finish(again)

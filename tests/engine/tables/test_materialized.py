@@ -21,7 +21,7 @@ CREATE QUERY told AS SELECT a.item, t.total FROM asked AS a LEFT JOIN total AS t
 
 
 def _opened(home: Path, clock: Clock) -> Mill:
-    mill = Mill(home=home, pool=inline_pool(2), clock=clock, cells=2)
+    mill = Mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
     mill.execute(_SCRIPT)
     mill.open()
     mill.refreshing.look()

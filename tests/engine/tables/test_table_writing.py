@@ -42,7 +42,7 @@ Bid = tuple[int, int]
 
 
 def _opened(home: Path, clock: Clock) -> Mill:
-    mill = Mill(home=home, pool=inline_pool(2), clock=clock, cells=2)
+    mill = Mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
     mill.execute(_SCRIPT)
     mill.open()
     return mill
@@ -84,7 +84,7 @@ def test_tables_have_every_result_once(steps: list[tuple[list[Bid], str]]) -> No
     with tempfile.TemporaryDirectory() as folder:
         mill = _opened(Path(folder), clock)
         for bids, then in steps:
-            rows = [(item, price, len(sent) + place) for place, (item, price) in enumerate(bids)]
+            rows = [(item, price, len(sent) + index) for index, (item, price) in enumerate(bids)]
             feed_rows(mill, "bid", rows)
             sent += bids
             mill.dispatcher.run_all()
@@ -105,9 +105,9 @@ def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
 ) -> None:
     clock, bids = Clock(SECOND_US), [(1, 3), (2, 5), (1, 4), (3, 6)]
     mill = _opened(tmp_path / "home", clock)
-    feed_rows(mill, "bid", [(item, price, place) for place, (item, price) in enumerate(bids[:2])])
+    feed_rows(mill, "bid", [(item, price, index) for index, (item, price) in enumerate(bids[:2])])
     _look(mill, clock)
-    feed_rows(mill, "bid", [(item, price, 10 + place) for place, (item, price) in enumerate(bids[2:])])
+    feed_rows(mill, "bid", [(item, price, 10 + index) for index, (item, price) in enumerate(bids[2:])])
     mill.dispatcher.run_all()
     copies: list[Path] = []
     commit = mill.home.commit

@@ -18,10 +18,10 @@ def test_only_the_nodes_of_a_new_query_are_packed(tmp_path: Path) -> None:
         mill.open()
         before = plan_messages._pack_node.cache_info().misses
         mill.execute("CREATE QUERY other AS SELECT k FROM s WHERE v = 5")
-        (unit,) = mill.dispatcher.running.units
+        (task,) = mill.dispatcher.running.tasks
         own = mill.graph.ancestors("other") - mill.graph.ancestors("q0")
         assert plan_messages._pack_node.cache_info().misses - before == len(own)
-        assert unpack_plan(unit.packed) == unit.plan and pack_plan(unit.plan) == unit.packed
+        assert unpack_plan(task.packed) == task.plan and pack_plan(task.plan) == task.packed
         feed_rows(mill, "s", [(3, 5, 0), (4, 6, 1)])
         finish(mill)
         assert [timed.row for timed in mill.queries["other"].rows()] == [(3,)]

@@ -18,8 +18,8 @@ from slicemill.extensions.classify import policies as registry
 from slicemill.extensions.classify.definition import POLICIES
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import Unit, split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import Task, split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Row, Timed
@@ -49,11 +49,11 @@ def examples() -> list[Row]:
     return found
 
 
-def plan_of(policy: str) -> tuple[UnitPlan, Unit, QueryGraph]:
+def plan_of(policy: str) -> tuple[TaskPlan, Task, QueryGraph]:
     catalog = bind(SCRIPT.format(policy=policy)).catalog
     graph = build_graph(catalog)
-    (unit,) = [unit for unit in split_into_units(graph) if unit.stateful]
-    return UnitPlan(unit, graph, catalog, {"e": examples()}), unit, graph
+    (task,) = [task for task in split_into_tasks(graph) if task.stateful]
+    return TaskPlan(task, graph, catalog, {"e": examples()}), task, graph
 
 
 values = st.none() | st.integers(-3, 8).map(float)
@@ -78,9 +78,9 @@ def on_reference(policy: str, tuples: list[tuple[int, Timed]]) -> list[Timed]:
     plan, _, graph = plan_of(policy)
     translator = Translator(graph, plan.catalog, plan.tables)
     operator, found = translator.operator(graph["c"]), []
-    for place, (port, timed) in enumerate(tuples):
+    for index, (port, timed) in enumerate(tuples):
         found += operator.process(port, timed)
-        if place % 7 == 3:
+        if index % 7 == 3:
             assert isinstance(operator, ClassifyOperator)
             kept, operator = stored(operator.state()), translator.operator(graph["c"])
             assert isinstance(operator, ClassifyOperator)
@@ -90,7 +90,7 @@ def on_reference(policy: str, tuples: list[tuple[int, Timed]]) -> list[Timed]:
 
 def in_runs(policy: str, tuples: list[tuple[int, Timed]], edges: list[int], folder: Path) -> list[Timed]:
     plan, _, graph = plan_of(policy)
-    program, out = UnitProgram(plan), []
+    program, out = TaskProgram(plan), []
     cuts = [0, *sorted(edge for edge in edges if edge < len(tuples)), len(tuples)]
     for number, (first, last) in enumerate(pairwise(cuts)):
         part = tuples[first:last]
@@ -102,7 +102,7 @@ def in_runs(policy: str, tuples: list[tuple[int, Timed]], edges: list[int], fold
         outcome = program.run(tables, dict.fromkeys("ab", complete))
         assert not outcome.errors
         out += timed_rows(outcome.tables["c"], graph["c"].schema)
-        program = UnitProgram(plan, read_checkpoint(folder, write_checkpoint(folder, program.states)))
+        program = TaskProgram(plan, read_checkpoint(folder, write_checkpoint(folder, program.states)))
     return out
 
 
@@ -125,9 +125,9 @@ def test_rows_are_those_of_the_reference(
         assert observed in (0, 1, 2, 3)
 
 
-def test_something_is_due_at_the_end_of_the_time_unit() -> None:
+def test_something_is_due_at_the_end_of_the_time_task() -> None:
     plan, _, graph = plan_of("bff")
-    program = UnitProgram(plan)
+    program = TaskProgram(plan)
     tables = {
         "a": to_table([Timed(17, ("p", 1.0, 17))], graph["a"].schema, [0]),
         "b": to_table([], graph["b"].schema, []),

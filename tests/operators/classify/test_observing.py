@@ -49,20 +49,20 @@ def recording(random: Random, level: float) -> str:
 
 def history() -> list[tuple[Any, ...]]:
     random, rows = Random(1), []
-    for unit in range(60):
+    for task in range(60):
         for pump in range(4):
-            failing = (unit // 10 + pump) % 3 == 0
+            failing = (task // 10 + pump) % 3 == 0
             rows.append((pump, random.gauss(30 if failing else 10, 3), random.gauss(20, 2), failing))
     return rows
 
 
 def sounds() -> list[tuple[Any, ...]]:
     random, rows = Random(2), []
-    for unit in range(30):
+    for task in range(30):
         for pump in range(4):
-            level = 30 if (unit // 10 + pump) % 3 == 0 else 10
+            level = 30 if (task // 10 + pump) % 3 == 0 else 10
             low = "broken" if random.random() < 0.05 else recording(random, level)
-            rows.append(((unit * 10 + pump) * SECOND, pump, low, recording(random, 20)))
+            rows.append(((task * 10 + pump) * SECOND, pump, low, recording(random, 20)))
     return rows
 
 
@@ -76,7 +76,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def on_engine(home: Path, esl: str, cuts: list[int]) -> tuple[list[Timed], str]:
-    """The rows of the query, and why a unit has failed."""
+    """The rows of the query, and why a task has failed."""
     rows = sounds()
     with fed_mill(home, Clock(), inline_pool()) as mill:
         mill.table("history", history())
@@ -86,7 +86,7 @@ def on_engine(home: Path, esl: str, cuts: list[int]) -> tuple[list[Timed], str]:
             feed_rows(mill, "sound", rows[begin:end])
             mill.dispatcher.run_all()
         finish(mill)
-        failures = [why for unit in mill.dispatcher.units.values() for why in unit.failed.values()]
+        failures = [why for task in mill.dispatcher.tasks.values() for why in task.failed.values()]
         return list(mill.queries["q"].rows()), " ".join(failures)
 
 
@@ -94,7 +94,7 @@ def test_what_is_not_looked_at_is_not_worked_through(tmp_path: Path) -> None:
     found, error = on_engine(tmp_path / "home", ESL, [7, 8, 50])
     assert not error
     looked = sys.modules["observed_pumps"].LOOKED
-    brought = {(name, row[1], row[place]) for row in sounds() for name, place in (("low", 2), ("high", 3))}
+    brought = {(name, row[1], row[index]) for row in sounds() for name, index in (("low", 2), ("high", 3))}
     assert set(looked) <= brought
     assert len(looked) == 3 * 30, "the capacity of each of thirty time units, of eight values that came"
     assert len(found) == 120
@@ -128,6 +128,6 @@ def test_the_example_of_pumps_looks_at_a_quarter_and_errs_little(
     assert len(rows) == 8 * 60 and sum(int(str(row[4])) for row in rows) == 6 * 60
     wrong = 0
     for pump, at, failing, _, _ in rows:
-        unit = round((int(str(at)) / SECOND - recordings.BEGIN.timestamp()) / 10) - 1
-        wrong += failing is not (recordings.wear_of(int(str(pump)), unit) > recordings.FAILING)
+        task = round((int(str(at)) / SECOND - recordings.BEGIN.timestamp()) / 10) - 1
+        wrong += failing is not (recordings.wear_of(int(str(pump)), task) > recordings.FAILING)
     assert wrong < 0.06 * len(rows)

@@ -12,8 +12,8 @@ import pytest
 from slicemill.binder import bind
 from slicemill.columns.rows import to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.types import Timed
 
 STREAM = "CREATE STREAM s (k int, v double, ts timestamp) ORDER BY ts;"
@@ -33,11 +33,11 @@ def script(options: str, rows: bool = False) -> str:
     return f"{STREAM} CREATE QUERY q {options} AS SELECT S.v, VALID(S) FROM s(v) AS S {window} {least};"
 
 
-def program_of(text: str) -> UnitProgram:
+def program_of(text: str) -> TaskProgram:
     catalog = bind(text).catalog
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
-    return UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    return TaskProgram(TaskPlan(task, graph, catalog, {}))
 
 
 def fed(text: str, rows: int = 3 * TUPLES) -> tuple[int, int, int]:
@@ -69,7 +69,7 @@ def fed(text: str, rows: int = 3 * TUPLES) -> tuple[int, int, int]:
     return program.state_bytes(), used, dropped
 
 
-def _run(program: UnitProgram, table: pa.Table) -> None:
+def _run(program: TaskProgram, table: pa.Table) -> None:
     outcome = program.run({"s": table}, {"s": int(table.column("_ts")[-1].as_py())})
     assert not outcome.errors
 

@@ -99,9 +99,9 @@ def test_many_runs_are_sampled_alike_and_what_is_gone_is_forgotten(monkeypatch: 
     random = Random(4)
     for start in range(0, 4000, 250):
         part = []
-        for place in range(start, start + 250):
-            row = (float(place // 50 + random.choice([0, 1])), "a", float(place // 2), "x", True)
-            part.append(Timed(place, row))
+        for index in range(start, start + 250):
+            row = (float(index // 50 + random.choice([0, 1])), "a", float(index // 2), "x", True)
+            part.append(Timed(index, row))
         expected = [made_ for timed in part for made_ in hosted.process(0, timed)]
         found, _ = step.run(table(part), start)
         assert sorted(rows_of(found, made)) == sorted((one.ts, repr(one.row)) for one in expected)

@@ -1,4 +1,4 @@
-"""Temporal queries as units: the rows of the reference, whatever the runs, buckets and restarts."""
+"""Temporal queries as tasks: the rows of the reference, whatever the runs, buckets and restarts."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from slicemill.operators.row_step import RowStep
 from slicemill.operators.temporal.spec import Coalesce
 from slicemill.operators.temporal.step import CoalesceStep
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.units import exchanges_of, run_cells
+from support.tasks import exchanges_of, run_subtasks
 
 STREAM = "CREATE STREAM S (k int, v varchar, n int) ORDER BY current_time;\n"
 WINDOW = "RANGE 30 MICROSECONDS SLIDES 10 MICROSECONDS"
@@ -55,11 +55,11 @@ def rows(random: Random, count: int) -> list[Timed]:
     return out
 
 
-def plan(name: str, cells: int) -> UnitPlan:
+def plan(name: str, subtasks: int) -> TaskPlan:
     catalog = bind(STREAM + QUERIES[name]).catalog
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
-    return UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
+    (task,) = split_into_tasks(graph)
+    return TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, subtasks))
 
 
 def reference(name: str, stream: list[Timed]) -> list[str]:
@@ -73,36 +73,36 @@ def reference(name: str, stream: list[Timed]) -> list[str]:
 @pytest.mark.parametrize("name", QUERIES)
 @settings(max_examples=5)
 @given(seed=st.integers(0, 10**6))
-def test_units_give_the_rows_of_the_reference(name: str, seed: int) -> None:
+def test_tasks_give_the_rows_of_the_reference(name: str, seed: int) -> None:
     random = Random(seed)
     stream = rows(random, 40)
     made = plan(name, random.choice([1, 3]))
     schema, out = made.graph[made.graph.streams["S"]].schema, []
     with tempfile.TemporaryDirectory() as folder:
-        programs = [UnitProgram(made) for _ in range(made.cells)]
+        programs = [TaskProgram(made) for _ in range(made.subtasks)]
         start = 0
         while start < len(stream):
             part = stream[start : start + random.choice([1, 3, 9])]
             start += len(part)
             complete = END if start == len(stream) else part[-1].ts
             table = to_table(part, schema, [0] * len(part))
-            for outcomes in run_cells(programs, {"S": table}, {"S": complete}):
-                for cell, outcome in enumerate(outcomes):
+            for outcomes in run_subtasks(programs, {"S": table}, {"S": complete}):
+                for subtask, outcome in enumerate(outcomes):
                     assert not outcome.errors
                     out += timed_rows(outcome.tables["q"], made.catalog.queries["q"].schema)
-                    state = write_checkpoint(Path(folder), programs[cell].states)
-                    programs[cell] = UnitProgram(made, read_checkpoint(Path(folder), state))
+                    state = write_checkpoint(Path(folder), programs[subtask].states)
+                    programs[subtask] = TaskProgram(made, read_checkpoint(Path(folder), state))
     assert sorted(map(repr, out)) == reference(name, stream)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_queries_with_a_budget_have_one_cell_and_some_are_run_tuple_by_tuple(name: str) -> None:
+def test_queries_with_a_budget_have_one_subtask_and_some_are_run_tuple_by_tuple(name: str) -> None:
     made = plan(name, 4)
-    program = UnitProgram(made)
+    program = TaskProgram(made)
     (step,) = program._stateful.values()
     budget = "memory" in QUERIES[name]
     assert isinstance(step, RowStep if name in ("by chance", "runs") else CoalesceStep)
-    assert made.cells == (4 if not budget and "PARTITION" in QUERIES[name] else 1)
+    assert made.subtasks == (4 if not budget and "PARTITION" in QUERIES[name] else 1)
     assert (program.sheds != {}) == budget
 
 

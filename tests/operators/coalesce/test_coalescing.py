@@ -110,8 +110,8 @@ def test_runs_are_those_of_the_reference(seed: int, rows: int, restarts: bool) -
             again = coalesce_rows(made, SCHEMA, output(made))
             reference = RowStep(again, [SCHEMA], output(made), known=stored(reference.state))
         if result is not None:
-            places = list(zip(result["_ts"].to_pylist(), result["_seq"].to_pylist(), strict=True))
-            assert places == sorted(places)
+            indices = list(zip(result["_ts"].to_pylist(), result["_seq"].to_pylist(), strict=True))
+            assert indices == sorted(indices)
         found += rows_of(result, made)
         first += len(part)
         assert found == wanted

@@ -145,7 +145,7 @@ def test_a_restart_changes_nothing(
 def test_only_wanted_runs_count_for_accuracy() -> None:
     """Runs of one second are dropped first where only longer ones are asked for: nothing is lost."""
     values = [value for number in range(20) for value in ("long", "long", "long", str(number))]
-    stream = [Timed(10 * place, (1, value, True)) for place, value in enumerate(values)]
+    stream = [Timed(10 * index, (1, value, True)) for index, value in enumerate(values)]
 
     def wanted(row: Row) -> bool:
         begin, end = row[-1]  # type: ignore[misc]

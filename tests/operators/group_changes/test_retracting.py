@@ -33,7 +33,7 @@ LARGEST = 2**63 - 1
 
 
 def context_of(calls: list[str], grouped: bool) -> StepContext:
-    selected = ", ".join([*["k"] * grouped, *(f"{call} AS c{place}" for place, call in enumerate(calls))])
+    selected = ", ".join([*["k"] * grouped, *(f"{call} AS c{index}" for index, call in enumerate(calls))])
     catalog = bind(
         "CREATE STREAM s (id bigint, k bigint, v bigint, ts timestamp) ORDER BY ts;"
         f"CREATE QUERY q AS SELECT {selected} FROM "

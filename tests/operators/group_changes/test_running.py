@@ -65,7 +65,7 @@ LARGEST = 2**63 - 1
 
 
 def context_of(calls: list[str], keys: list[str]) -> StepContext:
-    selected = ", ".join([*keys, *(f"{call} AS c{place}" for place, call in enumerate(calls))])
+    selected = ", ".join([*keys, *(f"{call} AS c{index}" for index, call in enumerate(calls))])
     grouped = f"GROUP BY {', '.join(keys)}" if keys else ""
     catalog = bind(f"{_STREAM} CREATE QUERY q AS SELECT {selected} FROM s {grouped};").catalog
     graph = build_graph(catalog)
@@ -219,7 +219,7 @@ def test_a_group_with_more_numbers_than_32_bits_count_has_an_exact_mean() -> Non
 
 def _compare(context: StepContext, cuts: list[int], rows: int, part_of: Callable[..., pa.Table]) -> None:
     operator = context.node.operator
-    assert isinstance(operator, GroupChanges) and not operator.one_cell
+    assert isinstance(operator, GroupChanges) and not operator.one_subtask
     step, by_rows = GroupChangesStep(operator, context), row_step(changing_groups(operator, context), context)
     first, names = 0, tuple(context.schemas[0].names)
     for size in [*cuts, rows]:
@@ -233,7 +233,7 @@ def _compare(context: StepContext, cuts: list[int], rows: int, part_of: Callable
         step = restored(step, context)
 
 
-@pytest.mark.parametrize(("call", "has"), [(call, place < 19) for place, call in enumerate(CALLS)])
+@pytest.mark.parametrize(("call", "has"), [(call, index < 19) for index, call in enumerate(CALLS)])
 def test_numbers_and_times_have_running_figures_and_others_keep_rows(call: str, has: bool) -> None:
     context = context_of([call], ["k"])
     assert isinstance(context.node.operator, GroupChanges)

@@ -33,7 +33,7 @@ def test_hashes_and_what_is_compared_beside_them_say_when_keys_are_equal(data: s
     types = data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=3))
     rows = data.draw(st.lists(st.tuples(*(VALUES[type_] | st.none() for type_ in types)), max_size=6))
     columns = [
-        pa.chunked_array([_column([row[place] for row in rows], type_)]) for place, type_ in enumerate(types)
+        pa.chunked_array([_column([row[index] for row in rows], type_)]) for index, type_ in enumerate(types)
     ]
     hashed = hash_keys(columns, len(rows))
     valid = np.ones(len(rows), np.bool_) if hashed.valid is None else hashed.valid

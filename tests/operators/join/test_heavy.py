@@ -1,4 +1,4 @@
-"""Rows of heavy keys are spread over all cells from some time on, and go home again: nobody sees it."""
+"""Rows of heavy keys are spread over all subtasks from some time on, and go home again: nobody sees it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from slicemill.columns.arrow_schema import to_arrow
-from slicemill.columns.order import merge_cells
+from slicemill.columns.order import merge_subtasks
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join import state as side
 from slicemill.operators.join.hashing import hash_keys
+from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import by_key
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
-from slicemill.runtime.shuffle import PartitionedRows, add_cell_order
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
+from slicemill.runtime.shuffle import PartitionedRows, add_subtask_order
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
@@ -55,18 +55,18 @@ def hash_of(condition: str, k: int, text: str) -> int:
     return int(hash_keys([pa.chunked_array([value]) for value in values], 1).hashes[0])
 
 
-class Cells:
-    """The cells of a unit, their keys spread by hand."""
+class Subtasks:
+    """The subtasks of a task, their keys spread by hand."""
 
-    def __init__(self, condition: str, cells: int) -> None:
+    def __init__(self, condition: str, subtasks: int) -> None:
         catalog = bind(SCRIPT.format(condition)).catalog
         graph = share(optimize(build_graph(catalog)), catalog)
-        (unit,) = split_into_units(graph)
-        self.plan = UnitPlan(unit, graph, catalog, {}, by_key(unit, graph, cells) if cells > 1 else {})
-        self.programs = [UnitProgram(self.plan, cell=cell) for cell in range(self.plan.cells)]
+        (task,) = split_into_tasks(graph)
+        self.plan = TaskPlan(task, graph, catalog, {}, by_key(task, graph, subtasks) if subtasks > 1 else {})
+        self.programs = [TaskProgram(self.plan, subtask=subtask) for subtask in range(self.plan.subtasks)]
         self.heavy: tuple[HeavyKey, ...] = ()
         self.seen = {"A": 0, "B": 0}
-        self.spread = 0  # rows that went to all cells
+        self.spread = 0  # rows that went to all subtasks
 
     def run(
         self, new: dict[str, Sequence[Row]], complete: dict[str, int], folder: Path | None, ordered: bool
@@ -78,33 +78,33 @@ class Cells:
             numbers = list(range(self.seen[stream], self.seen[stream] + len(mine)))
             self.seen[stream] += len(mine)
             table = to_table(timed, schema, [one.ts for one in timed], numbers)
-            if plan.cells == 1:
+            if plan.subtasks == 1:
                 parts[stream] = [table]
                 continue
             exchange = plan.exchanges[stream]
-            stored = add_cell_order(table, [exchange], schema) if ordered and mine else table
+            stored = add_subtask_order(table, [exchange], schema) if ordered and mine else table
             spread = PartitionedRows(exchange, to_arrow(schema), [(stored, 0)], self.heavy)
-            parts[stream] = [spread.part(cell) for cell in range(plan.cells)]
+            parts[stream] = [spread.part(subtask) for subtask in range(plan.subtasks)]
             self.spread += sum(part.num_rows for part in parts[stream]) - len(mine)
         outcomes = [
-            program.run({stream: parts[stream][cell] for stream in new}, complete, heavy=self.heavy)
-            for cell, program in enumerate(self.programs)
+            program.run({stream: parts[stream][subtask] for stream in new}, complete, heavy=self.heavy)
+            for subtask, program in enumerate(self.programs)
         ]
         if folder is not None:
             states = [read_checkpoint(folder, write_checkpoint(folder, one.states)) for one in self.programs]
-            self.programs = [UnitProgram(plan, state, cell) for cell, state in enumerate(states)]
+            self.programs = [TaskProgram(plan, state, subtask) for subtask, state in enumerate(states)]
         assert not any(outcome.errors for outcome in outcomes)
-        found = merge_cells([outcome.tables["q"] for outcome in outcomes])
+        found = merge_subtasks([outcome.tables["q"] for outcome in outcomes])
         shown = timed_rows(found, plan.graph["q"].schema)
         return [(one.ts, seq, one.row) for one, seq in zip(shown, found["_seq"].to_pylist(), strict=True)]
 
     def home(self, k: int, text: str) -> int:
-        """The cell that rows of a key go to."""
+        """The subtask that rows of a key go to."""
         table = to_table([Timed(0, (k, text, 0, 0))], self.plan.graph["A"].schema, [0], [0])
         spread = PartitionedRows(
             self.plan.exchanges["A"], to_arrow(self.plan.graph["A"].schema), [(table, 0)]
         )
-        return next(cell for cell in range(self.plan.cells) if spread.part(cell).num_rows)
+        return next(subtask for subtask in range(self.plan.subtasks) if spread.part(subtask).num_rows)
 
     def change(self, hash_: int, home: int, next_ts: int) -> None:
         """A key that is light becomes heavy, a heavy one begins to fade, one that fades is heavy again."""
@@ -126,13 +126,13 @@ class Cells:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_whenever_keys_become_heavy_and_light_rows_order_and_numbers_are_those_of_one_cell(
+def test_whenever_keys_become_heavy_and_light_rows_order_and_numbers_are_those_of_one_subtask(
     data: st.DataObject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(side, "_SMALL_ROWS", 2)
     condition = data.draw(st.sampled_from(CONDITIONS))
     streams = {name: sorted(data.draw(rows), key=lambda row: row[0]) for name in "AB"}
-    one, several = Cells(condition, 1), Cells(condition, data.draw(st.sampled_from([2, 3, 5])))
+    one, several = Subtasks(condition, 1), Subtasks(condition, data.draw(st.sampled_from([2, 3, 5])))
     read, reached = {"A": 0, "B": 0}, {"A": -1, "B": -1}
     got: list[Found] = [[], []]
     for last in (False,) * data.draw(st.integers(0, 6)) + (True,):
@@ -144,8 +144,8 @@ def test_whenever_keys_become_heavy_and_light_rows_order_and_numbers_are_those_o
             reached[name] = max([reached[name], *(row[0] * SECOND for row in new[name])])
         complete = dict.fromkeys(reached, END) if last else dict(reached)
         folder = tmp_path if data.draw(st.booleans()) else None
-        for cells, found in zip((one, several), got, strict=True):
-            found += cells.run(new, complete, folder, data.draw(st.booleans()))
+        for subtasks, found in zip((one, several), got, strict=True):
+            found += subtasks.run(new, complete, folder, data.draw(st.booleans()))
         for k, text in data.draw(
             st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["", "x"])), max_size=3)
         ):
@@ -167,10 +167,10 @@ def expected(condition: str, streams: dict[str, list[Row]]) -> list[tuple[int, t
 
 
 def test_a_heavy_key_is_stored_in_equal_parts_while_it_is_heavy() -> None:
-    cells = Cells("A.k = B.k", 4)
-    cells.change(hash_of("A.k = B.k", 0, ""), cells.home(0, ""), 0)
+    subtasks = Subtasks("A.k = B.k", 4)
+    subtasks.change(hash_of("A.k = B.k", 0, ""), subtasks.home(0, ""), 0)
     new: dict[str, Sequence[Row]] = {name: [(1, 0, "", n) for n in range(40)] for name in "AB"}
-    found = cells.run(new, {"A": 2 * SECOND, "B": 2 * SECOND}, None, ordered=False)
-    assert len(found) == 40 * 40 and cells.spread == 3 * 80
-    held = [sum(part.rows for part in state.held()) for p in cells.programs for state in p.states.values()]  # type: ignore[attr-defined]
+    found = subtasks.run(new, {"A": 2 * SECOND, "B": 2 * SECOND}, None, ordered=False)
+    assert len(found) == 40 * 40 and subtasks.spread == 3 * 80
+    held = [sum(part.rows for part in state.held()) for p in subtasks.programs for state in p.states.values()]  # type: ignore[attr-defined]
     assert sum(held) == 80 and max(held) <= 24

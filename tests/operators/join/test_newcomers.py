@@ -50,8 +50,8 @@ def _run(join: JoinKernel, rows: list[tuple[int, ...]], until: int) -> list[set[
         mine = [(ts * SECOND, k, v, w) for ts, of, k, v, w in rows if of == side]
         times = pa.array([row[0] for row in mine], pa.int64())
         columns = {"_ts": times, "_seq": times, "_arr": times, "ts": times.cast(pa.timestamp("us", tz="UTC"))}
-        for place, name in enumerate("kvw", start=1):
-            columns[name] = pa.array([row[place] for row in mine], pa.int32())
+        for index, name in enumerate("kvw", start=1):
+            columns[name] = pa.array([row[index] for row in mine], pa.int32())
         tables.append(pa.table(columns))
     found = []
     for answer in join.run(tables, [until, until], until):

@@ -17,8 +17,8 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
@@ -153,26 +153,26 @@ def by_reference(streams: Streams) -> dict[str, list[str]]:
     return {query: sorted(repr((t.ts, t.row)) for t in engine.results(query)) for query in SELECTS}
 
 
-def by_units(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
+def by_tasks(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     graph = share(optimize(GRAPH), CATALOG)
     members = [len(node.operator.members) for node in graph if isinstance(node.operator, SharedJoin)]
     assert sorted(members) == [1, 8], "those on one key share their slices"
     found: dict[str, list[str]] = {}
-    for unit in split_into_units(graph):
-        program = UnitProgram(UnitPlan(unit, graph, CATALOG, {}))
-        rows: dict[str, list[Timed]] = {log: [] for _, log in unit.outputs}
+    for task in split_into_tasks(graph):
+        program = TaskProgram(TaskPlan(task, graph, CATALOG, {}))
+        rows: dict[str, list[Timed]] = {log: [] for _, log in task.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):
             given_ = {}
-            for log in unit.inputs:
+            for log in task.inputs:
                 numbered = [
                     (n, Timed(ts, row)) for n, (ts, row) in enumerate(streams[log]) if begin <= ts < end
                 ]
                 schema = graph[graph.streams[log]].schema
                 own = [timed for _, timed in numbered]
                 given_[log] = to_table(own, schema, [0] * len(own), [n for n, _ in numbered])
-            outcome = program.run(given_, dict.fromkeys(unit.inputs, end))
+            outcome = program.run(given_, dict.fromkeys(task.inputs, end))
             assert not outcome.errors
-            for node_id, log in unit.outputs:
+            for node_id, log in task.outputs:
                 rows[log] += timed_rows(outcome.tables[log], graph[node_id].schema)
         found |= {log: sorted(repr((t.ts, t.row)) for t in own) for log, own in rows.items()}
     return found
@@ -190,18 +190,18 @@ def test_rows_that_expire_give_what_sql_gives_over_the_finished_input(
         end = None if till is None else till * SECOND
         streams[name].append((second * SECOND, (key, end, second * SECOND)))
     reference = by_reference(streams)
-    units = by_units(streams, [border * SECOND for border in borders])
+    tasks = by_tasks(streams, [border * SECOND for border in borders])
     for query in SELECTS:
         expected = by_sql(streams, query)
         assert reference[query] == expected, query
-        assert units[query] == expected, query
+        assert tasks[query] == expected, query
 
 
 def test_rows_leave_the_state_when_time_has_passed_what_their_column_says() -> None:
     catalog = bind(f"{DECLARED} CREATE QUERY until AS {SELECTS['until']};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     schema = graph[graph.streams["a"]].schema
     kept = []
     for second in range(40):
@@ -223,7 +223,7 @@ def results(folder: Path, placement: str, query: str) -> list[Timed]:
     clock, rows = Clock(), []
     for first in (0, 10):
         mill = Mill(
-            home=folder, pool=inline_pool(2), clock=clock, cells=4, placement=placement, read_sources=False
+            home=folder, pool=inline_pool(2), clock=clock, subtasks=4, placement=placement, read_sources=False
         )
         mill.execute(f"{DECLARED} CREATE QUERY q AS {query};")
         mill.open()

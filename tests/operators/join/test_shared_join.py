@@ -20,20 +20,20 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
-from slicemill.columns.order import merge_cells
+from slicemill.columns.order import merge_subtasks
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.join import state as side
 from slicemill.operators.join import step as shared
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.share_joins import share_joins
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
 from support.oracle import Oracle
-from support.units import exchanges_of, run_cells
+from support.tasks import exchanges_of, run_subtasks
 
 STREAMS = """
 CREATE STREAM A (k int, s varchar, d double, v int, ts timestamp) ORDER BY ts;
@@ -138,29 +138,29 @@ def tables(run: Sequence[Event], catalog: Catalog, seen: Mapping[str, int]) -> d
 class Machine:
     """Units of a graph, as tasks run them; state goes through storage when `folder` is given."""
 
-    def __init__(self, cells: int, sharing: bool) -> None:
-        self.cells = cells if sharing else 1
+    def __init__(self, subtasks: int, sharing: bool) -> None:
+        self.subtasks = subtasks if sharing else 1
         self.sharing = sharing
         self.catalog: Catalog
-        self.units: list[list[UnitProgram]] = []
+        self.tasks: list[list[TaskProgram]] = []
         self.results: Rows = {}
         self.seen = {"A": 0, "B": 0}  # rows of each stream
 
     def plan(self, named: Mapping[str, str], folder: Path | None = None) -> None:
-        """Go on with these queries: units that were there keep their state."""
+        """Go on with these queries: tasks that were there keep their state."""
         self.catalog = catalog_of(named)
         graph = optimize(build_graph(self.catalog))
         graph = share_joins(graph, self.catalog) if self.sharing else graph
         kept = {
-            (cells[0].plan.unit.id, number): _stored(program, folder)
-            for cells in self.units
-            for number, program in enumerate(cells)
+            (subtasks[0].plan.task.id, number): _stored(program, folder)
+            for subtasks in self.tasks
+            for number, program in enumerate(subtasks)
         }
-        self.units = []
-        for unit in split_into_units(graph):
-            plan = UnitPlan(unit, graph, self.catalog, {}, exchanges_of(unit, graph, self.cells))
-            self.units.append(
-                [UnitProgram(plan, kept.get((unit.id, cell)), cell) for cell in range(plan.cells)]
+        self.tasks = []
+        for task in split_into_tasks(graph):
+            plan = TaskPlan(task, graph, self.catalog, {}, exchanges_of(task, graph, self.subtasks))
+            self.tasks.append(
+                [TaskProgram(plan, kept.get((task.id, subtask)), subtask) for subtask in range(plan.subtasks)]
             )
         self.results |= {name: [] for name in named if name not in self.results}
 
@@ -168,13 +168,13 @@ class Machine:
         given = tables(run, self.catalog, self.seen)
         self.seen = {stream: self.seen[stream] + table.num_rows for stream, table in given.items()}
         found: dict[str, list[tuple[int, tuple[object, ...]]]] = {}
-        for cells in self.units:
-            plan = cells[0].plan
-            runs = run_cells(cells, {log: given[log] for log in plan.unit.inputs}, complete)
+        for subtasks in self.tasks:
+            plan = subtasks[0].plan
+            runs = run_subtasks(subtasks, {log: given[log] for log in plan.task.inputs}, complete)
             for outcomes in runs:
                 assert not any(outcome.errors for outcome in outcomes)
-                for node_id, log in plan.unit.outputs:
-                    table = merge_cells([outcome.tables[log] for outcome in outcomes])
+                for node_id, log in plan.task.outputs:
+                    table = merge_subtasks([outcome.tables[log] for outcome in outcomes])
                     new = [(t.ts, t.row) for t in timed_rows(table, plan.graph[node_id].schema)]
                     assert all(ts >= 0 for ts, _ in new)
                     found.setdefault(log, []).extend(new)
@@ -182,7 +182,7 @@ class Machine:
             self.results[log] += new
 
 
-def _stored(program: UnitProgram, folder: Path | None) -> Mapping[str, object]:
+def _stored(program: TaskProgram, folder: Path | None) -> Mapping[str, object]:
     states = program.states
     return states if folder is None else read_checkpoint(folder, write_checkpoint(folder, states))
 
@@ -213,10 +213,10 @@ def _completeness(phases: Sequence[Phase]) -> list[dict[str, int]]:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_of_any_set_of_queries_gives_what_it_gives_alone_from_when_it_came(
-    tmp_path: Path, phases: list[Phase], cells: int, stored: bool
+    tmp_path: Path, phases: list[Phase], subtasks: int, stored: bool
 ) -> None:
     folder = tmp_path if stored else None
-    together = Machine(cells, sharing=True)
+    together = Machine(subtasks, sharing=True)
     alone: dict[str, Machine] = {}
     complete = iter(_completeness(phases))
     for phase in phases:
@@ -253,7 +253,9 @@ def _machine(named: Mapping[str, str], runs: Sequence[Sequence[Event]], complete
 
 
 def _held(machine: Machine) -> int:
-    states = [state for cells in machine.units for program in cells for state in program.states.values()]
+    states = [
+        state for subtasks in machine.tasks for program in subtasks for state in program.states.values()
+    ]
     return sum(held.rows for state in states if isinstance(state, shared.JoinState) for held in state.held())
 
 
@@ -302,7 +304,7 @@ def test_a_query_that_fails_stops_alone() -> None:
             "WHERE A.k = B.k AND 6 / (A.v - B.v) > 1",
         }
     )
-    ((program,),) = machine.units
+    ((program,),) = machine.tasks
     run: list[Event] = [(1, "A", (1, "a", 0.0, 0)), (3, "B", (1, "a", 0.0, 0))]
     outcome = program.run(tables(run, machine.catalog, machine.seen), {"A": END, "B": END})
     assert set(outcome.errors) == {"selection", "pair"}
@@ -344,16 +346,16 @@ def test_any_set_of_joins_gives_what_sql_gives_over_the_finished_input(
         name: [(ts * SECOND, (k, v)) for ts, (of, k, v) in enumerate(arriving) if of == name] for name in "AB"
     }
     oracle = Oracle(catalog, streams, {})
-    for unit in split_into_units(graph):
-        program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
-        found: dict[str, list[tuple[int, tuple[object, ...]]]] = {log: [] for _, log in unit.outputs}
+    for task in split_into_tasks(graph):
+        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+        found: dict[str, list[tuple[int, tuple[object, ...]]]] = {log: [] for _, log in task.outputs}
         for first, end, told in ((-1, border * SECOND, border * SECOND), (border * SECOND, END, END)):
             given_ = {}
             for name, tuples in streams.items():
                 new = [Timed(*pair) for pair in tuples if first <= pair[0] < end]
                 given_[name] = to_table(new, graph[name].schema, [0] * len(new))
             outcome = program.run(given_, {"A": told, "B": told})
-            for node_id, log in unit.outputs:
+            for node_id, log in task.outputs:
                 found[log] += [tuple(t) for t in timed_rows(outcome.tables[log], graph[node_id].schema)]
         for log, got in found.items():
             assert sorted(map(repr, got)) == sorted(map(repr, oracle.rows(log)))
@@ -373,7 +375,7 @@ def test_masks_grow_and_shrink_with_the_number_of_queries() -> None:
     for phase, numbers in enumerate((range(2), range(70), range(140), range(139, 140))):
         together.plan(named(numbers))
         for name, machine in alone.items():
-            if name in named(numbers) and not machine.units:
+            if name in named(numbers) and not machine.tasks:
                 machine.plan({name: named(numbers)[name]})
         for event in events[20 * phase : 20 * phase + 20]:
             told = {"A": event[0] * SECOND, "B": event[0] * SECOND}

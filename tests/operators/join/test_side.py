@@ -76,9 +76,9 @@ def test_slices_are_few_and_rows_are_written_a_few_times(
 def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row in five is wanted for long; the others only for as long as the short window."""
     monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
-    seats = QueryBits({}, {}).assign_to([_member("short", 50), _member("long", 1500)])
-    short, both = int(seats.mask(["short"])[0]), int(seats.mask(["short", "long"])[0])
-    side = JoinSide(SideState(), seats, 0, SCHEMA)
+    query_bits = QueryBits({}, {}).assign_to([_member("short", 50), _member("long", 1500)])
+    short, both = int(query_bits.mask(["short"])[0]), int(query_bits.mask(["short", "long"])[0])
+    side = JoinSide(SideState(), query_bits, 0, SCHEMA)
     for run in range(RUNS):
         side.add(_block(run, [both, short, short, short, short]), (run + 1) * ROWS)
     held = sum(s.rows for s in side.state.slices)
@@ -101,11 +101,13 @@ def test_rows_from_before_a_query_are_not_for_it_even_if_it_takes_a_seat_that_wa
 
 def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
-    seats = QueryBits({}, {}).assign_to([_member("short", 20), _member("middle", 100), _member("long", 300)])
-    masks = [int(seats.mask(names)[0]) for names in (["short"], ["middle"], ["long"])]
+    query_bits = QueryBits({}, {}).assign_to(
+        [_member("short", 20), _member("middle", 100), _member("long", 300)]
+    )
+    masks = [int(query_bits.mask(names)[0]) for names in (["short"], ["middle"], ["long"])]
     held: dict[tuple[int, ...], int] = {}
     for cuts in ((20, 100, 300), (100, 300), (300,)):
-        side = JoinSide(SideState(cuts_us=cuts), seats, 0, SCHEMA)
+        side = JoinSide(SideState(cuts_us=cuts), query_bits, 0, SCHEMA)
         for run in range(RUNS // 4):
             # Slices of one run each, so that merging does not take rows out in passing.
             monkeypatch.setattr(side, "_first_to_merge", lambda side=side: len(side.state.slices) - 1)

@@ -16,8 +16,8 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import Timed
 
@@ -45,14 +45,14 @@ def queries(draw: st.DrawFn) -> str:
 
 def results(graph: QueryGraph, text: str, runs: Sequence[Sequence[Event]]) -> list[Timed]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {text};").catalog
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     found: list[Timed] = []
-    reached: dict[str, int] = dict.fromkeys(unit.inputs, -END)
-    arrived: dict[str, int] = dict.fromkeys(unit.inputs, 0)
+    reached: dict[str, int] = dict.fromkeys(task.inputs, -END)
+    arrived: dict[str, int] = dict.fromkeys(task.inputs, 0)
     for number, run in enumerate(runs):
         given_ = {}
-        for stream in unit.inputs:
+        for stream in task.inputs:
             mine = [Timed(ts * SECOND, row) for ts, of, row in run if of == stream]
             seqs = range(arrived[stream], arrived[stream] + len(mine))
             given_[stream] = to_table(mine, graph[stream].schema, [timed.ts for timed in mine], seqs)

@@ -14,7 +14,7 @@ from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
 from support.corpus import Event
 from support.reference import by_reference
-from support.units import run_units
+from support.tasks import run_tasks
 
 STREAMS = """
 CREATE STREAM A (k int, d double, s varchar, ts timestamp) ORDER BY ts;
@@ -76,6 +76,6 @@ def test_pairs_are_the_references(
     view: str, join: str, chosen: Rows, seed: int, stored: bool, tmp_path: Path
 ) -> None:
     catalog, events = catalog_of(view, join), events_of(chosen)
-    found = run_units(catalog, events, {}, seed, 1, tmp_path if stored else None)
+    found = run_tasks(catalog, events, {}, seed, 1, tmp_path if stored else None)
     expected = by_reference(catalog, events, {})
     assert list(map(repr, found["q"])) == list(map(repr, expected["q"]))

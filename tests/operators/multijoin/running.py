@@ -19,8 +19,8 @@ from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.multi_joins import multi_joins
 from slicemill.plan.rules.share_joins import share_joins
 from slicemill.plan.rules.split_joins import split_joins
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
@@ -112,17 +112,17 @@ def results(
     runs: Sequence[Sequence[Event]],
     checkpoints: Path | None = None,
 ) -> dict[str, Numbered]:
-    """What each query gets; with a folder for checkpoints, units go on from one after each run."""
+    """What each query gets; with a folder for checkpoints, tasks go on from one after each run."""
     catalog = catalog_of(texts)
     graph = form(catalog)
     found: dict[str, Numbered] = {name: [] for name in texts}
-    for unit in split_into_units(graph):
-        program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
-        reached: dict[str, int] = dict.fromkeys(unit.inputs, -END)
-        arrived: dict[str, int] = dict.fromkeys(unit.inputs, 0)
+    for task in split_into_tasks(graph):
+        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+        reached: dict[str, int] = dict.fromkeys(task.inputs, -END)
+        arrived: dict[str, int] = dict.fromkeys(task.inputs, 0)
         for number, run in enumerate(runs):
             given = {}
-            for stream in unit.inputs:
+            for stream in task.inputs:
                 mine = [Timed(ts * SECOND, row) for ts, of, row in run if of == stream]
                 seqs = range(arrived[stream], arrived[stream] + len(mine))
                 given[stream] = to_table(mine, graph[stream].schema, [timed.ts for timed in mine], seqs)
@@ -133,8 +133,8 @@ def results(
             assert not outcome.errors
             if checkpoints is not None:
                 files = json.loads(json.dumps(write_checkpoint(checkpoints, program.states)))
-                program = UnitProgram(program.plan, read_checkpoint(checkpoints, files))
-            for _, log in unit.outputs:
+                program = TaskProgram(program.plan, read_checkpoint(checkpoints, files))
+            for _, log in task.outputs:
                 table = outcome.tables[log]
                 system = (table.column(name).to_pylist() for name in ("_ts", "_seq"))
                 found[log] += zip(*system, timed_rows(table, graph[log].schema), strict=True)

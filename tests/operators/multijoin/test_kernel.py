@@ -201,7 +201,7 @@ def test_masks_have_as_many_words_as_queries_need() -> None:
     arriving = [(n // 6, NAMES[n % 3], (n // 3 % 2, n % 4, "x")) for n in range(60)]
     operator, schemas = planned(texts)
     join = MultiJoinKernel(operator, schemas, MultiJoinState())
-    assert join.state.seats.words == 2
+    assert join.state.query_bits.words == 2
     found = [rows_of(fed(join, schemas, run, until)) for run, until in by_second(arriving, 5)]
     for number in (0, 63, 64, 69):
         alone, _ = planned({"q": texts[f"q{number}"]})

@@ -51,8 +51,8 @@ def arguments(random: Random, name: str) -> tuple[Expr, ...]:
     if builtin.takes_star and random.random() < 0.3:
         return ()
     found: list[Expr] = []
-    for place, wanted in enumerate(builtin.parameters):
-        if place == builtin.constant:
+    for index, wanted in enumerate(builtin.parameters):
+        if index == builtin.constant:
             if wanted == "number":
                 found.append(Literal(random.choice([0.0, 0.25, 0.5, 0.9, 1.0]), t.DOUBLE))
             elif wanted == "integer":

@@ -10,8 +10,8 @@ import pytest
 from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
@@ -40,19 +40,19 @@ def rows(count: int) -> list[Timed]:
 
 
 def run(items: str, parts: list[list[Timed]], folder: Path | None) -> list[Timed]:
-    """The unit of the query over the parts; with a folder, all state goes through files in between."""
+    """The task of the query over the parts; with a folder, all state goes through files in between."""
     catalog = bind(f"{STREAM}CREATE QUERY q AS SELECT k, {items} FROM S").catalog
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
-    plan = UnitPlan(unit, graph, catalog, {})
-    schema, program, out = graph[graph.streams["S"]].schema, UnitProgram(plan), []
+    (task,) = split_into_tasks(graph)
+    plan = TaskPlan(task, graph, catalog, {})
+    schema, program, out = graph[graph.streams["S"]].schema, TaskProgram(plan), []
     for number, part in enumerate(parts):
         complete = END if number == len(parts) - 1 else part[-1].ts
         outcome = program.run({"S": to_table(part, schema, [0] * len(part))}, {"S": complete})
         assert not outcome.errors
         out += timed_rows(outcome.tables["q"], catalog.queries["q"].schema)
         if folder is not None:
-            program = UnitProgram(plan, read_checkpoint(folder, write_checkpoint(folder, program.states)))
+            program = TaskProgram(plan, read_checkpoint(folder, write_checkpoint(folder, program.states)))
     return out
 
 
@@ -71,8 +71,8 @@ def test_the_query_of_a_user_s_own_aggregate_has_another_step() -> None:
         f"{own}\n{STREAM}CREATE QUERY q AS SELECT avg(v) OVER (ROWS 1 PRECEDING) AS a FROM S"
     ).catalog
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     schema = graph[graph.streams["S"]].schema
     outcome = program.run({"S": to_table(parts[0], schema, [0] * 5)}, {"S": END})
     assert outcome.tables["q"].column("a").to_pylist() == [0.0] * 5

@@ -10,8 +10,8 @@ import pytest
 
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import write_checkpoint
 
 BATCH = 20_000
@@ -31,16 +31,16 @@ WINDOWS = {
 
 def batch(first: int) -> pa.Table:
     """Rows with a text that weighs something: whoever keeps the batch is found out."""
-    places = np.arange(first, first + BATCH)
+    indices = np.arange(first, first + BATCH)
     return pa.table(
         {
-            "_ts": places,
-            "_seq": places,
-            "_arr": places,
+            "_ts": indices,
+            "_seq": indices,
+            "_arr": indices,
             "k": pa.array(np.zeros(BATCH, np.int32)),
-            "v": places / 7,
-            "t": pa.array([f"a text of some length, number {place}" for place in places]),
-            "ts": pa.array(places, pa.timestamp("us", tz="UTC")),
+            "v": indices / 7,
+            "t": pa.array([f"a text of some length, number {index}" for index in indices]),
+            "ts": pa.array(indices, pa.timestamp("us", tz="UTC")),
         }
     )
 
@@ -56,8 +56,8 @@ def test_an_algebraic_aggregate_keeps_panes_and_no_rows(window: str) -> None:
     for own in (OWN, OWN.replace("CREATE", "CREATE ALGEBRAIC")):
         catalog = bind(f"{STREAM}{own}{query}").catalog
         graph = build_graph(catalog)
-        (unit,) = split_into_units(graph)
-        program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+        (task,) = split_into_tasks(graph)
+        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
         assert not program.run({"s": batch(0)}, {"s": BATCH - 1}).errors
         kept.append(program.state_bytes())
     assert kept[1] < kept[0] / 10
@@ -69,8 +69,8 @@ def test_a_checkpoint_has_no_batches(aggregate: str, window: str, tmp_path: Path
     query = f"CREATE QUERY q AS SELECT t, {aggregate}(v) OVER (PARTITION BY k {WINDOWS[window]}) AS x FROM s;"
     catalog = bind(f"{STREAM}{OWN}{query}").catalog
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     for first in range(0, 2 * BATCH, BATCH):
         # A few tuples of an open slot are left over.
         table = batch(first).slice(0, BATCH - 95 if first else BATCH)

@@ -11,8 +11,8 @@ from slicemill.columns.rows import to_table
 from slicemill.operators.window.over import SharedOverState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.types import Timed
 
 SECOND = 1_000_000
@@ -45,14 +45,14 @@ def queries(draw: st.DrawFn) -> Query:
 
 @settings(max_examples=8, deadline=None)
 @given(st.lists(queries(), min_size=2, max_size=5), runs(), st.sampled_from([1, 2]))
-def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, cells: int) -> None:
+def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, subtasks: int) -> None:
     """Whoever comes and goes beside it, with state that is stored in between."""
     texts = {f"q{n}": query.text(f"q{n}") for n, query in enumerate(chosen)}
     lives = {f"q{n}": range(query.first, query.last + 1) for n, query in enumerate(chosen)}
-    found, failed = run(texts, lives, given, cells)
+    found, failed = run(texts, lives, given, subtasks)
     assert not failed
     for name, text in texts.items():
-        alone, _ = run({name: text}, lives, given, cells)
+        alone, _ = run({name: text}, lives, given, subtasks)
         assert found[name] == alone[name], name
 
 
@@ -61,8 +61,8 @@ def states(*queries: str, before: dict[str, object] | None = None, first: int = 
     texts = (f"CREATE QUERY q{QUERIES.index(query)} AS {query};\n" for query in queries)
     catalog = bind(STREAM + "".join(texts)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}), before)
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}), before)
     rows = [Timed(n * SECOND, (n % 2, n * 0.1, 7.0 - n, n * SECOND)) for n in range(first, first + 400)]
     done = program.run({"s": to_table(rows, SCHEMA, [row.ts for row in rows])}, {"s": rows[-1].ts})
     assert not done.errors, done.errors

@@ -28,12 +28,12 @@ from slicemill.extensions.models.cost import CoreCosts
 from slicemill.operators.window.compiled import CallsState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
-from support.units import exchanges_of, run_cells
+from support.tasks import exchanges_of, run_subtasks
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
 CREATE MODEL centre(x REAL) AS mean(x);
@@ -105,7 +105,7 @@ def run(
     texts: dict[str, str],
     lives: dict[str, range],
     runs: Runs,
-    cells: int,
+    subtasks: int,
     seen: list[CallsState] | None = None,
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
     """The rows of queries that come and go, with state that is stored and loaded between runs; and errors."""
@@ -120,19 +120,19 @@ def run(
             graph = share(optimize(build_graph(catalog)), catalog)
             table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
             kept, stored = stored, {}
-            for unit in split_into_units(graph):
-                plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
+            for task in split_into_tasks(graph):
+                plan = TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, subtasks))
                 programs = [
-                    UnitProgram(plan, read_checkpoint(folder, kept.get((unit.id, cell), ())))
-                    for cell in range(plan.cells)
+                    TaskProgram(plan, read_checkpoint(folder, kept.get((task.id, subtask), ())))
+                    for subtask in range(plan.subtasks)
                 ]
-                for outcomes in run_cells(programs, {"s": table}, {"s": until}):
+                for outcomes in run_subtasks(programs, {"s": table}, {"s": until}):
                     for outcome in outcomes:
                         failed |= outcome.errors
                         for log, rows in outcome.tables.items():
                             found[log] += [repr((t.ts, t.row)) for t in timed_rows(rows, graph[log].schema)]
-                for cell, program in enumerate(programs):
-                    stored[unit.id, cell] = write_checkpoint(folder, program.states)
+                for subtask, program in enumerate(programs):
+                    stored[task.id, subtask] = write_checkpoint(folder, program.states)
                     if seen is not None:
                         seen += [s for s in program.states.values() if isinstance(s, CallsState)]
     return {name: sorted(rows) for name, rows in found.items()}, failed
@@ -166,14 +166,14 @@ def as_python() -> Iterator[None]:
 @pytest.mark.slow_cpu
 @settings(max_examples=15)
 @given(st.lists(queries(), min_size=2, max_size=4), runs(), st.sampled_from([1, 2]))
-def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, cells: int) -> None:
+def test_each_query_gives_what_it_gives_alone(chosen: list[Query], given: Runs, subtasks: int) -> None:
     texts = {f"q{n}": query.text(f"q{n}") for n, query in enumerate(chosen)}
     lives = {f"q{n}": range(query.first, query.last + 1) for n, query in enumerate(chosen)}
     with as_python():
-        found, failed = run(texts, lives, given, cells)
+        found, failed = run(texts, lives, given, subtasks)
         assert not failed
         for name, text in texts.items():
-            assert run({name: text}, lives, given, cells)[0][name] == found[name]
+            assert run({name: text}, lives, given, subtasks)[0][name] == found[name]
 
 
 def kept(state: CallsState) -> list[tuple[int, int]]:

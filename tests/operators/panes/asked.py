@@ -80,7 +80,7 @@ class Asked:
     @property
     def lengths(self) -> list[int]:
         """Calls with OVER have windows of their own: each is longer than the one before."""
-        return [self.window[0] * (place + 1) for place in range(len(self.calls))]
+        return [self.window[0] * (index + 1) for index in range(len(self.calls))]
 
     @property
     def windows(self) -> list[tuple[int, int]]:
@@ -90,7 +90,7 @@ class Asked:
     def member(self, keys: Sequence[int]) -> Member:
         length, slide = self.window
         names = tuple(SCHEMA.names[key] for key in keys)
-        made = [aggregate_call(name, place, f"c{n}") for n, (name, place) in enumerate(self.calls)]
+        made = [aggregate_call(name, index, f"c{n}") for n, (name, index) in enumerate(self.calls)]
         results = tuple(made_call.columns[0] for made_call in made)
         own = tuple(SCHEMA.columns[key] for key in keys)
         end = Column("window_end", t.TIMESTAMP)
@@ -117,10 +117,10 @@ class Asked:
         events = [event for event in events if self.takes(event)]
 
         def key(event: Event) -> tuple[Any, ...]:
-            return tuple(event.row[place] for place in keys)
+            return tuple(event.row[index] for index in keys)
 
         if self.kind == "over":
-            figures = [(name, place, n) for (name, place), n in zip(self.calls, self.lengths, strict=True)]
+            figures = [(name, index, n) for (name, index), n in zip(self.calls, self.lengths, strict=True)]
             rows = yielding_tuples(events, key, self.window[1], figures, until)
             return [shown([e.ts, e.seq, e.row[V], *found]) for end, e, found in rows if end > after]
         made = []
@@ -169,10 +169,10 @@ def rising_values(values: ValueList, column: str) -> Evaluate:
     return found
 
 
-def aggregate_call(name: str, place: int | None, result: str) -> AggregateCall:
-    if place is None:
+def aggregate_call(name: str, index: int | None, result: str) -> AggregateCall:
+    if index is None:
         return AggregateCall(name, (), False, (Column(result, t.BIGINT),))
-    return call(name, SCHEMA.columns[place].type, SCHEMA.names[place], result)
+    return call(name, SCHEMA.columns[index].type, SCHEMA.names[index], result)
 
 
 def figure(made: AggregateCall) -> PaneAggregate:

@@ -99,8 +99,8 @@ Figures = Sequence[tuple[str, int | None]]  # the name of an aggregate, and the 
 
 def figures_of(figures: Figures, events: Sequence[Event]) -> list[Any]:
     return [
-        len(events) if place is None else aggregate(name, [event.row[place] for event in events])
-        for name, place in figures
+        len(events) if index is None else aggregate(name, [event.row[index] for event in events])
+        for name, index in figures
     ]
 
 
@@ -148,9 +148,9 @@ def yielding_tuples(
     """
     made = []
     for own in by_key(events, key):
-        for place, event in enumerate(own):
+        for index, event in enumerate(own):
             end = (event.ts // slide + 1) * slide
-            if end <= until and (place + 1 == len(own) or own[place + 1].ts >= end):
+            if end <= until and (index + 1 == len(own) or own[index + 1].ts >= end):
                 values = [
                     figures_of([(name, column)], [e for e in own if end - length <= e.ts < end])[0]
                     for name, column, length in figures

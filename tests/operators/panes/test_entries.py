@@ -42,11 +42,11 @@ rows = st.lists(
 def made(rows: list[Row], seen: int) -> Columns:
     """The entries that a run makes of its rows."""
     times, keys, patterns = (np.array(column, np.int64) for column in list(zip(*rows, strict=True))[:3])
-    places = seen + np.arange(len(rows))
+    indices = seen + np.arange(len(rows))
     column = arrow([row[3] for row in rows], t.DOUBLE)
-    lifted = {name: partial.lift(column, places) for name, partial in PARTIALS.items()}
+    lifted = {name: partial.lift(column, indices) for name, partial in PARTIALS.items()}
     panes = cut(times, ((STEP, 0),), -1000)
-    entries, first = aggregate_panes(panes, cells_of(keys, 3, patterns, 2), places, lifted, PARTIALS)
+    entries, first = aggregate_panes(panes, cells_of(keys, 3, patterns, 2), indices, lifted, PARTIALS)
     return {**entries, "key": keys[first], "pattern": patterns[first]}
 
 
@@ -65,13 +65,13 @@ def entry_rows(entries: Columns) -> list[str]:
 
 def expected(rows: list[Row]) -> list[str]:
     found: dict[tuple[int, int, int], list[int]] = {}
-    for place, (ts, key, pattern, _) in enumerate(rows):
-        found.setdefault((ts // STEP * STEP, key, pattern), []).append(place)
+    for index, (ts, key, pattern, _) in enumerate(rows):
+        found.setdefault((ts // STEP * STEP, key, pattern), []).append(index)
     made = []
-    for names, places in found.items():
-        values = [rows[place][3] for place in places]
+    for names, indices in found.items():
+        values = [rows[index][3] for index in indices]
         figures = [aggregate(name, values) for name in NAMES]
-        made.append(shown([*names, places[0], len(places), *figures]))
+        made.append(shown([*names, indices[0], len(indices), *figures]))
     return made
 
 
@@ -140,6 +140,6 @@ def test_entries_come_back_from_a_table(wide: list[int]) -> None:
     back = from_table(to_table(entries))
     assert list(back) == list(entries) and back["s|x"].tolist() == wide and back["t|value"].equals(texts)
     assert back["h|hi"].tolist() == entries["h|hi"].tolist() and back["seq"].dtype == np.int64
-    places = np.arange(len(wide))[::-1].copy()
-    assert take_partials(back, places)["s|x"].tolist() == wide[::-1]
-    assert take_partials(back, places)["t|value"].to_pylist() == texts.to_pylist()[::-1]
+    indices = np.arange(len(wide))[::-1].copy()
+    assert take_partials(back, indices)["s|x"].tolist() == wide[::-1]
+    assert take_partials(back, indices)["t|value"].to_pylist() == texts.to_pylist()[::-1]

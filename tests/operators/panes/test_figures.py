@@ -38,11 +38,11 @@ def part_of(figures: list[PaneAggregate], type_: Type, entries: Entries, seen: i
     """Entries as a run makes them, stored and read again; `seen` tuples came before."""
     flat = [value for values in entries for value in values]
     group = np.repeat(np.arange(len(entries)), list(map(len, entries)))
-    column, places = arrow(flat, type_), seen + np.arange(len(flat))
+    column, indices = arrow(flat, type_), seen + np.arange(len(flat))
     made: dict[str, Any] = {name: np.zeros(len(entries), np.int64) for name in ("start", "key", "pattern")}
     made |= {"seq": np.arange(len(entries)), "rows": np.array(list(map(len, entries)), np.int64)}
     for partial in {p.name: p for figure in figures for p in figure.partials}.values():
-        reduced = partial.reduce(partial.lift(column, places), group, len(entries))
+        reduced = partial.reduce(partial.lift(column, indices), group, len(entries))
         made |= {f"{partial.name}|{field}": values for field, values in reduced.items()}
     return from_table(to_table(made))
 

@@ -34,8 +34,8 @@ def test_grids_are_the_edges_of_all_windows(windows: list[tuple[int, int]]) -> N
     grids = edge_grids(windows)
     on_grids = [{k % period for k in range(offset, offset + period, step)} for step, offset in grids]
     assert set().union(*on_grids) == edges
-    for place, own in enumerate(on_grids):
-        assert not any(own <= other for other in on_grids[:place] + on_grids[place + 1 :])
+    for index, own in enumerate(on_grids):
+        assert not any(own <= other for other in on_grids[:index] + on_grids[index + 1 :])
     assert all(0 <= offset < step for step, offset in grids)
 
 

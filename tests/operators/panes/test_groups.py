@@ -23,12 +23,12 @@ def dense(numbers: list[int]) -> tuple[np.ndarray, int]:
 def test_first_least_and_sum_of_each_group(rows: list[tuple[int, int]]) -> None:
     group, count = dense([number for number, _ in rows])
     values = np.array([value for _, value in rows], np.int64)
-    members = [[place for place, g in enumerate(group) if g == number] for number in range(count)]
+    members = [[index for index, g in enumerate(group) if g == number] for number in range(count)]
     assert first_of_group(group, count).tolist() == [own[0] for own in members]
-    least = [min(own, key=lambda place: (values[place], place)) for own in members]
+    least = [min(own, key=lambda index: (values[index], index)) for own in members]
     assert least_of_group(values, group, count).tolist() == least
     small = np.arange(len(rows)) % 7
-    sums = [sum(int(small[place]) for place in own) for own in members]
+    sums = [sum(int(small[index]) for index in own) for own in members]
     assert sum_by_group(small.astype(np.int8), group, count).tolist() == sums
 
 

@@ -39,18 +39,18 @@ def test_groups_have_their_first_and_last_rows_in_whatever_order_they_come(
     values = data.draw(st.lists(st.none() | VALUES[type_], min_size=8, max_size=8))
     group = np.array([0, 0, 0, 1, 1, 1, 1, 2])
     members = [[0, 1, 2], [3, 4, 5, 6], [7]]
-    places, column = np.arange(8), arrow(values, type_)
+    indices, column = np.arange(8), arrow(values, type_)
     mixed = np.array(order)
     for last in (False, True):
         edge = EdgeValue(ColumnRef("x", type_), last)
-        lifted = edge.lift(column, 100 + places)
+        lifted = edge.lift(column, 100 + indices)
         shuffled = {field: take_values(array, mixed) for field, array in lifted.items()}
         reduced = edge.reduce(shuffled, group[mixed], 3)
         chosen = [values[own[-1 if last else 0]] for own in members]
         assert list(map(shown, plain(reduced["value"], type_))) == list(map(shown, chosen))
     known = NonNullCount(ColumnRef("x", type_))
-    counted = known.reduce({"n": known.lift(column, places)["n"][mixed]}, group[mixed], 3)["n"]
-    assert counted.tolist() == [sum(values[place] is not None for place in own) for own in members]
+    counted = known.reduce({"n": known.lift(column, indices)["n"][mixed]}, group[mixed], 3)["n"]
+    assert counted.tolist() == [sum(values[index] is not None for index in own) for own in members]
 
 
 def test_counts_and_edges_of_spans() -> None:

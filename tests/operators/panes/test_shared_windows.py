@@ -19,15 +19,15 @@ from slicemill.errors import SlicemillError
 from slicemill.operators.window import pane_state as state
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.units import exchanges_of, run_cells
+from support.tasks import exchanges_of, run_subtasks
 
 STREAM = """
 CREATE STREAM A (k int, g varchar, v bigint, w double, d decimal(10, 2)) ORDER BY current_time;
@@ -162,7 +162,7 @@ def plain(value: object) -> object:
 
 
 def together(
-    chosen: list[Query], given: list[tuple[list[Timed], int]], cells: int, folder: Path
+    chosen: list[Query], given: list[tuple[list[Timed], int]], subtasks: int, folder: Path
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
     """All queries in one graph that changes between runs, with state that is stored and loaded."""
     found: dict[str, list[str]] = {f"q{i}": [] for i in range(len(chosen))}
@@ -176,25 +176,25 @@ def together(
         table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
         kept = stored
         stored = {}
-        for unit in split_into_units(graph):
-            assert unit.stateful
-            plan = UnitPlan(unit, graph, catalog, {}, exchanges_of(unit, graph, cells))
+        for task in split_into_tasks(graph):
+            assert task.stateful
+            plan = TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, subtasks))
             programs = [
-                UnitProgram(plan, read_checkpoint(folder, kept.get((unit.id, cell), ())))
-                for cell in range(plan.cells)
+                TaskProgram(plan, read_checkpoint(folder, kept.get((task.id, subtask), ())))
+                for subtask in range(plan.subtasks)
             ]
-            for outcomes in run_cells(programs, {"A": table}, {"A": until}):
-                for cell, outcome in enumerate(outcomes):
+            for outcomes in run_subtasks(programs, {"A": table}, {"A": until}):
+                for subtask, outcome in enumerate(outcomes):
                     failed |= outcome.errors
                     for log, rows in outcome.tables.items():
                         schema = graph[log].schema
                         made = timed_rows(rows, schema)
                         assert [t.ts for t in made] == sorted(t.ts for t in made)
-                        assert all(t.ts >= complete.get((log, cell), -END) for t in made)
-                        complete[log, cell] = outcome.watermarks[log]
+                        assert all(t.ts >= complete.get((log, subtask), -END) for t in made)
+                        complete[log, subtask] = outcome.watermarks[log]
                         found[log] += map(shown, made)
-            for cell, program in enumerate(programs):
-                stored[unit.id, cell] = write_checkpoint(folder, program.states)
+            for subtask, program in enumerate(programs):
+                stored[task.id, subtask] = write_checkpoint(folder, program.states)
             if until == END:
                 assert not any(outcome.due for outcome in outcomes)
     return found, failed
@@ -204,14 +204,14 @@ def together(
 @settings(max_examples=60)
 @given(st.lists(queries(), min_size=1, max_size=5), runs(), st.sampled_from([1, 2, 5]), st.booleans())
 def test_each_query_gives_what_it_gives_alone(
-    chosen: list[Query], given: list[tuple[list[Timed], int]], cells: int, forgetful: bool
+    chosen: list[Query], given: list[tuple[list[Timed], int]], subtasks: int, forgetful: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         if forgetful:
             # Keys and patterns get other numbers whenever some are not used any more.
             patch.setattr(state, "_FEW", 0)
             patch.setattr(state, "_SMALL", 0)
-        found, failed = together(chosen, given, cells, Path(folder))
+        found, failed = together(chosen, given, subtasks, Path(folder))
     for number, query in enumerate(chosen):
         name = f"q{number}"
         expected = by_reference(query, given)
@@ -229,8 +229,8 @@ def alone(text: str, given: list[tuple[list[Timed], int]]) -> list[list[Timed]]:
     """The rows of one query, run by run."""
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     made = []
     for tuples, until in given:
         outcome = program.run({"A": to_table(tuples, SCHEMA, [t.ts for t in tuples])}, {"A": until})
@@ -269,8 +269,8 @@ def test_what_is_kept_does_not_grow() -> None:
     text = "CREATE QUERY q AS SELECT v, sum(w) AS s FROM A [RANGE 2 SECONDS SLIDE 1 SECOND] GROUP BY v;"
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     for second in range(6):
         tuples = [Timed(second * SECOND, (1, "a", 1000 * second + n, 1.0, None)) for n in range(1000)]
         outcome = program.run({"A": to_table(tuples, SCHEMA, [0] * 1000)}, {"A": second * SECOND})

@@ -36,7 +36,7 @@ def test_every_window_with_an_entry_is_found_once_in_order(
         if end % slide or not after < end <= until:
             continue
         for rank, key in enumerate(keys):
-            inside = [place for place, s in enumerate(key) if end - length <= s < end]
+            inside = [index for index, s in enumerate(key) if end - length <= s < end]
             if inside:
                 expected.append((end, rank, begin[rank] + inside[0], begin[rank] + inside[-1] + 1))
     columns = (found.end, found.rank, found.lo, found.hi)

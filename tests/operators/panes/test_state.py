@@ -46,11 +46,11 @@ def sums(columns: Columns) -> dict[tuple[int, int, int], tuple[int, int, int]]:
     (total,) = (columns[name] for name in columns if name.endswith("|s"))
     found: dict[tuple[int, int, int], tuple[int, int, int]] = {}
     names = ("start", "key", "pattern", "rows", "seq")
-    for *place, rows, seq, value in zip(
+    for *index, rows, seq, value in zip(
         *(columns[name].tolist() for name in names), total.tolist(), strict=True
     ):
-        before = found.get(tuple(place), (0, END, 0))
-        found[tuple(place)] = (before[0] + rows, min(before[1], seq), before[2] + value)
+        before = found.get(tuple(index), (0, END, 0))
+        found[tuple(index)] = (before[0] + rows, min(before[1], seq), before[2] + value)
     return found
 
 
@@ -116,11 +116,11 @@ def test_needed_entries_are_kept_and_small_slices_hold_no_others(
         patch.setattr(state, "_SMALL", small)
         store.keep(lambda start, pattern: (start >= since) & (pattern == 0))
     found = sums(store.all(PARTIALS))
-    needed = {place: value for place, value in before.items() if place[0] >= since and place[2] == 0}
+    needed = {index: value for index, value in before.items() if index[0] >= since and index[2] == 0}
     # Of others, parts may be left in slices that were not worth writing anew.
     assert needed.items() <= found.items() and found.keys() <= before.keys()
     assert small == 0 or found == needed
-    used = [any(place[1] == key for place in found) for key in range(3)]
+    used = [any(index[1] == key for index in found) for key in range(3)]
     assert store.used("key", 3).tolist() == used
     store.renumber("key", np.array([7, 5, 6]))
     assert sums(store.all(PARTIALS)) == {(s, (7, 5, 6)[k], p): v for (s, k, p), v in found.items()}

@@ -38,7 +38,7 @@ def halves(count: int) -> tuple[np.ndarray, int]:
 
 def all_spans(count: int) -> Spans:
     pairs = [(lo, hi) for lo in range(count) for hi in range(lo, count + 1)]
-    lo, hi = (np.array(places, np.int32) for places in zip(*pairs, strict=True))
+    lo, hi = (np.array(indices, np.int32) for indices in zip(*pairs, strict=True))
     return Spans(np.zeros(len(lo), np.int64), np.zeros(len(lo), np.int32), lo, hi)
 
 

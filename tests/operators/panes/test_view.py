@@ -37,7 +37,7 @@ def columns_of(entries: list[Entry]) -> Columns:
 @given(entries)
 def test_entries_of_a_key_stay_in_order(found: list[Entry]) -> None:
     ordered = by_key(columns_of(found), 4)
-    assert ordered["seq"].tolist() == sorted(range(len(found)), key=lambda place: found[place][1])
+    assert ordered["seq"].tolist() == sorted(range(len(found)), key=lambda index: found[index][1])
 
 
 @given(entries, selections, st.integers(-1, 5), st.booleans())
@@ -48,15 +48,15 @@ def test_a_view_has_the_entries_of_its_patterns_one_per_key_and_pane(
     found: list[Entry], selected: list[bool], since: int, single: bool
 ) -> None:
     groups: dict[tuple[int, int, int], list[int]] = {}
-    for place, (start, key, pattern) in enumerate(found):
+    for index, (start, key, pattern) in enumerate(found):
         if selected[pattern] and start >= since:
-            groups.setdefault((key, start, place if single else 0), []).append(place)
+            groups.setdefault((key, start, index if single else 0), []).append(index)
     expected = [(key, start, groups[key, start, own]) for key, start, own in sorted(groups)]
     view = view_of(by_key(columns_of(found), 4), np.array(selected), since, PARTIALS, single)
     assert view.start.tolist() == [start for _, start, _ in expected]
-    assert view.columns["seq"].tolist() == [places[0] for *_, places in expected]
-    assert view.columns["rows"].tolist() == [sum(place + 1 for place in places) for *_, places in expected]
-    assert view.columns[f"{KNOWN}|n"].tolist() == [sum(places) for *_, places in expected]
+    assert view.columns["seq"].tolist() == [indices[0] for *_, indices in expected]
+    assert view.columns["rows"].tolist() == [sum(index + 1 for index in indices) for *_, indices in expected]
+    assert view.columns[f"{KNOWN}|n"].tolist() == [sum(indices) for *_, indices in expected]
     keys = [key for key, _, _ in expected]
     assert view.keys.tolist() == sorted(set(keys))
     assert np.repeat(view.keys, np.diff(view.begin)).tolist() == keys

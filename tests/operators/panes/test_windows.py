@@ -121,8 +121,8 @@ def test_any_cut_of_the_input_gives_the_same_rows(asked: list[Asked], runs: Runs
     """At any border, also between equal timestamps, state may be stored and loaded."""
     asked = [Asked(m.kind, m.calls, m.window, m.above) for m in asked]
     events = [event for own, _ in runs for event in own]
-    places = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
-    parts = [events[first:last] for first, last in pairwise(places)] or [[]]
+    indices = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
+    parts = [events[first:last] for first, last in pairwise(indices)] or [[]]
     untils = [part[0].ts for part in parts[1:]]
     check(asked, (K,), list(zip(parts, [*untils, END], strict=True)), frozenset(range(len(parts))))
 

@@ -26,13 +26,13 @@ def test_one_pass_for_all_gaps_finds_what_a_pass_for_each_finds(
     gaps = np.array(sorted(some))
     found = sessions_of_gaps(keys, times, closes, gaps, now, closed)
     open_rows = np.zeros(len(steps), np.bool_)
-    for place, gap in enumerate(gaps.tolist()):
+    for index, gap in enumerate(gaps.tolist()):
         ends = np.full(len(times), FOREVER) if gap == FOREVER else times + gap
         alone = sessions_until(keys, times, ends, closes, now, closed)
-        own = found.ended.gaps == place
+        own = found.ended.gaps == index
         for name in ("starts", "stops", "until"):
             assert getattr(found.ended, name)[own].tolist() == getattr(alone.ended, name).tolist()
-        assert found.held[place] == alone.held[0]
+        assert found.held[index] == alone.held[0]
         open_rows |= alone.is_open
     assert found.is_open.tolist() == open_rows.tolist()
 

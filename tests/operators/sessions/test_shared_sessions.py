@@ -7,8 +7,8 @@ import pyarrow as pa
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 
 STREAM = "CREATE STREAM click (k int, v bigint, ts timestamp) ORDER BY ts;"
 
@@ -20,8 +20,8 @@ def test_a_sum_that_does_not_fit_stops_its_own_query_and_no_other_of_the_same_ca
     ]
     catalog = bind(STREAM + "".join(selects)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     times = [10, 14, 20]
     rows = {"_ts": times, "_seq": [0, 1, 2], "_arr": times, "k": pa.array([1] * 3, pa.int32())}
     table = pa.table({**rows, "v": [2**63 - 1] * 2 + [1], "ts": pa.array(times, pa.timestamp("us"))})

@@ -21,11 +21,11 @@ def test_a_row_is_a_candidate_if_fewer_than_the_limit_come_before_it(
 ) -> None:
     rows = sorted(drawn, key=lambda row: row[0])
     partitions = np.array([partition for partition, _ in rows], np.int32)
-    places = np.array([place for _, place in rows], np.int64)
+    indices = np.array([index for _, index in rows], np.int64)
     met: dict[int, list[int]] = defaultdict(list)
     expected = []
-    for partition, place in rows:
-        before = [other for other in met[partition] if other < place]
+    for partition, index in rows:
+        before = [other for other in met[partition] if other < index]
         expected.append(len(set(before) if differ else before) < limit)
-        met[partition].append(place)
-    assert among_first(partitions, places, limit, differ).tolist() == expected
+        met[partition].append(index)
+    assert among_first(partitions, indices, limit, differ).tolist() == expected

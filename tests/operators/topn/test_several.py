@@ -115,8 +115,8 @@ def test_no_more_rows_are_kept_than_are_among_the_first(query: str) -> None:
         step = restored(step, operator, context) if first % 1_000 == 0 else step
     state = step.state
     assert state.used == 15 and state.added.rows <= 15 + 1_024 + 100
-    places, _ = state.chains(np.arange(5))
-    assert set(state.added.at(places).column("v").to_pylist()) <= {100.0, 99.0, 98.0}
+    indices, _ = state.chains(np.arange(5))
+    assert set(state.added.at(indices).column("v").to_pylist()) <= {100.0, 99.0, 98.0}
 
 
 def test_a_state_of_the_first_version_goes_on() -> None:
@@ -127,6 +127,6 @@ def test_a_state_of_the_first_version_goes_on() -> None:
     assert codec is not None
     state = codec.new()
     codec.fill(state, codec.upgrade({"keys": keys, "rows": rows, "of": of}, 1))
-    places, partitions = state.chains(np.arange(3))
-    assert state.added.at(places).column("v").to_pylist() == [9, 5, 3, 7]
+    indices, partitions = state.chains(np.arange(3))
+    assert state.added.at(indices).column("v").to_pylist() == [9, 5, 3, 7]
     assert partitions.tolist() == [0, 0, 2, 2] and state.used == 4

@@ -15,7 +15,7 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.operators.window import expiring_rows as lives
 from support.corpus import Event, TimedRow
 from support.reference import by_reference
-from support.units import run_units
+from support.tasks import run_tasks
 
 STREAMS = """
 CREATE STREAM A (k double, g varchar, v double, i int, s varchar, ts timestamp) ORDER BY ts;
@@ -169,7 +169,7 @@ def shown(name: str, rows: list[TimedRow]) -> list[str]:
 @given(
     chosen=arrivals,
     seed=st.integers(0, 9),
-    cells=st.sampled_from([1, 1, 3]),
+    subtasks=st.sampled_from([1, 1, 3]),
     stored=st.booleans(),
     at_once=st.sampled_from([5, 1000]),
 )
@@ -177,7 +177,7 @@ def test_rows_are_the_references(
     name: str,
     chosen: list[tuple[int, str, tuple[object, ...]]],
     seed: int,
-    cells: int,
+    subtasks: int,
     stored: bool,
     at_once: int,
     monkeypatch: pytest.MonkeyPatch,
@@ -185,6 +185,6 @@ def test_rows_are_the_references(
 ) -> None:
     monkeypatch.setattr(lives, "_AT_ONCE", at_once)
     catalog, events = catalog_of(QUERIES[name]), events_of(chosen)
-    found = run_units(catalog, events, {"T": TABLE}, seed, cells, tmp_path if stored else None)
+    found = run_tasks(catalog, events, {"T": TABLE}, seed, subtasks, tmp_path if stored else None)
     expected = by_reference(catalog, events, {"T": TABLE})
     assert shown(name, found["q"]) == shown(name, expected["q"])

@@ -12,8 +12,8 @@ from slicemill.operators.specs import Part
 from slicemill.operators.window.spec import WindowAggregate
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from support.units import exchanges_of
+from slicemill.plan.tasks import split_into_tasks
+from support.tasks import exchanges_of
 
 STREAM = """CREATE STREAM s(k int, x real, y real, at timestamp) ORDER BY at;
 CREATE MODEL fading(x REAL) AS sum(x * 0.5^age)/n;
@@ -48,12 +48,12 @@ def test_queries_of_one_stream_and_key_are_members_of_one_node() -> None:
     assert all(graph[member.name].operator == Part(member.name) for member in members)
 
 
-def test_the_unit_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
-    (unit,) = split_into_units(shared(A + B))
-    (less,) = split_into_units(shared(B))
-    assert unit.id == less.id == "aggregates of s by k"
-    assert unit.stateful_nodes == less.stateful_nodes and [log for _, log in unit.outputs] == ["a", "b"]
-    assert exchanges_of(unit, shared(A + B), 4).keys() == {"s"}
+def test_the_task_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
+    (task,) = split_into_tasks(shared(A + B))
+    (less,) = split_into_tasks(shared(B))
+    assert task.id == less.id == "aggregates of s by k"
+    assert task.stateful_nodes == less.stateful_nodes and [log for _, log in task.outputs] == ["a", "b"]
+    assert exchanges_of(task, shared(A + B), 4).keys() == {"s"}
 
 
 def test_other_conditions_are_another_input() -> None:
@@ -61,8 +61,8 @@ def test_other_conditions_are_another_input() -> None:
         f"CREATE QUERY {name} AS SELECT centre(x) {OVER} AS m FROM s WHERE y > {limit};"
         for name, limit in (("d", 1), ("e", 1), ("f", 2))
     )
-    (unit,) = split_into_units(graph := shared(A + dear + again + other))
-    operators = [graph[node].operator for node in unit.stateful_nodes]
+    (task,) = split_into_tasks(graph := shared(A + dear + again + other))
+    operators = [graph[node].operator for node in task.stateful_nodes]
     queries = [[m.query for m in one.members] for one in operators if isinstance(one, SharedModels)]
     assert queries == [["a"], ["d", "e"], ["f"]]
 

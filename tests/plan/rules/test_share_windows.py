@@ -1,4 +1,4 @@
-"""Aggregates over sliding windows become members of one node: which, by which name, in which unit."""
+"""Aggregates over sliding windows become members of one node: which, by which name, in which task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from slicemill.operators.specs import Filter, Part
 from slicemill.operators.window.spec import SharedWindows
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from support.units import exchanges_of
+from slicemill.plan.tasks import split_into_tasks
+from support.tasks import exchanges_of
 
 STREAMS = """
 CREATE STREAM Bid(item int, price real) ORDER BY current_time;
@@ -47,23 +47,23 @@ def test_selections_go_into_the_members_and_readers_say_which_columns_they_want(
     assert not any(isinstance(node.operator, Filter) for node in graph.consumers("Bid"))
 
 
-def test_all_queries_of_a_shared_node_are_one_unit_whose_id_lasts() -> None:
-    (unit,) = split_into_units(shared(MEAN + DEAR + OVER))
-    (less,) = split_into_units(shared(OVER))
-    assert unit.id == less.id == "aggregates of Bid by item"
-    assert unit.stateful_nodes == less.stateful_nodes
-    assert [log for _, log in unit.outputs] == ["mean", "dear", "beside"]
-    assert exchanges_of(unit, shared(MEAN + DEAR + OVER), 5).keys() == {"Bid"}
+def test_all_queries_of_a_shared_node_are_one_task_whose_id_lasts() -> None:
+    (task,) = split_into_tasks(shared(MEAN + DEAR + OVER))
+    (less,) = split_into_tasks(shared(OVER))
+    assert task.id == less.id == "aggregates of Bid by item"
+    assert task.stateful_nodes == less.stateful_nodes
+    assert [log for _, log in task.outputs] == ["mean", "dear", "beside"]
+    assert exchanges_of(task, shared(MEAN + DEAR + OVER), 5).keys() == {"Bid"}
 
 
-def test_other_keys_are_another_unit_and_other_selections_another_node() -> None:
+def test_other_keys_are_another_task_and_other_selections_another_node() -> None:
     changed = """CREATE QUERY c AS SELECT max(p) AS m
     FROM (SELECT price * 2 AS p FROM Bid) [RANGE 1 MINUTE SLIDE 1 MINUTE] AS b;"""
-    keyed, whole = split_into_units(shared(MEAN + MIDDLE + changed))
+    keyed, whole = split_into_tasks(shared(MEAN + MIDDLE + changed))
     assert [keyed.id, whole.id] == ["aggregates of Bid by item", "aggregates of Bid"]
     assert len(keyed.stateful_nodes) == 1 and len(whole.stateful_nodes) == 2
     again = changed.replace("QUERY c", "QUERY d")
-    (one,), (two,) = split_into_units(shared(again)), split_into_units(shared(changed + again))
+    (one,), (two,) = split_into_tasks(shared(again)), split_into_tasks(shared(changed + again))
     assert one.stateful_nodes == two.stateful_nodes == whole.stateful_nodes[1:]
     assert len(two.outputs) == 2
 

@@ -101,8 +101,8 @@ def expected(
     outputs: Outputs = {}
     for one in members:
         found: Counter[Timed] = Counter()
-        for place, (stream, newer) in enumerate(arrived):
-            for other, older in arrived[:place]:
+        for index, (stream, newer) in enumerate(arrived):
+            for other, older in arrived[:index]:
                 if other == stream or (one_way and stream == 0):
                     continue
                 left, right = (newer, older) if stream == 0 else (older, newer)

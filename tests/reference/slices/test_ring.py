@@ -173,9 +173,9 @@ def test_where_roles_move_a_tuple_stays_on_one_node(
     found: Found = Counter()
     for arrival in case.arrived:
         found += counted(ring.run([arrival]))
-        for place, node in enumerate(ring.nodes):
+        for index, node in enumerate(ring.nodes):
             for state in node.states:
-                assert all(homes.setdefault(item.number, place) == place for item in state.items)
+                assert all(homes.setdefault(item.number, index) == index for item in state.items)
     assert found == definition(case.members, case.arrived)
     again = Ring(
         join, RolePlacement(join, case.nodes, lengths), in_flight=in_flight, random=Random(case.seed)

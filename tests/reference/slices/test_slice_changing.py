@@ -85,15 +85,15 @@ def test_a_query_that_joins_late_is_complete_from_the_time_it_is_told(
 ) -> None:
     members = data.draw(members_of(filtered_sides, most=3))
     late = Member("late", data.draw(st.tuples(filtered_sides, filtered_sides)))
-    place = data.draw(st.integers(0, len(arrived)))
+    index = data.draw(st.integers(0, len(arrived)))
     chain = Chain(members, data.draw(any_ends(members)), same_key)
-    before = run_through(chain, arrived[:place])
+    before = run_through(chain, arrived[:index])
     complete_from = add_query(chain, late, cut)
-    after = run_through(chain, arrived[place:])
+    after = run_through(chain, arrived[index:])
     found = by_query([*members, late], [*before, *after])
     whole = expected([*members, late], arrived)
     assert {q: found[q] for q in found if q != "late"} == {q: whole[q] for q in whole if q != "late"}
-    since = {tuple_.row for _, tuple_ in arrived[place:]}
+    since = {tuple_.row for _, tuple_ in arrived[index:]}
     due = {r: n for r, n in whole["late"].items() if {r.row[:2], r.row[2:]} & since}
     assert found["late"].keys() <= due.keys()
     assert {r for r in due if r.ts >= complete_from} <= found["late"].keys()
@@ -107,10 +107,10 @@ def test_a_query_that_leaves_takes_only_its_own_state_with_it(
     arrived: list[Arrival], data: st.DataObject
 ) -> None:
     members = data.draw(members_of(filtered_sides).filter(lambda found: len(found) > 1))
-    place = data.draw(st.integers(0, len(arrived)))
+    index = data.draw(st.integers(0, len(arrived)))
     leaving, *staying = data.draw(st.permutations(members))
     chain = Chain(members, data.draw(any_ends(members)), same_key)
-    found = run_through(chain, arrived[:place])
+    found = run_through(chain, arrived[:index])
     remove_query(chain, leaving.query)
     for number, item in chain.stored():
         assert any(
@@ -118,7 +118,7 @@ def test_a_query_that_leaves_takes_only_its_own_state_with_it(
             and (wanted.predicate is None or (callable(wanted.predicate) and wanted.predicate(item.row)))
             for wanted in (one.sides[item.side] for one in staying)
         )
-    rest = run_through(chain, arrived[place:])
+    rest = run_through(chain, arrived[index:])
     assert leaving.query not in {query for query, _ in rest}
     found = [one for one in [*found, *rest] if one.query != leaving.query]
     assert by_query(staying, found) == expected(staying, arrived)

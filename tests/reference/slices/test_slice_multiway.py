@@ -101,9 +101,9 @@ def test_only_partial_results_that_can_serve_a_query_are_probed_and_only_there(
     members, arrived, orders = case
     join = MultiwayJoin(members, same_key, orders=orders)
     probes = 0
-    for place, (stream, tuple_) in enumerate(arrived):
+    for index, (stream, tuple_) in enumerate(arrived):
         join.process(stream, tuple_)
-        probes += fewest_probes(members, arrived[: place + 1], orders[stream])
+        probes += fewest_probes(members, arrived[: index + 1], orders[stream])
         assert join.counters.probe == probes
 
 

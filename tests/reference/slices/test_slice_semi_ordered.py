@@ -60,7 +60,7 @@ def test_any_interleaving_gives_every_combination_once_and_can_be_put_in_order(
 
 
 def ordered_pairs(numbers: list[tuple[int, ...]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    return [(a, b) for place, b in enumerate(numbers) for a in numbers[:place]]
+    return [(a, b) for index, b in enumerate(numbers) for a in numbers[:index]]
 
 
 def definition(members: list[Member], arrived: list[Arrival], streams: int) -> Counter[JoinResult]:

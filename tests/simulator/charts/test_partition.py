@@ -74,12 +74,12 @@ def test_golden_g5_chain_runs_the_first_two_operators_depth_first_and_the_third_
     assert (second.start, second.stop, slope(second)) == (2, 3, Fraction("0.3"))
 
 
-@pytest.mark.parametrize(("first", "second", "units"), [(0.9, 0.1, 2), (0.1, 0.9, 1)])
+@pytest.mark.parametrize(("first", "second", "tasks"), [(0.9, 0.1, 2), (0.1, 0.9, 1)])
 def test_two_operators_are_cut_exactly_when_the_first_frees_memory_faster(
-    first: float, second: float, units: int
+    first: float, second: float, tasks: int
 ) -> None:
     stages = Stage("O1", 1, size_in=1, size_out=1 - first), Stage("O2", 1, size_in=second, size_out=0)
-    assert len(chain(path(*stages))) == units
+    assert len(chain(path(*stages))) == tasks
 
 
 def test_chain_takes_an_expanding_operator_together_with_what_follows_it() -> None:

@@ -135,7 +135,7 @@ export function thickness(rate: number): number {
   return rate > 0 ? Math.min(9, 1.2 + 1.5 * Math.log10(1 + rate)) : 1;
 }
 
-/** The cores that are drawn darkest: one, or what the busiest unit uses where that is more. */
+/** The cores that are drawn darkest: one, or what the busiest task uses where that is more. */
 export function busiest(graph: GraphBody): number {
   return graph.nodes.reduce((most, node) => Math.max(most, node.cpu), 1);
 }

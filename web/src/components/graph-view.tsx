@@ -180,7 +180,7 @@ const ArcLabel = memo(function ArcLabel({ placed: { arc, label }, rate: rows, wa
 interface NodeProps {
   placed: PlacedNode;
   load: number;
-  /** The part of a core that its unit uses, in words. */
+  /** The part of a core that its task uses, in words. */
   uses: string;
   waits: boolean;
   rate: string;

@@ -19,7 +19,7 @@ export interface ChainLayout {
   reaches: { query: string; age: number; rows: number }[];
 }
 
-/** Lanes by part and cell, and how old the oldest row is that the join of each query can meet. */
+/** Lanes by part and subtask, and how old the oldest row is that the join of each query can meet. */
 export function layOut(chain: SliceChain): ChainLayout {
   const newest = Math.max(0, ...chain.slices.map((slice) => slice.latest_us));
   const age = (us: number): number => (newest - us) / 1e6;
@@ -27,7 +27,7 @@ export function layOut(chain: SliceChain): ChainLayout {
   const reaches = new Map<string, { age: number; rows: number }>();
   for (const slice of chain.slices) {
     const worker = slice.worker === null || slice.worker === undefined ? "" : ` · worker ${slice.worker}`;
-    const label = `${slice.part} · cell ${slice.cell}${worker}`;
+    const label = `${slice.part} · subtask ${slice.subtask}${worker}`;
     lanes.set(label, [...(lanes.get(label) ?? []), slice]);
     for (const [query, rows] of Object.entries(slice.wanted)) {
       if (!rows) continue;
@@ -51,25 +51,25 @@ export function fitting(width: number, ...texts: string[]): string {
   return texts.find((text) => text.length * LETTER <= width) ?? "";
 }
 
-export interface CellLoad {
-  cell: number;
+export interface SubtaskLoad {
+  subtask: number;
   rows: number;
   bytes: number;
 }
 
-/** The cells of a chain by the worker that has them. */
-export function cellsOverWorkers(chain: SliceChain): { worker: string; cells: CellLoad[] }[] {
-  const found = new Map<string, Map<number, CellLoad>>();
+/** The subtasks of a chain by the worker that has them. */
+export function subtasksOverWorkers(chain: SliceChain): { worker: string; subtasks: SubtaskLoad[] }[] {
+  const found = new Map<string, Map<number, SubtaskLoad>>();
   for (const slice of chain.slices) {
     const worker = slice.worker === null || slice.worker === undefined ? "none" : String(slice.worker);
-    const cells = found.get(worker) ?? new Map<number, CellLoad>();
-    const before = cells.get(slice.cell) ?? { cell: slice.cell, rows: 0, bytes: 0 };
-    cells.set(slice.cell, { cell: slice.cell, rows: before.rows + slice.rows, bytes: before.bytes + slice.bytes });
-    found.set(worker, cells);
+    const subtasks = found.get(worker) ?? new Map<number, SubtaskLoad>();
+    const before = subtasks.get(slice.subtask) ?? { subtask: slice.subtask, rows: 0, bytes: 0 };
+    subtasks.set(slice.subtask, { subtask: slice.subtask, rows: before.rows + slice.rows, bytes: before.bytes + slice.bytes });
+    found.set(worker, subtasks);
   }
   return [...found]
     .sort(([a], [b]) => a.localeCompare(b, "en", { numeric: true }))
-    .map(([worker, cells]) => ({ worker, cells: [...cells.values()].sort((a, b) => a.cell - b.cell) }));
+    .map(([worker, subtasks]) => ({ worker, subtasks: [...subtasks.values()].sort((a, b) => a.subtask - b.subtask) }));
 }
 
 export interface CutTrack {
@@ -77,11 +77,11 @@ export interface CutTrack {
   points: { at: number; ages: number[] }[];
 }
 
-/** By part and cell, where it was cut and since when. */
+/** By part and subtask, where it was cut and since when. */
 export function cutTracks(chain: SliceChain): CutTrack[] {
   const found = new Map<string, CutTrack>();
   for (const move of chain.moves) {
-    const label = `${move.part} · cell ${move.cell}`;
+    const label = `${move.part} · subtask ${move.subtask}`;
     const track = found.get(label) ?? { label, points: [] };
     track.points.push({ at: move.at_s, ages: move.used });
     found.set(label, track);
@@ -144,8 +144,8 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
   const height = reachTop + shownReaches.length * REACH + 8;
   const cuts = [...new Set(chain.cuts.flatMap((cut) => cut.used))].filter((at) => at > 0 && at < oldestAge);
   return (
-    <Scroll label={`Slices of ${chain.unit}`}>
-      <svg class="slices" viewBox={`0 0 ${WIDTH} ${height}`} style={{ minWidth: "620px", width: "100%" }} role="img" aria-label={`Slices of ${chain.unit} by age`}>
+    <Scroll label={`Slices of ${chain.task}`}>
+      <svg class="slices" viewBox={`0 0 ${WIDTH} ${height}`} style={{ minWidth: "620px", width: "100%" }} role="img" aria-label={`Slices of ${chain.task} by age`}>
         {[0, 0.25, 0.5, 0.75, 1].map((share) => (
           <text x={x(share * oldestAge)} y={14} text-anchor={share === 0 ? "end" : share === 1 ? "start" : "middle"}>
             {share === 0 ? "newest" : `${span(share * oldestAge)} old`}

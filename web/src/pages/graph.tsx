@@ -105,7 +105,7 @@ function Legend({ leftOut, most }: { leftOut: number; most: number }) {
       </span>
       <span>
         0 <i class="ramp" />
-        <b>{percent(Math.round(100 * most) / 100)}</b> of a core: load of its unit
+        <b>{percent(Math.round(100 * most) / 100)}</b> of a core: load of its task
       </span>
       <span>
         <i style={{ borderColor: "var(--bad)", background: "var(--bad-soft)" }} />
@@ -168,7 +168,7 @@ function Costs({ found }: { found: GraphBody }) {
       <CostBar what="alone" share={1} text={`${percent(alone)} of a core`} />
       <CostBar what="shared" share={alone > 0 ? shared / alone : 0} text={`${percent(shared)} of a core`} />
       <p class="small soft">
-        Alone it would pay for all units on its way. They are shared out among the queries that use them
+        Alone it would pay for all tasks on its way. They are shared out among the queries that use them
         {saved > 0.005 ? `, which saves it ${percent(saved)}` : "; nobody else does"}.
       </p>
     </div>
@@ -210,7 +210,7 @@ function Details({ node, collapsed, leads, onCollapse, onClose }: DetailsProps) 
       <dl class="facts small">
         <dt>Rows</dt>
         <dd>{rate(node.rate)}</dd>
-        <dt>Its unit uses</dt>
+        <dt>Its task uses</dt>
         <dd>{percent(node.cpu)} of a core</dd>
         <dt>Waiting</dt>
         <dd>
@@ -220,10 +220,10 @@ function Details({ node, collapsed, leads, onCollapse, onClose }: DetailsProps) 
         <dd>{bytes(node.state_bytes)}</dd>
         <dt>Needed by</dt>
         <dd>{plural(node.queries, "query", "queries")}</dd>
-        {node.unit && (
+        {node.task && (
           <>
-            <dt>Unit</dt>
-            <dd class="wrap">{node.unit}</dd>
+            <dt>Task</dt>
+            <dd class="wrap">{node.task}</dd>
           </>
         )}
       </dl>

@@ -152,7 +152,7 @@ function Line({ line }: { line: QueryLine }) {
       <td class="number">{times(line.slowdown)}</td>
       <td class="number">{line.lag_s === null ? "–" : span(line.lag_s)}</td>
       <td class="number">{count(line.rows_waiting)}</td>
-      <td class="number" title={`its unit uses ${percent(line.unit_cpu)} of a core, shared by ${line.shared_by}`}>
+      <td class="number" title={`its task uses ${percent(line.task_cpu)} of a core, shared by ${line.shared_by}`}>
         {percent(line.cpu)}
       </td>
       <td class="number">{bytes(line.state_bytes)}</td>
@@ -233,7 +233,7 @@ function Workers({ found }: { found: Data }) {
             <div class="row small">
               <b>worker {worker.worker}</b>
               <span class="soft">
-                {percent(worker.cpu)} of a core · {plural(worker.cells, "cell")} · {bytes(worker.state_bytes)}
+                {percent(worker.cpu)} of a core · {plural(worker.subtasks, "subtask")} · {bytes(worker.state_bytes)}
               </span>
             </div>
             <Bar share={worker.cpu} label={`worker ${worker.worker} uses ${percent(worker.cpu)} of a core`} />

@@ -147,7 +147,7 @@ function Priorities({ found }: { found: Policies }) {
           <thead>
             <tr>
               <th class="number">Place</th>
-              <th>Unit and queries</th>
+              <th>Task and queries</th>
               <th class="number">Priority</th>
               <th>Why</th>
               <th class="number">A run</th>
@@ -157,37 +157,37 @@ function Priorities({ found }: { found: Policies }) {
             </tr>
           </thead>
           <tbody>
-            {found.units.slice(0, 100).map((unit) => (
-              <tr key={unit.unit}>
-                <td class="number">{unit.place ?? "–"}</td>
+            {found.tasks.slice(0, 100).map((task) => (
+              <tr key={task.task}>
+                <td class="number">{task.place ?? "–"}</td>
                 <td class="name">
-                  {unit.unit}
+                  {task.task}
                   <div class="small soft">
-                    {unit.queries.slice(0, 4).map((name) => (
+                    {task.queries.slice(0, 4).map((name) => (
                       <>
                         <a href={hashOf("query", name)}>{name}</a>{" "}
                       </>
                     ))}
-                    {unit.queries.length > 4 && `and ${unit.queries.length - 4} more`}
+                    {task.queries.length > 4 && `and ${task.queries.length - 4} more`}
                   </div>
                 </td>
-                <td class="number">{unit.priority === null ? "–" : count(Number(unit.priority.toPrecision(3)))}</td>
-                <td class="small">{unit.why}</td>
-                <td class="number">{milliseconds(unit.overhead_ms)}</td>
-                <td class="number">{microseconds(unit.row_us)}</td>
-                <td class="number">{count(Number(unit.per_row.toPrecision(2)))}</td>
-                <td class="number">{percent(unit.cpu)}</td>
+                <td class="number">{task.priority === null ? "–" : count(Number(task.priority.toPrecision(3)))}</td>
+                <td class="small">{task.why}</td>
+                <td class="number">{milliseconds(task.overhead_ms)}</td>
+                <td class="number">{microseconds(task.row_us)}</td>
+                <td class="number">{count(Number(task.per_row.toPrecision(2)))}</td>
+                <td class="number">{percent(task.cpu)}</td>
               </tr>
             ))}
           </tbody>
         </table>
       </Scroll>
-      {found.units.length === 0 && (
+      {found.tasks.length === 0 && (
         <Empty>
           <StartHere />
         </Empty>
       )}
-      {found.units.length > 100 && <div class="legend">the first 100 of {count(found.units.length)}</div>}
+      {found.tasks.length > 100 && <div class="legend">the first 100 of {count(found.tasks.length)}</div>}
     </section>
   );
 }

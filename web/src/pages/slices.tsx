@@ -1,6 +1,6 @@
 // Slices: what joins keep, by age, and who needs it.
 import { api, type SliceChain } from "../api/client";
-import { cellsOverWorkers, ChainPicture, CutsOverTime } from "../components/slice-chain";
+import { subtasksOverWorkers, ChainPicture, CutsOverTime } from "../components/slice-chain";
 import { Empty, Problem, Scroll } from "../components/small";
 import { bytes, count, plural, span } from "../format";
 import { token } from "../state/connection";
@@ -37,9 +37,9 @@ export function Slices() {
       {slices.data.value?.map((chain) => (
         <section class="card stack">
           <h2>
-            {chain.unit}{" "}
+            {chain.task}{" "}
             <span class="soft small">
-              {count(sum(chain, "rows"))} rows · {bytes(sum(chain, "bytes"))} · {plural(chain.cells, "cell")} · {plural(chain.queries.length, "query", "queries")}
+              {count(sum(chain, "rows"))} rows · {bytes(sum(chain, "bytes"))} · {plural(chain.subtasks, "subtask")} · {plural(chain.queries.length, "query", "queries")}
             </span>
           </h2>
           <ChainPicture chain={chain} />
@@ -48,7 +48,7 @@ export function Slices() {
             each query, in the colour of its name. Dashed lines are cuts; below, each query reaches as far back as its window does.
           </p>
           <div class="columns">
-            <Cells chain={chain} />
+            <Subtasks chain={chain} />
             <div>
               <h3>Cuts as they moved</h3>
               {chain.moves.length ? (
@@ -82,18 +82,18 @@ function sum(chain: SliceChain, what: "rows" | "bytes"): number {
   return chain.slices.reduce((total, slice) => total + slice[what], 0);
 }
 
-function Cells({ chain }: { chain: SliceChain }) {
-  const workers = cellsOverWorkers(chain);
-  const most = Math.max(1, ...workers.flatMap((one) => one.cells.map((cell) => cell.rows)));
+function Subtasks({ chain }: { chain: SliceChain }) {
+  const workers = subtasksOverWorkers(chain);
+  const most = Math.max(1, ...workers.flatMap((one) => one.subtasks.map((subtask) => subtask.rows)));
   return (
     <div>
-      <h3>Cells over workers</h3>
-      {workers.map(({ worker, cells }) => (
+      <h3>Subtasks over workers</h3>
+      {workers.map(({ worker, subtasks }) => (
         <div class="row small cells">
           <span class="soft">worker {worker}</span>
-          {cells.map((cell) => (
-            <span class="cell" style={{ background: `color-mix(in srgb, var(--accent) ${10 + (35 * cell.rows) / most}%, transparent)` }}>
-              {cell.cell}: {count(cell.rows)} rows · {bytes(cell.bytes)}
+          {subtasks.map((subtask) => (
+            <span class="cell" style={{ background: `color-mix(in srgb, var(--accent) ${10 + (35 * subtask.rows) / most}%, transparent)` }}>
+              {subtask.subtask}: {count(subtask.rows)} rows · {bytes(subtask.bytes)}
             </span>
           ))}
         </div>
@@ -106,12 +106,12 @@ function Cuts({ chain }: { chain: SliceChain }) {
   if (!chain.cuts.length) return null;
   const ends = (values: number[]): string => values.map(span).join(", ") || "–";
   return (
-    <Scroll label={`Cuts of ${chain.unit}`}>
+    <Scroll label={`Cuts of ${chain.task}`}>
       <table class="small">
         <thead>
           <tr>
             <th>Part</th>
-            <th class="number">Cell</th>
+            <th class="number">Subtask</th>
             <th class="number">Rows/s</th>
             <th>Cut at</th>
             <th>Least memory</th>
@@ -123,7 +123,7 @@ function Cuts({ chain }: { chain: SliceChain }) {
           {chain.cuts.map((cut) => (
             <tr>
               <td>{cut.part}</td>
-              <td class="number">{cut.cell}</td>
+              <td class="number">{cut.subtask}</td>
               <td class="number">{count(Math.round(cut.rate))}</td>
               <td>{ends(cut.used)}</td>
               <td>{ends(cut.finest)}</td>

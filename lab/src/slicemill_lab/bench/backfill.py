@@ -75,7 +75,7 @@ def played(*, backfill: bool, past_s: float, most_s: float) -> Played:
     random = np.random.default_rng(1)
     with (
         tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home,
-        Mill(home=Path(home), pool=pool, clock=clock, read_sources=False, cells=1, keep_s=1e9) as mill,
+        Mill(home=Path(home), pool=pool, clock=clock, read_sources=False, subtasks=1, keep_s=1e9) as mill,
     ):
         mill.execute("CREATE STREAM s (k int, v int, ts timestamp micros) ORDER BY ts RETAIN 1 DAY;")
         mill.execute("".join(f"CREATE QUERY {name} AS {text};" for name, text in LIVE.items()))

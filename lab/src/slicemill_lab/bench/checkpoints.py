@@ -70,7 +70,7 @@ def run(scale: Scale) -> Result:
         ),
     )
     figures = {
-        "how": f"{sizes.keys} keys in one cell; runs: CPU ms, the least of {sizes.runs}; snapshots: the most",
+        "how": f"{sizes.keys} keys in one subtask; runs: CPU ms, least of {sizes.runs}; snapshots: most",
         "load of the machine, 1 min": round(getloadavg()[0], 1),
         "queries": {query.name: _plain(few, many) for query, (few, many) in found.items()},
         "states that no query has": sorted(registered_names().keys() - stored),

@@ -24,7 +24,7 @@ from slicemill.functions.row_only import hint_by_row
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs import scalar_calls
 from slicemill_lab.bench.inputs.keyed_states import KeyedQuery, rows_of
-from slicemill_lab.bench.measuring.keyed_states import RunningUnits
+from slicemill_lab.bench.measuring.keyed_states import RunningTasks
 from slicemill_lab.claims import at_most, timed
 from slicemill_lab.experiment import Result, Scale
 
@@ -118,11 +118,11 @@ def cpu_per_million(select: str, sizes: FallbackSizes) -> float:
     ]
     best = float("inf")
     for _ in range(sizes.rounds):
-        units = RunningUnits(KeyedQuery("", select).script)
-        units.run(tables[0])
+        tasks = RunningTasks(KeyedQuery("", select).script)
+        tasks.run(tables[0])
         began = time.process_time()
         for table in tables[1:]:
-            units.run(table)
+            tasks.run(table)
         best = min(best, time.process_time() - began)
     return best / (sizes.runs * sizes.run_rows) * 1e6
 

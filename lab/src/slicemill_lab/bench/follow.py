@@ -1,8 +1,8 @@
-"""Benchmark of rescaling: a unit follows a doubled rate with more cells on more workers.
+"""Benchmark of rescaling: a task follows a doubled rate with more subtasks on more workers.
 
-A join of two streams on a key starts with one cell. After a third of the time the rate doubles, which makes
-four times as many pairs, more than one worker can process. With adaptation the unit is rescaled, and response
-times return to their former level. Without adaptation they keep growing.
+A join of two streams on a key starts with one subtask. After a third of the time the rate doubles, which
+makes four times as many pairs, more than one worker can process. With adaptation the task is rescaled, and
+response times return to their former level. Without adaptation they keep growing.
 
 Workers are virtual (`measuring.virtual_workers`): the costs of rows and pairs are constants of this module,
 so that four workers behave the same on every machine. The dispatcher, its decisions, checkpoints and all
@@ -48,10 +48,10 @@ CREATE QUERY pairs AS SELECT a.k, a.v, b.v AS w
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The p99 of response times in seconds for each third of the time; cells at the end, and moved cells."""
+    """Response times (p99, seconds) in each third of the run; final subtasks, and moved subtasks."""
 
     p99_s: tuple[float, ...]
-    cells: int
+    subtasks: int
     moved: int
     results: int
 
@@ -61,7 +61,7 @@ class Followed:
 
     def plain(self) -> dict[str, Any]:
         thirds = {f"p99 of third {n}, s": round(p99, 4) for n, p99 in enumerate(self.p99_s, 1)}
-        return {**thirds, "cells": self.cells, "cells moved": self.moved, "results": self.results}
+        return {**thirds, "subtasks": self.subtasks, "cells moved": self.moved, "results": self.results}
 
 
 def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers: int = WORKERS) -> Followed:
@@ -72,7 +72,7 @@ def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers:
     with (
         tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home,
         Mill(
-            home=Path(home), pool=pool, clock=clock, read_sources=False, cells=None if adapting else 1
+            home=Path(home), pool=pool, clock=clock, read_sources=False, subtasks=None if adapting else 1
         ) as mill,
     ):
         mill.execute(SCRIPT)
@@ -90,9 +90,9 @@ def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers:
         log = mill.queries["pairs"].log
         arrived, took = responses(log)
         thirds = [took[arrived // round(third_s * _US) == third] for third in range(3)]
-        (unit,) = mill.dispatcher.running.units
+        (task,) = mill.dispatcher.running.tasks
         p99_s = tuple(float(np.quantile(third, 0.99)) / _US for third in thirds)
-        return Followed(p99_s, unit.cells, mill.dispatcher.balancing.moved, log.rows)
+        return Followed(p99_s, task.subtasks, mill.dispatcher.balancing.moved, log.rows)
 
 
 def _work_s(done: RunDone | ReadDone) -> float:
@@ -112,7 +112,7 @@ def run(scale: Scale) -> Result:
     claims = (
         at_most("p99 of the last third, times that before the rate doubled", adapted.ratio, BOUND),
         at_least("without adaptation", fixed.ratio, BOUND, "one worker has more to do than it can"),
-        at_least("cells at the end", adapted.cells, 2),
+        at_least("cells at the end", adapted.subtasks, 2),
     )
     figures = {
         "how": f"{3 * THIRDS_S[scale]:g} s of virtual time, {WORKERS} virtual workers, {RATE} and then "

@@ -1,6 +1,6 @@
 """Cost of outer, semi and anti joins relative to an inner join of the same rows, in one process.
 
-Only the unit of the join runs, so ingestion does not hide the difference. The kinds take turns.
+Only the task of the join runs, so ingestion does not hide the difference. The kinds take turns.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from slicemill.binder import bind
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 
 KINDS = ("INNER", "LEFT", "FULL", "SEMI", "ANTI")
 _STREAM = "CREATE STREAM {} (k bigint, v bigint, ts timestamp) ORDER BY ts;"
@@ -58,8 +58,8 @@ def _run(kind: str, streams: dict[str, pa.Table]) -> KindCost:
     query = f"SELECT {items} FROM a {window} {kind} JOIN b {window} ON a.k = b.k"
     catalog = bind(f"{_STREAM.format('a')} {_STREAM.format('b')} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     begun, results = time.process_time(), 0
     for first in range(0, streams["a"].num_rows, _RUN):
         complete = dict.fromkeys(streams, (first + _RUN) * _SPACING_US)

@@ -94,7 +94,7 @@ def _figures(side: Mapping[str, Any]) -> dict[str, Any]:
         "warm batches, s": [round(each, 3) for each in warm],
         "registering all queries, s": round(side["start_s"], 2),
         "adding one query, s": [round(each, 3) for each in side["added_s"]],
-        "units": side["units"],
+        "tasks": side["tasks"],
         "memory, MB": side["memory_mb"],
     }
 

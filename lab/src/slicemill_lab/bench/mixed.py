@@ -1,7 +1,7 @@
 """Benchmark of eight different queries over one stream and key: together, and each alone.
 
 Averages with OVER, groups over sliding windows, models, a user-defined aggregate and periods of equal values
-run as one unit. Measured are the CPU time of its runs and the bytes of its state. Rounds alternate, and the
+run as one task. Measured are the CPU time of its runs and the bytes of its state. Rounds alternate, and the
 best of each counts. Each query must give the same rows together and alone.
 """
 
@@ -17,8 +17,8 @@ import pyarrow as pa
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.claims import at_most, timed
 from slicemill_lab.experiment import Result, Scale
@@ -51,12 +51,12 @@ def run(scale: Scale) -> Result:
     batches = _batches(seconds, rate)
     best: dict[str, float] = {}
     found: dict[str, tuple[int, dict[str, pa.Table]]] = {}
-    units: dict[str, int] = {}
+    tasks: dict[str, int] = {}
     for _ in range(rounds + 1):  # the first round compiles
         for name, queries in {"together": tuple(QUERIES), **{name: (name,) for name in QUERIES}}.items():
             cpu, state, results, count = _played(queries, batches)
             best[name] = min(best.get(name, float("inf")), cpu) if name in found else float("inf")
-            found[name], units[name] = (state, results), count
+            found[name], tasks[name] = (state, results), count
     together, tables = found["together"]
     for name in QUERIES:
         assert found[name][1][name].equals(tables[name]), f"{name} has other rows beside others"
@@ -65,7 +65,7 @@ def run(scale: Scale) -> Result:
     state_ratio = together / sum(bytes_alone.values())
     cpu_ratio = best["together"] / sum(cpu_alone.values())
     figures: dict[str, Any] = {
-        "units": units["together"],
+        "tasks": tasks["together"],
         "state bytes": {"together": together, "sum": sum(bytes_alone.values()), **bytes_alone},
         "CPU seconds": {
             "together": round(best["together"], 3),
@@ -76,7 +76,7 @@ def run(scale: Scale) -> Result:
         "load of the machine, 1 min": round(getloadavg()[0], 1),
     }
     claims = (
-        at_most("units of eight mixed queries over one stream and key", units["together"], 1),
+        at_most("units of eight mixed queries over one stream and key", tasks["together"], 1),
         at_most("state together, over the sum of each alone", state_ratio, 0.75),
         timed(at_most("CPU together, over the sum of each alone", cpu_ratio, 0.9)),
     )
@@ -100,11 +100,11 @@ def _batches(seconds: int, rate: int) -> list[pa.Table]:
 
 
 def _played(queries: tuple[str, ...], batches: list[pa.Table]) -> tuple[float, int, dict[str, pa.Table], int]:
-    """Return CPU seconds of all runs, bytes of state, results by query, and the number of units."""
+    """Return CPU seconds of all runs, bytes of state, results by query, and the number of tasks."""
     script = _DECLARED + "".join(f"CREATE QUERY {name} AS {QUERIES[name]};\n" for name in queries)
     catalog = bind(script).catalog
     graph = share(build_graph(catalog), catalog)
-    programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in split_into_units(graph)]
+    programs = [TaskProgram(TaskPlan(task, graph, catalog, {})) for task in split_into_tasks(graph)]
     parts: dict[str, list[pa.Table]] = {name: [] for name in queries}
     begin = time.process_time()
     for batch in batches:

@@ -173,7 +173,7 @@ def compare(sizes: NexmarkSizes, names: Sequence[str]) -> Result:
         ),
     )
     figures = {
-        "how": f"{events} events, {sizes.rate} a second of event time, one process, one cell, "
+        "how": f"{events} events, {sizes.rate} a second of event time, one process, one subtask, "
         f"the best of {sizes.rounds}",
         _CPU: {way: round(cpu_s, 3) for way, cpu_s in best.items()},
         _ROWS: {way: round(events / cpu_s) for way, cpu_s in best.items()},
@@ -195,7 +195,7 @@ def played(
             folder=root,
             pool=InlinePool(1, HANDLER),
             clock=lambda: now,
-            cells=1,
+            subtasks=1,
             read_sources=False,
         ) as mill,
     ):

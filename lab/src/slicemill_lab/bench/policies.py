@@ -33,7 +33,7 @@ from slicemill.runtime.spark_session import local_session
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.testbeds import QueryBed, quality_of_data, quality_of_service
 from slicemill_lab.bench.measuring.policy_overhead import decision_ms
-from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns, UnitCosts
+from slicemill_lab.bench.measuring.policy_turns import METRICS, PolicyTurn, PolicyTurns, TaskCosts
 from slicemill_lab.bench.measuring.ways_to_choose import ways_to_choose_us
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
@@ -96,15 +96,15 @@ def run(scale: Scale) -> Result:
                 claims += _bed_claims(bed.id, measured)
         finally:
             spark.stop()
-    overhead = decision_ms(units=1_000)
+    overhead = decision_ms(tasks=1_000)
     slowest = max(overhead, key=lambda name: overhead[name])
     claims.append(
         timed(
-            at_most("ms to decide between 1 000 units, median", overhead[slowest], 1, f"{slowest} is slowest")
+            at_most("ms to decide between 1 000 tasks, median", overhead[slowest], 1, f"{slowest} is slowest")
         )
     )
     figures["median ms to decide between 1 000 units"] = overhead
-    figures["median us to find the next of 1 000 units, by way"] = ways_to_choose_us(units=1_000)
+    figures["median us to find the next of 1 000 tasks, by way"] = ways_to_choose_us(tasks=1_000)
     return Result(tuple(claims), figures)
 
 
@@ -124,7 +124,7 @@ def _turns(bench: PolicyTurns, load: float, policies: Sequence[str], sizes: Poli
 def disturbed(turns: Turns) -> list[tuple[str, int]]:
     """Return policy and run of disturbed turns, the slowest first.
 
-    The normal time of a turn depends on how many rows a run of a unit finds, and so on the policy and the
+    The normal time of a turn depends on how many rows a run of a task finds, and so on the policy and the
     recording.
     """
     runs = list(zip(*turns.values(), strict=True))
@@ -223,12 +223,12 @@ def _load_figures(bed: QueryBed, turns: Turns) -> dict[str, Any]:
         "mean decision ms": {
             policy: round(fmean(turn.decision_ms for turn in own), 3) for policy, own in turns.items()
         },
-        "estimated / real seconds of units, by cost class": _estimates(bed, turns),
+        "estimated / real seconds of tasks, by cost class": _estimates(bed, turns),
     }
 
 
 def _estimates(bed: QueryBed, turns: Turns) -> dict[str, float]:
-    by_class: dict[int, list[UnitCosts]] = {query.cost_class: [] for query in bed.queries}
+    by_class: dict[int, list[TaskCosts]] = {query.cost_class: [] for query in bed.queries}
     for own in turns.values():
         for turn in own:
             for query in bed.queries:

@@ -1,13 +1,13 @@
-"""Benchmark of joins over 1 to 16 cells on the same rows: total cost, and cost of the slowest cell.
+"""Benchmark of joins over 1 to 16 subtasks on the same rows: total cost, and cost of the slowest subtask.
 
-On a cluster each cell can have its own core, so a run lasts as long as its slowest cell. Here all cells run
-in one process, one after the other, each in a worker that reads and keeps its own rows. The figures are CPU
-seconds, which do not depend on the number of cores. Batches are run one by one; the first ones fill the
-windows and compile code. The best of some rounds counts. The number of results must be the same for every
-number of cells.
+On a cluster each subtask can have its own core, so a run lasts as long as its slowest subtask. Here all
+subtasks run in one process, one after the other, each in a worker that reads and keeps its own rows. The
+figures are CPU seconds, which do not depend on the number of cores. Batches are run one by one; the first
+ones fill the windows and compile code. The best of some rounds counts. The number of results must be the
+same for every number of subtasks.
 
 The second part uses two executors of a standalone cluster and shows wall time. With two cores, at most two
-cells run at the same time, and driver and JVMs need CPU time as well.
+subtasks run at the same time, and driver and JVMs need CPU time as well.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from slicemill_lab.bench.inputs.scale import (
     OverlapCase,
     ScaleCase,
 )
-from slicemill_lab.bench.measuring.cells import CellFigures, measured_cells
-from slicemill_lab.bench.measuring.executors import WALL_CELLS, wall_seconds
+from slicemill_lab.bench.measuring.executors import WALL_SUBTASKS, wall_seconds
+from slicemill_lab.bench.measuring.subtasks import SubtaskFigures, measured_subtasks
 from slicemill_lab.claims import Claim, at_most, timed
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.progress import say
 
-CELLS = (1, 2, 4, 8, 16)
-BAR_CELLS = 8
+SUBTASKS = (1, 2, 4, 8, 16)
+BAR_SUBTASKS = 8
 SLOWEST, SLOWEST_UNIFORM, TOGETHER, STATE = 1 / 5, 1 / 7, 1.25, 1.1
-"""Bars: at eight cells, relative to one task; state of many joins, relative to the longest join alone."""
+"""Bars: at eight subtasks, relative to one task; state of many joins, relative to the longest join alone."""
 MANY = 8
 OVERLAP_SECONDS = 5  # batches of one second each, instead of one batch
 OVERLAP_STATE = {
@@ -62,7 +62,7 @@ SIZES: Mapping[Scale, ScaleSizes] = {"small": ScaleSizes(3, 1), "full": ScaleSiz
 
 def run(scale: Scale) -> Result:
     sizes = SIZES[scale]
-    found = {case: by_cells(case, sizes) for case in CASES}
+    found = {case: by_subtasks(case, sizes) for case in CASES}
     others = {case.name: other_placements(case, sizes) for case in CASES}
     alone, many = (many_joins(count, sizes) for count in (1, MANY))
     overlaps = {case.name: overlapping(case, sizes) for case in OVERLAPS}
@@ -90,10 +90,12 @@ def run(scale: Scale) -> Result:
     )
     figures = {
         "how": f"{sizes.batches} batches behind those that fill the windows; processor seconds of the runs "
-        f"of each cell, in one process; best of {sizes.rounds}",
+        f"of each subtask, in one process; best of {sizes.rounds}",
         "load of the machine, 1 min": round(os.getloadavg()[0], 1),
         "cases": {case.name: {n: _plain(one) for n, one in by.items()} for case, by in found.items()},
-        f"every placement, {BAR_CELLS} cells": {name: list(map(_plain, by)) for name, by in others.items()},
+        f"every placement, {BAR_SUBTASKS} subtasks": {
+            name: list(map(_plain, by)) for name, by in others.items()
+        },
         f"{MANY} three-way joins": {"the longest alone": _plain(alone), "all": _plain(many)},
         "joins that share states": {
             name: {"together": _plain(together), "apart": list(map(_plain, apart))}
@@ -104,17 +106,17 @@ def run(scale: Scale) -> Result:
     return Result(claims, figures)
 
 
-def by_cells(case: ScaleCase, sizes: ScaleSizes) -> dict[int, CellFigures]:
-    """Run the same rows over every number of cells, in turns, so that disturbances affect all alike."""
-    best: dict[int, CellFigures] = {}
+def by_subtasks(case: ScaleCase, sizes: ScaleSizes) -> dict[int, SubtaskFigures]:
+    """Run the same rows over every number of subtasks, in turns, so that disturbances affect all alike."""
+    best: dict[int, SubtaskFigures] = {}
     for round_ in range(sizes.rounds):
-        for cells in CELLS:
-            say(f"{case.name}: {cells} cells, round {round_ + 1} of {sizes.rounds}")
-            best[cells] = _measured(case, (case.window_s,), sizes, cells).better(best.get(cells))
+        for subtasks in SUBTASKS:
+            say(f"{case.name}: {subtasks} subtasks, round {round_ + 1} of {sizes.rounds}")
+            best[subtasks] = _measured(case, (case.window_s,), sizes, subtasks).better(best.get(subtasks))
     return best
 
 
-def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
+def many_joins(count: int, sizes: ScaleSizes) -> SubtaskFigures:
     """Measure `count` joins: the longest window, and shorter ones."""
     say(f"{count} three-way joins")
     windows = [ONE_KEY.window_s * (number + 1) / count for number in range(count)]
@@ -123,69 +125,69 @@ def many_joins(count: int, sizes: ScaleSizes) -> CellFigures:
 
 def overlapping(
     case: OverlapCase, sizes: ScaleSizes
-) -> tuple[CellFigures, list[CellFigures], dict[str, int]]:
+) -> tuple[SubtaskFigures, list[SubtaskFigures], dict[str, int]]:
     """Measure all joins of a case in one mill, and each join in its own mill, with its row counts."""
-    best: dict[tuple[int, ...], CellFigures] = {}
+    best: dict[tuple[int, ...], SubtaskFigures] = {}
     every = tuple(range(len(case.joins)))
     for round_ in range(sizes.rounds):
         for chosen in (every, *((number,) for number in every)):
             say(f"{case.name}: joins {', '.join(map(str, chosen))}, round {round_ + 1} of {sizes.rounds}")
             rows = case.rows(chosen)
             batches = rows.batches(OVERLAP_SECONDS * sizes.batches)
-            found = measured_cells(case.script(chosen), batches, rows.warming, 1)
+            found = measured_subtasks(case.script(chosen), batches, rows.warming, 1)
             best[chosen] = found.better(best.get(chosen))
     apart = [best[number,] for number in every]
     return best[every], apart, {name: rows for one in apart for name, rows in one.rows.items()}
 
 
-def _state_ratio(together: CellFigures, apart: Sequence[CellFigures]) -> float:
+def _state_ratio(together: SubtaskFigures, apart: Sequence[SubtaskFigures]) -> float:
     return together.state_bytes / sum(one.state_bytes for one in apart)
 
 
-def other_placements(case: ScaleCase, sizes: ScaleSizes) -> list[CellFigures]:
+def other_placements(case: ScaleCase, sizes: ScaleSizes) -> list[SubtaskFigures]:
     """Measure every kind of placement that is possible for the case, once."""
     found = []
     for kind in PlacementKind:
         say(f"{case.name}: placed as {kind}")
         try:
-            found.append(_measured(case, (case.window_s,), sizes, BAR_CELLS, kind.value))
+            found.append(_measured(case, (case.window_s,), sizes, BAR_SUBTASKS, kind.value))
         except SlicemillError:
             continue  # the case does not support this placement
     return found
 
 
 def _measured(
-    case: ScaleCase, windows_s: Sequence[float], sizes: ScaleSizes, cells: int, placement: str = AUTO
-) -> CellFigures:
+    case: ScaleCase, windows_s: Sequence[float], sizes: ScaleSizes, subtasks: int, placement: str = AUTO
+) -> SubtaskFigures:
     batches = case.batches(sizes.batches)
-    return measured_cells(case.script(windows_s), batches, case.warming, cells, placement)
+    return measured_subtasks(case.script(windows_s), batches, case.warming, subtasks, placement)
 
 
 def counted(
-    found: Mapping[ScaleCase, Mapping[int, CellFigures]], others: Mapping[str, Sequence[CellFigures]]
+    found: Mapping[ScaleCase, Mapping[int, SubtaskFigures]], others: Mapping[str, Sequence[SubtaskFigures]]
 ) -> Claim:
-    """Claim that all numbers of cells, and all placements, give the same number of rows."""
+    """Claim that all numbers of subtasks, and all placements, give the same number of rows."""
     wrong = sum(
         one.rows != by[1].rows for case, by in found.items() for one in (*by.values(), *others[case.name])
     )
     rows = sum(sum(by[1].rows.values()) for by in found.values())
-    return at_most("runs with rows too many or missing", wrong, 0, f"{rows} rows in one cell")
+    return at_most("runs with rows too many or missing", wrong, 0, f"{rows} rows in one subtask")
 
 
-def bars(case: ScaleCase, by: Mapping[int, CellFigures]) -> tuple[Claim, Claim]:
-    one, wide = by[1], by[BAR_CELLS]
+def bars(case: ScaleCase, by: Mapping[int, SubtaskFigures]) -> tuple[Claim, Claim]:
+    one, wide = by[1], by[BAR_SUBTASKS]
     bar = SLOWEST_UNIFORM if case == UNIFORM else SLOWEST
-    name = f"{case.name}, {BAR_CELLS} cells {wide.placement}"
+    name = f"{case.name}, {BAR_SUBTASKS} subtasks {wide.placement}"
     return (
         timed(at_most(f"{name}: CPU of the slowest / of one task", wide.slowest_cpu_s / one.cpu_s, bar)),
         timed(at_most(f"{name}: CPU of all / of one task", wide.cpu_s / one.cpu_s, TOGETHER)),
     )
 
 
-def _plain(one: CellFigures) -> dict[str, Any]:
+def _plain(one: SubtaskFigures) -> dict[str, Any]:
     return {
         "placement": one.placement,
-        "cells": one.cells,
+        "subtasks": one.subtasks,
         "CPU of all, s": round(one.cpu_s, 3),
         "CPU of the slowest, s": round(one.slowest_cpu_s, 3),
         "state of all, MB": round(one.state_bytes / 1e6, 2),
@@ -197,17 +199,17 @@ def _plain(one: CellFigures) -> dict[str, Any]:
 
 
 def tables(result: Result) -> list[Table]:
-    chosen = _cells_table("Placements as they are chosen: CPU seconds and MB")
+    chosen = _subtasks_table("Placements as they are chosen: CPU seconds and MB")
     for case, by in result.figures["cases"].items():
         _add_rows(chosen, case, list(by.values()), by[1])
-    others = _cells_table(f"Every placement, {BAR_CELLS} cells: CPU seconds and MB")
-    for case, found in result.figures[f"every placement, {BAR_CELLS} cells"].items():
+    others = _subtasks_table(f"Every placement, {BAR_SUBTASKS} subtasks: CPU seconds and MB")
+    for case, found in result.figures[f"every placement, {BAR_SUBTASKS} subtasks"].items():
         _add_rows(others, case, found, result.figures["cases"][case][1])
     walls = Table("case", title="Two executors: seconds on the wall")
-    for cells in WALL_CELLS:
-        walls.add_column(f"{cells} cells", justify="right")
+    for subtasks in WALL_SUBTASKS:
+        walls.add_column(f"{subtasks} subtasks", justify="right")
     for case, by in result.figures["two executors, seconds on the wall"].items():
-        walls.add_row(case, *(f"{by[str(cells)]:.2f}" for cells in WALL_CELLS))
+        walls.add_row(case, *(f"{by[str(subtasks)]:.2f}" for subtasks in WALL_SUBTASKS))
     shared = Table(
         "joins", title="Joins that share states, and the sum of the same apart: CPU seconds and MB"
     )
@@ -222,8 +224,8 @@ def tables(result: Result) -> list[Table]:
     return [chosen, others, shared, walls]
 
 
-def _cells_table(title: str) -> Table:
-    table = Table("case", "cells", "placement", title=title)
+def _subtasks_table(title: str) -> Table:
+    table = Table("case", "subtasks", "placement", title=title)
     for column in ("CPU", "slowest", "of one", "state", "largest", "read", "most"):
         table.add_column(column, justify="right")
     return table
@@ -233,7 +235,7 @@ def _add_rows(table: Table, case: str, found: Sequence[Mapping[str, Any]], one: 
     for place, own in enumerate(found):
         table.add_row(
             "" if place else case,
-            str(own["cells"]),
+            str(own["subtasks"]),
             own["placement"],
             f"{own['CPU of all, s']:.2f}",
             f"{own['CPU of the slowest, s']:.2f}",
@@ -246,4 +248,6 @@ def _add_rows(table: Table, case: str, found: Sequence[Mapping[str, Any]], one: 
         )
 
 
-BENCHMARK = Benchmark("Joins over 1 to 16 cells: the slowest, all together, and what they keep", run, tables)
+BENCHMARK = Benchmark(
+    "Joins over 1 to 16 subtasks: the slowest, all together, and what they keep", run, tables
+)

@@ -107,7 +107,7 @@ def run(scale: Scale) -> Result:
     kept_to, budgets = against_budgets(scale)
     claims = (
         timed(at_most("p99 response at twice the load with a budget / when calm", ratio, 2)),
-        at_least(f"accuracy by cost less that by chance: the least of {len(gains)} cells", min(gains), 0),
+        at_least(f"accuracy by cost less that by chance: the least of {len(gains)} subtasks", min(gains), 0),
         *kept_to,
     )
     accuracy = {"ratios of memory": list(RATIOS), "by cost": by_cost, "by chance": by_chance}
@@ -150,7 +150,7 @@ class ShedBench:
     def _mill(self, name: str, lag_s: float | None = None) -> Iterator[Mill]:
         options = "" if lag_s is None else f" WITH (lag = '{lag_s:.3f} s')"
         queries = [replace(query, options=options) for query in self._queries]
-        with Mill(self._spark, self._folder / name, cells=1) as mill:
+        with Mill(self._spark, self._folder / name, subtasks=1) as mill:
             mill.execute(script(queries))
             mill.open()
             yield mill

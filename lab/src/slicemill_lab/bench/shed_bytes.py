@@ -15,8 +15,8 @@ import pyarrow as pa
 from slicemill.binder import bind
 from slicemill.columns.rows import to_table
 from slicemill.plan.build import build_graph
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.types import Timed
 from slicemill_lab.claims import Claim, at_most
 from slicemill_lab.experiment import Scale
@@ -60,8 +60,8 @@ def _after(options: str, tuples: int) -> tuple[int, float]:
     query = f"SELECT S.v, VALID(S) FROM s(v) AS S RANGE {tuples} SECONDS SLIDES {tuples // 10} SECONDS"
     catalog = bind(f"{_STREAM} CREATE QUERY q {options} AS {query};").catalog
     graph = build_graph(catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     schema = graph[graph.streams["s"]].schema
     random, value = Random(SEED), 0.0
     for first in range(0, 3 * tuples, _BATCH):

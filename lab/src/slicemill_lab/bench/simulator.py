@@ -16,7 +16,7 @@ from itertools import pairwise
 from slicemill.types import Row
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.claims import at_least, timed
 from slicemill_lab.experiment import Result, Scale
 from slicemill_lab.policies.registry import make
@@ -57,13 +57,13 @@ def loop_rates(tuples: int) -> dict[str, float]:
     paths = [Path(f"q{i}", tuple(Stage(f"o{k}", 1, 1) for k in range(3))) for i in range(QUERIES)]
     arrivals = [float(n * 3 * QUERIES) for n in range(tuples // QUERIES)]
     work = draw([Load(path, arrivals) for path in paths], seed=1)
-    units = cut(paths, "operator", Objective.OUTPUT_RESPONSE)
+    tasks = cut(paths, "operator", Objective.OUTPUT_RESPONSE)
     rates = {}
     for name in ("component", "rr-k"):
         # A first small run compiles the code.
-        simulate(draw([Load(path, [0.0]) for path in paths], seed=1), units, make(name, units.units))
+        simulate(draw([Load(path, [0.0]) for path in paths], seed=1), tasks, make(name, tasks.tasks))
         began = time.process_time()
-        simulate(work, units, make(name, units.units))
+        simulate(work, tasks, make(name, tasks.tasks))
         rates[name] = work.steps / (time.process_time() - began)
     return rates
 

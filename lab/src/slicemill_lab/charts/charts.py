@@ -2,7 +2,7 @@
 
 A chart is a list of pieces. Each piece takes some time and lowers the curve by a drop. The curve depends on
 the objective: inputs still to complete (IC chart), outputs still to deliver (OC), or bytes still buffered
-(MR). Numbers may be Fractions, which makes every comparison exact. Times have the caller's unit.
+(MR). Numbers may be Fractions, which makes every comparison exact. Times have the caller's task.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class ForkNode:
 
 @dataclass(frozen=True, slots=True)
 class ForkPartition:
-    """Operators that run depth first as one unit, in this order. Figures are per input tuple of the tree.
+    """Operators that run depth first as one task, in this order. Figures are per input tuple of the tree.
 
     `drop` is the weighted number of outputs.
     """

@@ -1,4 +1,4 @@
-"""Partition of a chart into segments of its steepest lines (M6), and of a path into Chain's units (M7)."""
+"""Partition of a chart into segments of its steepest lines (M6), and of a path into Chain's tasks (M7)."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def partition(pieces: Iterable[Sloped]) -> list[Segment]:
 
 
 def chain(path: Path) -> list[Segment]:
-    """Return the units of a path for least memory: depth first in a unit, steepest ready unit first."""
+    """Return the tasks of a path for least memory: depth first in a task, steepest ready task first."""
     return partition(chart(path.stages, Objective.MEMORY))

@@ -14,7 +14,7 @@ import numpy as np
 
 from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.claims import Claim, ascending, at_least, at_most, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
@@ -101,7 +101,7 @@ def _latency_ms(name: str, costs: tuple[Floats, Floats]) -> float:
     loads = [Load(path, np.zeros(TUPLES), costs=[cost]) for path, cost in zip(PATHS, costs, strict=True)]
     units = cut(PATHS, "query", Objective.OUTPUT_RESPONSE)
     policy, options = POLICIES[name]
-    return mean_output_latency(simulate(draw(loads, seed=0), units, make(policy, units.units, **options)))
+    return mean_output_latency(simulate(draw(loads, seed=0), units, make(policy, units.tasks, **options)))
 
 
 def _claims(latency_ms: Mapping[str, Floats], noise_last: Floats) -> tuple[Claim, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Objective, Path, Stage
-from slicemill_lab.charts.units import Level, cut
+from slicemill_lab.charts.tasks import Level, cut
 from slicemill_lab.claims import Claim, ascending, at_least, near
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
@@ -88,7 +88,7 @@ def _memory(name: str, costs: tuple[Floats, Floats]) -> float:
     policy, level, options = POLICIES[name]
     units = cut([PATH], level, Objective.MEMORY)
     work = draw([Load(PATH, np.zeros(TUPLES), costs=costs)], seed=0)
-    return buffered_size_time(simulate(work, units, make(policy, units.units, **options)))
+    return buffered_size_time(simulate(work, units, make(policy, units.tasks, **options)))
 
 
 def _claims(memory: Mapping[str, Floats]) -> tuple[Claim, ...]:

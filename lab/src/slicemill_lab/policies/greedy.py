@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from slicemill_lab.policies.policy import Queue, SimulatedUnit
+from slicemill_lab.policies.policy import Queue, SimulatedTask
 
 _HEAD_SLOPE = attrgetter("head_slope")
 
@@ -20,9 +20,9 @@ class Greedy:
     __slots__ = ()
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
-        return max(ready, key=_HEAD_SLOPE).unit
+        return max(ready, key=_HEAD_SLOPE).task
 
 
-def greedy(units: Sequence[SimulatedUnit]) -> Greedy:  # noqa: ARG001
-    """Return the policy. It needs no mean figures of units."""
+def greedy(tasks: Sequence[SimulatedTask]) -> Greedy:  # noqa: ARG001
+    """Return the policy. It needs no mean figures of tasks."""
     return Greedy()

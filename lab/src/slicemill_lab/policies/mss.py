@@ -13,7 +13,7 @@ import numpy as np
 
 from slicemill_lab.charts.charts import Sloped, slope
 from slicemill_lab.charts.partition import partition
-from slicemill_lab.policies.policy import Queue, SimulatedUnit
+from slicemill_lab.policies.policy import Queue, SimulatedTask
 
 
 def mss_order(queues: Sequence[Sequence[Sloped]]) -> list[tuple[int, int]]:
@@ -43,29 +43,29 @@ class MaximumSlopeSegment:
     __slots__ = ("_lines", "expected", "weights")
 
     def __init__(self, weights: tuple[float, ...] = (), expected: tuple[float, ...] = ()) -> None:
-        """`weights` multiply the slopes of units. Ties are broken by `expected`."""
+        """`weights` multiply the slopes of tasks. Ties are broken by `expected`."""
         self.weights = weights
         self.expected = expected
         self._lines: dict[int, _Line] = {}
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
-        unit = max(ready, key=self._key).unit
-        line = self._lines[unit]
+        task = max(ready, key=self._key).task
+        line = self._lines[task]
         line.left -= 1
         line.pending -= 1
-        return unit
+        return task
 
     def _key(self, queue: Queue) -> tuple[float, float]:
-        line = self._lines.get(queue.unit)
+        line = self._lines.get(queue.task)
         if line is None or line.left == 0 or line.pending != len(queue):
-            line = self._lines[queue.unit] = _first_line(queue)
-        unit = queue.unit
-        weight = self.weights[unit] if self.weights else 1.0
-        return line.slope * weight, self.expected[unit] if self.expected else 0.0
+            line = self._lines[queue.task] = _first_line(queue)
+        task = queue.task
+        weight = self.weights[task] if self.weights else 1.0
+        return line.slope * weight, self.expected[task] if self.expected else 0.0
 
 
-def mss(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:  # noqa: ARG001
-    """Return the policy. It needs no mean figures of units."""
+def mss(tasks: Sequence[SimulatedTask]) -> MaximumSlopeSegment:  # noqa: ARG001
+    """Return the policy. It needs no mean figures of tasks."""
     return MaximumSlopeSegment()
 
 

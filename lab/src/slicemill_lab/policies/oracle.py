@@ -13,19 +13,19 @@ from collections.abc import Sequence
 from slicemill.scheduling.policies import POLICIES
 from slicemill_lab.policies.asked import AskedPolicy
 from slicemill_lab.policies.mss import MaximumSlopeSegment
-from slicemill_lab.policies.policy import SimulatedUnit
+from slicemill_lab.policies.policy import SimulatedTask
 
 
-def hr_oracle(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:
-    """Return the oracle of the highest rate, for units whose charts count results."""
-    return MaximumSlopeSegment(expected=_static("hr", units))
+def hr_oracle(tasks: Sequence[SimulatedTask]) -> MaximumSlopeSegment:
+    """Return the oracle of the highest rate, for tasks whose charts count results."""
+    return MaximumSlopeSegment(expected=_static("hr", tasks))
 
 
-def hnr_oracle(units: Sequence[SimulatedUnit]) -> MaximumSlopeSegment:
+def hnr_oracle(tasks: Sequence[SimulatedTask]) -> MaximumSlopeSegment:
     """Return the oracle of the highest normalised rate."""
-    weights = tuple(1 / float(unit.segment.ideal_time) for unit in units)
-    return MaximumSlopeSegment(weights, _static("hnr", units))
+    weights = tuple(1 / float(task.segment.ideal_time) for task in tasks)
+    return MaximumSlopeSegment(weights, _static("hnr", tasks))
 
 
-def _static(name: str, units: Sequence[SimulatedUnit]) -> tuple[float, ...]:
-    return tuple(AskedPolicy(POLICIES[name], units).by_wait()[0].tolist())
+def _static(name: str, tasks: Sequence[SimulatedTask]) -> tuple[float, ...]:
+    return tuple(AskedPolicy(POLICIES[name], tasks).by_wait()[0].tolist())

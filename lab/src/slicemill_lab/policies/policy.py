@@ -1,6 +1,6 @@
-"""Interface of scheduling policies: choose which unit with pending input runs next.
+"""Interface of scheduling policies: choose which task with pending input runs next.
 
-A chooser is created for a list of units (see the registry) and may keep state, so each run needs a new one.
+A chooser is created for a list of tasks (see the registry) and may keep state, so each run needs a new one.
 The module `asked` adapts the product's policies. The other policies exist for simulators only.
 """
 
@@ -22,24 +22,24 @@ It is not 0, so that the other factors of its priority count (A12).
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedUnit:
-    """A schedulable unit with its mean figures, as known in advance."""
+class SimulatedTask:
+    """A schedulable task with its mean figures, as known in advance."""
 
     name: str
     piece: Piece
-    """Line of the unit in the chart of the objective, per tuple at its head."""
+    """Line of the task in the chart of the objective, per tuple at its head."""
     segment: SegmentFigures
-    """Segment from the unit to the root of its query."""
+    """Segment from the task to the root of its query."""
     weight: float = 1.0
     """Weight of its query, at most 1 (P33)."""
 
 
 class Queue(Protocol):
-    """Pending input of one unit at a scheduling point."""
+    """Pending input of one task at a scheduling point."""
 
     @property
-    def unit(self) -> int:
-        """Position of the unit in the list for which the policy was created."""
+    def task(self) -> int:
+        """Position of the task in the list for which the policy was created."""
         ...
 
     @property
@@ -69,10 +69,10 @@ class Queue(Protocol):
 
 
 class TupleChooser(Protocol):
-    """Chooses a unit. At least one queue is ready."""
+    """Chooses a task. At least one queue is ready."""
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:
-        """Return the `unit` of one of the non-empty queues, which are in ascending order of unit."""
+        """Return the `task` of one of the non-empty queues, which are in ascending order of task."""
         ...
 
 
@@ -80,7 +80,7 @@ class TupleChooser(Protocol):
 class ByPriority:
     """Runs the greatest `fixed + per_wait · wait`, where wait is the head tuple's time in the system.
 
-    Ties go to the oldest head tuple, then to the first unit. So units of equal priority do not starve each
+    Ties go to the oldest head tuple, then to the first task. So tasks of equal priority do not starve each
     other.
     """
 
@@ -91,10 +91,10 @@ class ByPriority:
         fixed, per_wait = self.fixed, self.per_wait
 
         def key(queue: Queue) -> tuple[float, float, int]:
-            unit, arrival = queue.unit, queue.arrival
-            return (fixed[unit] + per_wait[unit] * max(now - arrival, LEAST_WAIT), -arrival, -unit)
+            task, arrival = queue.task, queue.arrival
+            return (fixed[task] + per_wait[task] * max(now - arrival, LEAST_WAIT), -arrival, -task)
 
-        return max(ready, key=key).unit
+        return max(ready, key=key).task
 
 
 def static_priority(priorities: Sequence[float]) -> ByPriority:

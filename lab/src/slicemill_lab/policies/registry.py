@@ -17,7 +17,7 @@ from slicemill_lab.policies.component import component
 from slicemill_lab.policies.greedy import greedy
 from slicemill_lab.policies.mss import mss
 from slicemill_lab.policies.oracle import hnr_oracle, hr_oracle
-from slicemill_lab.policies.policy import SimulatedUnit, TupleChooser
+from slicemill_lab.policies.policy import SimulatedTask, TupleChooser
 from slicemill_lab.policies.round_robin import round_robin
 from slicemill_lab.policies.time_slices import time_slices
 
@@ -48,16 +48,16 @@ OBJECTIVES: Mapping[str, str] = MappingProxyType(
 )
 
 
-def make(name: str, units: Sequence[SimulatedUnit], **options: float) -> TupleChooser:
-    """Return a new chooser for these units. Options depend on the policy, such as `quantum` of `rr-k`."""
+def make(name: str, tasks: Sequence[SimulatedTask], **options: float) -> TupleChooser:
+    """Return a new chooser for these tasks. Options depend on the policy, such as `quantum` of `rr-k`."""
     if name in SIMULATED:
-        return SIMULATED[name](units, **options)
-    return asked(name, units, **options)
+        return SIMULATED[name](tasks, **options)
+    return asked(name, tasks, **options)
 
 
-def asked(name: str, units: Sequence[SimulatedUnit], *, beta: float | None = None) -> AskedPolicy:
-    """Return one of the product's policies for these units."""
+def asked(name: str, tasks: Sequence[SimulatedTask], *, beta: float | None = None) -> AskedPolicy:
+    """Return one of the product's policies for these tasks."""
     if name not in policy_registry.POLICIES:
         hint = did_you_mean(name, NAMES) or f"there are {', '.join(NAMES)}"
         raise UnknownPolicyError(f"there is no policy {name}; {hint}")
-    return AskedPolicy(policy_registry.POLICIES[name] if beta is None else fas_with(beta), units)
+    return AskedPolicy(policy_registry.POLICIES[name] if beta is None else fas_with(beta), tasks)

@@ -1,15 +1,15 @@
-"""Round robin RR(k): units in turn, up to k tuples per visit, starting with the steepest unit (M13)."""
+"""Round robin RR(k): tasks in turn, up to k tuples per visit, starting with the steepest task (M13)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from slicemill_lab.charts.charts import slope
-from slicemill_lab.policies.policy import Queue, SimulatedUnit
+from slicemill_lab.policies.policy import Queue, SimulatedTask
 
 
 class RoundRobin:
-    """Round robin. A visit ends after `quantum` tuples, or when the unit has no more input."""
+    """Round robin. A visit ends after `quantum` tuples, or when the task has no more input."""
 
     __slots__ = ("_current", "_left", "_quantum")
 
@@ -22,16 +22,16 @@ class RoundRobin:
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:  # noqa: ARG002
         current = self._current
-        unit = next(
-            (queue.unit for queue in ready if queue.unit >= current + (not self._left)), ready[0].unit
+        task = next(
+            (queue.task for queue in ready if queue.task >= current + (not self._left)), ready[0].task
         )
-        if unit != current or not self._left:
-            self._current, self._left = unit, self._quantum
+        if task != current or not self._left:
+            self._current, self._left = task, self._quantum
         self._left -= 1
-        return unit
+        return task
 
 
-def round_robin(units: Sequence[SimulatedUnit], quantum: int = 1) -> RoundRobin:
-    """Return round robin in the order of the units, starting with the greatest mean slope."""
-    first = max(range(len(units)), key=lambda unit: slope(units[unit].piece))
+def round_robin(tasks: Sequence[SimulatedTask], quantum: int = 1) -> RoundRobin:
+    """Return round robin in the order of the tasks, starting with the greatest mean slope."""
+    first = max(range(len(tasks)), key=lambda task: slope(tasks[task].piece))
     return RoundRobin(first, quantum)

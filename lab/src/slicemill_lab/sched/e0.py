@@ -11,7 +11,7 @@ from pathlib import Path
 
 from slicemill_lab.charts.charts import Objective, Stage
 from slicemill_lab.charts.charts import Path as Plan
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.claims import equal
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import draw_bars
@@ -30,8 +30,8 @@ PUBLISHED = {
 def run(seed: int, scale: Scale) -> Result:  # noqa: ARG001
     """Mean response time and slowdown of the four results."""
     work = draw([Load(QUERIES[0], [0, 0, 0]), Load(QUERIES[1], [0, 0, 0], outputs=[[0, 1, 0]])], seed)
-    units = cut(QUERIES, "query", Objective.OUTPUT_RESPONSE)
-    figures = {name: objectives(simulate(work, units, make(name, units.units))) for name in PUBLISHED}
+    tasks = cut(QUERIES, "query", Objective.OUTPUT_RESPONSE)
+    figures = {name: objectives(simulate(work, tasks, make(name, tasks.tasks))) for name in PUBLISHED}
     claims = tuple(
         equal(f"{name.upper()}: {what}", figures[name][what], value)
         for name, published in PUBLISHED.items()

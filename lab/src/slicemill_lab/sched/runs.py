@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.claims import Claim
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import Curve, curve, draw_curves
@@ -108,12 +108,12 @@ def bed_of(setting: Setting, seed: int, scale: Scale) -> Testbed:
 
 
 def play(bed: Testbed, policy: str, **options: float) -> SimulatedRun:
-    """Simulate with whole queries as units, or with the units of Chain."""
+    """Simulate with whole queries as tasks, or with the tasks of Chain."""
     if policy == "chain":
-        units = cut(bed.work.paths, "chain", Objective.MEMORY)
-        return simulate(bed.work, units, make("component", units.units))
-    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
-    return simulate(bed.work, units, make(policy, units.units, **options))
+        tasks = cut(bed.work.paths, "chain", Objective.MEMORY)
+        return simulate(bed.work, tasks, make("component", tasks.tasks))
+    tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
+    return simulate(bed.work, tasks, make(policy, tasks.tasks, **options))
 
 
 @lru_cache(maxsize=4000)

@@ -1,6 +1,6 @@
 """Simulation of freshness-aware scheduling with a calendar queue that charges its operations (P35).
 
-Units are whole queries. A priority is recomputed only after new input or after a tuple has run.
+Tasks are whole queries. A priority is recomputed only after new input or after a tuple has run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Calendar queue: priorities in buckets, so that a decision takes constant time (P35).
 
-Priorities that do not depend on the clock (FAS) change only when a unit gets input or has run, so only these
-units change their bucket. Buckets are logarithmic: the priority of the unit found is within the factor of one
+Priorities that do not depend on the clock (FAS) change only when a task gets input or has run, so only these
+tasks change their bucket. Buckets are logarithmic: the priority of the task found is within the factor of one
 bucket of the best. A bucket is a linked list in arrays, so that the queue works in compiled loops.
 """
 

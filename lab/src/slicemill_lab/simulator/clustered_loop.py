@@ -28,7 +28,7 @@ def simulate_clusters(
     pruned: bool = True,
     together: bool = True,
 ) -> SimulatedRun:
-    """Simulate the workload with whole queries as units, whose priorities grow by `growth` (Φ) with the wait.
+    """Simulate the workload with whole queries as tasks, whose priorities grow by `growth` (Φ) with the wait.
 
     `operation` is the time to compute a priority or to compare two. With `pruned` the best cluster is found
     by Fagin's algorithm, otherwise by a scan. `together` enables clustered processing.
@@ -99,8 +99,8 @@ def _loop(
         now += 2 * (found.looked_at + found.rounds) * operation
         best = found.cluster
         while True:
-            unit = member[best]
-            now = run_one(leaves[unit], stops[unit], begin, end, at_root, cost, outputs, finished, now)
+            task = member[best]
+            now = run_one(leaves[task], stops[task], begin, end, at_root, cost, outputs, finished, now)
             member[best] += 1
             if member[best] == first_member[best + 1] or not together:
                 break

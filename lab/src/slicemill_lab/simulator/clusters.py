@@ -1,7 +1,7 @@
-"""Clusters of units with similar static priorities, and search of the best cluster (P18, P19).
+"""Clusters of tasks with similar static priorities, and search of the best cluster (P18, P19).
 
 Priorities of the form Φ·W change with the clock, so every decision would have to compute the priorities of
-all units. Clusters reduce their number: the members share a pseudo-priority, the lower bound of their range.
+all tasks. Clusters reduce their number: the members share a pseudo-priority, the lower bound of their range.
 Logarithmic ranges bound the error by a constant factor; uniform ranges do not.
 """
 
@@ -20,7 +20,7 @@ from slicemill.kernels.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """`member_of[unit]` is the unit's cluster, `pseudo[cluster]` its priority. Empty clusters are kept."""
+    """`member_of[task]` is the unit's cluster, `pseudo[cluster]` its priority. Empty clusters are kept."""
 
     member_of: tuple[int, ...]
     pseudo: tuple[float, ...]
@@ -52,7 +52,7 @@ def _place(value: float, pseudo: Sequence[float]) -> int:
 
 
 def apart(priorities: Sequence[float]) -> Clusters:
-    """Return one cluster per unit: no approximation, and no savings."""
+    """Return one cluster per task: no approximation, and no savings."""
     return Clusters(tuple(range(len(priorities))), tuple(priorities))
 
 

@@ -13,15 +13,15 @@ from numba import njit
 from numba.extending import register_jitable
 
 from slicemill.kernels.arrays import Floats, Int64s
-from slicemill_lab.simulator.compiled import Compiled, next_unit, queue_priority
+from slicemill_lab.simulator.compiled import Compiled, next_task, queue_priority
 
 
 class LoopPlan(NamedTuple):
-    """Workload and units in the form that the loop reads. Operators are numbered path by path."""
+    """Workload and tasks in the form that the loop reads. Operators are numbered path by path."""
 
     first_tuple: Int64s
     heads: Int64s
-    """First operator of each unit; `stops` is the operator after its last."""
+    """First operator of each task; `stops` is the operator after its last."""
     stops: Int64s
     at_root: Any
     cost: Floats
@@ -34,7 +34,7 @@ class LoopPlan(NamedTuple):
     """Operator k feeds `fed[first_fed[k]]` to `fed[first_fed[k + 1]]`, the leaves of other paths."""
     fed: Int64s
     at_once: Any
-    """True for units that run together with the shared operator that feeds them."""
+    """True for tasks that run together with the shared operator that feeds them."""
 
 
 class Watch(NamedTuple):
@@ -63,7 +63,7 @@ def run_one(
     finished: Any,
     now: float,
 ) -> float:
-    """Process one tuple at the unit's head and all of its descendants to the end of the unit, depth first.
+    """Process one tuple at the unit's head and all of its descendants to the end of the task, depth first.
 
     Runs both compiled and as plain Python.
     """
@@ -85,11 +85,11 @@ def run_one(
 
 
 class _Queues(NamedTuple):
-    """Queue data that policies read, in arrays per unit, as every decision reads all units."""
+    """Queue data that policies read, in arrays per task, as every decision reads all tasks."""
 
     begin: Int64s
     end: Int64s
-    unit_at: Int64s
+    task_at: Int64s
     pending: Int64s
     oldest: Floats
     by_queue: Floats
@@ -106,59 +106,59 @@ def run_compiled(
     finished: Floats,
 ) -> int:
     """Simulate until all arrivals are processed. Fills `finished`, and returns the number of decisions."""
-    units = len(plan.heads)
+    tasks = len(plan.heads)
     begin, end = plan.first_tuple[:-1].copy(), plan.first_tuple[:-1].copy()
-    unit_at = np.full(len(begin) + 1, -1, dtype=np.int64)
-    unit_at[plan.heads] = np.arange(units)
-    queues = _Queues(begin, end, unit_at, np.zeros(units, np.int64), np.zeros(units), np.zeros(units))
+    task_at = np.full(len(begin) + 1, -1, dtype=np.int64)
+    task_at[plan.heads] = np.arange(tasks)
+    queues = _Queues(begin, end, task_at, np.zeros(tasks, np.int64), np.zeros(tasks), np.zeros(tasks))
     seen = begin.copy()
     # Adaptive priorities are proportional to the rate; `multiple` are the factors.
     multiple = policy.parameters.copy()
     if watch.window:
-        for unit in range(units):
-            multiple[:, unit] /= _rate(plan.heads[unit], plan, watch)
+        for task in range(tasks):
+            multiple[:, task] /= _rate(plan.heads[task], plan, watch)
     admitted = decisions = 0
     now = 0.0
     while True:
         while admitted < len(times) and times[admitted] <= now:
             leaf = leaves[admitted]
             end[leaf] += 1
-            unit = unit_at[leaf]
-            _look(unit, plan, policy, queues, False)
+            task = task_at[leaf]
+            _look(task, plan, policy, queues, False)
             admitted += 1
-            if watch.decays and queues.pending[unit] % watch.window == 0:
-                _doubt(unit, plan, watch)
-                policy.parameters[:, unit] = multiple[:, unit] * _rate(plan.heads[unit], plan, watch)
-        best = next_unit(policy, queues.pending, queues.oldest, queues.by_queue, now)
+            if watch.decays and queues.pending[task] % watch.window == 0:
+                _doubt(task, plan, watch)
+                policy.parameters[:, task] = multiple[:, task] * _rate(plan.heads[task], plan, watch)
+        best = next_task(policy, queues.pending, queues.oldest, queues.by_queue, now)
         if best < 0:
             if admitted == len(times):
                 return decisions
             now = times[admitted]
             continue
         decisions += 1
-        now = _run_unit(best, plan, policy, queues, finished, now + overhead)
+        now = _run_task(best, plan, policy, queues, finished, now + overhead)
         if watch.window and _observe(best, plan, watch, seen, begin):
             policy.parameters[:, best] = multiple[:, best] * _rate(plan.heads[best], plan, watch)
 
 
 @njit(cache=True, inline="always")
-def _run_unit(
-    unit: int, plan: LoopPlan, policy: Compiled, queues: _Queues, finished: Floats, now: float
+def _run_task(
+    task: int, plan: LoopPlan, policy: Compiled, queues: _Queues, finished: Floats, now: float
 ) -> float:
-    last = plan.stops[unit] - 1
+    last = plan.stops[task] - 1
     made_before = queues.begin[last]
     now = run_one(
-        plan.heads[unit], plan.stops[unit], queues.begin, queues.end,
+        plan.heads[task], plan.stops[task], queues.begin, queues.end,
         plan.at_root, plan.cost, plan.outputs, finished, now,
     )  # fmt: skip
-    _look(unit, plan, policy, queues, True)
+    _look(task, plan, policy, queues, True)
     if not plan.at_root[last]:
-        _look(queues.unit_at[last + 1], plan, policy, queues, False)
+        _look(queues.task_at[last + 1], plan, policy, queues, False)
         return now
     made = plan.outputs[made_before : queues.begin[last]].sum()
     for number in range(plan.first_fed[last], plan.first_fed[last + 1]):
         leaf = plan.fed[number]
-        reader = queues.unit_at[leaf]
+        reader = queues.task_at[leaf]
         queues.end[leaf] += made
         while plan.at_once[reader] and queues.begin[leaf] < queues.end[leaf]:
             now = run_one(
@@ -170,25 +170,25 @@ def _run_unit(
 
 
 @njit(cache=True, inline="always")
-def _look(unit: int, plan: LoopPlan, policy: Compiled, queues: _Queues, has_run: bool) -> None:
-    """Update the pending input of a unit and the arrival of its oldest tuple."""
-    head = plan.heads[unit]
+def _look(task: int, plan: LoopPlan, policy: Compiled, queues: _Queues, has_run: bool) -> None:
+    """Update the pending input of a task and the arrival of its oldest tuple."""
+    head = plan.heads[task]
     first, stop = queues.begin[head], queues.end[head]
-    if not has_run and stop - first == queues.pending[unit]:
+    if not has_run and stop - first == queues.pending[task]:
         return
-    queues.pending[unit] = stop - first
+    queues.pending[task] = stop - first
     if first < stop:
-        queues.oldest[unit] = plan.arrival[first]
-    queues.by_queue[unit] = queue_priority(
-        policy, unit, (first, stop), queues.by_queue[unit], has_run, plan.times, plan.drops
+        queues.oldest[task] = plan.arrival[first]
+    queues.by_queue[task] = queue_priority(
+        policy, task, (first, stop), queues.by_queue[task], has_run, plan.times, plan.drops
     )
 
 
 @njit(cache=True)
-def _observe(unit: int, plan: LoopPlan, watch: Watch, seen: Int64s, begin: Int64s) -> bool:
+def _observe(task: int, plan: LoopPlan, watch: Watch, seen: Int64s, begin: Int64s) -> bool:
     """Update the selectivities of operators whose window is full. Return True if one has changed."""
     changed = False
-    for operator in range(plan.heads[unit], plan.stops[unit]):
+    for operator in range(plan.heads[task], plan.stops[task]):
         inputs = begin[operator] - seen[operator]
         if inputs >= watch.window:
             outputs = plan.outputs[seen[operator] : begin[operator]].sum()
@@ -199,9 +199,9 @@ def _observe(unit: int, plan: LoopPlan, watch: Watch, seen: Int64s, begin: Int64
 
 
 @njit(cache=True)
-def _doubt(unit: int, plan: LoopPlan, watch: Watch) -> None:
-    """Move the estimates of a unit towards the initial ones, as a window of tuples waits unprocessed."""
-    for operator in range(plan.heads[unit], plan.stops[unit]):
+def _doubt(task: int, plan: LoopPlan, watch: Watch) -> None:
+    """Move the estimates of a task towards the initial ones, as a window of tuples waits unprocessed."""
+    for operator in range(plan.heads[task], plan.stops[task]):
         watch.selectivity[operator] += watch.alpha * (watch.prior[operator] - watch.selectivity[operator])
 
 

@@ -1,4 +1,4 @@
-"""True processing time and drop of each tuple of a workload in a unit, for clairvoyant policies (M11)."""
+"""True processing time and drop of each tuple of a workload in a task, for clairvoyant policies (M11)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from slicemill.kernels.arrays import Floats
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import Span
+from slicemill_lab.charts.tasks import Span
 from slicemill_lab.simulator.workload import Workload
 
 
 def true_times(work: Workload, span: Span) -> Floats:
-    """Return, per tuple at the unit's head, the time of the tuple and its descendants in the unit."""
+    """Return, per tuple at the unit's head, the time of the tuple and its descendants in the task."""
     return _gathered(work, span, [work.cost[tuples] for tuples in _tuples(work, span)])
 
 

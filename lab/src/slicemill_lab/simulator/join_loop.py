@@ -1,6 +1,6 @@
 """Simulation of window joins of two streams: symmetric hash joins with pairs as results (P3, P22, P23).
 
-A query has a select on each side, a join and a projection. Its two sides are units with their own queues. A
+A query has a select on each side, a join and a projection. Its two sides are tasks with their own queues. A
 tuple that passes its select is stored, and matched with stored tuples of the other side in the window, older
 or newer. So any interleaving of the sides gives the same pairs.
 """
@@ -19,9 +19,9 @@ from slicemill.metrics.quality_of_service import Summary
 from slicemill_lab.charts.charts import Piece
 from slicemill_lab.charts.composites import Join, Joined, JoinSide, slowdown, virtual_segments
 from slicemill_lab.charts.segments import SegmentFigures
-from slicemill_lab.policies.policy import SimulatedUnit
+from slicemill_lab.policies.policy import SimulatedTask
 from slicemill_lab.policies.registry import make
-from slicemill_lab.simulator.compiled import Compiled, compiled_form, next_unit
+from slicemill_lab.simulator.compiled import Compiled, compiled_form, next_task
 from slicemill_lab.testbeds.arrivals import poisson
 
 Bools = npt.NDArray[np.bool_]
@@ -66,18 +66,18 @@ def window_joins(utilisation: float, seed: int, *, queries: int = 500, tuples: i
     draws = random.integers(1, 101, (tuples, tuples), dtype=np.uint8)
     sides = random.integers(1, 101, (2, tuples))
     work = JoinWork(left, right, np.exp2(classes), percent, window, draws, sides[0], sides[1])
-    expected = sum(float(unit.segment.cost) for unit in join_units(work))
+    expected = sum(float(task.segment.cost) for task in join_tasks(work))
     return work._replace(cost=work.cost * utilisation / expected)
 
 
-def join_units(work: JoinWork) -> list[SimulatedUnit]:
+def join_tasks(work: JoinWork) -> list[SimulatedTask]:
     """Return the left and right sides of all queries, alternating, as segments of one stream (P23)."""
-    units = []
+    tasks = []
     for query, (cost, percent, window) in enumerate(zip(work.cost, work.percent, work.window, strict=True)):
         segments = virtual_segments(_query(cost, percent / 100, window))
         for name, segment in zip(("left", "right"), segments, strict=True):
-            units.append(SimulatedUnit(f"q{query} {name}", Piece(segment.cost, segment.selectivity), segment))
-    return units
+            tasks.append(SimulatedTask(f"q{query} {name}", Piece(segment.cost, segment.selectivity), segment))
+    return tasks
 
 
 def _query(cost: float, share: float = 1.0, window: float = 0.0) -> Joined:
@@ -87,8 +87,8 @@ def _query(cost: float, share: float = 1.0, window: float = 0.0) -> Joined:
 
 def simulate_joins(work: JoinWork, policy: str) -> PairQueue:
     """Simulate both streams to their end, under a policy with a compiled form."""
-    units = join_units(work)
-    compiled = compiled_form(make(policy, units), len(units))
+    tasks = join_tasks(work)
+    compiled = compiled_form(make(policy, tasks), len(tasks))
     if compiled is None:
         raise ValueError(f"{policy} has no compiled form")
     size = _count(work)
@@ -141,9 +141,9 @@ def _first(times: Floats, time: float, window: float) -> int:
 def _loop(
     work: JoinWork, policy: Compiled, queries: Int64s, lefts: Int64s, rights: Int64s, departures: Floats
 ) -> None:
-    units = 2 * len(work.cost)
-    place, pending = np.zeros(units, np.int64), np.zeros(units, np.int64)
-    oldest, unused = np.zeros(units), np.zeros(units)
+    tasks = 2 * len(work.cost)
+    place, pending = np.zeros(tasks, np.int64), np.zeros(tasks, np.int64)
+    oldest, unused = np.zeros(tasks), np.zeros(tasks)
     sides = (work.left, work.right)
     admitted = np.zeros(2, np.int64)
     upcoming = -np.inf
@@ -158,9 +158,9 @@ def _loop(
                     admitted[side] += 1
                 if admitted[side] < len(times):
                     upcoming = min(upcoming, times[admitted[side]])
-                for unit in range(side, units, 2):
-                    _look(unit, place, admitted[side], times, pending, oldest)
-        best = next_unit(policy, pending, oldest, unused, now)
+                for task in range(side, tasks, 2):
+                    _look(task, place, admitted[side], times, pending, oldest)
+        best = next_task(policy, pending, oldest, unused, now)
         if best < 0:
             if upcoming == np.inf:
                 return
@@ -171,16 +171,16 @@ def _loop(
 
 
 @njit(cache=True)
-def _look(unit: int, place: Int64s, admitted: int, times: Floats, pending: Int64s, oldest: Floats) -> None:
-    pending[unit] = admitted - place[unit]
-    if pending[unit]:
-        oldest[unit] = times[place[unit]]
+def _look(task: int, place: Int64s, admitted: int, times: Floats, pending: Int64s, oldest: Floats) -> None:
+    pending[task] = admitted - place[task]
+    if pending[task]:
+        oldest[task] = times[place[task]]
 
 
 @njit(cache=True)
 def _run(
     work: JoinWork,
-    unit: int,
+    task: int,
     place: Int64s,
     now: float,
     queries: Int64s,
@@ -190,18 +190,18 @@ def _run(
     found: int,
 ) -> Any:
     """Process a tuple through select and join, and each of its pairs through the projection."""
-    query, is_right = unit // 2, unit % 2 == 1
+    query, is_right = task // 2, task % 2 == 1
     share, cost, window = work.percent[query], work.cost[query], work.window[query]
     own, other = (work.right, work.left) if is_right else (work.left, work.right)
     passes = work.right_draws if is_right else work.left_draws
     partners = work.left_draws if is_right else work.right_draws
-    i = place[unit]
-    place[unit] += 1
+    i = place[task]
+    place[task] += 1
     now += cost
     if passes[i] > share:
         return now, found
     now += cost
-    stored = place[unit - 1 if is_right else unit + 1]
+    stored = place[task - 1 if is_right else task + 1]
     for j in range(_first(other, own[i], window), stored):
         if other[j] - own[i] > window:
             break

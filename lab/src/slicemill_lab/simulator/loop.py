@@ -1,7 +1,7 @@
 """Scheduling loop in virtual time: admit, choose and run on one processor (P10).
 
-The processor never idles while a unit has input. The result is the time when each operator finished each
-tuple, from which `measures` computes latency and memory. Policies that consist of numbers per unit run
+The processor never idles while a task has input. The result is the time when each operator finished each
+tuple, from which `measures` computes latency and memory. Policies that consist of numbers per task run
 compiled, the others in Python. Both take the same steps. A run is determined by workload, cut and policy.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from slicemill.kernels.arrays import Floats, Int64s
-from slicemill_lab.charts.units import Cut
+from slicemill_lab.charts.tasks import Cut
 from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.simulator.compiled import compiled_form, sees_ahead
 from slicemill_lab.simulator.compiled_loop import LoopPlan, Watch, run_compiled
@@ -35,8 +35,8 @@ class SimulatedRun:
 class Adapting:
     """Adaptive selectivities: window size in tuples, and weight of a window (P21).
 
-    With `decays`, the estimates of a unit with a window of waiting tuples move towards the initial ones, by
-    the same weight. So a unit that passed nothing for long gets another chance (A14).
+    With `decays`, the estimates of a task with a window of waiting tuples move towards the initial ones, by
+    the same weight. So a task that passed nothing for long gets another chance (A14).
     """
 
     window: int = 100
@@ -48,7 +48,7 @@ class Adapting:
 class Shared:
     """Paths whose results other paths read. `readers[path]` are these paths, which have no own arrivals.
 
-    Readers in `at_once` run together with the shared path, as one unit. The other readers are scheduled
+    Readers in `at_once` run together with the shared path, as one task. The other readers are scheduled
     separately.
     """
 
@@ -58,7 +58,7 @@ class Shared:
 
 def simulate(
     work: Workload,
-    units: Cut,
+    tasks: Cut,
     policy: TupleChooser,
     *,
     overhead: float = 0.0,
@@ -67,11 +67,11 @@ def simulate(
 ) -> SimulatedRun:
     """Simulate the workload to its end. `overhead` is the time of each scheduling decision.
 
-    `adapting` requires whole queries as units, and priorities that are multiples of the rate. Both `adapting`
+    `adapting` requires whole queries as tasks, and priorities that are multiples of the rate. Both `adapting`
     and `shared` require a policy with a compiled form.
     """
-    heads = np.array([work.operator(span.path, span.start) for span in units.spans], dtype=np.int64)
-    stops = np.array([work.operator(span.path, span.stop) for span in units.spans], dtype=np.int64)
+    heads = np.array([work.operator(span.path, span.start) for span in tasks.spans], dtype=np.int64)
+    stops = np.array([work.operator(span.path, span.stop) for span in tasks.spans], dtype=np.int64)
     at_root = np.zeros(len(work.first_tuple) - 1, dtype=np.bool_)
     at_root[work.first_operator[1:] - 1] = True
     times, leaves = arrivals_of(work, shared)
@@ -80,10 +80,10 @@ def simulate(
         if adapting or shared:
             raise ValueError("statistics that adapt and shared operators need a policy with a compiled form")
         return SimulatedRun(
-            work, *run_plain(work, units, policy, overhead, heads, stops, at_root, times, leaves)
+            work, *run_plain(work, tasks, policy, overhead, heads, stops, at_root, times, leaves)
         )
-    times_known, drops_known = _foreseen(work, units) if sees_ahead(compiled) else (np.zeros(1), np.zeros(1))
-    first_fed, fed, at_once = _fed(work, units, shared)
+    times_known, drops_known = _foreseen(work, tasks) if sees_ahead(compiled) else (np.zeros(1), np.zeros(1))
+    first_fed, fed, at_once = _fed(work, tasks, shared)
     plan = LoopPlan(
         work.first_tuple, heads, stops, at_root, work.cost, work.outputs, work.arrival,
         times_known, drops_known, first_fed, fed, at_once,
@@ -92,35 +92,35 @@ def simulate(
     return SimulatedRun(
         work,
         finished,
-        run_compiled(times, leaves, plan, compiled, _watch(work, units, adapting), overhead, finished),
+        run_compiled(times, leaves, plan, compiled, _watch(work, tasks, adapting), overhead, finished),
     )
 
 
-def _foreseen(work: Workload, units: Cut) -> tuple[Floats, Floats]:
+def _foreseen(work: Workload, tasks: Cut) -> tuple[Floats, Floats]:
     times, drops = np.ones(work.steps), np.zeros(work.steps)
-    for span in units.spans:
+    for span in tasks.spans:
         tuples = work.tuples(work.operator(span.path, span.start))
-        times[tuples], drops[tuples] = true_times(work, span), true_drops(work, span, units.objective)
+        times[tuples], drops[tuples] = true_times(work, span), true_drops(work, span, tasks.objective)
     return times, drops
 
 
 def _fed(
-    work: Workload, units: Cut, shared: Shared | None
+    work: Workload, tasks: Cut, shared: Shared | None
 ) -> tuple[Int64s, Int64s, np.typing.NDArray[np.bool_]]:
     readers = shared.readers if shared else {}
     counts = np.zeros(len(work.first_tuple), dtype=np.int64)
     for path, paths in readers.items():
         counts[work.first_operator[path + 1]] = len(paths)
     fed = [work.operator(reader, 0) for path in sorted(readers) for reader in readers[path]]
-    at_once = [shared is not None and span.path in shared.at_once for span in units.spans]
+    at_once = [shared is not None and span.path in shared.at_once for span in tasks.spans]
     return np.cumsum(counts), np.array(fed, dtype=np.int64), np.array(at_once, dtype=np.bool_)
 
 
-def _watch(work: Workload, units: Cut, adapting: Adapting | None) -> Watch:
+def _watch(work: Workload, tasks: Cut, adapting: Adapting | None) -> Watch:
     if adapting is None:
         return Watch(0, 0.0, np.zeros(1), np.zeros(1), np.zeros(1), False)
-    if len(units.spans) != len(work.paths):
-        raise ValueError("statistics adapt where units are whole queries")
+    if len(tasks.spans) != len(work.paths):
+        raise ValueError("statistics adapt where tasks are whole queries")
     stages = [stage for path in work.paths for stage in path.stages]
     selectivity = np.array([float(stage.selectivity) for stage in stages])
     times = np.array([float(stage.time) for stage in stages])

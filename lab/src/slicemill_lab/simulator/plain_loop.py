@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from slicemill.kernels.arrays import Floats, Int64s
-from slicemill_lab.charts.units import Cut
+from slicemill_lab.charts.tasks import Cut
 from slicemill_lab.policies.policy import TupleChooser
 from slicemill_lab.simulator.compiled_loop import run_one
 from slicemill_lab.simulator.foresight import true_drops, true_times
@@ -30,20 +30,20 @@ class _State:
     finished: list[float]
 
 
-class _UnitQueue:
-    """Input of one unit, as its policy sees it."""
+class _TaskQueue:
+    """Input of one task, as its policy sees it."""
 
-    __slots__ = ("_arrivals", "_begin", "_drops", "_end", "_first", "_slopes", "_times", "operator", "unit")
+    __slots__ = ("_arrivals", "_begin", "_drops", "_end", "_first", "_slopes", "_times", "operator", "task")
 
-    def __init__(self, work: Workload, units: Cut, state: _State, unit: int, operator: int) -> None:
-        self.unit = unit
+    def __init__(self, work: Workload, tasks: Cut, state: _State, task: int, operator: int) -> None:
+        self.task = task
         self.operator = operator
         self._begin, self._end = state.begin, state.end
         tuples = work.tuples(operator)
         self._first = int(work.first_tuple[operator])
         self._arrivals: list[float] = work.arrival[tuples].tolist()
-        self._times = true_times(work, units.spans[unit])
-        self._drops = true_drops(work, units.spans[unit], units.objective)
+        self._times = true_times(work, tasks.spans[task])
+        self._drops = true_drops(work, tasks.spans[task], tasks.objective)
         self._slopes: list[float] = (self._drops / self._times).tolist()
 
     def __len__(self) -> int:
@@ -69,12 +69,12 @@ class _UnitQueue:
         return slice(self._begin[self.operator] - self._first, self._end[self.operator] - self._first)
 
 
-_UNIT = attrgetter("unit")
+_TASK = attrgetter("task")
 
 
 def run_plain(
     work: Workload,
-    units: Cut,
+    tasks: Cut,
     policy: TupleChooser,
     overhead: float,
     heads: Int64s,
@@ -92,7 +92,7 @@ def run_plain(
         outputs=work.outputs.tolist(),
         finished=[0.0] * work.steps,
     )
-    queues = [_UnitQueue(work, units, state, unit, head) for unit, head in enumerate(heads.tolist())]
+    queues = [_TaskQueue(work, tasks, state, task, head) for task, head in enumerate(heads.tolist())]
     decisions = _loop(times.tolist(), leaves.tolist(), state, queues, stops.tolist(), policy, overhead)
     return np.array(state.finished), decisions
 
@@ -101,7 +101,7 @@ def _loop(
     times: Sequence[float],
     leaves: Sequence[int],
     state: _State,
-    queues: Sequence[_UnitQueue],
+    queues: Sequence[_TaskQueue],
     stops: Sequence[int],
     policy: TupleChooser,
     overhead: float,
@@ -109,8 +109,8 @@ def _loop(
     begin, end, at_root = state.begin, state.end, state.at_root
     cost, outputs, finished = state.cost, state.outputs, state.finished
     queue_of = {queue.operator: queue for queue in queues}
-    # Updated incrementally, as few units change between two decisions.
-    ready: list[_UnitQueue] = []
+    # Updated incrementally, as few tasks change between two decisions.
+    ready: list[_TaskQueue] = []
     admitted = 0
     decisions = 0
     now = 0.0
@@ -118,7 +118,7 @@ def _loop(
         while admitted < len(times) and times[admitted] <= now:
             leaf = leaves[admitted]
             if begin[leaf] == end[leaf]:
-                insort(ready, queue_of[leaf], key=_UNIT)
+                insort(ready, queue_of[leaf], key=_TASK)
             end[leaf] += 1
             admitted += 1
         if not ready:
@@ -127,11 +127,11 @@ def _loop(
             now = times[admitted]
             continue
         decisions += 1
-        unit = policy.choose(ready, now)
-        head, stop = queues[unit].operator, stops[unit]
+        task = policy.choose(ready, now)
+        head, stop = queues[task].operator, stops[task]
         feeds_idle = not at_root[stop - 1] and begin[stop] == end[stop]
         now = run_one(head, stop, begin, end, at_root, cost, outputs, finished, now + overhead)
         if begin[head] == end[head]:
-            del ready[bisect_left(ready, unit, key=_UNIT)]
+            del ready[bisect_left(ready, task, key=_TASK)]
         if feeds_idle and begin[stop] != end[stop]:
-            insort(ready, queue_of[stop], key=_UNIT)
+            insort(ready, queue_of[stop], key=_TASK)

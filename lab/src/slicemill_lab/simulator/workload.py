@@ -2,7 +2,7 @@
 
 Operators process tuples in the order of their input (M1). So the i-th tuple of an operator is the same under
 every policy, with the same cost and outputs. Runs under different policies can be compared tuple by tuple,
-and an operator's queue is just two numbers. Times are floats of any unit.
+and an operator's queue is just two numbers. Times are floats of any task.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def on_engine(setting: SparkSetting, way: str, seed: int) -> JoinsOnEngine:
         mill.checkpoint()
         held = slices_of(mill.home)
         found.rows, found.bytes = sum(one.rows for one in held), sum(one.bytes for one in held)
-        for unit in mill.dispatcher.units.values():
+        for unit in mill.dispatcher.tasks.values():
             found.cpu_s += unit.statistics.cpu_s
             found.routed += sum(unit.statistics.rows_by_node.values())
         for query in ("q1", "q2", "q3"):

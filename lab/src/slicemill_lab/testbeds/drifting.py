@@ -40,10 +40,10 @@ def drifting(
     values = np.rint(random.normal(means, deviation, (2, tuples))).astype(np.int64) % 100
     passes = (values[None] - starts[:, :, None]) % 100 < percent[:, None, None]
     kept = [passes[:, 0].sum(axis=1), (passes[:, 0] & passes[:, 1]).sum(axis=1)]
-    unit_cost = utilisation * times[-1] / float((2.0**classes * (tuples + kept[0] + kept[1])).sum())
+    task_cost = utilisation * times[-1] / float((2.0**classes * (tuples + kept[0] + kept[1])).sum())
     loads = []
     for query in range(queries):
-        cost, believed = unit_cost * 2.0 ** classes[query], percent[query] / 100
+        cost, believed = task_cost * 2.0 ** classes[query], percent[query] / 100
         stages = (Stage("select", cost, believed), Stage("join", cost, believed), Stage("project", cost, 1.0))
         first = passes[query, 0]
         second = passes[query, 1, first]

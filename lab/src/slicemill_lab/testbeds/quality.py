@@ -25,7 +25,7 @@ class Testbed:
     work: Workload
     cost_class: Int64s
     selectivity: Floats
-    unit_cost: float  # K
+    task_cost: float  # K
 
     __test__ = False  # tells pytest not to collect this class
 
@@ -52,7 +52,7 @@ def quality_of_service(
     percent = random.integers(selectivities[0], selectivities[1] + 1, queries)
     shares = percent / 100
     times = on_off(tuples, 1.0, random)
-    unit_cost = utilisation / float(expected_costs(classes, shares).sum())
+    task_cost = utilisation / float(expected_costs(classes, shares).sum())
     loads = []
     attributes = random.integers(1, 101, (2, tuples))
     for query in range(queries):
@@ -60,10 +60,10 @@ def quality_of_service(
             attributes = random.integers(1, 101, (2, tuples))
         loads.append(
             _load(
-                query, times, unit_cost * 2.0 ** classes[query], shares[query], attributes <= percent[query]
+                query, times, task_cost * 2.0 ** classes[query], shares[query], attributes <= percent[query]
             )
         )
-    return Testbed(draw(loads, seed), classes, shares, unit_cost)
+    return Testbed(draw(loads, seed), classes, shares, task_cost)
 
 
 def quality_of_data(

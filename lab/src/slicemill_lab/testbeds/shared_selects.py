@@ -14,7 +14,7 @@ import numpy as np
 
 from slicemill_lab.charts.charts import Objective, Path, Stage
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.policies.policy import growing_priority, static_priority
 from slicemill_lab.simulator.loop import Shared, SimulatedRun, simulate
 from slicemill_lab.simulator.workload import Load, Workload, draw
@@ -84,15 +84,15 @@ def simulate_shared(bed: SharedBed, policy: Rate, strategy: Strategy) -> Simulat
     PDT runs some of the queries together with their select. Under the other strategies, tuples behind a
     select wait for their turn by their own priority (A5).
     """
-    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
+    tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
     power, grows = _FORMS[policy]
-    priorities = [0.0] * len(units.units)
+    priorities = [0.0] * len(tasks.tasks)
     at_once: set[int] = set()
     for select, readers in bed.readers.items():
-        own = units.units[select].segment
+        own = tasks.tasks[select].segment
         segments = []
         for reader in readers:
-            rest = units.units[reader].segment
+            rest = tasks.tasks[reader].segment
             weight = float(rest.selectivity) / bed.ideal_times[reader] ** power
             priorities[reader] = weight / float(rest.cost)
             passed = float(own.selectivity)
@@ -107,4 +107,4 @@ def simulate_shared(bed: SharedBed, policy: Rate, strategy: Strategy) -> Simulat
                 priorities[select] = tree.priority
                 at_once.update(readers[member] for member in tree.members)
     ranked = (growing_priority if grows else static_priority)(priorities)
-    return simulate(bed.work, units, ranked, shared=Shared(bed.readers, frozenset(at_once)))
+    return simulate(bed.work, tasks, ranked, shared=Shared(bed.readers, frozenset(at_once)))

@@ -198,9 +198,9 @@ class TopOperator(ChangelogOperator):
         ]
         rows.sort(key=lambda one: one[:2])
         found: dict[int, Row] = {}
-        for place, (order, _, arrival, row) in enumerate(rows):
+        for index, (order, _, arrival, row) in enumerate(rows):
             smaller = [other for other, *_ in rows if other < order]
-            rank = place + 1
+            rank = index + 1
             if by.function == "rank":
                 rank = len(smaller) + 1
             elif by.function == "dense_rank":
@@ -217,9 +217,9 @@ class TopOperator(ChangelogOperator):
             return
         if top.updates_by_position:
             old, new = list(before.values()), list(now.values())
-            for place in range(max(len(old), len(new))):
-                left = old[place] if place < len(old) else None
-                yield from difference(left, new[place] if place < len(new) else None)
+            for index in range(max(len(old), len(new))):
+                left = old[index] if index < len(old) else None
+                yield from difference(left, new[index] if index < len(new) else None)
             return
         after = {arrival: follows.get(arrival, arrival) for arrival in before}
         for arrival, row in before.items():
@@ -365,8 +365,8 @@ class WindowTopOperator:
         rows.sort(key=lambda one: sort_key(self._order(one.row), falls))
         keys = [sort_key(self._order(one.row), falls) for one in rows]
         told: list[Timed] = []
-        for place, (one, key) in enumerate(zip(rows, keys, strict=True)):
-            rank = place + 1
+        for index, (one, key) in enumerate(zip(rows, keys, strict=True)):
+            rank = index + 1
             if by.function == "rank":
                 rank = keys.index(key) + 1
             elif by.function == "dense_rank":

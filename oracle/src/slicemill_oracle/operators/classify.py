@@ -34,7 +34,7 @@ class ClassifyOperator:
         self._features = len(definition.features)
         # by input: the key's index, and the number of each column's feature
         self._keys = [None if definition.key is None else column_index(s, definition.key) for s in schemas]
-        self._places = column_indexes(definition, schemas)
+        self._indices = column_indexes(definition, schemas)
         self._values = trained.nothing(self._features)
         observes = definition.options.observe is not None
         self._observer = Observer(definition, schemas, trained) if observes else None
@@ -46,11 +46,11 @@ class ClassifyOperator:
         if self._end is None:
             self._end = (tuple_.ts // self._every + 1) * self._every
         rows = self._close(tuple_.ts)
-        place = self._keys[port]
-        task = self._trained.tasks.get(() if place is None else tuple_.row[place])
+        index = self._keys[port]
+        task = self._trained.tasks.get(() if index is None else tuple_.row[index])
         self._used = True
         if task is not None:
-            for column, feature in self._places[port]:
+            for column, feature in self._indices[port]:
                 value = self._value(tuple_.row[column])
                 if not math.isnan(value):
                     self._values[task, feature] = value

@@ -90,10 +90,10 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
 
     def _arrive(self, key: Hashable, partition: _Partition, tuple_: Timed) -> None:  # noqa: ARG002
         begin = tuple_.ts if self._late is None else self._late.begin(tuple_.row)
-        place = len(partition.content)
-        while place and partition.content[place - 1][1].ts > begin:
-            place -= 1
-        partition.content.insert(place, (partition.arrivals, Timed(begin, tuple_.row), self._taken))
+        index = len(partition.content)
+        while index and partition.content[index - 1][1].ts > begin:
+            index -= 1
+        partition.content.insert(index, (partition.arrivals, Timed(begin, tuple_.row), self._taken))
         partition.arrivals += 1
         self._taken += 1
         extent = self._temporal.extent

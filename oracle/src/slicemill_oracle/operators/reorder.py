@@ -10,20 +10,20 @@ from slicemill.types import Timed
 
 
 class ReorderOperator:
-    """Sets the timestamp of rows to column `place`. Drops rows more than `slack_us` late."""
+    """Sets the timestamp of rows to column `index`. Drops rows more than `slack_us` late."""
 
     inputs = 1
     waits_for_time = True
 
-    def __init__(self, place: int, slack_us: int) -> None:
-        self._place = place
+    def __init__(self, index: int, slack_us: int) -> None:
+        self._index = index
         self._slack_us = slack_us
         self._waiting: list[Timed] = []
         self._now: int | None = BEGINNING  # None: the input has ended
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         out = self._released(tuple_.ts)
-        ts = cast("int | None", tuple_.row[self._place])
+        ts = cast("int | None", tuple_.row[self._index])
         if ts is not None and ts >= tuple_.ts - self._slack_us:
             self._waiting.append(Timed(ts, tuple_.row))
         return out

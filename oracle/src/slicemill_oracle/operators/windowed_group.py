@@ -96,7 +96,7 @@ class SlidingGroups:
         """Return True if the tuple belongs to the window ending at `end`."""
         if not self._members:
             return tuple_.ts >= self._start(end)
-        return all(cast(int, tuple_.row[place]) >= end - length for place, length in self._members)
+        return all(cast(int, tuple_.row[index]) >= end - length for index, length in self._members)
 
     def _start(self, end: int) -> int:
         """Return the start of a window.
@@ -180,7 +180,7 @@ class ArrivalGroups:
 
     def _is_in(self, stored: Timed, now: int) -> bool:
         times = (
-            (stored.ts if place is None else stored.row[place], length) for place, length in self._members
+            (stored.ts if index is None else stored.row[index], length) for index, length in self._members
         )
         return all(now - cast(int, ts) < length for ts, length in times)
 
@@ -217,5 +217,5 @@ def group_rows(
     if aggregate.slide is None:
         return ArrivalGroups(calls, group, members=members)
     longest = max(length for _, length in members)
-    placed = [(place, length) for place, length in members if place is not None]
+    placed = [(index, length) for index, length in members if index is not None]
     return SlidingGroups(calls, group, longest, aggregate.slide, placed, grows=first.grows)

@@ -209,8 +209,8 @@ class Ring:
         else:
             if end and not found:
                 found = [((), 0)]
-            for place, (longer, left) in enumerate(found, 1):
-                last = end and place == len(found)
+            for index, (longer, left) in enumerate(found, 1):
+                last = end and index == len(found)
                 self._send_on(node, Intermediate(longer, left, node, length + 1, probe, last))
         if end and complete:
             heappush(self._slots, self.machines.now)

@@ -88,9 +88,9 @@ def remove_query(chain: Chain, query: str) -> None:
     chain.share(left)
 
 
-def _insert(chain: Chain, place: int) -> None:
-    chain.slices.insert(place, chain.new_slice())
-    chain.queues.insert(place, deque())
+def _insert(chain: Chain, index: int) -> None:
+    chain.slices.insert(index, chain.new_slice())
+    chain.queues.insert(index, deque())
 
 
 def _missing(chain: Chain, member: Member, side: int) -> float:

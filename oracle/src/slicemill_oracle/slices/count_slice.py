@@ -26,7 +26,7 @@ class CountSlice(TimeSlice):
     def partners(self, probe: Item, condition: Condition) -> list[tuple[Item, float]]:
         side = 1 - probe.side
         oldest = self.spans[side].start + len(self.states[side]) - 1
-        rank = {id(item): oldest - place for place, item in enumerate(self.states[side])}
+        rank = {id(item): oldest - index for index, item in enumerate(self.states[side])}
         return [(item, rank[id(item)]) for item, _ in super().partners(probe, condition)]
 
     def _overflow(self, side: int) -> list[Item]:

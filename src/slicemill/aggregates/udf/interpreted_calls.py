@@ -122,9 +122,9 @@ class RunningCall:
 
     def decode_state(self, number: int) -> Any:
         """Return the decoded state of a group or partition, or None."""
-        if number >= len(self.encoded.places) or self.encoded.places[number] < 0:
+        if number >= len(self.encoded.indices) or self.encoded.indices[number] < 0:
             return None
-        row = self.encoded.added.at(self.encoded.places[number : number + 1])
+        row = self.encoded.added.at(self.encoded.indices[number : number + 1])
         return decode(json.loads(row.column(_STATE)[0].as_py()), [])
 
 
@@ -215,7 +215,7 @@ class InterpretedCall:
 
     def finish(self, state: InterpretedState) -> Results:
         running = self._running(state)
-        for number in np.flatnonzero(running.encoded.places >= 0).tolist():
+        for number in np.flatnonzero(running.encoded.indices >= 0).tolist():
             self._group(running, number)
         if not running.groups:
             running.groups[0] = self._fresh_group()

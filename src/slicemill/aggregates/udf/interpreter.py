@@ -197,8 +197,8 @@ def _update(statement: Update, schema: Schema, lookup: Lookup) -> Step:
         if not selects(inside):
             return row
         new = list(row)
-        for place, (value, to) in changes.items():
-            new[place] = to(value(inside))
+        for index, (value, to) in changes.items():
+            new[index] = to(value(inside))
         return tuple(new)
 
     def update(body: BodyContext) -> None:

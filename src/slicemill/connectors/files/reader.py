@@ -227,12 +227,12 @@ class FilesReader:
     def _as_offset(
         self, before: Any | None, names: list[str], current: tuple[str, int] | None, memory: Any
     ) -> dict[str, Any]:
-        place = 0 if before is None else before["seen"]
-        if self._written is not None and self._written[0] == place:
-            _, count, place = self._written
+        index = 0 if before is None else before["seen"]
+        if self._written is not None and self._written[0] == index:
+            _, count, index = self._written
             names = names[count:]
         file = None if current is None else list(current)
-        return {"seen": place, "names": names, "file": file, "memory": memory, "sizes": dict(self._sizes)}
+        return {"seen": index, "names": names, "file": file, "memory": memory, "sizes": dict(self._sizes)}
 
     def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | str:
         """Return a piece of a file, or why there is none.

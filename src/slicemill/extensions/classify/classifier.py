@@ -208,12 +208,12 @@ def _draw(p: Floats, uniform: Floats, centres: Floats) -> Floats:
     for t in range(uniform.shape[0]):
         for f in range(uniform.shape[1]):
             for s in range(uniform.shape[2]):
-                below, place = p[t, f, 0], 0
-                while below <= uniform[t, f, s] and place < bins - 1:
-                    place += 1
-                    below += p[t, f, place]
+                below, index = p[t, f, 0], 0
+                while below <= uniform[t, f, s] and index < bins - 1:
+                    index += 1
+                    below += p[t, f, index]
                 # Rounding may leave a rest of the probability 1. Never choose a bin of probability 0.
-                while p[t, f, place] == 0.0 and place > 0:
-                    place -= 1
-                drawn[t, f, s] = centres[t, f, place]
+                while p[t, f, index] == 0.0 and index > 0:
+                    index -= 1
+                drawn[t, f, s] = centres[t, f, index]
     return drawn

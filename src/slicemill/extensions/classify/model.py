@@ -105,8 +105,8 @@ class Bins:
 
     def of(self, values: Floats) -> Int64s:
         """Return the bin of each value (…, n, k). NaN gets the first bin."""
-        places = np.floor((values - self.low) / self.width)
-        return np.where(places > 0, np.minimum(places, self.count - 1), 0).astype(np.int64)
+        indices = np.floor((values - self.low) / self.width)
+        return np.where(indices > 0, np.minimum(indices, self.count - 1), 0).astype(np.int64)
 
     def centres(self) -> Floats:
         """Return the centre of each bin (n, k, M)."""
@@ -214,11 +214,11 @@ def _count(
                 continue
             counts[t, f, before[t, f], after[t, f]] += 1
             if ring is not None and added is not None:
-                place = added[t, f] % ring.shape[2]
-                oldest = ring[t, f, place]
+                index = added[t, f] % ring.shape[2]
+                oldest = ring[t, f, index]
                 if oldest >= 0:
                     counts[t, f, oldest // bins, oldest % bins] -= 1
-                ring[t, f, place] = before[t, f] * bins + after[t, f]
+                ring[t, f, index] = before[t, f] * bins + after[t, f]
                 added[t, f] += 1
 
 

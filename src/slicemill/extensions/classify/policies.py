@@ -144,13 +144,13 @@ def _worst_first(
         for t in tasks:
             if worst >= 0 and risks[t] <= risks[worst]:
                 continue
-            place = -1
+            index = -1
             for f in features[t]:
                 left = view.present[t, f] and not view.observed[t, f]
-                if left and (place < 0 or variance[t, f] > variance[t, place]):
-                    place = f
-            if place >= 0:
-                worst, widest = t, place
+                if left and (index < 0 or variance[t, f] > variance[t, index]):
+                    index = f
+            if index >= 0:
+                worst, widest = t, index
         observe_stream(view, worst, widest)
         risks[worst] = decide(view.joint[worst], view.loss)[2]
 

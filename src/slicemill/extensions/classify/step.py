@@ -57,7 +57,7 @@ class ClassifyStep:
         self._definition = definition
         self._schemas = context.schemas
         self._output = context.node.schema
-        self._places = column_indexes(definition, self._schemas)
+        self._indices = column_indexes(definition, self._schemas)
         self._share = 1.0
         observes = definition.options.observe is not None
         self._observer = Observer(definition, self._schemas, state.trained) if observes else None
@@ -67,9 +67,9 @@ class ClassifyStep:
         self._share = dropping.get(node_id, NOTHING).share
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        for table, schema, places in zip(tables, self._schemas, self._places, strict=True):
+        for table, schema, indices in zip(tables, self._schemas, self._indices, strict=True):
             if table.num_rows:
-                self._take(table, schema, places)
+                self._take(table, schema, indices)
         until = min(complete)
         rows = self._decide(until)
         self.state.ended = until == END
@@ -82,17 +82,17 @@ class ClassifyStep:
         unit = self._first_unit()
         return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
 
-    def _take(self, table: pa.Table, schema: Schema, places: Sequence[tuple[int, int]]) -> None:
+    def _take(self, table: pa.Table, schema: Schema, indices: Sequence[tuple[int, int]]) -> None:
         """Store the values of new rows in their time units. Later values overwrite earlier ones."""
         state = self.state
         units: Int64s = table.column(TS).to_numpy() // self._definition.every_us
-        numbers, places_of_units = np.unique(units, return_inverse=True)
+        numbers, indices_of_units = np.unique(units, return_inverse=True)
         tasks = self._tasks(table, schema)
         for unit in numbers.tolist():
             if unit not in state.units:
                 state.units[unit] = state.trained.nothing(len(self._definition.features))
         grid = np.stack([state.units[unit] for unit in numbers.tolist()])
-        for column, feature in places:
+        for column, feature in indices:
             if self._observer is not None:
                 observed = schema.columns[column].type
                 given = column_values(table.column(schema.names[column]), observed)
@@ -101,19 +101,19 @@ class ClassifyStep:
                 values = _numbers(table.column(schema.names[column]))
             good = np.isfinite(values) & (tasks >= 0)
             # If several rows have the same unit, task and feature, the last value is stored.
-            grid[places_of_units[good], tasks[good], feature] = values[good]
+            grid[indices_of_units[good], tasks[good], feature] = values[good]
         for unit, values in zip(numbers.tolist(), grid, strict=True):
             state.units[unit] = values
 
     def _kept(self, given: Sequence[object], units: Int64s, tasks: Int64s) -> Floats:
         """Store payloads until their time unit ends. Return their indexes, NaN for none."""
-        places = np.full(len(given), np.nan)
+        indices = np.full(len(given), np.nan)
         for row, (payload, unit, task) in enumerate(zip(given, units.tolist(), tasks.tolist(), strict=True)):
             if payload is not None and task >= 0:
                 waiting = self.state.payloads.setdefault(unit, [])
-                places[row] = len(waiting)
+                indices[row] = len(waiting)
                 waiting.append(payload)
-        return places
+        return indices
 
     def _tasks(self, table: pa.Table, schema: Schema) -> Int64s:
         """Return the task number of each row, -1 for unknown keys."""
@@ -186,23 +186,23 @@ class Observer:
         self._features = definition.features
         self._keys = list(trained.tasks)
         self._types: dict[int, Type] = {}
-        for places, schema in zip(column_indexes(definition, schemas), schemas, strict=True):
-            self._types |= {feature: schema.columns[column].type for column, feature in places}
+        for indices, schema in zip(column_indexes(definition, schemas), schemas, strict=True):
+            self._types |= {feature: schema.columns[column].type for column, feature in indices}
         key = None if definition.key is None else column_index(schemas[0], definition.key)
         self._key_type = None if key is None else schemas[0].columns[key].type
 
-    def of(self, payloads: Sequence[object], places: Floats) -> Observe:
+    def of(self, payloads: Sequence[object], indices: Floats) -> Observe:
         """Return the observation function of a time unit.
 
-        `places` (n, k) are indexes into `payloads`, NaN for missing values.
+        `indices` (n, k) are indexes into `payloads`, NaN for missing values.
         """
 
         def observe(chosen: Bools) -> Floats:
-            seen = np.full(places.shape, np.nan)
-            for feature in range(places.shape[1]):
+            seen = np.full(indices.shape, np.nan)
+            for feature in range(indices.shape[1]):
                 tasks = np.flatnonzero(chosen[:, feature])
                 if len(tasks):
-                    given = [payloads[int(place)] for place in places[tasks, feature]]
+                    given = [payloads[int(index)] for index in indices[tasks, feature]]
                     seen[tasks, feature] = self._call_function(feature, tasks.tolist(), given)
             return seen
 
@@ -278,7 +278,7 @@ class TrainedClassifier:
 def train_classifier(definition: Definition, rows: Sequence[Row], schema: Schema) -> TrainedClassifier:
     """Train a classifier on rows in order of time."""
     key = None if definition.key is None else column_index(schema, definition.key)
-    label, places = (
+    label, indices = (
         column_index(schema, definition.label),
         [column_index(schema, name) for name in definition.features],
     )
@@ -292,7 +292,7 @@ def train_classifier(definition: Definition, rows: Sequence[Row], schema: Schema
     examples = [TrainingExamples([], []) for _ in tasks]
     for row in told:
         mine = examples[tasks[() if key is None else row[key]]]
-        mine.values.append([as_number(row[place]) for place in places])
+        mine.values.append([as_number(row[index]) for index in indices])
         mine.labels.append(numbers[row[label]])
     return TrainedClassifier(tasks, classes, train(examples, len(classes), definition.options))
 

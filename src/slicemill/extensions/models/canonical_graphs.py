@@ -80,7 +80,7 @@ def flow_nodes(
         name = core_node_id("ac", number) if of is whole else f"{of.op.lower()}{number}_{len(nodes)}"
         nodes.append(ModelNode(name, of.op, _params(of, element), of.text, number))
         for port, sources in enumerate(inputs):
-            edges.extend(ModelEdge(src, name, place, port, phase) for src, place, phase in sources)
+            edges.extend(ModelEdge(src, name, index, port, phase) for src, index, phase in sources)
         return [(name, int(of.op is Op.F and of.text.startswith("rest ")), InstancePhase.BOTH)]
 
     whole = flow(core.aggregate)

@@ -57,7 +57,7 @@ class FilteredCore:
 class JointModels:
     """Shared state of several models.
 
-    `places[m]` are the positions in `kept` of model m's cores, and `numbers[m]` their numbers in the model.
+    `indices[m]` are the positions in `kept` of model m's cores, and `numbers[m]` their numbers in the model.
     `results` and `lets` are formulas in which `c0`, `c1` and so on are the values of `kept`. `u0` is the
     value of the sum 0 over distances from a pivot. Names in `lets` are the texts of their expressions.
     """
@@ -65,7 +65,7 @@ class JointModels:
     models: tuple[Model, ...]
     kept: list[FilteredCore] = field(default_factory=list)
     conditions: list[frozenset[Condition]] = field(default_factory=list)  # of each model
-    places: list[list[int]] = field(default_factory=list)
+    indices: list[list[int]] = field(default_factory=list)
     numbers: list[list[int]] = field(default_factory=list)
     lets: dict[str, Expr] = field(default_factory=dict)
     results: list[Expr] = field(default_factory=list)
@@ -75,9 +75,9 @@ class JointModels:
         """Return the distinct element conditions of the models."""
         return tuple(dict.fromkeys(self.conditions))
 
-    def users(self, place: int) -> list[int]:
+    def users(self, index: int) -> list[int]:
         """Return the numbers of the models that use a core."""
-        return [number for number, places in enumerate(self.places) if place in places]
+        return [number for number, indices in enumerate(self.indices) if index in indices]
 
 
 def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
@@ -95,7 +95,7 @@ def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
             condition for condition in conditions if not (finite and isinstance(condition.of, Parameter))
         )
         found.conditions.append(kept)
-        _CoreAssigner(found, model, kept).place()
+        _CoreAssigner(found, model, kept).index()
     return found
 
 
@@ -106,9 +106,9 @@ class _CoreAssigner:
         self._into, self._model, self._conditions = into, model, conditions
         self._lets = {name: centre_formula(value, model.cores) for name, value in model.lets}
         self._result = centre_formula(model.result, model.cores)
-        self._places: dict[tuple[int, bool], int] = {}
+        self._indices: dict[tuple[int, bool], int] = {}
 
-    def place(self) -> None:
+    def index(self) -> None:
         asked = {part for formula in (self._result, *self._lets.values()) for part in walk(formula)}
         wanted = [
             (number, near)
@@ -117,11 +117,11 @@ class _CoreAssigner:
             if near == (Symbol(f"d{number}") in asked) or (not near and Symbol(f"c{number}") in asked)
         ]
         self._into.numbers.append([number for number, _ in wanted])
-        self._into.places.append([self._core(number, near) for number, near in wanted])
+        self._into.indices.append([self._core(number, near) for number, near in wanted])
         self._into.results.append(self._named(self._result))
 
     def _core(self, number: int, near: bool) -> int:
-        if (number, near) not in self._places:
+        if (number, near) not in self._indices:
             core = self._model.cores[number]
             if core.scalars:
                 names = {name: self._let(name) for name in core.scalars}
@@ -130,8 +130,8 @@ class _CoreAssigner:
             kept, all_kept = FilteredCore(core, self._conditions, near), self._into.kept
             if kept not in all_kept:
                 all_kept.append(kept)
-            self._places[number, near] = all_kept.index(kept)
-        return self._places[number, near]
+            self._indices[number, near] = all_kept.index(kept)
+        return self._indices[number, near]
 
     def _let(self, name: str) -> str:
         """Name a `let` value by its text, which is unique across models."""

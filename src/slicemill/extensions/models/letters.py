@@ -138,10 +138,10 @@ def _rewrite_once(of: Flow, used: list[str]) -> Flow | None:
         if changed is not None:
             used.append(name)
             return changed
-    for place, inner in enumerate(of.inputs):
+    for index, inner in enumerate(of.inputs):
         changed = _rewrite_once(inner, used)
         if changed is not None:
-            inputs = [*of.inputs[:place], changed, *of.inputs[place + 1 :]]
+            inputs = [*of.inputs[:index], changed, *of.inputs[index + 1 :]]
             return step(of.op, of.text, *inputs) if of.op is not Op.T else _transform(of, changed)
     return None
 
@@ -243,6 +243,6 @@ def _by_position(of: FlowStep, image: Expr) -> Expr:
     """Translate T with a function for each position (C6)."""
     *firsts, last = (compose(function, image) for function in of.functions)
     found: Expr = last
-    for place in range(len(firsts), 0, -1):
-        found = Apply("where", (Apply("=", (POSITION, number(place))), firsts[place - 1], found))
+    for index in range(len(firsts), 0, -1):
+        found = Apply("where", (Apply("=", (POSITION, number(index))), firsts[index - 1], found))
     return found

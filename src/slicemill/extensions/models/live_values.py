@@ -63,12 +63,12 @@ def _partitions(routine: RoutineState, number: int, keys: Keys) -> Iterable[dict
     assert isinstance(call, CompiledCall)
     module = call.module_of(routine.kept)
     columns = [column.to_pylist() for column in keys.values(np.arange(len(keys)))]
-    for place in range(len(keys)):
-        values = list(values_of_models(module, routine.kept.arrays, place))
+    for index in range(len(keys)):
+        values = list(values_of_models(module, routine.kept.arrays, index))
         if values:
             value = asdict(values[number])
             yield {
-                "key": [_plain(column[place]) for column in columns],
+                "key": [_plain(column[index]) for column in columns],
                 **value,
                 "cores": list(value["cores"]),
             }

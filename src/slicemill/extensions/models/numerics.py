@@ -292,26 +292,26 @@ def _swap(pool: Any, a: int, b: int) -> None:
 
 
 @kernel
-def _sink(pool: Any, at: int, rows: int, place: int) -> None:
+def _sink(pool: Any, at: int, rows: int, index: int) -> None:
     while True:
-        child = 2 * place + 1
+        child = 2 * index + 1
         if child >= rows:
             return
         if child + 1 < rows and _before(pool, at + child + 1, at + child):
             child += 1
-        if not _before(pool, at + child, at + place):
+        if not _before(pool, at + child, at + index):
             return
-        _swap(pool, at + child, at + place)
-        place = child
+        _swap(pool, at + child, at + index)
+        index = child
 
 
 @kernel
 def _push(pool: Any, at: int, rows: int, value: float, number: int) -> int:
     pool[at + rows].value, pool[at + rows].number = value, number
-    place = rows
-    while place > 0 and _before(pool, at + place, at + (place - 1) // 2):
-        _swap(pool, at + place, at + (place - 1) // 2)
-        place = (place - 1) // 2
+    index = rows
+    while index > 0 and _before(pool, at + index, at + (index - 1) // 2):
+        _swap(pool, at + index, at + (index - 1) // 2)
+        index = (index - 1) // 2
     return rows + 1
 
 

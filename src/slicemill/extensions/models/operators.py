@@ -129,10 +129,10 @@ def quantile(values: Sequence[Any], share: Fraction) -> Any:
     if not values:
         return None
     ordered = sorted(values)
-    place = (len(ordered) - 1) * share
-    below = math.floor(place)
+    index = (len(ordered) - 1) * share
+    below = math.floor(index)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (index - below)
 
 
 def median(values: Sequence[Any]) -> Any:

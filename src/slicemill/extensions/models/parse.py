@@ -82,16 +82,16 @@ class _Parser:
         self._text = text
         self._constants = constants
         self._tokens = _tokens(text)
-        self._place = 0
+        self._index = 0
         self._bound: list[str] = []
 
     @property
     def _next(self) -> _Token:
-        return self._tokens[self._place]
+        return self._tokens[self._index]
 
     def _take(self) -> _Token:
         token = self._next
-        self._place += token.kind != "end"
+        self._index += token.kind != "end"
         return token
 
     def _fail(self, message: str, token: _Token, hint: str = "") -> NoReturn:
@@ -176,8 +176,8 @@ class _Parser:
             return DIMENSION
         if function in MACROS:
             self._check_count(name, len(arguments), MACROS[function].takes)
-            for place, range_ in MACROS[function].ranges.items():
-                self._constant(arguments[place], name, range_, begins[place])
+            for index, range_ in MACROS[function].ranges.items():
+                self._constant(arguments[index], name, range_, begins[index])
             return MACROS[function].expand(arguments)
         if function in ACCUMULATORS or function in SEARCHES:
             ranges = SEARCHES[function].options if function in SEARCHES else ()
@@ -210,17 +210,17 @@ class _Parser:
 
 def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
-    place = 0
-    while text[place:].strip():
-        found = _TOKEN.match(text, place)
+    index = 0
+    while text[index:].strip():
+        found = _TOKEN.match(text, index)
         if found is None:
-            at = place + len(text[place:]) - len(text[place:].lstrip())
+            at = index + len(text[index:]) - len(text[index:].lstrip())
             what = f"a model has no {text[at]!r}"
             raise ModelError(f"{what}, column {at + 1}: {text}", what=what, at=at)
         kind = str(found.lastgroup)
         word = found.group(kind)
         tokens.append(_Token(kind, _SAME.get(word, word), found.start(kind)))
-        place = found.end()
+        index = found.end()
     tokens.append(_Token("end", "", len(text)))
     return tokens
 

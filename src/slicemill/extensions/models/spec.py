@@ -16,7 +16,7 @@ from slicemill.operators.protocol import (
     OperatorKind,
     Role,
     SharedOperator,
-    UnitOf,
+    TaskOf,
     call_text,
     longest_us,
     partition,
@@ -83,8 +83,8 @@ def cores_of(shared: SharedModels) -> list[SharedCore]:
     found = []
     for bundle in _bundles(shared):
         joint = joint_state(bundle.asked)
-        for place, kept in enumerate(joint.kept):
-            users = tuple(bundle.calls[number] for number in joint.users(place))
+        for index, kept in enumerate(joint.kept):
+            users = tuple(bundle.calls[number] for number in joint.users(index))
             found.append(SharedCore(bundle.window, str(kept), users))
     return found
 
@@ -145,7 +145,7 @@ KINDS = (
         words=lambda shared, *_: _describe(shared),
         waits_for_time=lambda shared, _: calls_wait(shared.calls),
         columns_read=lambda shared, *_: _columns_read(shared),
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=lambda shared: (shared.keys,),
         member=MemberKind(
             words=lambda member: Description("γ", "From cores", window_calls(member.operator.calls)),

@@ -124,4 +124,4 @@ def permute(vector: Vector, order: str | Sequence[int]) -> Vector:
         return ORDERS[order](vector)
     if sorted(order) != list(range(1, len(vector) + 1)):
         raise ModelError(f"P[{', '.join(map(str, order))}] does not name each of {len(vector)} places once")
-    return tuple(vector[place - 1] for place in order)
+    return tuple(vector[index - 1] for index in order)

@@ -132,7 +132,7 @@ def header_notice(file: str, names: Sequence[str], schema: Schema, known: bool) 
     """
     missing = [column.name for column in schema if field_of(column.name, names) is None]
     read = {field_of(column.name, names) for column in schema}
-    extra = [name for place, name in enumerate(names) if place not in read]
+    extra = [name for index, name in enumerate(names) if index not in read]
     told = [f"{file} has no column {', '.join(missing)}: it is NULL in its rows"] if missing else []
     if extra and not known:
         verb = "is" if len(extra) == 1 else "are"

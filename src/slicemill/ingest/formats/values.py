@@ -377,7 +377,7 @@ def _instants(column: pa.Array, type_: Type) -> TypedValues:
     if not len(outside):
         return TypedValues(column if column.type == _INSTANT else _at(numbers, unit_ns))
     spelled = f"{column.type.unit} since 1970' is no {type_}"
-    bad = {place: f"'{numbers[place].as_py()} {spelled}" for place in outside.tolist()}
+    bad = {index: f"'{numbers[index].as_py()} {spelled}" for index in outside.tolist()}
     fits = np.ones(len(column), np.bool_)
     fits[outside] = False
     return TypedValues(_at(pc.if_else(pa.array(fits), numbers, None), unit_ns), bad)

@@ -44,9 +44,9 @@ class EmitStep:
     def __init__(self, operator: Emit, context: StepContext) -> None:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, EmitState) else EmitState()
-        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any cell, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any subtask, set before each run
         self._every = operator.every
-        self._counts = not operator.key  # without a key there is a single cell
+        self._counts = not operator.key  # without a key there is a single subtask
         self._input = schema
         self._schema = with_system_columns(to_arrow(context.node.schema))
 
@@ -151,9 +151,9 @@ def _surviving_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
     signs = np.where(adds(ops_of(rows)), np.int64(1), np.int64(-1))[order]
     nothing = np.zeros(len(first), np.int64)
     sums = running_totals(grouped, signs, nothing)
-    places, last = np.arange(len(order)), np.flatnonzero(last_of_each(grouped))
-    net, cancelled = sums[last], np.maximum.accumulate(np.where(sums == 0, places, -1))[last]
-    alike = (places > cancelled[grouped]) & (signs == np.sign(net)[grouped])
+    indices, last = np.arange(len(order)), np.flatnonzero(last_of_each(grouped))
+    net, cancelled = sums[last], np.maximum.accumulate(np.where(sums == 0, indices, -1))[last]
+    alike = (indices > cancelled[grouped]) & (signs == np.sign(net)[grouped])
     stays = alike & (running_totals(grouped, alike, nothing) <= np.abs(net)[grouped])
     return np.sort(order[stays])
 

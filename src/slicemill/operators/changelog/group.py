@@ -154,7 +154,7 @@ class GroupChangesStep:
         keys, told = self.state.keys, self.state.told
         assert keys is not None, "set when the step was made"
         told.reach(self._groups_kept)
-        groups = np.flatnonzero(told.places[: self._groups_kept] < 0)
+        groups = np.flatnonzero(told.indices[: self._groups_kept] < 0)
         count = len(groups)
         rows = GroupedRows.of(groups.astype(np.int32), self._groups_kept, np.zeros(count, np.int64))
         found = {}
@@ -199,9 +199,9 @@ class GroupChangesStep:
         values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
         told = self.state.told
         told.reach(rows.count)
-        places = told.places[rows.touched]
-        known = places >= 0
-        both = told.added.behind(places[known], values)
+        indices = told.indices[rows.touched]
+        known = indices >= 0
+        both = told.added.behind(indices[known], values)
         kept = int(np.count_nonzero(known))
         order, groups = rows.order, rows.groups
         first = np.ones(len(order), np.bool_)
@@ -258,7 +258,7 @@ def taken_over(_: GroupChanges, state: object, calls: Sequence[int]) -> GroupCha
 def group_changes(
     operator: GroupChanges, context: StepContext
 ) -> GroupChangesStep | RetractingGroupsStep | RowStep:
-    if not operator.one_cell:
+    if not operator.one_subtask:
         return GroupChangesStep(operator, context)
     kept = None if operator.by_rows else retracting_groups(operator, context)
     return kept or row_step(changing_groups(operator, context), context)
@@ -340,9 +340,9 @@ class RetractingGroupsStep:
         ]
         now = pa.table([*state.keys.values(numbered), *values], names=self._names)
         state.told.reach(rows.count)
-        places = state.told.places[rows.touched]
-        known = places >= 0
-        told = state.told.added.behind(places[known], now)
+        indices = state.told.indices[rows.touched]
+        known = indices >= 0
+        told = state.told.added.behind(indices[known], now)
         kept = int(np.count_nonzero(known))
         # By emitted change, in order of groups: the previous emitted row, and a flag if there was one.
         is_told = tells[rows.order]
@@ -380,13 +380,13 @@ class RetractingGroupsStep:
         order, was, is_ = order[arranged], was[arranged], is_[arranged]
         chosen = np.stack([was, is_], axis=1).reshape(-1)
         kinds = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
-        places = np.stack([before[arranged], after[arranged]], axis=1).reshape(-1)[chosen]
+        indices = np.stack([before[arranged], after[arranged]], axis=1).reshape(-1)[chosen]
         # The output of an update has the timestamp of its update_after row.
         causes = pa.array(np.repeat(order + (ops[order] == UPDATE_BEFORE), 2)[chosen])
-        first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(places)
+        first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(indices)
         system = {TS: table.column(TS).take(causes), SEQ: np.arange(first, self.state.next_seq)}
         system[ARRIVAL] = table.column(ARRIVAL).take(causes)
-        rows = told.take(pa.array(places))
+        rows = told.take(pa.array(indices))
         made = pa.table([*system.values(), *rows.columns], names=[*system, *self._names])
         return with_ops(made, kinds.reshape(-1)[chosen].astype(np.int8)).cast(self._schema)
 
@@ -452,7 +452,7 @@ class GlobalAggregateRow:
     def enter(self, told: RowsByNumber) -> bool:
         """Record the row as emitted, unless a row was emitted before."""
         told.reach(1)
-        if told.places[0] >= 0:
+        if told.indices[0] >= 0:
             return False
         told.replace(np.zeros(1, np.int64), self.values)
         return True

@@ -49,7 +49,7 @@ class SortedValues:
     """Accumulator of min and max: a sorted multiset, NaN last."""
 
     def __init__(self, greatest: bool) -> None:
-        self._place = -1 if greatest else 0
+        self._index = -1 if greatest else 0
         self._values: list[tuple[bool, Any]] = []
 
     def add(self, args: Row) -> None:
@@ -63,7 +63,7 @@ class SortedValues:
     def value(self) -> object:
         if not self._values:
             return None
-        is_nan, value = self._values[self._place]
+        is_nan, value = self._values[self._index]
         return float("nan") if is_nan else value
 
     def state(self) -> list[tuple[bool, Any]]:
@@ -89,7 +89,7 @@ class GroupRows:
 
     def remove(self, args: Row) -> None:
         wanted = comparable(args)
-        del self._rows[next(place for place, row in enumerate(self._rows) if comparable(row) == wanted)]
+        del self._rows[next(index for index, row in enumerate(self._rows) if comparable(row) == wanted)]
 
     def value(self) -> object:
         """Evaluate the aggregate; NOTHING if a user-defined aggregate returns no row."""

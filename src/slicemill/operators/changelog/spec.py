@@ -18,7 +18,7 @@ from slicemill.operators.protocol import (
     Operator,
     OperatorKind,
     Role,
-    UnitOf,
+    TaskOf,
     grouping_facts,
     partition,
     same_keys,
@@ -50,8 +50,8 @@ class GroupChanges(Operator):
         return not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
 
     @property
-    def one_cell(self) -> bool:
-        """True if a single partition (cell) has all groups and renumbers rows."""
+    def one_subtask(self) -> bool:
+        """True if a single partition (subtask) has all groups and renumbers rows."""
         return self.retracts or self.by_rows
 
 
@@ -66,18 +66,18 @@ def _group_changes_columns_read(group: GroupChanges) -> ColumnsRead:
 
 
 def _group_changes_keys(group: GroupChanges) -> tuple[Keys, ...] | None:
-    """Return the partition keys; None if there is a single cell.
+    """Return the partition keys; None if there is a single subtask.
 
     The two rows of an update may belong to different groups, and must be read together.
     """
-    return None if group.one_cell else (tuple(item.expr for item in group.group_by),)
+    return None if group.one_subtask else (tuple(item.expr for item in group.group_by),)
 
 
 def _group_changes_keys_below(group: GroupChanges, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Map keys over the groups to keys over the input."""
     groups = {item.name: item.expr for item in group.group_by}
     read = {name for key in keys for name in columns_of(key)}
-    if group.one_cell or not read <= groups.keys():
+    if group.one_subtask or not read <= groups.keys():
         return None
     below = tuple(transform(k, lambda e: groups[e.name] if isinstance(e, ColumnRef) else None) for k in keys)
     return ((node.inputs[0], below),)
@@ -88,7 +88,7 @@ def _takes(kept: GroupChanges, group: GroupChanges) -> list[int] | None:
 
     Return None unless all calls have accumulators, because only accumulators can emit the whole table again.
     """
-    if kept.one_cell or group.one_cell or kept.group_by != group.group_by:
+    if kept.one_subtask or group.one_subtask or kept.group_by != group.group_by:
         return None
     if not all(map(accumulator_of, group.calls)):
         return None
@@ -102,12 +102,12 @@ _GROUP_CHANGES_KINDS = (
         words=lambda group, *_: _describe_group_changes(group),
         label=lambda _: "aggregate",
         columns_read=lambda group, *_: _group_changes_columns_read(group),
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=_group_changes_keys,
         keys_below=_group_changes_keys_below,
         history_us=lambda *_: None,
         # Both rows of an update have the sequence number of the row that causes the update.
-        seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_cell else bits,
+        seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_subtask else bits,
         takes=_takes,
         taken_over="slicemill.operators.changelog.group:taken_over",
         step="slicemill.operators.changelog.group:group_changes",
@@ -356,7 +356,7 @@ _TOPN_KINDS = (
         label=lambda _: "top",
         by_position=lambda top: not (top.appends or top.one_each or top.several),
         columns_read=lambda top, _, wanted: _topn_columns_read(top, wanted),
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=lambda top: None if top.retracts else (top.by.partition_by,),
         keys_below=_topn_keys_below,
         history_us=lambda *_: None,
@@ -397,7 +397,7 @@ _EMIT_KINDS = (
         words=lambda emit, *_: _describe_emit(emit),
         label=lambda _: "emit",
         waits_for_time=lambda emit, _: emit.every is not None,
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=_emit_keys,
         keys_below=same_keys,
         history_us=lambda *_: None,
@@ -430,7 +430,7 @@ _DISTINCT_KINDS = (
         ),
         label=lambda _: "distinct",
         columns_read=lambda distinct, *_: ColumnsRead([ColumnRef.to(c) for c in distinct.columns], ()),
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=lambda distinct: (tuple(ColumnRef.to(column) for column in distinct.columns),),
         keys_below=same_keys,
         history_us=lambda *_: None,

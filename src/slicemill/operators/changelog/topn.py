@@ -133,9 +133,9 @@ class BestRowsStep:
         numbered = self._groups.numbers(new, state.keys)
         distinct, local = distinct_numbers(numbered)
         state.best.reach(len(state.keys) or 1)
-        places = state.best.places[distinct]
-        known = np.flatnonzero(places >= 0)
-        rows = state.best.added.behind(places[known], new).combine_chunks()
+        indices = state.best.indices[distinct]
+        known = np.flatnonzero(indices >= 0)
+        rows = state.best.added.behind(indices[known], new).combine_chunks()
         old = len(known)
         all_numbers = np.concatenate([known.astype(np.int32), local])
         codes = [
@@ -149,11 +149,11 @@ class BestRowsStep:
         lowered = rank[order] - partitions.astype(np.int64) * rows.num_rows
         best = np.ones(len(order), np.bool_)
         best[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
-        sorted_places = np.arange(len(order))
+        sorted_indices = np.arange(len(order))
         # Before each row, the best row is at the last position with a new minimum.
-        latest = np.maximum.accumulate(np.where(best, sorted_places, 0))
+        latest = np.maximum.accumulate(np.where(best, sorted_indices, 0))
         before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
-        was = sorted_places > head
+        was = sorted_indices > head
         comes = best & (order >= old)
         source = order[comes]
         arranged = np.argsort(source)
@@ -255,7 +255,7 @@ def emit_changes(
     last result has the rows that stay within the limit.
     """
     total = told.sum()
-    cause, place = np.empty(total, np.int64), np.zeros(total, np.int64)
+    cause, index = np.empty(total, np.int64), np.zeros(total, np.int64)
     before, after = np.full(total, -1, np.int64), np.full(total, -1, np.int64)
     stay = np.empty(len(taken), np.int64)
     first = np.empty(limit, np.int64)
@@ -278,7 +278,7 @@ def emit_changes(
                 for moved in range(at, count):
                     before[made] = first[moved]
                     after[made] = row if moved == at else first[moved - 1]
-                    place[made] = moved
+                    index[made] = moved
                     made += 1
             else:
                 if full:
@@ -290,7 +290,7 @@ def emit_changes(
             first[moved] = first[moved - 1]
         first[at] = row
     stay[stays : stays + count] = first[:count]
-    return cause, before, after, place, stay[: stays + count]
+    return cause, before, after, index, stay[: stays + count]
 
 
 @kernel
@@ -305,15 +305,15 @@ def collect_chains(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
         while at >= 0:
             count += 1
             at = following[at]
-    places, chains = np.empty(count, np.int64), np.empty(count, np.int32)
+    indices, chains = np.empty(count, np.int64), np.empty(count, np.int32)
     count = 0
     for chain in range(len(heads)):
         at = heads[chain]
         while at >= 0:
-            places[count], chains[count] = at, chain
+            indices[count], chains[count] = at, chain
             count += 1
             at = following[at]
-    return places, chains
+    return indices, chains
 
 
 @stored_as("top.several", version=2, upgrade={1: lambda plain: _chain_by_partition(**plain)})
@@ -338,12 +338,12 @@ class SeveralRowsState:
         self.heads = extend_array(self.heads, len(self.keys) or 1, -1)
         return collect_chains(self.heads[numbers], self.following)
 
-    def keep(self, numbers: Int64s, places: Int64s, chains: Int32s) -> None:
+    def keep(self, numbers: Int64s, indices: Int64s, chains: Int32s) -> None:
         """Replace the top rows of some partitions; none of them becomes empty."""
         self.following = extend_array(self.following, self.added.rows, -1)
         last = last_of_each(chains)
-        self.following[places] = np.where(last, -1, np.roll(places, -1))
-        self.heads[numbers] = places[np.roll(last, 1)]
+        self.following[indices] = np.where(last, -1, np.roll(indices, -1))
+        self.heads[numbers] = indices[np.roll(last, 1)]
 
     def tidy(self) -> None:
         """Delete rows that are no longer within the limit."""
@@ -355,9 +355,9 @@ class SeveralRowsState:
         self.heads = _new_positions(self.heads, stay)
 
 
-def _new_positions(places: Int64s, stay: Int64s) -> Int64s:
+def _new_positions(indices: Int64s, stay: Int64s) -> Int64s:
     """Return the new positions of rows after only `stay` is kept."""
-    return np.where(places < 0, -1, np.searchsorted(stay, places))
+    return np.where(indices < 0, -1, np.searchsorted(stay, indices))
 
 
 def _chain_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[str, object]:
@@ -395,8 +395,8 @@ class SeveralRowsStep:
         # Drop field metadata such as nullability, which may differ in later tables.
         fresh = pa.table([new.column(name) for name in self._names], names=self._names)
         distinct, local = distinct_numbers(numbered)
-        places, chains = state.chains(distinct)
-        rows, old = state.added.behind(places, fresh).combine_chunks(), len(places)
+        indices, chains = state.chains(distinct)
+        rows, old = state.added.behind(indices, fresh).combine_chunks(), len(indices)
         of = np.concatenate([chains, local])
         order, partitions, _ = by_partition(of, len(distinct))
         ranks = self._ranks(rows, old)[order]
@@ -404,20 +404,20 @@ class SeveralRowsStep:
         full = counts == self._limit
         told = np.where(full, counts - taken, counts + 1 - taken) if self._shown is not None else 1 + full
         told = np.where((taken >= 0) & (order >= old), told, 0).astype(np.int64)
-        cause, before, after, place, stay = emit_changes(
+        cause, before, after, index, stay = emit_changes(
             partitions, taken, told, self._limit, self._shown is not None
         )
         stays = order[stay]
         comes = stays[stays >= old]
         lies = np.empty(rows.num_rows, np.int64)
-        lies[:old], lies[comes] = places, state.added.rows + np.arange(len(comes))
+        lies[:old], lies[comes] = indices, state.added.rows + np.arange(len(comes))
         state.added.add(rows.take(pa.array(comes)))
         state.keep(distinct, lies[stays], of[stays])
         state.used += len(stays) - old
         state.tidy()
         arranged = np.argsort(order[cause], kind="stable")
-        cause, place = order[cause][arranged] - old, place[arranged]
-        return self._told(new, rows, order, cause, before[arranged], after[arranged], place), complete[0]
+        cause, index = order[cause][arranged] - old, index[arranged]
+        return self._told(new, rows, order, cause, before[arranged], after[arranged], index), complete[0]
 
     def _ranks(self, rows: pa.Table, old: int) -> Int64s:
         """Return the rank of each row; stored rows precede equal new rows."""
@@ -438,7 +438,7 @@ class SeveralRowsStep:
         cause: Int64s,
         before: Int64s,
         after: Int64s,
-        place: Int64s,
+        index: Int64s,
     ) -> pa.Table:
         """Return the changes as rows; an update has two rows."""
         was, is_ = before >= 0, after >= 0
@@ -451,7 +451,7 @@ class SeveralRowsStep:
         made = pa.table(columns, names=[*_SYSTEM_COLUMNS, *self._names])
         made = with_ops(made, ops.reshape(-1)[chosen].astype(np.int8))
         if self._shown is not None:
-            made = made.append_column(self._shown, pa.array(np.repeat(place, 2)[chosen] + 1))
+            made = made.append_column(self._shown, pa.array(np.repeat(index, 2)[chosen] + 1))
             made = without_unchanged(made, self._names)
         return self._numbering.apply(made.cast(self._schema))
 
@@ -463,32 +463,34 @@ class SeveralRowsStep:
 
 
 @kernel
-def among_first(partitions: NDArray[np.int32], places: Int64s, limit: int, differ: bool) -> NDArray[np.bool_]:
+def among_first(
+    partitions: NDArray[np.int32], indices: Int64s, limit: int, differ: bool
+) -> NDArray[np.bool_]:
     """Mark rows whose position is among the `limit` lowest so far.
 
     Rows are ordered by partition and arrival. With `differ`, equal positions count once.
     """
     lowest = np.empty(limit, np.int64)
-    out = np.zeros(len(places), np.bool_)
+    out = np.zeros(len(indices), np.bool_)
     count = 0
-    for row in range(len(places)):
+    for row in range(len(indices)):
         if row == 0 or partitions[row] != partitions[row - 1]:
             count = 0
-        place = places[row]
-        if count == limit and place > lowest[limit - 1]:
+        index = indices[row]
+        if count == limit and index > lowest[limit - 1]:
             continue
         out[row] = True
         at = count
-        while at > 0 and lowest[at - 1] > place:
+        while at > 0 and lowest[at - 1] > index:
             at -= 1
-        if differ and at > 0 and lowest[at - 1] == place:
+        if differ and at > 0 and lowest[at - 1] == index:
             continue
         if count < limit:
             count += 1
         for moved in range(count - 1, at, -1):
             lowest[moved] = lowest[moved - 1]
         if at < limit:
-            lowest[at] = place
+            lowest[at] = index
     return out
 
 
@@ -532,19 +534,19 @@ class CandidatesStep:
         codes = [order_codes(column, falls) for column, (_, falls) in zip(columns, by.order_by, strict=True)]
         arrival = np.arange(len(rows))
         order = sort_positions(codes, -arrival if by.latest_first else arrival)
-        places = np.empty(len(rows), np.int64)
-        places[order] = arrival
+        indices = np.empty(len(rows), np.int64)
+        indices[order] = arrival
         if by.function != "row_number":
             # Rows with equal sort keys have the position of the first of these rows.
             other = np.zeros(len(rows), np.bool_)
             for code in codes:
                 other[1:] |= code[order][1:] != code[order][:-1]
-            places[order] = np.cumsum(other)
+            indices[order] = np.cumsum(other)
         found = distinct_keys(keys, len(rows))
         sorted_rows, partitions, _ = by_partition(found.codes.astype(np.int32), max(len(found.values), 1))
         chosen = np.zeros(len(rows), np.bool_)
         chosen[sorted_rows] = among_first(
-            partitions, places[sorted_rows], self._operator.limit, by.function == "dense_rank"
+            partitions, indices[sorted_rows], self._operator.limit, by.function == "dense_rank"
         )
         return table.filter(pa.array(chosen[len(kept) :]))
 
@@ -639,9 +641,9 @@ class TopRows:
         key, wanted = comparable(self.partition(row)), comparable(row[1:])
         kept = self._partitions.change(key)
         assert kept is not None, "a row that leaves has arrived"
-        found = [place for place, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
+        found = [index for index, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
         # Of equal rows, delete the row that arrived first.
-        left = kept.pop(min(found, key=lambda place: abs(kept[place].arrival)))
+        left = kept.pop(min(found, key=lambda index: abs(kept[index].arrival)))
         if not kept:
             self._partitions.remove(key)
         return left
@@ -650,10 +652,10 @@ class TopRows:
         """Return the ranks of sorted rows, up to the limit."""
         ranks: list[int] = []
         function, limit = self.operator.by.function, self.operator.limit
-        for place, entry in enumerate(kept):
-            rank = place + 1
-            if function != "row_number" and place:
-                same = entry.key == kept[place - 1].key
+        for index, entry in enumerate(kept):
+            rank = index + 1
+            if function != "row_number" and index:
+                same = entry.key == kept[index - 1].key
                 following = ranks[-1] + 1 if function == "dense_rank" else rank
                 rank = ranks[-1] if same else following
             if rank > limit:

@@ -186,9 +186,9 @@ def window_changes(operator: WindowChanges, context: StepContext) -> RowStep:
         calls.append((definition, retractable_accumulator(call, definition), arguments))
     late, time = operator.late, None
     if late is not None:
-        place = schema.index(late.column)
+        index = schema.index(late.column)
 
         def time(row: Row) -> int:
-            return int(row[place])  # type: ignore[call-overload,no-any-return]
+            return int(row[index])  # type: ignore[call-overload,no-any-return]
 
     return row_step(ChangingWindows(operator, row_of_items(operator.group_by, schema), time, calls), context)

@@ -16,7 +16,7 @@ queries for which the pair is a result.
     probe       compiled loops that find pairs and expire rows
     pairs       pairs of rows with their columns
     answers     results of each query; unmatched rows of outer, semi and anti joins
-    heavy_keys  rows of heavy keys, spread over all cells
+    heavy_keys  rows of heavy keys, spread over all subtasks
     rescale     state after a rescale
     rows        joins row by row: the reference, and joins over row counts
     multiway*   join of three or more streams in one operator

@@ -33,14 +33,14 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.conditions import Residuals
 from slicemill.operators.join.pairs import Pairs, fetch
-from slicemill.operators.join.probe import Words, places_in, places_out, typed_kernel, words_in, words_out
+from slicemill.operators.join.probe import Words, indices_in, indices_out, typed_kernel, words_in, words_out
 from slicemill.operators.join.spec import JoinMember
 from slicemill.operators.join.state import JoinSide, replace_masks
 from slicemill.types import BIGINT, TIMESTAMP, Schema, Type
 
 _TS, _NUMBER = "_ts", "_number"  # column names of a row's timestamp and row number
 
-# Returns the columns that order the pairs of one new row across cells.
+# Returns the columns that order the pairs of one new row across subtasks.
 Ties: TypeAlias = Callable[[Pairs], Mapping[str, pa.Array]]
 
 # Result of a query in a run: rows, or an error.
@@ -60,7 +60,7 @@ class Answers:
         self,
         members: Sequence[JoinMember],
         schemas: Sequence[Schema],
-        seats: QueryBits,
+        query_bits: QueryBits,
         ties: Ties,
         unmatched: UnmatchedTracker,
     ) -> None:
@@ -68,8 +68,8 @@ class Answers:
         self._unmatched = unmatched
         self._members = members
         self._schemas = schemas
-        self._seats = seats
-        self._residuals = Residuals(members, schemas, seats)
+        self._query_bits = query_bits
+        self._residuals = Residuals(members, schemas, query_bits)
         self._bytes: dict[str, int] = {}  # bytes of the results in this run, by query
 
     def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
@@ -82,13 +82,13 @@ class Answers:
             self._unmatched.note(pairs)
         pairs = pairs.dropped()
         for member in self._members:
-            places = pairs.of(self._seats.bits[member.name])
-            if not len(places) or member.name in errors:
+            indices = pairs.of(self._query_bits.bits[member.name])
+            if not len(indices) or member.name in errors:
                 continue
             columns = {"_ts": pairs.moments(), "_seq": pairs.seqs(), "_arr": pairs.arrivals()}
             columns |= self._ties(pairs)
             columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
-            table = pa.table({name: fetch(column, places) for name, column in columns.items()})
+            table = pa.table({name: fetch(column, indices) for name, column in columns.items()})
             parts = collected.setdefault(member.name, [])
             parts.append(table)
             self._bytes[member.name] = self._bytes.get(member.name, 0) + table.nbytes
@@ -155,31 +155,31 @@ def _concat_results(tables: list[pa.Table]) -> pa.Table:
 _NEVER = np.int32(2**31 - 1)
 
 
-@typed_kernel(types.void(words_in, places_in, places_in, words_out))
-def clear_matched(wanted: Words, places: Int32s, rows: Int32s, pending: Words) -> None:
+@typed_kernel(types.void(words_in, indices_in, indices_in, words_out))
+def clear_matched(wanted: Words, indices: Int32s, rows: Int32s, pending: Words) -> None:
     """Clear the pending bits of matched rows."""
     for pair in range(len(rows)):
         for word in range(pending.shape[1]):
-            pending[rows[pair], word] &= ~wanted[places[pair], word]
+            pending[rows[pair], word] &= ~wanted[indices[pair], word]
 
 
-@typed_kernel(types.void(words_in, places_in, places_in, words_in, types.int64, types.uint64, places_out))
+@typed_kernel(types.void(words_in, indices_in, indices_in, words_in, types.int64, types.uint64, indices_out))
 def find_first(
-    wanted: Words, places: Int32s, rows: Int32s, pending: Words, word: int, bit: int, first: Int32s
+    wanted: Words, indices: Int32s, rows: Int32s, pending: Words, word: int, bit: int, first: Int32s
 ) -> None:
     """Find the first pair of each row that is pending."""
     for pair in range(len(rows)):
-        row, place = rows[pair], places[pair]
-        if wanted[place, word] & pending[row, word] & bit and place < first[row]:
-            first[row] = place
+        row, index = rows[pair], indices[pair]
+        if wanted[index, word] & pending[row, word] & bit and index < first[row]:
+            first[row] = index
 
 
-@typed_kernel(types.void(words_out, places_in, places_in, types.int64, types.uint64, places_in))
-def keep_first(wanted: Words, places: Int32s, rows: Int32s, word: int, bit: int, first: Int32s) -> None:
+@typed_kernel(types.void(words_out, indices_in, indices_in, types.int64, types.uint64, indices_in))
+def keep_first(wanted: Words, indices: Int32s, rows: Int32s, word: int, bit: int, first: Int32s) -> None:
     """Clear the query's bit except in the first pair of each row."""
     for pair in range(len(rows)):
-        if first[rows[pair]] != places[pair]:
-            wanted[places[pair], word] &= ~bit
+        if first[rows[pair]] != indices[pair]:
+            wanted[indices[pair], word] &= ~bit
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,14 +196,14 @@ class UnmatchedTracker:
     """Tracks the unmatched rows of both sides of a join."""
 
     def __init__(
-        self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits, seq_bits: int
+        self, members: Sequence[JoinMember], schemas: Sequence[Schema], query_bits: QueryBits, seq_bits: int
     ) -> None:
         self._members = [member for member in members if member.kind is not JoinKind.INNER]
         self._schemas = schemas
-        self._seats = seats
+        self._query_bits = query_bits
         self._seq_bits = seq_bits
         self.judged = [
-            seats.mask([member.name for member in self._members if side in member.kind.judged])
+            query_bits.mask([member.name for member in self._members if side in member.kind.judged])
             for side in range(len(schemas))
         ]
 
@@ -228,30 +228,30 @@ class UnmatchedTracker:
         """
         for member in self._members:
             if member.kind is JoinKind.SEMI:
-                self._keep_first(pairs, self._seats.bits[member.name])
+                self._keep_first(pairs, self._query_bits.bits[member.name])
         for found in pairs.found:
             for block, rows in ((pairs.new[found.side].block, found.probes), (found.block, found.rows)):
                 if block.pending is not None:
-                    clear_matched(pairs.wanted, found.places, rows, block.pending)
+                    clear_matched(pairs.wanted, found.indices, rows, block.pending)
         anti = [member.name for member in self._members if member.kind is JoinKind.ANTI]
         if anti:
-            pairs.wanted &= ~self._seats.mask(anti)
+            pairs.wanted &= ~self._query_bits.mask(anti)
 
     def _keep_first(self, pairs: Pairs, query: int) -> None:
         word, bit = query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
         left = [
-            (pairs.new[0].block, found.probes, found.places)
+            (pairs.new[0].block, found.probes, found.indices)
             if found.side == 0
-            else (found.block, found.rows, found.places)
+            else (found.block, found.rows, found.indices)
             for found in pairs.found
         ]
         firsts: dict[int, Int32s] = {}
-        for block, rows, places in left:
+        for block, rows, indices in left:
             first = firsts.setdefault(id(block), np.full(block.rows, _NEVER, np.int32))
             if block.pending is not None:
-                find_first(pairs.wanted, places, rows, block.pending, word, bit, first)
-        for block, rows, places in left:
-            keep_first(pairs.wanted, places, rows, word, bit, firsts[id(block)])
+                find_first(pairs.wanted, indices, rows, block.pending, word, bit, first)
+        for block, rows, indices in left:
+            keep_first(pairs.wanted, indices, rows, word, bit, firsts[id(block)])
 
     # -- emitting unmatched rows -----------------------------------------------------------------------
 
@@ -308,7 +308,7 @@ class UnmatchedTracker:
         )
 
     def _bit(self, member: JoinMember) -> tuple[int, np.uint64]:
-        query = self._seats.bits[member.name]
+        query = self._query_bits.bits[member.name]
         return query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
 
     def _over(
@@ -318,7 +318,7 @@ class UnmatchedTracker:
         word, bit = self._bit(member)
         window = member.windows[number]
         oldest = known if window.expires is not None else known - _extent(window)
-        held = [stored.block(self._seats.words) for stored in side.pending_from(oldest)]
+        held = [stored.block(self._query_bits.words) for stored in side.pending_from(oldest)]
         for block in (*held, new):
             if block.pending is None:
                 continue
@@ -331,7 +331,7 @@ class UnmatchedTracker:
                 yield _UnmatchedRows(number, ends, column_numbers(table, BLOCK_SEQ), table)
         lone = side.state.lone
         if lone is not None:
-            masks = np.array(mask_words(lone, self._seats.words))
+            masks = np.array(mask_words(lone, self._query_bits.words))
             rows = np.flatnonzero(masks[:, word] & bit)
             ends = _ends(window, column_numbers(lone, BLOCK_TS)[rows], lone, rows)
             rows, ends = rows[ends <= known], ends[ends <= known]
@@ -353,13 +353,13 @@ class UnmatchedTracker:
             if stored.pending is not None:
                 rows = np.flatnonzero(stored.pending[:, word] & bit)
                 if len(rows):
-                    block = stored.block(self._seats.words)
+                    block = stored.block(self._query_bits.words)
                     found.append(int(_ends(window, block.times[rows], block.table, rows).min()))
                     if window.expires is None:
                         break
         lone = side.state.lone
         if lone is not None:
-            rows = np.flatnonzero(mask_words(lone, self._seats.words)[:, word] & bit)
+            rows = np.flatnonzero(mask_words(lone, self._query_bits.words)[:, word] & bit)
             ends = _ends(window, column_numbers(lone, BLOCK_TS)[rows], lone, rows)
             found += [int(ends.min())] if len(rows) else []
         return min(found, default=None)

@@ -239,7 +239,7 @@ class WindowReach:
     names: tuple[str, ...]
     windows_us: Int64s
     windows_rows: Int64s
-    places: Int32s
+    indices: Int32s
     bits: NDArray[np.uint64]
     windows: Mapping[str, tuple[int, int]]
 
@@ -257,22 +257,22 @@ class WindowReach:
         return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
 
 
-def reach_of(seats: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
+def reach_of(query_bits: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
     """Return the windows of a side.
 
     `shares` shortens the windows of some queries.
     """
-    windows = {name: member.windows[side] for name, member in seats.members.items()}
+    windows = {name: member.windows[side] for name, member in query_bits.members.items()}
     extents = {name: _extent(window) for name, window in windows.items()}
     for name, share in shares.items():
         if name in extents and extents[name] != FOREVER:
             extents[name] = round(extents[name] * share)
     in_time = {name: extents[name] for name, window in windows.items() if not counts_rows(window)}
     in_rows = {name: extents[name] for name, window in windows.items() if counts_rows(window)}
-    ends_us, bits_us = _table(in_time, seats)
-    ends_rows, bits_rows = _table(in_rows, seats)
+    ends_us, bits_us = _table(in_time, query_bits)
+    ends_rows, bits_rows = _table(in_rows, query_bits)
     names = sorted(windows, key=lambda name: (name in in_rows, in_time.get(name, 0)), reverse=True)
-    bits = [seats.bits[name] for name in names]
+    bits = [query_bits.bits[name] for name in names]
     return WindowReach(
         ends_us,
         bits_us,
@@ -297,14 +297,16 @@ def _extent(window: Window) -> int:
     return FOREVER if window.extent is None else window.extent
 
 
-def _table(windows: Mapping[str, int], seats: QueryBits) -> tuple[Int64s, Words]:
+def _table(windows: Mapping[str, int], query_bits: QueryBits) -> tuple[Int64s, Words]:
     """Return the window ends, and the mask of queries per range.
 
     The ends are distinct and ascending. The last mask, for ages beyond all windows, is empty.
     """
     ends = sorted(set(windows.values()))
-    bits = [seats.mask([name for name, end in windows.items() if end >= slice_end]) for slice_end in ends]
-    return np.array(ends, np.int64), np.stack([*bits, seats.mask([])])
+    bits = [
+        query_bits.mask([name for name, end in windows.items() if end >= slice_end]) for slice_end in ends
+    ]
+    return np.array(ends, np.int64), np.stack([*bits, query_bits.mask([])])
 
 
 # -- expiry columns ----------------------------------------------------------------------------------------
@@ -345,13 +347,13 @@ class SideExpiry:
                 yield expiry, np.maximum(ends, block.times + 1)
 
 
-def expiry_of_side(seats: QueryBits, side: int) -> SideExpiry:
+def expiry_of_side(query_bits: QueryBits, side: int) -> SideExpiry:
     queries: dict[ExpiryColumn, tuple[str, ...]] = {}
-    for name, member in seats.members.items():
+    for name, member in query_bits.members.items():
         expires = member.windows[side].expires
         if expires is not None:
             queries[expires] = (*queries.get(expires, ()), name)
-    return SideExpiry(queries, {expiry: seats.mask(names) for expiry, names in queries.items()})
+    return SideExpiry(queries, {expiry: query_bits.mask(names) for expiry, names in queries.items()})
 
 
 def ends_of(column: pa.Array | pa.ChunkedArray, expiry: ExpiryColumn) -> Int64s:

@@ -47,15 +47,17 @@ class Selections:
     A selection that several queries have is evaluated once (S19).
     """
 
-    def __init__(self, members: Sequence[JoinMember], side: int, schema: Schema, seats: QueryBits) -> None:
+    def __init__(
+        self, members: Sequence[JoinMember], side: int, schema: Schema, query_bits: QueryBits
+    ) -> None:
         users: dict[Expr, list[str]] = {}
         for member in members:
             condition = member.selections[side]
             if condition is not None:
                 users.setdefault(condition, []).append(member.name)
         self._users = list(users.values())
-        self._unselected = seats.mask([m.name for m in members if m.selections[side] is None])
-        self._bits = [seats.mask(names) for names in self._users]
+        self._unselected = query_bits.mask([m.name for m in members if m.selections[side] is None])
+        self._bits = [query_bits.mask(names) for names in self._users]
         self._evaluate = compile_masks(list(users), schema)
 
     def masks(self, table: pa.Table, errors: dict[str, ExpressionError]) -> NDArray[np.uint64]:
@@ -75,11 +77,13 @@ class Selections:
 class Residuals:
     """Evaluates residual conditions on pairs whose keys, ages and masks already match."""
 
-    def __init__(self, members: Sequence[JoinMember], schemas: Sequence[Schema], seats: QueryBits) -> None:
+    def __init__(
+        self, members: Sequence[JoinMember], schemas: Sequence[Schema], query_bits: QueryBits
+    ) -> None:
         own = [(*schema.columns, _TIME) for schema in schemas]
         both = Schema(tuple(column.of(side) for side, columns in enumerate(own) for column in columns))
         self._types = {column.name: arrow_type(column.type) for column in both}
-        self._seats = seats
+        self._query_bits = query_bits
         users: dict[Expr, list[str]] = {}
         for member in members:
             if member.residual is not None:
@@ -106,11 +110,11 @@ class Residuals:
                         errors[name] = own
 
     def _test(self, pairs: Pairs, evaluate: Evaluate, read: frozenset[str], names: list[str]) -> None:
-        bits = self._seats.mask(names)
-        places = np.flatnonzero((pairs.wanted & bits).any(axis=1))
-        if not len(places):
+        bits = self._query_bits.mask(names)
+        indices = np.flatnonzero((pairs.wanted & bits).any(axis=1))
+        if not len(indices):
             return
-        whole = len(places) == len(pairs)
+        whole = len(indices) == len(pairs)
         # A condition without columns still needs a column, from which the row count is taken.
         columns = {"": pairs.moments()}
         for name in read:
@@ -120,10 +124,10 @@ class Residuals:
             else:
                 columns[name] = pairs.data(int(side), column, self._types[name])
         if not whole:
-            columns = {name: column.take(pa.array(places)) for name, column in columns.items()}
+            columns = {name: column.take(pa.array(indices)) for name, column in columns.items()}
         truth = pc.fill_null(evaluate(pa.table(columns)), False)
         held = truth.combine_chunks().to_numpy(zero_copy_only=False)
-        pairs.wanted[places[~held]] &= ~bits
+        pairs.wanted[indices[~held]] &= ~bits
 
 
 # Preparation of arriving rows. Each row gets the hash of its key and the mask of its queries. Rows with a
@@ -136,12 +140,12 @@ class RowPreparer:
     `schema` is the schema of prepared rows.
     """
 
-    def __init__(self, operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> None:
+    def __init__(self, operator: SharedJoin, side: int, schema: Schema, query_bits: QueryBits) -> None:
         self._keys = [compile_vector(key, schema) for key in operator.keys[side]]
-        self._selections = Selections(operator.members, side, schema, seats)
+        self._selections = Selections(operator.members, side, schema, query_bits)
         self._deadlines = operator.deadlines if side == 0 else ()
-        self._told = seats.mask([m.name for m in operator.members if side in m.kind.outer_inputs])
-        self.schema = _schema(operator, side, schema, seats)
+        self._told = query_bits.mask([m.name for m in operator.members if side in m.kind.outer_inputs])
+        self.schema = _schema(operator, side, schema, query_bits)
 
     def prepare(
         self, table: pa.Table, numbers: Int64s | None, errors: dict[str, ExpressionError]
@@ -199,18 +203,18 @@ def key_types(operator: SharedJoin) -> tuple[pa.DataType, ...]:
     return tuple(column.type for column in hash_keys(none, 0).columns)
 
 
-def _schema(operator: SharedJoin, side: int, schema: Schema, seats: QueryBits) -> pa.Schema:
+def _schema(operator: SharedJoin, side: int, schema: Schema, query_bits: QueryBits) -> pa.Schema:
     members = operator.members
     fields = [
         *(pa.field(name, pa.int64()) for name in (BLOCK_TS, BLOCK_SEQ, BLOCK_ARRIVAL)),
         pa.field(HASH, pa.uint64()),
     ]
-    fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(seats.words)]
+    fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(query_bits.words)]
     if any(counts_rows(member.windows[side]) for member in members):
         fields.append(pa.field(NUMBER, pa.int64()))
     if operator.deadlines and side == 0:
         fields.append(pa.field(DEADLINE, pa.int64()))
-    fields += [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(key_types(operator))]
+    fields += [pa.field(f"{KEY}{index}", kind) for index, kind in enumerate(key_types(operator))]
     read = frozenset[str]().union(*(columns_to_store(member, side) for member in members))
     return pa.schema(
         [*fields, *(pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read)]

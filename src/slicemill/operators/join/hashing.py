@@ -99,8 +99,8 @@ def _mix_in(column: pa.Array, hashes: Hashes) -> None:
         _mix_bytes(offsets, _buffer(column, 2, np.uint8), hashes)
 
 
-def _buffer(column: pa.Array, place: int, dtype: type[np.generic]) -> NDArray[Any]:
-    buffer = column.buffers()[place]
+def _buffer(column: pa.Array, index: int, dtype: type[np.generic]) -> NDArray[Any]:
+    buffer = column.buffers()[index]
     return np.frombuffer(buffer, dtype) if buffer is not None else np.zeros(0, dtype)
 
 
@@ -134,8 +134,8 @@ def _mix_bytes(offsets: Int64s, data: NDArray[np.uint8], hashes: Hashes) -> None
         first, end = offsets[row], offsets[row + 1]
         hashed = _mix_bits((hashes[row] ^ np.uint64(end - first)) + _STEP)
         word, shift = np.uint64(0), np.uint64(0)
-        for place in range(first, end):
-            word |= np.uint64(data[place]) << shift
+        for index in range(first, end):
+            word |= np.uint64(data[index]) << shift
             shift += np.uint64(8)
             if shift == np.uint64(64):
                 hashed = _mix_bits((hashed ^ word) + _STEP)

@@ -1,16 +1,17 @@
-"""Heavy keys: spread the rows of a skewed key over all cells (S37-S38).
+"""Heavy keys: spread the rows of a skewed key over all subtasks (S37-S38).
 
-A heavy key has more work than one cell can do, so that all cells read its rows. The `home` of the key is the
-cell to which its hash assigns it. Three timestamps determine the cells that read and store a row of the key:
+A heavy key has more work than one subtask can do, so that all subtasks read its rows. The `home` of the key
+is the subtask to which its hash assigns it. Three timestamps determine the subtasks that read and store a
+row of the key:
 
     timestamp of the row          since              fades               over
-    cells that read     home        │  all cells        │  all cells        │  home
-    cell that stores    home        │  by sequence      │  home             │  home
+    subtasks that read     home        │  all subtasks        │  all subtasks        │  home
+    subtask that stores    home        │  by sequence      │  home             │  home
                                     │  number (stripe)  │                   │
 
-The pair is found by the cell that stores its older row. From `since` on, all cells probe with a row, until
-the rows stored outside the home cell have left the longest window. The timestamp and the sequence number
-determine the cell that stores a row. A replay and a later run therefore choose the same cell.
+The pair is found by the subtask that stores its older row. From `since` on, all subtasks probe with a row,
+until the rows stored outside the home subtask have left the longest window. The timestamp and the sequence
+number determine the subtask that stores a row. A replay and a later run therefore choose the same subtask.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from numpy.typing import NDArray
 
 from slicemill.columns.keys import stripes_of
 from slicemill.kernels.arrays import Bools, Int64s
-from slicemill.operators.cell import Cell, HeavyKey
 from slicemill.operators.join.probe import Hashes
+from slicemill.operators.subtask import HeavyKey, Subtask
 
 # Keys with a smaller share of the work are not reported. At most this number of keys is reported.
 _TOLD_SHARE, _TOLD_KEYS = 1 / 64, 16
@@ -35,22 +36,24 @@ ROW_WORK = 32
 
 
 def broadcast_mask(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> Bools:
-    """Return the mask of rows of heavy keys that all cells read."""
+    """Return the mask of rows of heavy keys that all subtasks read."""
     found = np.zeros(len(hashes), np.bool_)
     for key in heavy:
         found |= (hashes == np.uint64(key.hash)) & (times >= key.since) & (times < key.over)
     return found
 
 
-def local_mask(cell: Cell, heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s, seqs: Int64s) -> Bools:
-    """Return the mask of rows that this cell stores."""
-    if cell.by_time:
-        return np.asarray(stripes_of(seqs, cell.count) == cell.number)
+def local_mask(
+    subtask: Subtask, heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s, seqs: Int64s
+) -> Bools:
+    """Return the mask of rows that this subtask stores."""
+    if subtask.by_time:
+        return np.asarray(stripes_of(seqs, subtask.count) == subtask.number)
     mine = np.ones(len(hashes), np.bool_)
     for key in heavy:
         rows = np.flatnonzero((hashes == np.uint64(key.hash)) & (times >= key.since) & (times < key.over))
-        spread = stripes_of(seqs[rows], cell.count) == cell.number
-        mine[rows] = np.where(times[rows] < key.fades, spread, cell.number == key.home)
+        spread = stripes_of(seqs[rows], subtask.count) == subtask.number
+        mine[rows] = np.where(times[rows] < key.fades, spread, subtask.number == key.home)
     return mine
 
 
@@ -74,7 +77,7 @@ class KeySample:
     """Key frequencies, estimated from a sample of a log's rows.
 
     `rows` is the number of rows written, and `span_us` the time between the first and the last. `keys` has,
-    by hash, the cell and the estimated number of rows of each frequent key.
+    by hash, the subtask and the estimated number of rows of each frequent key.
     """
 
     rows: int
@@ -83,16 +86,16 @@ class KeySample:
 
 
 def key_sample(
-    rows: int, span_us: int, hashes: Hashes, valid: Bools | None, cells: NDArray[np.integer]
+    rows: int, span_us: int, hashes: Hashes, valid: Bools | None, subtasks: NDArray[np.integer]
 ) -> KeySample:
     """Estimate key frequencies from a sample. NULL keys are ignored."""
     taken = len(hashes)
     if valid is not None:
-        hashes, cells = hashes[valid], cells[valid]
+        hashes, subtasks = hashes[valid], subtasks[valid]
     distinct, first, counts = np.unique(hashes, return_index=True, return_counts=True)
     most = np.argsort(counts)[-_TOLD_KEYS:]
     told = most[counts[most] >= max(taken * _TOLD_SHARE, _TOLD_ROWS)]
-    keys = {int(distinct[k]): (int(cells[first[k]]), float(counts[k]) * rows / taken) for k in told}
+    keys = {int(distinct[k]): (int(subtasks[first[k]]), float(counts[k]) * rows / taken) for k in told}
     return KeySample(rows, span_us, keys)
 
 
@@ -108,8 +111,8 @@ def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
     some = [own[counts * ROW_WORK + pairs >= least / len(sides)] for own, counts, pairs in found]
     keys: dict[int, tuple[int, int]] = {}
     for key in {int(key) for own in some for key in own}:
-        places = [(one, int(np.searchsorted(one[0], np.uint64(key)))) for one in found]
-        mine = [(one, place) for one, place in places if place < len(one[0]) and one[0][place] == key]
+        indices = [(one, int(np.searchsorted(one[0], np.uint64(key)))) for one in found]
+        mine = [(one, index) for one, index in indices if index < len(one[0]) and one[0][index] == key]
         keys[key] = (sum(int(one[1][at]) for one, at in mine), sum(int(one[2][at]) for one, at in mine))
     work = {key: own[0] * ROW_WORK + own[1] for key, own in keys.items()}
     told = sorted((key for key in work if work[key] >= least), key=work.__getitem__)[-_TOLD_KEYS:]

@@ -112,7 +112,7 @@ class MultiJoinKernel:
         """Build the joins. `newcomers` are queries that start empty.
 
         They start empty even if a query of the same name and definition ran before. `seq_bits` are the bits
-        of the sequence numbers, by query. With `tied`, other cells find results of the same rows.
+        of the sequence numbers, by query. With `tied`, other subtasks find results of the same rows.
         """
         self.state = state
         self._rows_found: dict[str, int] = {}  # number of result rows of this run, by query
@@ -120,14 +120,14 @@ class MultiJoinKernel:
         self._names = operator.inputs
         self._schemas = schemas
         new = {name: by for name, by in (newcomers or {}).items() if name in {m.name for m in self.members}}
-        known, before = state.seats, state.seats.without(new)
-        state.seats = before.assign_to(operator.members)
+        known, before = state.query_bits, state.query_bits.without(new)
+        state.query_bits = before.assign_to(operator.members)
         members = {member.name: member for member in operator.members}
         numbers = {name: number for number, name in enumerate(operator.inputs)}
         # Inputs of each query, in the order of FROM.
         self.joined = {member.name: [numbers[name] for name in member.inputs] for member in operator.members}
         self._keys = KeyTable(operator.inputs, operator.members)
-        seats = [QueryBits(state.seats.bits, views(members, name)) for name in operator.inputs]
+        query_bits = [QueryBits(state.query_bits.bits, views(members, name)) for name in operator.inputs]
         self._entries = [
             StreamRowPreparer(
                 name,
@@ -135,35 +135,39 @@ class MultiJoinKernel:
                 self._keys.keys[number],
                 [self._keys.queries_requiring(number, key) for key in range(len(self._keys.keys[number]))],
                 members,
-                seats[number],
+                query_bits[number],
             )
             for number, name in enumerate(operator.inputs)
         ]
         state.sides = {name: state.sides.get(name, SideState()) for name in operator.inputs}
         writing = state.measures.writing
         self._sides = [
-            JoinSide(state.sides[name], seats[number], 0, self._entries[number].schema, writing, asked=True)
+            JoinSide(
+                state.sides[name], query_bits[number], 0, self._entries[number].schema, writing, asked=True
+            )
             for number, name in enumerate(operator.inputs)
         ]
         self._lines = lines_of(
             operator.members,
             self.joined,
-            state.seats,
+            state.query_bits,
             state.late,
-            lambda number, late: JoinSide(late, seats[number], 0, self._entries[number].schema, asked=True),
+            lambda number, late: JoinSide(
+                late, query_bits[number], 0, self._entries[number].schema, asked=True
+            ),
         )
-        self._seats = seats
+        self._query_bits = query_bits
         self._problems: dict[str, ExpressionError] = {}  # errors of selections on stored rows
-        if known.members and before != state.seats:
-            stayed = set(state.seats.same_queries(before))
+        if known.members and before != state.query_bits:
+            stayed = set(state.query_bits.same_queries(before))
             for number, side in enumerate(self._sides):
-                there = [name for name in seats[number].members if name in stayed]
+                there = [name for name in query_bits[number].members if name in stayed]
                 side.change(there, self._served(new, number, known))
                 for line in self._lines:
                     if number in line.late:
                         line.late[number].change(there)
             state.measures.begin_anew()
-        self._residuals = PartialTests(operator.members, numbers, schemas, state.seats)
+        self._residuals = PartialTests(operator.members, numbers, schemas, state.query_bits)
         self._results = {
             member.name: ResultBuilder(
                 member,
@@ -191,14 +195,14 @@ class MultiJoinKernel:
         shortened queries after the overload.
         """
         self._reaches = [
-            reach_of(seats, 0, shares) if shares else side.reach
-            for seats, side in zip(self._seats, self._sides, strict=True)
+            reach_of(query_bits, 0, shares) if shares else side.reach
+            for query_bits, side in zip(self._query_bits, self._sides, strict=True)
         ]
 
     def _served(self, newcomers: Covers, number: int, known: QueryBits) -> list[RowTakeover]:
         """Return the new queries that take over stored rows of another query."""
         served = []
-        members = cast(Mapping[str, MultiJoinMember], self.state.seats.members)
+        members = cast(Mapping[str, MultiJoinMember], self.state.query_bits.members)
         for name, by in newcomers.items():
             inputs = members[name].inputs
             if self._names[number] not in inputs:
@@ -209,10 +213,10 @@ class MultiJoinKernel:
                 continue
             there = other.side_of(members[name], side)
             assert there is not None, "it serves this side"
-            own = self._seats[number].members[name]
+            own = self._query_bits[number].members[name]
             if own.selections[0] == other.selections[there]:
                 own = JoinMember(name, own.windows, (None,), None, ())
-            chosen = Selections([own], 0, self._schemas[number], self._seats[number])
+            chosen = Selections([own], 0, self._schemas[number], self._query_bits[number])
             holds = partial(_holds, chosen, self._problems)
             served.append(RowTakeover(name, known.mask([other.name]), holds))
         return served
@@ -235,10 +239,10 @@ class MultiJoinKernel:
         """Compute the query mask and the conditions of each branch."""
         for look, further in node.next.items():
             names = further.members()
-            self._masks[id(further)] = self.state.seats.mask(names)
+            self._masks[id(further)] = self.state.query_bits.mask(names)
             self._tests[id(further)] = self._residuals.at(node.bound, look.target, names)
             at_once = [name for name in names if self._is_before(name, look.target, node.bound[0])]
-            self._at_once[id(further)] = self.state.seats.mask(at_once)
+            self._at_once[id(further)] = self.state.query_bits.mask(at_once)
             self._prepare(further)
 
     def _is_before(self, name: str, target: int, source: int) -> bool:
@@ -336,7 +340,7 @@ class MultiJoinKernel:
     def _grouped(self, table: pa.Table) -> tuple[Block, NewRows]:
         names = [TIME if name == BLOCK_TS else name for name in table.column_names]
         kept = [name for name in names if name != BLOCK_ARRIVAL]
-        block, order = group_by_hash(table.rename_columns(names).select(kept), self.state.seats.words)
+        block, order = group_by_hash(table.rename_columns(names).select(kept), self.state.query_bits.words)
         seqs, arrivals = (column_numbers(table, name)[order] for name in (BLOCK_SEQ, BLOCK_ARRIVAL))
         return block, NewRows(column_numbers(table, BLOCK_TS), order, seqs, arrivals)
 
@@ -365,10 +369,10 @@ class MultiJoinKernel:
     ) -> None:
         """Collect the results that end at a node, and probe further."""
         for name in node.ends:
-            own = partials.of(self.state.seats.mask([name]))
+            own = partials.of(self.state.query_bits.mask([name]))
             if postponed:
                 self._residuals.finish(own, name, postponed, errors)
-                own = own.of(self.state.seats.mask([name]))
+                own = own.of(self.state.query_bits.mask([name]))
             if len(own) and name not in errors:
                 found.setdefault(name, []).append(own)
                 self._rows_found[name] = self._rows_found.get(name, 0) + len(own)
@@ -475,7 +479,7 @@ class MultiJoinKernel:
 
         Queries in `later` do not match rows of the same time.
         """
-        width = self.state.seats.words
+        width = self.state.query_bits.words
         parents, rows, words, begins, blocks = [], [], [], [0], []
         ranks = np.zeros(end - first, np.int32)
         times = np.ascontiguousarray(partials.times[first:end])
@@ -566,7 +570,7 @@ def shared_multi_join(operator: SharedMultiJoin, context: StepContext) -> Statef
         for member in operator.members
     }
     kernel = MultiJoinKernel(
-        operator, context.schemas, state, context.newcomers, bits, tied=context.cell.tied
+        operator, context.schemas, state, context.newcomers, bits, tied=context.subtask.tied
     )
     step = SharedMultiJoinStep(kernel)
     return step if context.graph.has_parts(context.node.id) else MultiJoinStep(step)

@@ -163,7 +163,7 @@ class JoinOrderGroup:
 def lines_of(
     members: Sequence[MultiJoinMember],
     joined: Mapping[str, Sequence[int]],
-    seats: QueryBits,
+    query_bits: QueryBits,
     late: dict[str, dict[str, SideState]],
     side_of: Callable[[int, SideState], JoinSide],
 ) -> list[JoinOrderGroup]:
@@ -184,7 +184,7 @@ def lines_of(
             input_: side_of(input_, own.setdefault(called, SideState()))
             for input_, called in zip(inputs, those[0].inputs, strict=True)
         }
-        lines.append(JoinOrderGroup(inputs, seats.mask([member.name for member in those]), waiting))
+        lines.append(JoinOrderGroup(inputs, query_bits.mask([member.name for member in those]), waiting))
     return lines
 
 
@@ -233,7 +233,7 @@ def _first(*times: int | None) -> int | None:
 
 # Statistics of streams and probes, from which the probing orders are planned (S52).
 #
-# Each cell measures and plans for itself, and stores the statistics in its state.
+# Each subtask measures and plans for itself, and stores the statistics in its state.
 
 
 _ENOUGH = 4_096  # minimum probes before a measurement is used

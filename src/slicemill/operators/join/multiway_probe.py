@@ -34,7 +34,7 @@ from slicemill.operators.join.conditions import Evaluate
 from slicemill.operators.join.multiway_spec import MultiJoinMember
 from slicemill.operators.join.multiway_state import hash_column
 from slicemill.operators.join.pairs import raw, width
-from slicemill.operators.join.probe import Hashes, Words, places_in, places_out, typed_kernel
+from slicemill.operators.join.probe import Hashes, Words, indices_in, indices_out, typed_kernel
 from slicemill.operators.join.spec import stream_ranks
 from slicemill.types import TIMESTAMP, Schema, Type
 
@@ -47,7 +47,7 @@ class AddedRows:
 
     block: Block
     rows: Int32s
-    places: Int32s
+    indices: Int32s
 
 
 @dataclass(slots=True)
@@ -141,9 +141,9 @@ class PartialResults:
             ends = np.cumsum(np.bincount(of, minlength=len(self.blocks))).tolist()
             begins = [0, *ends[:-1]]
         return [
-            AddedRows(block, _gather_rows(rows, places), places)
+            AddedRows(block, _gather_rows(rows, indices), indices)
             for block, begin, end in zip(self.blocks, begins, ends, strict=True)
-            if len(places := np.ascontiguousarray(order[begin:end]))
+            if len(indices := np.ascontiguousarray(order[begin:end]))
         ]
 
 
@@ -153,7 +153,7 @@ def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -
     if width(kind) and all(values is not None and not values.null_count for values in sources):
         out = np.empty(rows, _RAW[width(kind)])
         for part, values in zip(added, sources, strict=True):
-            placing.scatter(raw(values), part.rows, part.places, out)
+            placing.scatter(raw(values), part.rows, part.indices, out)
         return pa.Array.from_buffers(kind, len(out), [None, pa.py_buffer(out)])
     parts = [
         pa.nulls(len(part.rows), kind) if values is None else values.take(pa.array(part.rows))
@@ -162,7 +162,7 @@ def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -
     if not parts:
         return pa.nulls(rows, kind)
     order = np.empty(rows, np.int32)
-    order[np.concatenate([part.places for part in added])] = np.arange(rows)
+    order[np.concatenate([part.indices for part in added])] = np.arange(rows)
     return pa.concat_arrays(parts).take(pa.array(order))
 
 
@@ -217,17 +217,17 @@ class PartialTests:
         members: Sequence[MultiJoinMember],
         numbers: Mapping[str, int],
         schemas: Sequence[Schema],
-        seats: QueryBits,
+        query_bits: QueryBits,
     ) -> None:
         """Compile the conditions. `numbers` are the input numbers by name."""
         both = Schema(tuple(column.of(number) for number, schema in enumerate(schemas) for column in schema))
         self._types = {column.name: arrow_type(column.type) for column in both}
-        self._seats = seats
+        self._query_bits = query_bits
         users: dict[Expr, list[str]] = {}
         for member in members:
-            places = [numbers[name] for name in member.inputs]
+            indices = [numbers[name] for name in member.inputs]
             for part in conjuncts(member.residual):
-                users.setdefault(_of_inputs(part, places), []).append(member.name)
+                users.setdefault(_of_inputs(part, indices), []).append(member.name)
         self._conditions = [
             ResidualCondition(
                 compile_vector(expr, both),
@@ -280,30 +280,30 @@ class PartialTests:
                     errors.setdefault(name, problem)
 
     def _test(self, partials: PartialResults, condition: ResidualCondition) -> None:
-        bits = self._seats.mask(condition.names)
-        places = np.flatnonzero((partials.words & bits).any(axis=1))
-        if not len(places):
+        bits = self._query_bits.mask(condition.names)
+        indices = np.flatnonzero((partials.words & bits).any(axis=1))
+        if not len(indices):
             return
         # A condition without columns still needs a column, from which the row count is taken.
         columns = {"": pa.array(partials.times)}
         for name in condition.columns:
             input_, column = name.split(".", 1)
             columns[name] = partials.column(int(input_), DATA + column, self._types[name])
-        if len(places) < len(partials):
-            columns = {name: column.take(pa.array(places)) for name, column in columns.items()}
+        if len(indices) < len(partials):
+            columns = {name: column.take(pa.array(indices)) for name, column in columns.items()}
         truth = pc.fill_null(condition.evaluate(pa.table(columns)), False)
         held = truth.combine_chunks().to_numpy(zero_copy_only=False)
-        partials.words[places[~held]] &= ~bits
+        partials.words[indices[~held]] &= ~bits
 
 
-def _of_inputs(expr: Expr, places: Sequence[int]) -> Expr:
+def _of_inputs(expr: Expr, indices: Sequence[int]) -> Expr:
     """Rename `side.column` to `input.column`."""
 
     def moved(part: Expr) -> Expr | None:
         if not isinstance(part, ColumnRef):
             return None
         side, column = part.name.split(".", 1)
-        return ColumnRef(f"{places[int(side)]}.{column}", part.type)
+        return ColumnRef(f"{indices[int(side)]}.{column}", part.type)
 
     return transform(expr, moved)
 
@@ -366,25 +366,25 @@ class ResultBuilder:
             [np.concatenate([one.numbers(input_, BLOCK_SEQ) for one in found]) for input_ in self._inputs]
         )
         times = np.concatenate([one.times for one in found])
-        places = np.concatenate(
+        indices = np.concatenate(
             [np.full(len(one), self._inputs.index(s)) for one, s in zip(found, sources, strict=True)]
         )
         ranks, total = self._ranks(new)
         causes = np.concatenate([ranks[s][at] for s, at in zip(sources, caused, strict=True)])
         order = np.empty(rows, np.int32)
         order_by_cause(np.ascontiguousarray(causes), total, numbers, order)
-        causing = numbers[places, np.arange(rows)][order]
-        seqs = rank_seqs(causing, places[order], self._seq_bits, self._rank_bits)
+        causing = numbers[indices, np.arange(rows)][order]
+        seqs = rank_seqs(causing, indices[order], self._seq_bits, self._rank_bits)
         arrivals = np.concatenate(
             [gather_times(new[s].arrivals, at) for s, at in zip(sources, caused, strict=True)]
         )
         columns = {"_ts": times[order], "_seq": seqs, "_arr": arrivals[order]}
-        place = np.empty(rows, np.int32)
-        place[order] = np.arange(rows, dtype=np.int32)
+        index = np.empty(rows, np.int32)
+        index[order] = np.arange(rows, dtype=np.int32)
         begins = np.cumsum([0, *map(len, found)])
         for name, side, column in self._member.columns:
             added = [
-                AddedRows(part.block, part.rows, place[begin + part.places])
+                AddedRows(part.block, part.rows, index[begin + part.indices])
                 for one, begin in zip(found, begins, strict=False)
                 for part in one.rows_of(self._inputs[side])
             ]
@@ -408,13 +408,13 @@ class ResultBuilder:
     def _ranks(self, new: Mapping[int, NewRows]) -> tuple[dict[int, Int32s], int]:
         """Return the rank of each new row by (timestamp, stream, sequence number)."""
         found: dict[int, Int32s] = {}
-        for place, input_ in enumerate(self._inputs):
+        for index, input_ in enumerate(self._inputs):
             own = new[input_].times
             ranks = np.arange(len(own))
             for number, other in enumerate(self._inputs):
-                if number != place:
+                if number != index:
                     ranks += np.searchsorted(
-                        new[other].times, own, side="left" if number > place else "right"
+                        new[other].times, own, side="left" if number > index else "right"
                     )
             found[input_] = ranks[new[input_].order].astype(np.int32)
         return found, sum(len(new[input_].times) for input_ in self._inputs)
@@ -485,15 +485,15 @@ class Indexes:
     def of(self, block: Block, key: int) -> KeyIndex:
         if key == 0:
             return KeyIndex(block.hashes, block.first, block.times, block.words, None)
-        place = (id(block.table), key)
-        found = self._known.get(place)
+        index = (id(block.table), key)
+        found = self._known.get(index)
         if found is None or found[0]() is not block.table:
-            self._known[place] = found = (ref(block.table), _build_index(block, key))
+            self._known[index] = found = (ref(block.table), _build_index(block, key))
         return found[1]
 
     def forget(self) -> None:
         """Drop the indexes of blocks that no longer exist."""
-        self._known = {place: found for place, found in self._known.items() if found[0]() is not None}
+        self._known = {index: found for index, found in self._known.items() if found[0]() is not None}
 
     @property
     def bytes(self) -> int:
@@ -510,9 +510,9 @@ def _build_index(block: Block, key: int) -> KeyIndex:
         hashes = np.zeros(rows, np.uint64)
     else:
         own = column_numbers(block.table, hash_column(key)).view(np.uint64)[by_time]
-        place, first = np.empty(rows, np.int32), np.empty(rows, np.int32)
-        probe.group(np.ascontiguousarray(own), place, first)
-        order, hashes = by_time[place], own[place]
+        index, first = np.empty(rows, np.int32), np.empty(rows, np.int32)
+        probe.group(np.ascontiguousarray(own), index, first)
+        order, hashes = by_time[index], own[index]
     times, words = block.times[order], np.ascontiguousarray(block.words[order])
     return KeyIndex(np.ascontiguousarray(hashes), first, times, words, np.ascontiguousarray(order))
 
@@ -537,16 +537,16 @@ def _after(numbers: Any, one: Any, other: Any) -> Any:
 def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
     """Sort `order[start:end]` by the columns of `numbers`, the first stream first."""
     sorted_ = True
-    for place in range(start + 1, end):
-        if _after(numbers, order[place - 1], order[place]):
+    for index in range(start + 1, end):
+        if _after(numbers, order[index - 1], order[index]):
             sorted_ = False
             break
     if sorted_:
         return
     for low in range(start, end, _RUN):
-        for place in range(low + 1, min(low + _RUN, end)):
-            row = order[place]
-            before = place - 1
+        for index in range(low + 1, min(low + _RUN, end)):
+            row = order[index]
+            before = index - 1
             while before >= low and _after(numbers, order[before], row):
                 order[before + 1] = order[before]
                 before -= 1
@@ -556,19 +556,19 @@ def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
         for low in range(start, end, 2 * width):
             middle, high = min(low + width, end), min(low + 2 * width, end)
             left, right = low, middle
-            for place in range(low, high):
+            for index in range(low, high):
                 if right == high or (left < middle and not _after(numbers, order[left], order[right])):
-                    other[place] = order[left]
+                    other[index] = order[left]
                     left += 1
                 else:
-                    other[place] = order[right]
+                    other[index] = order[right]
                     right += 1
-        for place in range(start, end):
-            order[place] = other[place]
+        for index in range(start, end):
+            order[index] = other[index]
         width *= 2
 
 
-@typed_kernel(types.void(places_in, types.int64, _numbers_in, places_out))
+@typed_kernel(types.void(indices_in, types.int64, _numbers_in, indices_out))
 def order_by_cause(causes: Int32s, total: int, numbers: Int64s, order: Int32s) -> None:
     """Sort results by new row, then by all row numbers.
 
@@ -580,9 +580,9 @@ def order_by_cause(causes: Int32s, total: int, numbers: Int64s, order: Int32s) -
         ends[cause + 1] += 1
     for cause in range(total):
         ends[cause + 1] += ends[cause]
-    for place in range(len(causes)):
-        cause = causes[place]
-        order[ends[cause]] = place
+    for index in range(len(causes)):
+        cause = causes[index]
+        order[ends[cause]] = index
         ends[cause] += 1
     other = np.empty(len(causes), np.int32)
     start = np.int64(0)

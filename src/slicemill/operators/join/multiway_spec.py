@@ -22,7 +22,7 @@ from slicemill.operators.protocol import (
     OperatorKind,
     Role,
     SharedOperator,
-    UnitOf,
+    TaskOf,
     each,
     longest_us,
     pluralize,
@@ -260,7 +260,7 @@ KINDS = (
         waits_for_time=lambda *_: True,
         selections=_selections,
         columns_read=lambda join, port, _: _columns_read(join, port),
-        unit=UnitOf.PARTS,
+        task=TaskOf.PARTS,
         keys=_keys,
         joins=inner_join_of,
         keys_below=_keys_below,
@@ -313,28 +313,28 @@ class KeyTable:
         for member in members:
             found = []
             for by_side in keys_by_side(member):
-                places = {}
+                indices = {}
                 for side, key in by_side.items():
                     known = self.keys[numbers[member.inputs[side]]]
                     if key not in known:
                         known.append(key)
-                    places[numbers[member.inputs[side]]] = known.index(key)
-                found.append(places)
+                    indices[numbers[member.inputs[side]]] = known.index(key)
+                found.append(indices)
             self._joined[member.name] = found
 
     def links(self, member: str, bound: Sequence[int], target: int) -> tuple[Link, ...]:
         """Return the links from joined inputs to `target`, by key."""
         found = []
-        for places in self._joined[member]:
-            of = next((one for one in bound if one in places), None)
-            if target in places and of is not None:
-                found.append(Link(of, places[of], target, places[target]))
+        for indices in self._joined[member]:
+            of = next((one for one in bound if one in indices), None)
+            if target in indices and of is not None:
+                found.append(Link(of, indices[of], target, indices[target]))
         return tuple(found)
 
     def queries_requiring(self, input_: int, key: int) -> list[str]:
         """Return the queries for which this key must not be NULL."""
         return [
-            name for name, keys in self._joined.items() if any(places.get(input_) == key for places in keys)
+            name for name, keys in self._joined.items() if any(indices.get(input_) == key for indices in keys)
         ]
 
 

@@ -40,10 +40,15 @@ from slicemill.shedding.accuracy import AccuracyReport, merge_reports
 from slicemill.types import Schema
 
 
-@stored_as("multijoin", version=2, upgrade={1: lambda plain: {"late": {}, "sheds": {}, **plain}})
+@stored_as(
+    "multijoin",
+    version=2,
+    stored_names={"query_bits": "seats"},
+    upgrade={1: lambda plain: {"late": {}, "sheds": {}, **plain}},
+)
 @dataclass(slots=True)
 class MultiJoinState:
-    seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
+    query_bits: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: dict[str, SideState] = field(default_factory=dict)  # by input
     # Rows that are stored but have not probed for some queries yet, by line (`lines_of`) and input.
     late: dict[str, dict[str, SideState]] = field(default_factory=dict)
@@ -131,24 +136,27 @@ class StreamRowPreparer:
         keys: Sequence[Keys],
         demanded: Sequence[Sequence[str]],
         members: Mapping[str, MultiJoinMember],
-        seats: QueryBits,
+        query_bits: QueryBits,
     ) -> None:
         """Compile the keys and selections of an input.
 
-        `demanded` has for each key the queries for which the key must not be NULL. `seats` are the query
+        `demanded` has for each key the queries for which the key must not be NULL. `query_bits` are the query
         bits.
         """
         self._keys = [[compile_vector(part, schema) for part in key] for key in keys]
-        self._needed = [seats.mask(names) for names in demanded]
-        self._selections = Selections(list(seats.members.values()), 0, schema, seats)
+        self._needed = [query_bits.mask(names) for names in demanded]
+        self._selections = Selections(list(query_bits.members.values()), 0, schema, query_bits)
         fields = [pa.field(name, pa.int64()) for name in (BLOCK_TS, BLOCK_SEQ, BLOCK_ARRIVAL)]
         fields += [pa.field(hash_column(key), pa.uint64()) for key in range(max(1, len(keys)))]
-        fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(seats.words)]
+        fields += [pa.field(f"{MASK}{word}", pa.uint64()) for word in range(query_bits.words)]
         fields += [
             pa.field(*column) for number, key in enumerate(keys) for column in key_columns(number, key)
         ]
         read = frozenset[str]().union(
-            *(columns_to_store(members[name], members[name].inputs.index(input_)) for name in seats.members)
+            *(
+                columns_to_store(members[name], members[name].inputs.index(input_))
+                for name in query_bits.members
+            )
         )
         data = [pa.field(DATA + c.name, arrow_type(c.type)) for c in schema if c.name in read]
         self.schema = pa.schema([*fields, *data])
@@ -172,37 +180,37 @@ class StreamRowPreparer:
         return whole if wanted.all() else whole.filter(pa.array(wanted))
 
 
-# Build a cell's multi-way join state after a rescale (S41).
+# Build a subtask's multi-way join state after a rescale (S41).
 
 
 def redistribute_state(
     operator: SharedMultiJoin, states: Sequence[MultiJoinState | None], change: Redistribution
 ) -> MultiJoinState:
-    """Return the state of a new cell.
+    """Return the state of a new subtask.
 
-    At least one old cell has state.
+    At least one old subtask has state.
     """
     found = next(state for state in states if state is not None)
-    whole = MultiJoinState(found.seats, measures=found.measures)
+    whole = MultiJoinState(found.query_bits, measures=found.measures)
     whole.measures.begin_anew()
-    members = cast(Mapping[str, MultiJoinMember], found.seats.members)
+    members = cast(Mapping[str, MultiJoinMember], found.query_bits.members)
     table_of_keys = KeyTable(operator.inputs, operator.members)
     for number, name in enumerate(operator.inputs):
         before = [None if state is None else state.sides.get(name, SideState()) for state in states]
-        seats = QueryBits(found.seats.bits, views(members, name))
+        query_bits = QueryBits(found.query_bits.bits, views(members, name))
         keys = table_of_keys.keys[number]
 
         def value(table: pa.Table, key: Expr, keys: Sequence[Keys] = keys) -> pa.Array:
             return _value(table, key, keys)
 
-        whole.sides[name] = redistribute_side(before, number, seats, change, value, 0)
+        whole.sides[name] = redistribute_side(before, number, query_bits, change, value, 0)
         for line in {line for state in states if state is not None for line in state.late}:
             late = [
                 None if state is None else state.late.get(line, {}).get(name, SideState()) for state in states
             ]
-            kept = redistribute_side(late, number, seats, change, value, 0)
+            kept = redistribute_side(late, number, query_bits, change, value, 0)
             whole.late.setdefault(line, {})[name] = kept
-    if change.after.number == 0:  # one cell continues to report the rows shed so far
+    if change.after.number == 0:  # one subtask continues to report the rows shed so far
         told = [state for state in states if state is not None]
         names = {query for state in told for query in state.sheds}
         whole.sheds = {

@@ -1,7 +1,7 @@
 """Pairs of rows that a run has found, with query masks.
 
 Columns are gathered on first access. Pairs are found slice by slice and key by key, so that a gather reads
-adjacent rows. `places` are the positions of the pairs in the result. Gathered columns have this order.
+adjacent rows. `indices` are the positions of the pairs in the result. Gathered columns have this order.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 class Probing:
     """New rows of a side, grouped by key.
 
-    `block` has all new rows, and `stored` the rows that this cell stores. By row of `block`: `numbers` are
+    `block` has all new rows, and `stored` the rows that this subtask stores. By row of `block`: `numbers` are
     sequence numbers, `seqs` and `arrivals` the sequence numbers and arrival times of results, `ranks` the
     positions among the new rows of both sides, and `seen` the numbers of earlier rows of the other side.
     """
@@ -69,7 +69,7 @@ class FoundPairs:
     block: Block
     probes: Int32s
     rows: Int32s
-    places: Int32s
+    indices: Int32s
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class Pairs:
             for found in self.found:
                 if name in found.block.table.column_names:
                     values = raw(found.block.table.column(name).chunk(0))
-                    placing.scatter(values, found.rows, found.places, out.view(np.uint64))
+                    placing.scatter(values, found.rows, found.indices, out.view(np.uint64))
             self._fetched[known] = pa.array(out)
         return self._fetched[known]
 
@@ -122,8 +122,8 @@ class Pairs:
 
     def compare_keys(self, kinds: Sequence[pa.DataType]) -> None:
         """Clear the masks of pairs with equal hashes but different keys."""
-        for place, kind in enumerate(kinds):
-            left, right = (self._column(side, f"{KEY}{place}", kind) for side in (0, 1))
+        for index, kind in enumerate(kinds):
+            left, right = (self._column(side, f"{KEY}{index}", kind) for side in (0, 1))
             same = pc.equal(left, right).to_numpy(zero_copy_only=False).astype(np.bool_)
             if not same.all():
                 self.wanted[~same] = 0
@@ -155,9 +155,9 @@ class Pairs:
         renumbered = (np.cumsum(keep) - 1).astype(np.int32)
         found: list[FoundPairs] = []
         for part in self.found:
-            mine = keep[part.places]
-            places = renumbered[part.places[mine]]
-            found.append(replace(part, probes=part.probes[mine], rows=part.rows[mine], places=places))
+            mine = keep[part.indices]
+            indices = renumbered[part.indices[mine]]
+            found.append(replace(part, probes=part.probes[mine], rows=part.rows[mine], indices=indices))
         return Pairs(self.new, found, np.ascontiguousarray(self.wanted[keep]))
 
     def of(self, bit: int) -> Int32s:
@@ -172,7 +172,7 @@ class Pairs:
             out = np.empty(len(self), np.int64)
             for found in self.found:
                 values = of(self.new[found.side]).view(np.uint64)
-                placing.scatter(values, found.probes, found.places, out.view(np.uint64))
+                placing.scatter(values, found.probes, found.indices, out.view(np.uint64))
             self._fetched[name] = pa.array(out)
         return self._fetched[name]
 
@@ -190,19 +190,19 @@ class Pairs:
         return self._fetched[known]
 
     def _source(self, found: FoundPairs, side: int, name: str) -> tuple[pa.Array | None, Int32s]:
-        block, places = found.block, found.rows
+        block, indices = found.block, found.rows
         if found.side == side:
-            block, places = self.new[side].block, found.probes
+            block, indices = self.new[side].block, found.probes
         # A block has one chunk per column.
         held = name in block.table.column_names
-        return block.table.column(name).chunk(0) if held else None, places
+        return block.table.column(name).chunk(0) if held else None, indices
 
     def _scatter_values(
         self, sources: Sequence[tuple[pa.Array | None, Int32s]], kind: pa.DataType
     ) -> pa.Array:
         out = np.empty(len(self), _RAW[width(kind)])
         for found, (values, rows) in zip(self.found, sources, strict=True):
-            placing.scatter(raw(values), rows, found.places, out)
+            placing.scatter(raw(values), rows, found.indices, out)
         return pa.Array.from_buffers(kind, len(out), [None, pa.py_buffer(out)])
 
     def _taken(self, sources: Sequence[tuple[pa.Array | None, Int32s]], kind: pa.DataType) -> pa.Array:
@@ -211,18 +211,18 @@ class Pairs:
             for values, rows in sources
         ]
         order = np.empty(len(self), np.int32)
-        order[np.concatenate([found.places for found in self.found])] = np.arange(len(self))
+        order[np.concatenate([found.indices for found in self.found])] = np.arange(len(self))
         return pa.concat_arrays(parts).take(pa.array(order))
 
 
-def fetch(column: pa.Array, places: Int32s) -> pa.Array:
+def fetch(column: pa.Array, indices: Int32s) -> pa.Array:
     """Return the values at ascending positions."""
-    if len(places) == len(column):
+    if len(indices) == len(column):
         return column
     if column.null_count or not width(column.type):
-        return column.take(pa.array(places))
-    out = np.empty(len(places), _RAW[width(column.type)])
-    placing.gather(raw(column), places, out)
+        return column.take(pa.array(indices))
+    out = np.empty(len(indices), _RAW[width(column.type)])
+    placing.gather(raw(column), indices, out)
     return pa.Array.from_buffers(column.type, len(out), [None, pa.py_buffer(out)])
 
 
@@ -251,8 +251,8 @@ def in_order(
 
     `members` has, by stream, the columns with the timestamp and the sequence number of the joined row. If
     several joined rows have the latest timestamp, the row of the last stream in FROM counts as the latest.
-    Sequence numbers have `seq_bits` bits. With `tied`, other cells emit results for the same row, and the
-    returned table has columns that order results across cells.
+    Sequence numbers have `seq_bits` bits. With `tied`, other subtasks emit results for the same row, and the
+    returned table has columns that order results across subtasks.
     """
     if not table.num_rows:
         return table
@@ -261,22 +261,22 @@ def in_order(
     numbers = [column_numbers(table, number) for _, number in members]
     latest = np.zeros(len(now), np.int64)
     number = np.zeros(len(now), np.int64)
-    for place, (time, _) in enumerate(members):
+    for index, (time, _) in enumerate(members):
         is_latest = np.asarray(table.column(time).cast(pa.int64()).to_numpy()) == now
-        latest[is_latest] = place
-        number[is_latest] = numbers[place][is_latest]
+        latest[is_latest] = index
+        number[is_latest] = numbers[index][is_latest]
     order = np.lexsort((*reversed(numbers), number, latest, now))
-    place, ranks = table.schema.get_field_index("_seq"), (len(members) - 1).bit_length()
+    index, ranks = table.schema.get_field_index("_seq"), (len(members) - 1).bit_length()
     seqs = rank_seqs(number, latest, seq_bits, ranks)
-    ordered = table.set_column(place, "_seq", pa.array(seqs)).take(pa.array(order))
+    ordered = table.set_column(index, "_seq", pa.array(seqs)).take(pa.array(order))
     bits = rank_bits(seq_bits, ranks)
     if not tied:
         return fan_out(ordered, bits)
     # With too many bits, `rank_seqs` drops low bits of the number. The full number is then the first tie
     # column.
     lost = seq_bits + ranks > MOST_BITS
-    for place, tie in enumerate((number, *numbers) if lost else numbers):
-        ordered = ordered.append_column(tie_name(place, fan_out_bits(bits) - bits), pa.array(tie[order]))
+    for index, tie in enumerate((number, *numbers) if lost else numbers):
+        ordered = ordered.append_column(tie_name(index, fan_out_bits(bits) - bits), pa.array(tie[order]))
     return ordered
 
 
@@ -295,4 +295,4 @@ class InOrderStep:
 
 
 def in_order_step(operator: InOrder, context: StepContext) -> InOrderStep:
-    return InOrderStep(operator, context.node.schema, context.seq_bits, tied=context.cell.tied)
+    return InOrderStep(operator, context.node.schema, context.seq_bits, tied=context.subtask.tied)

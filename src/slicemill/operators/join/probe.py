@@ -81,11 +81,11 @@ times_in = types.Array(types.int64, 1, "C", readonly=True)
 hashes_in = types.Array(types.uint64, 1, "C", readonly=True)
 word_in = types.Array(types.uint64, 1, "C", readonly=True)
 words_in = types.Array(types.uint64, 2, "C", readonly=True)
-places_in = types.Array(types.int32, 1, "C", readonly=True)
+indices_in = types.Array(types.int32, 1, "C", readonly=True)
 times_out = types.Array(types.int64, 1, "C")
 hashes_out = types.Array(types.uint64, 1, "C")
 words_out = types.Array(types.uint64, 2, "C")
-places_out = types.Array(types.int32, 1, "C")
+indices_out = types.Array(types.int32, 1, "C")
 flags_out = types.Array(types.boolean, 1, "C")
 
 
@@ -98,7 +98,7 @@ def _part(hash_: Any, parts: Any) -> Any:
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
-@typed_kernel(types.void(hashes_in, places_out, places_out))
+@typed_kernel(types.void(hashes_in, indices_out, indices_out))
 def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
     """Sort rows by hash, and build the directory of the sorted rows.
 
@@ -125,18 +125,18 @@ def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
         start = first[part]
         end = first[part + 1] if part + 1 < rows else rows
         if end - start <= _SHORT:
-            for place in range(start + 1, end):
-                row = order[place]
+            for index in range(start + 1, end):
+                row = order[index]
                 hash_ = hashes[row]
-                before = place - 1
+                before = index - 1
                 while before >= start and hashes[order[before]] > hash_:
                     order[before + 1] = order[before]
                     before -= 1
                 order[before + 1] = row
         else:
             same = True
-            for place in range(start + 1, end):
-                same = same and hashes[order[place]] == hashes[order[start]]
+            for index in range(start + 1, end):
+                same = same and hashes[order[index]] == hashes[order[start]]
             if not same:
                 sort_by(order, hashes, start, end)
 
@@ -158,8 +158,8 @@ def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound
 @typed_kernel(
     types.int64(
         hashes_in, times_in, times_in, types.int64, types.int64,
-        hashes_in, places_in, times_in, times_in, types.int64, types.int64,
-        types.int64, places_out, places_out,
+        hashes_in, indices_in, times_in, times_in, types.int64, types.int64,
+        types.int64, indices_out, indices_out,
     )
 )  # fmt: skip
 def find_spans(
@@ -218,9 +218,9 @@ def find_spans(
 
 @typed_kernel(
     types.int64(
-        places_in, places_in, places_in, types.int64, types.int64,
+        indices_in, indices_in, indices_in, types.int64, types.int64,
         times_in, times_in, words_in, times_in, times_in, words_in, word_in,
-        times_in, words_in, times_in, words_in, places_out, places_out, words_out,
+        times_in, words_in, times_in, words_in, indices_out, indices_out, words_out,
     )
 )  # fmt: skip
 def find_pairs(
@@ -282,19 +282,19 @@ def find_pairs(
 # Compiled loops that order pairs and gather their values.
 
 
-@typed_kernel(types.void(places_in, places_in, types.int64, places_out, places_out))
-def position_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, begins: Int32s, places: Int32s) -> None:
+@typed_kernel(types.void(indices_in, indices_in, types.int64, indices_out, indices_out))
+def position_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, begins: Int32s, indices: Int32s) -> None:
     """Set the positions of pairs, in the order of their probes' ranks.
 
     `begins` has the next free position of each rank.
     """
     for pair in range(len(probes)):
         rank = ranks[probes[pair]] - first_rank
-        places[pair] = begins[rank]
+        indices[pair] = begins[rank]
         begins[rank] += 1
 
 
-@typed_kernel(types.void(places_in, places_in, types.int64, places_out))
+@typed_kernel(types.void(indices_in, indices_in, types.int64, indices_out))
 def count_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, counts: Int32s) -> None:
     for probe in probes:
         counts[ranks[probe] - first_rank] += 1
@@ -315,28 +315,30 @@ def count_before(times: Int64s, others: Int64s, at_same_time: int) -> Int64s:
     return found
 
 
-@typed_kernel(types.void(words_in, places_in, words_out))
-def scatter_words(words: Words, places: Int32s, out: Words) -> None:
-    for row in range(len(places)):
+@typed_kernel(types.void(words_in, indices_in, words_out))
+def scatter_words(words: Words, indices: Int32s, out: Words) -> None:
+    for row in range(len(indices)):
         for word in range(words.shape[1]):
-            out[places[row], word] = words[row, word]
+            out[indices[row], word] = words[row, word]
 
 
 @typed_kernel(
     *[
-        types.void(types.Array(kind, 1, "C", readonly=True), places_in, places_in, types.Array(kind, 1, "C"))
+        types.void(
+            types.Array(kind, 1, "C", readonly=True), indices_in, indices_in, types.Array(kind, 1, "C")
+        )
         for kind in (types.uint32, types.uint64)
     ]
 )
-def scatter(values: Any, rows: Int32s, places: Int32s, out: Any) -> None:
+def scatter(values: Any, rows: Int32s, indices: Int32s, out: Any) -> None:
     """Copy the value of each row to its position."""
     for pair in range(len(rows)):
-        out[places[pair]] = values[rows[pair]]
+        out[indices[pair]] = values[rows[pair]]
 
 
 @typed_kernel(
     *[
-        types.void(types.Array(kind, 1, "C", readonly=True), places_in, types.Array(kind, 1, "C"))
+        types.void(types.Array(kind, 1, "C", readonly=True), indices_in, types.Array(kind, 1, "C"))
         for kind in (types.uint32, types.uint64)
     ]
 )
@@ -350,9 +352,9 @@ def pairs_with_bit(wanted: Words, word: int, bit: Any) -> Int32s:
     """Return the positions of pairs with this bit set."""
     found = np.empty(len(wanted), np.int32)
     count = 0
-    for place in range(len(wanted)):
-        found[count] = place
-        if wanted[place, word] & bit:
+    for index in range(len(wanted)):
+        found[count] = index
+        if wanted[index, word] & bit:
             count += 1
     return found[:count]
 
@@ -360,11 +362,11 @@ def pairs_with_bit(wanted: Words, word: int, bit: Any) -> Int32s:
 # Compiled loops that find rows that are still in the window of a query (S19).
 
 
-@typed_kernel(types.void(words_in, word_in, places_in, word_in, times_out, times_out))
+@typed_kernel(types.void(words_in, word_in, indices_in, word_in, times_out, times_out))
 def count_wanted(
     words: Words,
     live: Word,
-    places: Int32s,
+    indices: Int32s,
     bits: Word,
     wanted: Int64s,
     last: Int64s,
@@ -377,7 +379,7 @@ def count_wanted(
     for row in range(len(words)):
         first = True
         for query in range(len(bits)):
-            if words[row, places[query]] & live[places[query]] & bits[query]:
+            if words[row, indices[query]] & live[indices[query]] & bits[query]:
                 wanted[query] += 1
                 if first:
                     last[query] += 1
@@ -394,7 +396,7 @@ def count_wanted(
         types.int64,
         times_in,
         times_in,
-        places_in,
+        indices_in,
         word_in,
         flags_out,
     )
@@ -408,19 +410,19 @@ def find_alive(
     seen: int,
     windows_us: Int64s,
     windows_rows: Int64s,
-    places: Int32s,
+    indices: Int32s,
     bits: Word,
     alive: NDArray[np.bool_],
 ) -> None:
     """Mark rows that are still in the window of a selecting query.
 
-    Query q has bit `bits[q]` of word `places[q]`. The window of q is in `windows_us` or in `windows_rows`.
+    Query q has bit `bits[q]` of word `indices[q]`. The window of q is in `windows_us` or in `windows_rows`.
     The value in the other array is negative.
     """
     for row in range(len(times)):
         alive[row] = False
         for query in range(len(bits)):
-            if not words[row, places[query]] & live[places[query]] & bits[query]:
+            if not words[row, indices[query]] & live[indices[query]] & bits[query]:
                 continue
             # Written so that the difference cannot overflow for unbounded windows and the earliest times.
             if windows_us[query] > 0 and (now <= times[row] or now - times[row] < windows_us[query]):

@@ -1,12 +1,12 @@
-"""Build a cell's join state after a rescale (S41).
+"""Build a subtask's join state after a rescale (S41).
 
-The new state is built from the states of all old cells. A stored row is kept if the new cell stores it, and a
-waiting row if the new cell reads it. Each row is read once, in arrival order. New slices have equal numbers
-of rows (S39).
+The new state is built from the states of all old subtasks. A stored row is kept if the new subtask stores
+it, and a waiting row if the new subtask reads it. Each row is read once, in arrival order. New slices have
+equal numbers of rows (S39).
 
-If several cells find pairs of the same new row, pairs are ordered by the sequence numbers of the older rows.
-A join in a single cell does not store these numbers. Its rows then get negative numbers here, which keep
-their order and precede the numbers of later rows.
+If several subtasks find pairs of the same new row, pairs are ordered by the sequence numbers of the older
+rows. A join in a single subtask does not store these numbers. Its rows then get negative numbers here,
+which keep their order and precede the numbers of later rows.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
 def redistribute_state(
     operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
 ) -> JoinState:
-    """Return the state of a new cell.
+    """Return the state of a new subtask.
 
-    At least one old cell has state.
+    At least one old subtask has state.
     """
     found = [state for state in states if state is not None]
-    whole = JoinState(found[0].seats, measures=found[0].measures)
+    whole = JoinState(found[0].query_bits, measures=found[0].measures)
     whole.measures.begin_anew()
     sides = []
     for number in (0, 1):
@@ -73,9 +73,9 @@ def redistribute_state(
             return table.column(name) if name in table.column_names else plain_key(table, HASH)
 
         before = [None if state is None else state.sides[number] for state in states]
-        sides.append(redistribute_side(before, number, found[0].seats, change, value, number))
+        sides.append(redistribute_side(before, number, found[0].query_bits, change, value, number))
     whole.sides = (sides[0], sides[1])
-    if change.after.number == 0:  # one cell continues to report the pairs shed so far
+    if change.after.number == 0:  # one subtask continues to report the pairs shed so far
         names = {name for state in found for name in state.sheds}
         whole.sheds = {
             name: merge_reports([s.sheds[name] for s in found if name in s.sheds]) for name in names
@@ -91,14 +91,14 @@ def plain_key(table: pa.Table, hash_column: str) -> pa.Array:
 def redistribute_side(
     sides: Sequence[SideState | None],
     input_: int,
-    seats: QueryBits,
+    query_bits: QueryBits,
     change: Redistribution,
     value: ValueOf,
     of_member: int,
 ) -> SideState:
-    """Return the state of one input in a new cell.
+    """Return the state of one input in a new subtask.
 
-    `of_member` is the side of the joins in `seats` that reads the input.
+    `of_member` is the side of the joins in `query_bits` that reads the input.
     """
 
     def rows(table: pa.Table) -> KeptRows:
@@ -106,28 +106,32 @@ def redistribute_side(
 
     known = next(side for side in sides if side is not None)
     side = SideState(seen=known.seen, moments=known.moments)
-    reading = [(cell, one) for cell in change.inputs[input_].sources if (one := sides[cell]) is not None]
-    waiting = _in_order([_at_home(t, cell, change) for cell, one in reading for t in _waiting(one)], BLOCK_TS)
+    reading = [
+        (subtask, one) for subtask in change.inputs[input_].sources if (one := sides[subtask]) is not None
+    ]
+    waiting = _in_order(
+        [_at_home(t, subtask, change) for subtask, one in reading for t in _waiting(one)], BLOCK_TS
+    )
     if waiting is not None:
         mine = waiting.filter(pa.array(change.is_read(input_, rows(waiting))))
         side.waiting = [mine.combine_chunks()] if mine.num_rows else []
     having = change.storing_states(input_, sides)
-    stored = _in_order([table for one in having for table in _reachable_rows(one, seats)], TIME)
+    stored = _in_order([table for one in having for table in _reachable_rows(one, query_bits)], TIME)
     if stored is not None:
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
-        side.slices = list(_cut(mine, seats, of_member))
+        side.slices = list(_cut(mine, query_bits, of_member))
     lone = [one.lone for one in sides if one is not None and one.lone is not None]
-    if lone and change.after.number == 0:  # these rows never match, so any cell can emit them
+    if lone and change.after.number == 0:  # these rows never match, so any subtask can emit them
         side.lone = _in_order(lone, BLOCK_TS)
     return side
 
 
-def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
+def _at_home(table: pa.Table, subtask: int, change: Redistribution) -> pa.Table:
     """Return waiting rows, without copies of rows of heavy keys.
 
-    The home cell of a heavy key also has the waiting rows of the key.
+    The home subtask of a heavy key also has the waiting rows of the key.
     """
-    away = [key for key in change.heavy if key.home != cell]
+    away = [key for key in change.heavy if key.home != subtask]
     hashes = column_numbers(table, HASH).view(np.uint64)
     return (
         table.filter(pa.array(~broadcast_mask(away, hashes, column_numbers(table, BLOCK_TS))))
@@ -137,27 +141,27 @@ def _at_home(table: pa.Table, cell: int, change: Redistribution) -> pa.Table:
 
 
 def _waiting(side: SideState) -> Iterator[pa.Table]:
-    for place, held in enumerate(side.waiting):
-        yield table_of(held).slice(0 if place else side.taken)
+    for index, held in enumerate(side.waiting):
+        yield table_of(held).slice(0 if index else side.taken)
 
 
-def _reachable_rows(side: SideState, seats: QueryBits) -> Iterator[pa.Table]:
+def _reachable_rows(side: SideState, query_bits: QueryBits) -> Iterator[pa.Table]:
     """Yield the stored rows that a query still selects.
 
     The masks of the returned rows contain only queries that still use the slice.
     """
-    names = [f"{MASK}{word}" for word in range(seats.words)]
+    names = [f"{MASK}{word}" for word in range(query_bits.words)]
     for stored in side.slices:
-        block = stored.block(seats.words)
+        block = stored.block(query_bits.words)
         table = block.whole_table.drop_columns([FIRST])
         for name in (name for name in names if name not in table.column_names):
             table = table.append_column(name, pa.array(np.zeros(block.rows, np.uint64)))
-        masks = block.words & resize_mask(stored.live, seats.words)
+        masks = block.words & resize_mask(stored.live, query_bits.words)
         yield replace_masks(table, masks).filter(pa.array(masks.any(axis=1)))
 
 
 def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
-    """Sort rows of several cells by (time, sequence number).
+    """Sort rows of several subtasks by (time, sequence number).
 
     If some rows have no sequence number, all rows are renumbered. Rows without a number then precede numbered
     rows of the same time.
@@ -174,14 +178,16 @@ def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
     whole = whole.take(pa.array(order))
     if numbered:
         return whole
-    place = whole.schema.get_field_index(BLOCK_SEQ)
-    return whole.set_column(place, schema.field(BLOCK_SEQ), pa.array(np.arange(-whole.num_rows, 0)))
+    index = whole.schema.get_field_index(BLOCK_SEQ)
+    return whole.set_column(index, schema.field(BLOCK_SEQ), pa.array(np.arange(-whole.num_rows, 0)))
 
 
-def _cut(table: pa.Table, seats: QueryBits, of_member: int) -> Iterator[StoredSlice]:
+def _cut(table: pa.Table, query_bits: QueryBits, of_member: int) -> Iterator[StoredSlice]:
     """Yield slices with about the same number of rows, oldest first."""
-    side = JoinSide(SideState(), seats, of_member, table.schema, asked=True)
+    side = JoinSide(SideState(), query_bits, of_member, table.schema, asked=True)
     count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
     borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []
     for begin, end in pairwise(borders):
-        yield side.stored(group_by_hash(table.slice(begin, end - begin).combine_chunks(), seats.words)[0])
+        yield side.stored(
+            group_by_hash(table.slice(begin, end - begin).combine_chunks(), query_bits.words)[0]
+        )

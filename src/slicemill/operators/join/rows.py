@@ -105,10 +105,10 @@ class JoinByRows:
 
     def _all_live(self, combination: Sequence[Timed]) -> bool:
         """Return True if no row had expired when the other rows arrived."""
-        for place, life in enumerate(self._lives):
+        for index, life in enumerate(self._lives):
             if life is not None:
-                end = life(combination[place].row)
-                others = (part.ts for other, part in enumerate(combination) if other != place)
+                end = life(combination[index].row)
+                others = (part.ts for other, part in enumerate(combination) if other != index)
                 if end is None or any(ts >= end for ts in others):
                     return False
         return True
@@ -259,10 +259,10 @@ def _life(window: Window, schema: Schema) -> RowLife | None:
     expires = window.expires
     if expires is None:
         return None
-    place = schema.names.index(expires.column)
+    index = schema.names.index(expires.column)
 
     def end(row: Row) -> int | None:
-        at = row[place]
+        at = row[index]
         assert at is None or isinstance(at, int), "timestamps are microseconds"
         return None if at is None else at + expires.after_us
 

@@ -24,7 +24,7 @@ from slicemill.operators.protocol import (
     OperatorKind,
     Role,
     SharedOperator,
-    UnitOf,
+    TaskOf,
     each,
     longest_us,
     pluralize,
@@ -126,7 +126,7 @@ class SharedJoin(SharedOperator):
     def tracks_matches(self) -> bool:
         """Return True if the join tracks which rows have a match.
 
-        All possible partners of a row must then be in one cell.
+        All possible partners of a row must then be in one subtask.
         """
         return any(member.kind is not JoinKind.INNER for member in self.members)
 
@@ -353,7 +353,7 @@ KINDS = (
         waits_for_time=lambda *_: True,
         selections=_selections,
         columns_read=lambda join, port, _: _columns_read(join, port),
-        unit=UnitOf.PARTS,
+        task=TaskOf.PARTS,
         keys=_keys,
         joins=_joins,
         keys_below=_keys_below,

@@ -112,10 +112,10 @@ class SideState:
         return found
 
 
-@stored_as("join", version=1)
+@stored_as("join", version=1, stored_names={"query_bits": "seats"})
 @dataclass(slots=True)
 class JoinState:
-    seats: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
+    query_bits: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
     sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
     measures: Measures = field(default_factory=Measures)
     sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query, for queries with load shedding
@@ -138,7 +138,7 @@ class JoinState:
         """Return the planned cuts of each side, with current statistics."""
         found: list[Cuts] = []
         for number, side in enumerate(self.sides):
-            cuts = self.measures.cuts(number, reach_of(self.seats, number))
+            cuts = self.measures.cuts(number, reach_of(self.query_bits, number))
             if cuts is not None and side.cuts_us is not None:
                 found.append(replace(cuts, used=tuple(cut / 1_000_000 for cut in side.cuts_us)))
         return found
@@ -196,7 +196,7 @@ class JoinSide:
     def __init__(
         self,
         state: SideState,
-        seats: QueryBits,
+        query_bits: QueryBits,
         side: int,
         schema: pa.Schema,
         writing: MeasuredStage | None = None,
@@ -209,23 +209,25 @@ class JoinSide:
         """
         self.numbered = NUMBER in schema.names
         self.state = state
-        self.reach: WindowReach = reach_of(seats, side)
+        self.reach: WindowReach = reach_of(query_bits, side)
         self.schema = schema  # of waiting rows
         left_out = (BLOCK_ARRIVAL,) if asked else (BLOCK_ARRIVAL, BLOCK_SEQ)
         stored = [f.with_name(TIME) if f.name == BLOCK_TS else f for f in schema if f.name not in left_out]
-        beside = [pa.field(f"{PENDING}{word}", pa.uint64()) for word in range(seats.words if judged else 0)]
+        beside = [
+            pa.field(f"{PENDING}{word}", pa.uint64()) for word in range(query_bits.words if judged else 0)
+        ]
         self._slice_schema = pa.schema([*stored, *beside])
-        self._seats = seats
-        self.expiry = expiry_of_side(seats, side)
+        self._query_bits = query_bits
+        self.expiry = expiry_of_side(query_bits, side)
         self._writing = writing or MeasuredStage()
-        self.everybody = seats.mask(list(seats.members))
+        self.everybody = query_bits.mask(list(query_bits.members))
 
     def change(self, stayed: list[str], served: Sequence[RowTakeover] = ()) -> None:
         """Update the masks of stored rows after queries were added or removed.
 
         Queries in `stayed` still see all their rows. Queries in `served` take over rows of other queries.
         """
-        allowed, words = self._seats.mask(stayed), self._seats.words
+        allowed, words = self._query_bits.mask(stayed), self._query_bits.words
         state = self.state
         for index, held in enumerate(state.waiting):
             table = conform_table(table_of(held), self.schema)
@@ -269,7 +271,7 @@ class JoinSide:
         for one in served:
             bits = one.by if live is None else one.by & resize_mask(live, len(one.by))
             theirs = (mask_words(before, len(bits)) & bits).any(axis=1)
-            masks[theirs & one.holds(plain)] |= self._seats.mask([one.name])
+            masks[theirs & one.holds(plain)] |= self._query_bits.mask([one.name])
 
     def numbers_for(self, moments: Int64s) -> Int64s:
         """Number all arriving rows of the stream consecutively, given their timestamps."""
@@ -340,7 +342,7 @@ class JoinSide:
 
     def blocks(self, earliest_probe: int) -> list[tuple[StoredSlice, Block]]:
         """Return the slices that later probes may match, oldest first."""
-        words = self._seats.words
+        words = self._query_bits.words
         return [
             (stored, stored.block(words))
             for stored in self.state.slices
@@ -364,7 +366,7 @@ class JoinSide:
         """
         state = self.state
         if block.rows and not self._alive(block, self.everybody, now).all():
-            words = self._seats.words
+            words = self._query_bits.words
             block, _ = group_by_hash(self._kept(block, self.everybody, now).combine_chunks(), words)
         if block.rows:
             state.slices.append(self.stored(block))
@@ -416,7 +418,7 @@ class JoinSide:
 
     def _written(self, parts: list[StoredSlice], now: int) -> list[StoredSlice]:
         """Merge slices, and evict expired rows."""
-        words = self._seats.words
+        words = self._query_bits.words
         with self._writing.doing(sum(part.rows for part in parts)):
             kept = [self._kept(part.block(words), part.live, now) for part in parts]
             whole = pa.concat_tables(kept).combine_chunks()
@@ -440,7 +442,7 @@ class JoinSide:
         words = self.expiry.clear_expired(block, block.words, now)
         retain.find_alive(
             block.times, self.numbers(block), words, live, now, self.state.seen,
-            reach.windows_us, reach.windows_rows, reach.places, reach.bits, alive,
+            reach.windows_us, reach.windows_rows, reach.indices, reach.bits, alive,
         )  # fmt: skip
         return alive
 
@@ -482,7 +484,7 @@ class JoinSide:
         ends: dict[str, int] = {}
         over = np.full(block.rows, BEGINNING)
         for name, (window_us, _) in self.reach.windows.items():
-            wants = (block.words & self._seats.mask([name])).any(axis=1)
+            wants = (block.words & self._query_bits.mask([name])).any(axis=1)
             until = np.full(block.rows, END)
             if 0 <= window_us < FOREVER:
                 until = np.minimum(block.times, END - window_us) + window_us
@@ -495,7 +497,7 @@ class JoinSide:
     def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
         reach = self.reach
         wanted, last = (np.zeros(len(reach.names), np.int64) for _ in range(2))
-        retain.count_wanted(block.words, live, reach.places, reach.bits, wanted, last)
+        retain.count_wanted(block.words, live, reach.indices, reach.bits, wanted, last)
         return tuple(  # type: ignore[return-value]
             {name: int(count) for name, count in zip(reach.names, counts, strict=True) if count}
             for counts in (wanted, last)
@@ -523,7 +525,7 @@ def resize_mask(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
 def replace_masks(table: pa.Table, masks: Words) -> pa.Table:
     """Replace the mask columns of a table."""
     for word in range(masks.shape[1]):
-        place = table.schema.get_field_index(f"{MASK}{word}")
+        index = table.schema.get_field_index(f"{MASK}{word}")
         column = pa.array(np.ascontiguousarray(masks[:, word]))
-        table = table.set_column(place, table.schema.field(place), column)
+        table = table.set_column(index, table.schema.field(index), column)
     return table

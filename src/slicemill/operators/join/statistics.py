@@ -1,8 +1,8 @@
 """Statistics of a join, from which its slice cuts are planned (S18, S20, S52).
 
-Each cell measures and plans for itself, so that no statistics are sent between cells. The unit of cost is the
-comparison of a pair. The cost of rewriting a row (Csys) is converted to comparisons. Both costs are measured
-as processor time while the join runs.
+Each subtask measures and plans for itself, so that no statistics are sent between subtasks. The task of
+cost is the comparison of a pair. The cost of rewriting a row (Csys) is converted to comparisons. Both costs
+are measured as processor time while the join runs.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Measures:
         return a_row / a_pair
 
     def statistics(self) -> Statistics | None:
-        """Return this cell's input for the cost formulas; None without measurements."""
+        """Return this subtask's input for the cost formulas; None without measurements."""
         if not all(side.sampled and side.kept_s for side in self.sides) or self.elapsed_s <= 0:
             return None
         rates = (self.sides[0].rows / self.elapsed_s, self.sides[1].rows / self.elapsed_s)

@@ -20,7 +20,6 @@ from slicemill.errors import SlicemillError
 from slicemill.functions.values import ExpressionError
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.operators.alignment import Due, borders, due_in_turn
-from slicemill.operators.cell import WHOLE, Cell, HeavyKey
 from slicemill.operators.join import probe
 from slicemill.operators.join import probe as placing
 from slicemill.operators.join.answers import Answer, Answers, Collected, UnmatchedTracker
@@ -44,6 +43,7 @@ from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin
 from slicemill.operators.join.state import JoinSide, JoinState, RowTakeover
 from slicemill.operators.step import SharedStep, StatefulStep, StepContext, StepResult
+from slicemill.operators.subtask import WHOLE, HeavyKey, Subtask
 from slicemill.shedding.accuracy import AccuracyReport, AccuracySums
 from slicemill.shedding.load import ComparisonCounter, Comparisons, SheddingDecision
 from slicemill.time import BEGINNING
@@ -53,9 +53,9 @@ from slicemill.types import Schema
 def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | SharedStep:
     state = context.state if isinstance(context.state, JoinState) else JoinState()
     is_link = _is_link(context)
-    # The next join of the chain runs in the same cell and reads all results of this join.
-    cell = WHOLE if is_link else context.cell
-    join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits, cell)
+    # The next join of the chain runs in the same subtask and reads all results of this join.
+    subtask = WHOLE if is_link else context.subtask
+    join = JoinKernel(operator, context.schemas, state, context.newcomers, context.seq_bits, subtask)
     limited = [member.name for member in operator.members if member.limit is not None]
     step = SharedJoinStep(join, limited, in_turn=not is_link)
     return step if context.graph.has_parts(context.node.id) else JoinStep(step)
@@ -187,9 +187,10 @@ class JoinStep:
 # each other. They are then stored in slices. Results have the order of the row-by-row reference: by the
 # newer row (timestamp, input, arrival), then by the older row, oldest first.
 #
-# If every cell of the unit reads all rows, each cell stores only one stripe, a hash range of sequence
-# numbers. The pair is found by the cell that stores the older row, and by no other cell (PSP-D, S33). New
-# rows of all stripes probe. Among the new rows, a probing row matches only rows of the cell's own stripe.
+# If every subtask of the task reads all rows, each subtask stores only one stripe, a hash range of sequence
+# numbers. The pair is found by the subtask that stores the older row, and by no other subtask (PSP-D, S33).
+# New rows of all stripes probe. Among the new rows, a probing row matches only rows of the subtask's own
+# stripe.
 #
 # A query that is added later gets only pairs whose rows have both arrived since the query started. If
 # another query has stored rows that the new query would also have stored, the new query uses them (S23).
@@ -224,22 +225,22 @@ class JoinKernel:
         state: JoinState,
         newcomers: Covers | None = None,
         seq_bits: int = SEQ_BITS,
-        cell: Cell = WHOLE,
+        subtask: Subtask = WHOLE,
     ) -> None:
         """Build the join. `newcomers` are queries that start empty.
 
         They start empty even if a query of the same name and definition ran before.
         """
         self.state = state
-        self._cell = cell
+        self._subtask = subtask
         self._heavy: tuple[HeavyKey, ...] = ()
-        self._measures_keys = cell.count > 1 and not cell.tied and bool(operator.keys[0])
+        self._measures_keys = subtask.count > 1 and not subtask.tied and bool(operator.keys[0])
         self.key_work = NO_WORK  # rows and pairs by key in the last run
-        self.foreign = 0  # rows of the last run that another cell counts
+        self.foreign = 0  # rows of the last run that another subtask counts
         # If stored rows have sequence numbers, new rows need them too, because the order of results may
         # depend on the numbers.
         self._asked = [
-            cell.tied
+            subtask.tied
             or reads_row_numbers(operator, side)
             or any(side in member.kind.judged for member in operator.members)
             or state.sides[side].has_numbers()
@@ -251,27 +252,27 @@ class JoinKernel:
         self._deadlines = bool(operator.deadlines)
         self._key_types = key_types(operator)
         new = {name: by for name, by in (newcomers or {}).items() if name in self._names()}
-        known, before = state.seats, state.seats.without(new)
-        state.seats = before.assign_to(operator.members)
-        self._entries = [RowPreparer(operator, side, schemas[side], state.seats) for side in SIDES]
-        self._unmatched = UnmatchedTracker(operator.members, schemas, state.seats, seq_bits)
+        known, before = state.query_bits, state.query_bits.without(new)
+        state.query_bits = before.assign_to(operator.members)
+        self._entries = [RowPreparer(operator, side, schemas[side], state.query_bits) for side in SIDES]
+        self._unmatched = UnmatchedTracker(operator.members, schemas, state.query_bits, seq_bits)
         self._sides = self._make_sides()
         self._reaches = [side.reach for side in self._sides]
         self.compared = ComparisonCounter(len(SIDES))  # comparisons of the last run
         # Errors of selections on stored rows, which the next run reports.
         self._problems: dict[str, ExpressionError] = {}
-        if known.members and before != state.seats:
+        if known.members and before != state.query_bits:
             for number, side in enumerate(self._sides):
-                side.change(state.seats.same_queries(before), self._served(new, number, known))
+                side.change(state.query_bits.same_queries(before), self._served(new, number, known))
             state.measures.begin_anew()
-        self._answers = Answers(operator.members, schemas, state.seats, self._ties, self._unmatched)
+        self._answers = Answers(operator.members, schemas, state.query_bits, self._ties, self._unmatched)
 
     def _make_sides(self) -> list[JoinSide]:
         state = self.state
         return [
             JoinSide(
                 state.sides[side],
-                state.seats,
+                state.query_bits,
                 side,
                 self._entries[side].schema,
                 state.measures.writing,
@@ -283,11 +284,11 @@ class JoinKernel:
 
     @property
     def _tied(self) -> bool:
-        """Return True if other cells find pairs of the same new row."""
-        return self._cell.tied or bool(self._heavy)
+        """Return True if other subtasks find pairs of the same new row."""
+        return self._subtask.tied or bool(self._heavy)
 
     def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
-        """Set the heavy keys, whose rows other cells read too.
+        """Set the heavy keys, whose rows other subtasks read too.
 
         Valid from the next run on.
         """
@@ -303,7 +304,8 @@ class JoinKernel:
         shortened queries after the overload.
         """
         self._reaches = [
-            reach_of(self.state.seats, side, shares) if shares else self._sides[side].reach for side in SIDES
+            reach_of(self.state.query_bits, side, shares) if shares else self._sides[side].reach
+            for side in SIDES
         ]
 
     def _names(self) -> set[str]:
@@ -319,10 +321,10 @@ class JoinKernel:
             other = known.members.get(by[side] or "")
             if other is None:
                 continue
-            member = self.state.seats.members[name]
+            member = self.state.query_bits.members[name]
             if member.selections[side] == other.selections[side]:
                 member = replace(member, selections=(None, None))
-            chosen = Selections([member], side, self._schemas[side], self.state.seats)
+            chosen = Selections([member], side, self._schemas[side], self.state.query_bits)
             served.append(
                 RowTakeover(name, known.mask([other.name]), partial(_holds, chosen, self._problems))
             )
@@ -409,7 +411,7 @@ class JoinKernel:
         return fan_out(whole, self._unmatched.result_bits(member))
 
     def _ties(self, pairs: Pairs) -> dict[str, pa.Array]:
-        """Return the columns that order a row's pairs across cells.
+        """Return the columns that order a row's pairs across subtasks.
 
         Pairs of one new row are ordered by their older rows. If low bits of the new row's number were
         dropped, the whole number is the first of these columns.
@@ -420,7 +422,7 @@ class JoinKernel:
         lost = bits == self._seq_bits
         ties = [pairs.causes()] if lost else []
         ties += [pairs.older(TIME), pairs.older(BLOCK_SEQ)]
-        return {tie_name(place, fan_out_bits(bits) - bits): tie for place, tie in enumerate(ties)}
+        return {tie_name(index, fan_out_bits(bits) - bits): tie for index, tie in enumerate(ties)}
 
     def _measure(self, new: Sequence[Probing], until: int) -> None:
         """Update statistics, and plan new cuts if enough rows have arrived."""
@@ -463,15 +465,15 @@ class JoinKernel:
             kept = [
                 name for name in names if name != BLOCK_ARRIVAL and (name != BLOCK_SEQ or self._asked[side])
             ]
-            inside, words = table.rename_columns(names).select(kept), self.state.seats.words
+            inside, words = table.rename_columns(names).select(kept), self.state.query_bits.words
             block, order = group_by_hash(inside, words)
             if self._unmatched.tracks_side(side):
                 block = replace(block, pending=block.words & self._unmatched.judged[side])
             arrivals, seqs = column_numbers(table, BLOCK_ARRIVAL), column_numbers(table, BLOCK_SEQ)
             stored = block
-            if self._cell.by_time or self._heavy:
+            if self._subtask.by_time or self._heavy:
                 hashes = column_numbers(table, HASH)
-                mine = local_mask(self._cell, self._heavy, hashes, times[side], seqs)
+                mine = local_mask(self._subtask, self._heavy, hashes, times[side], seqs)
                 if not mine.all():
                     stored, _ = group_by_hash(inside.filter(pa.array(mine)).combine_chunks(), words)
             caused = rank_seqs(seqs, side, self._seq_bits)
@@ -489,8 +491,8 @@ class JoinKernel:
         return new
 
     def _foreign(self, prepared: pa.Table) -> int:
-        """Count arriving rows of heavy keys with another home cell."""
-        away = [key for key in self._heavy if key.home != self._cell.number]
+        """Count arriving rows of heavy keys with another home subtask."""
+        away = [key for key in self._heavy if key.home != self._subtask.number]
         if not away:
             return 0
         found = broadcast_mask(away, column_numbers(prepared, HASH), column_numbers(prepared, BLOCK_TS))
@@ -573,7 +575,7 @@ class JoinKernel:
         inside = (probing.ranks >= first) & (probing.ranks < end)
         most = int((target.ends - target.starts)[inside].sum())
         probes, rows = np.empty(most, np.int32), np.empty(most, np.int32)
-        wanted = np.empty((most, self.state.seats.words), np.uint64)
+        wanted = np.empty((most, self.state.query_bits.words), np.uint64)
         reach = self._reaches[1 - target.side]
         block, measures = target.block, self.state.measures
         with measures.probing.doing(most):
@@ -584,8 +586,8 @@ class JoinKernel:
                 reach.ends_us, reach.bits_us, reach.ends_rows, reach.bits_rows, probes, rows, wanted,
             )  # fmt: skip
         measures.sides[1 - target.side].compared += most
-        places = np.empty(count, np.int32)
-        return FoundPairs(target.side, block, probes[:count], rows[:count], places), wanted[:count]
+        indices = np.empty(count, np.int32)
+        return FoundPairs(target.side, block, probes[:count], rows[:count], indices), wanted[:count]
 
     def _placed(
         self, parts: list[tuple[FoundPairs, NDArray[np.uint64]]], new: Sequence[Probing], first: int, end: int
@@ -598,10 +600,10 @@ class JoinKernel:
         for found, _ in parts:
             placing.count_by_rank(found.probes, new[found.side].ranks, first, counts)
         begins = np.cumsum(counts, dtype=np.int32) - counts
-        wanted = np.empty((int(counts.sum()), self.state.seats.words), np.uint64)
+        wanted = np.empty((int(counts.sum()), self.state.query_bits.words), np.uint64)
         for found, bits in parts:
-            placing.position_by_rank(found.probes, new[found.side].ranks, first, begins, found.places)
-            placing.scatter_words(bits, found.places, wanted)
+            placing.position_by_rank(found.probes, new[found.side].ranks, first, begins, found.indices)
+            placing.scatter_words(bits, found.indices, wanted)
         return Pairs(new, [found for found, _ in parts], wanted)
 
 

@@ -75,11 +75,11 @@ class StoredRows:
 class PassedSessions:
     """Sessions that one pass over the rows has found.
 
-    `places` are the positions of the rows that the queries of the pass read, sorted by key. `members` has the
-    names of these queries, by gap.
+    `indices` are the positions of the rows that the queries of the pass read, sorted by key. `members` has
+    the names of these queries, by gap.
     """
 
-    places: Int64s
+    indices: Int64s
     ended: EndedSessions
     members: Sequence[Sequence[str]]
 
@@ -88,8 +88,8 @@ class _SessionsByQuery:
     """Sessions of each query, sorted by query, end and first tuple."""
 
     def __init__(self, rows: StoredRows, found: PassedSessions) -> None:
-        self.rows, self.places, ended = rows, found.places, found.ended
-        heads: Int64s = self.places[ended.starts]
+        self.rows, self.indices, ended = rows, found.indices, found.ended
+        heads: Int64s = self.indices[ended.starts]
         order = _in_order(ended, rows.integers(SEQ)[heads])
         borders = np.searchsorted(ended.gaps[order], np.arange(len(found.members) + 1)).tolist()
         self.starts, self.stops, self.until = ended.starts[order], ended.stops[order], ended.until[order]
@@ -127,7 +127,7 @@ class _ConcatenatedSessions:
             np.concatenate([bounds[part] for part in parts]) for bounds in (listed.starts, listed.stops)
         )
         ends = np.cumsum(stops - starts)
-        self._places, owners = _expand_sessions(listed.places, starts, stops, int(ends[-1]))
+        self._indices, owners = _expand_sessions(listed.indices, starts, stops, int(ends[-1]))
         self._rows, self._taken = listed.rows, dict[str, pa.Array]()
         self.counts = [part.stop - part.start for part in parts]
         self.windows = Windows(ends - (stops - starts), ends)
@@ -135,20 +135,20 @@ class _ConcatenatedSessions:
 
     def _column(self, name: str) -> pa.Array:
         if name not in self._taken:
-            self._taken[name] = _take_values(self._rows.column(name), self._places)
+            self._taken[name] = _take_values(self._rows.column(name), self._indices)
         return self._taken[name]
 
 
 @kernel
 def _expand_sessions(
-    places: Int64s, starts: Int64s, stops: Int64s, rows: int
+    indices: Int64s, starts: Int64s, stops: Int64s, rows: int
 ) -> tuple[Int64s, NDArray[np.int32]]:
     """Return the row positions of sessions, and each row's session number."""
     out, owners = np.empty(rows, np.int64), np.empty(rows, np.int32)
     position = 0
     for i in range(len(starts)):
         for row in range(starts[i], stops[i]):
-            out[position], owners[position] = places[row], i
+            out[position], owners[position] = indices[row], i
             position += 1
     return out, owners
 
@@ -246,7 +246,7 @@ class _MemberOutput:
         operator = member.operator
         self._schema = with_system_columns(to_arrow(Schema(member.columns)))
         self.nothing = self._schema.empty_table()
-        self._keys = {item.name: f"key {place}" for place, item in enumerate(operator.group_by)}
+        self._keys = {item.name: f"key {index}" for index, item in enumerate(operator.group_by)}
         self._renamed: list[
             dict[str, str]
         ] = []  # by set of calls: its columns, and their names in this query
@@ -317,14 +317,14 @@ def _alone(evaluates: Sequence[Evaluate], listed: _SessionsByQuery, name: str) -
         return problem
 
 
-def _take_values(array: pa.Array, places: Int64s) -> pa.Array:
+def _take_values(array: pa.Array, indices: Int64s) -> pa.Array:
     """Return the values at these positions.
 
     NumPy is twice as fast as Arrow for plain numbers.
     """
     if array.null_count or not (pa.types.is_int64(array.type) or pa.types.is_float64(array.type)):
-        return array.take(pa.array(places))
-    return fixed_width(numbers(array)[places], None, array.type)
+        return array.take(pa.array(indices))
+    return fixed_width(numbers(array)[indices], None, array.type)
 
 
 def _cast(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -17,7 +17,7 @@ from slicemill.operators.protocol import (
     OperatorKind,
     Role,
     SharedOperator,
-    UnitOf,
+    TaskOf,
     grouping_facts,
     partition,
     pluralize,
@@ -124,7 +124,7 @@ KINDS = (
         label=lambda _: "sessions",
         waits_for_time=lambda *_: True,
         columns_read=lambda operator, *_: ColumnsRead([*operator.keys, *operator.exprs], ()),
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=lambda operator: (operator.keys,),
         history_us=lambda *_: None,
         # A user-defined aggregate may return several rows for a session.
@@ -139,7 +139,7 @@ KINDS = (
         waits_for_time=lambda *_: True,
         selections=lambda shared, _: tuple(conjunction(member.conditions) for member in shared.members),
         columns_read=lambda shared, *_: _columns_read(shared),
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=lambda shared: (shared.keys,),
         member=MemberKind(
             words=_describe_session_member,

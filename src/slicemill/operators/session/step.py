@@ -82,10 +82,10 @@ class SharedSessionsStep:
         self._apart_from_gaps = {n: replace(window, gap_us=None) for n, window in self._windows.items()}
         every = dict.fromkeys(self._where, _every)
         self._selection = TupleSelection(PaneInput(schema, tuple(keys)), self._where, every)
-        self._keys = [_key(place) for place in range(len(keys))]
+        self._keys = [_key(index) for index in range(len(keys))]
         self._answers = SessionAnswers(members, columns, self._keys, context)
         stored = {TS: pa.int64(), SEQ: pa.int64(), _NUMBER: pa.int64()}
-        stored |= {_key(place): arrow_type(key.type) for place, key in enumerate(keys)}
+        stored |= {_key(index): arrow_type(key.type) for index, key in enumerate(keys)}
         stored |= {name: arrow_type(expr.type) for expr, name in columns.items()}
         stored |= {_where(where): pa.bool_() for where in self._where.values() if where is not None}
         self._schema = pa.schema(list(stored.items()))
@@ -131,24 +131,24 @@ class SharedSessionsStep:
                 together.setdefault(common, []).append(name)
         out = []
         for common, names in together.items():
-            places = self._places(rows, common)
+            indices = self._indices(rows, common)
             gaps = sorted({self._gap(name) for name in names})
-            found = self._segment_rows(rows, places, common, gaps, now)
-            needed[places[found.is_open]] = True
+            found = self._segment_rows(rows, indices, common, gaps, now)
+            needed[indices[found.is_open]] = True
             members: list[list[str]] = [[] for _ in gaps]
             for name in names:
                 which = gaps.index(self._gap(name))
                 state = self.state.members[name]
                 state.closed, state.held = max(state.closed, now), found.held[which]
                 members[which].append(name)
-            out.append(PassedSessions(places, found.ended, members))
+            out.append(PassedSessions(indices, found.ended, members))
         return out
 
     def _gap(self, name: str) -> int:
         gap = self._windows[name].gap_us
         return FOREVER if gap is None else gap
 
-    def _places(self, rows: StoredRows, common: _SharedPass) -> Int64s:
+    def _indices(self, rows: StoredRows, common: _SharedPass) -> Int64s:
         """Return the positions of the sorted rows that these queries read."""
         if not common.first and common.where is None:
             return rows.order
@@ -158,18 +158,18 @@ class SharedSessionsStep:
         return rows.order[taken[rows.order]]
 
     def _segment_rows(
-        self, rows: StoredRows, places: Int64s, common: _SharedPass, gaps: Sequence[int], now: int
+        self, rows: StoredRows, indices: Int64s, common: _SharedPass, gaps: Sequence[int], now: int
     ) -> SessionSegments:
-        keys, times = rows.codes[places], rows.integers(TS)[places]
+        keys, times = rows.codes[indices], rows.integers(TS)[indices]
         close, until = common.session.close, common.session.until
-        closes = np.zeros(len(places), np.bool_)
+        closes = np.zeros(len(indices), np.bool_)
         if close is not None:
-            closes = _true(rows.column(self._columns[close]))[places]
+            closes = _true(rows.column(self._columns[close]))[indices]
         if until is None:
             return sessions_of_gaps(keys, times, closes, np.array(gaps), now, common.closed)
         column = rows.column(self._columns[until]).cast(pa.int64())
-        known = column.is_valid().to_numpy(zero_copy_only=False)[places]
-        ends = np.where(known, column.fill_null(0).to_numpy()[places], times)
+        known = column.is_valid().to_numpy(zero_copy_only=False)[indices]
+        ends = np.where(known, column.fill_null(0).to_numpy()[indices], times)
         return sessions_until(keys, times, ends, closes, now, common.closed)
 
     def _taken(self, table: pa.Table) -> pa.Table:
@@ -187,7 +187,7 @@ class SharedSessionsStep:
             SEQ: selected.table.column(SEQ),
             _NUMBER: np.arange(first, first + count),
         }
-        columns |= {_key(place): to_array(key) for place, key in enumerate(selected.keys)}
+        columns |= {_key(index): to_array(key) for index, key in enumerate(selected.keys)}
         columns |= {self._columns[expr]: column for expr, column in found.items()}
         for name, where in self._where.items():
             if where is not None:
@@ -253,8 +253,8 @@ def _cast(column: object, field: pa.Field) -> pa.Array:
     return to_array(made.cast(field.type))
 
 
-def _key(place: int) -> str:
-    return f"key {place}"
+def _key(index: int) -> str:
+    return f"key {index}"
 
 
 def _where(condition: Expr) -> str:

@@ -81,14 +81,14 @@ class SortedTuples:
 
         Unbounded windows need only these rows, because each run begins with its first tuple.
         """
-        places = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
-        partitions, selected = self.partitions[places], self.selected[places]
+        indices = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
+        partitions, selected = self.partitions[indices], self.selected[indices]
         same = partitions[1:] == partitions[:-1]
         same &= selected[1:] == selected[:-1]
-        same &= as_before([column.take(pa.array(places)) for column in self.values]) | ~selected[1:]
+        same &= as_before([column.take(pa.array(indices)) for column in self.values]) | ~selected[1:]
         out = np.zeros(len(self.order), np.bool_)
-        out[places[:1]] = True
-        out[places[1:][~same]] = True
+        out[indices[:1]] = True
+        out[indices[1:][~same]] = True
         return out
 
 
@@ -114,12 +114,12 @@ class Coalescing(ABC):
         self._keys = [item.expr for item in operator.partition_by]
         # A key that is also an attribute appears once, as the attribute.
         self._heads = [
-            place for place, item in enumerate(operator.partition_by) if item.name not in operator.attributes
+            index for index, item in enumerate(operator.partition_by) if item.name not in operator.attributes
         ]
         attributes: list[Expr] = [
             ColumnRef(n, schema.columns[schema.index(n)].type) for n in operator.attributes
         ]
-        self._attributes = [str(place) for place in range(len(attributes))]
+        self._attributes = [str(index) for index in range(len(attributes))]
         conditions = [] if operator.where is None else [operator.where]
         self._evaluate = compile_many([*self._keys, *attributes, *conditions], schema)
 
@@ -129,7 +129,7 @@ class Coalescing(ABC):
         """Process new rows in order.
 
         `complete` is the watermark. Also returns the output watermark. At the end of the input, time stops at
-        the last tuple of all cells.
+        the last tuple of all subtasks.
         """
         known = [ts.as_py() for ts in table.column(TS)[-1:]]
         known.append(latest_elsewhere if complete == END else complete)
@@ -171,9 +171,9 @@ class Coalescing(ABC):
         times: Int64s = numbers(table.column(TIME).combine_chunks())
         order, partitions = self._sorted(keys, times)
         ts = times[order]
-        places = pa.array(order)
-        selected: Bools = table.column(SELECTED).take(places).to_numpy()
-        values = [table.column(name).combine_chunks().take(places) for name in self._attributes]
+        indices = pa.array(order)
+        selected: Bools = table.column(SELECTED).take(indices).to_numpy()
+        values = [table.column(name).combine_chunks().take(indices) for name in self._attributes]
         runs = runs_of(partitions, ts, selected, values)
         return SortedTuples(table, order, partitions, ts, selected, values, runs)
 
@@ -218,10 +218,10 @@ class Coalescing(ABC):
         if self._changes:
             told = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))
             found = WindowRuns(*(column[told] for column in found))
-        keys = self.state.keys.values(content.partitions[found.places]) if self._heads else []
-        heads = [keys[place] for place in self._heads]
-        places = pa.array(found.places)
-        values = [column.take(places) for column in content.values]
+        keys = self.state.keys.values(content.partitions[found.indices]) if self._heads else []
+        heads = [keys[index] for index in self._heads]
+        indices = pa.array(found.indices)
+        values = [column.take(indices) for column in content.values]
         times = [pa.array(ends).cast(pa.timestamp("us", tz="UTC")) for ends in (found.begins, found.ends)]
         period = pa.StructArray.from_arrays(times, names=["begin", "end"])
         system = [pa.array(of_windows[found.windows]) for of_windows in (spans.ends, seqs, arrivals)]
@@ -235,10 +235,10 @@ class Coalescing(ABC):
 class Runs(NamedTuple):
     """Tuples with a non-empty period, and their runs.
 
-    `places` are the indexes of these tuples among the sorted rows. `numbers` are their run numbers.
+    `indices` are the indexes of these tuples among the sorted rows. `numbers` are their run numbers.
     """
 
-    places: Int64s
+    indices: Int64s
     partitions: Int32s
     begins: Int64s
     numbers: Int64s
@@ -250,7 +250,7 @@ class WindowRuns(NamedTuple):
     """Runs that windows show: window, representative row, and period in the window."""
 
     windows: Int64s
-    places: Int64s
+    indices: Int64s
     begins: Int64s
     ends: Int64s
 
@@ -258,17 +258,17 @@ class WindowRuns(NamedTuple):
 def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa.Array]) -> Runs:
     """Return the runs of rows that are sorted by partition and arrival."""
     ends = ends_of(partitions, ts)
-    places = np.flatnonzero(selected & (ends > ts))
-    begins, ends, of = ts[places], ends[places], partitions[places]
-    begun = np.ones(len(places), np.bool_)
+    indices = np.flatnonzero(selected & (ends > ts))
+    begins, ends, of = ts[indices], ends[indices], partitions[indices]
+    begun = np.ones(len(indices), np.bool_)
     begun[1:] = (
         (of[1:] != of[:-1])
         | (begins[1:] != ends[:-1])
-        | ~as_before([column.take(pa.array(places)) for column in values])
+        | ~as_before([column.take(pa.array(indices)) for column in values])
     )
     firsts = np.flatnonzero(begun)
-    lasts = np.append(firsts[1:], len(places))[: len(firsts)] - 1
-    return Runs(places, of, begins, np.cumsum(begun) - 1, firsts, ends[lasts])
+    lasts = np.append(firsts[1:], len(indices))[: len(firsts)] - 1
+    return Runs(indices, of, begins, np.cumsum(begun) - 1, firsts, ends[lasts])
 
 
 def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
@@ -287,11 +287,11 @@ def runs_in_windows(runs: Runs, spans: RunSpans) -> WindowRuns:
     first = runs.numbers[spans.starts]
     counts = runs.numbers[spans.stops - 1] - first + 1
     windows = np.repeat(np.arange(len(counts)), counts)
-    places = np.arange(len(windows)) - np.repeat(np.cumsum(counts) - counts, counts)
-    numbers = first[windows] + places
+    indices = np.arange(len(windows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    numbers = first[windows] + indices
     tuples = np.maximum(runs.firsts[numbers], spans.starts[windows])
     ends = np.minimum(runs.ends[numbers], spans.ends[windows])
-    return WindowRuns(windows, runs.places[tuples], runs.begins[tuples], ends)
+    return WindowRuns(windows, runs.indices[tuples], runs.begins[tuples], ends)
 
 
 def as_before(values: Sequence[pa.Array]) -> Bools:
@@ -323,8 +323,8 @@ class RunSpans(NamedTuple):
     def in_order(self, by: Int64s) -> RunSpans:
         return self.take(np.argsort(by, kind="stable"))
 
-    def take(self, places: Int64s) -> RunSpans:
-        return RunSpans(self.starts[places], self.stops[places], self.ends[places])
+    def take(self, indices: Int64s) -> RunSpans:
+        return RunSpans(self.starts[indices], self.stops[indices], self.ends[indices])
 
 
 @kernel
@@ -367,8 +367,8 @@ def windows_of_time(
 @kernel
 def _double_length(values: Int64s) -> Int64s:
     out = np.empty(2 * len(values), np.int64)
-    for place in range(len(values)):
-        out[place] = values[place]
+    for index in range(len(values)):
+        out[index] = values[index]
     return out
 
 
@@ -407,9 +407,9 @@ def sums(exact: RunPieces, left: RunPieces, wanted: Callable[[RunPieces], RunPie
     exact, left = wanted(exact), wanted(left)
     order = np.argsort(exact.runs)
     runs: Any = exact.runs[order]
-    place = np.searchsorted(runs, left.runs)
-    known = (place < len(runs)) & (np.append(runs, -1)[np.minimum(place, len(runs))] == left.runs)
-    lengths = np.bincount(place[known], (left.ends - left.begins)[known], len(runs))
-    counts = np.bincount(place[known], minlength=len(runs))
+    index = np.searchsorted(runs, left.runs)
+    known = (index < len(runs)) & (np.append(runs, -1)[np.minimum(index, len(runs))] == left.runs)
+    lengths = np.bincount(index[known], (left.ends - left.begins)[known], len(runs))
+    counts = np.bincount(index[known], minlength=len(runs))
     shares = lengths / (exact.ends - exact.begins)[order]
     return AccuracySums(float(shares.sum()), int(np.maximum(counts, 1).sum() + (~known).sum()))

@@ -474,7 +474,7 @@ def temporal(operator: Coalesce, schema: Schema) -> TemporalQuery:
     window = operator.window
     assert window.slide is not None, "the grammar asks for SLIDES"
     return TemporalQuery(
-        lambda row: tuple(row[place] for place in attributes),
+        lambda row: tuple(row[index] for index in attributes),
         row_of_items(head, schema),
         row_of_items(operator.partition_by, schema),
         window.extent,

@@ -103,8 +103,8 @@ def remove(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> Non
     inside = a.fragments[fragment, HEAD] != slot and a.fragments[fragment, TAIL] != slot
     if rule.drawn:
         # Move the last slot to the free position.
-        place, last = slots[slot, TIES], a.valid[counts[HELD] - 1]
-        a.valid[place], slots[last, TIES] = last, place
+        index, last = slots[slot, TIES], a.valid[counts[HELD] - 1]
+        a.valid[index], slots[last, TIES] = last, index
     elif inside:
         _split(a, parts, rule, slot)
     elif a.fragments[fragment, HEAD] == a.fragments[fragment, TAIL]:
@@ -363,17 +363,17 @@ def _swap(costs: Floats, heap: Int64s, left: int, right: int) -> None:
 
 
 @kernel
-def sift_down(costs: Floats, heap: Int64s, count: int, place: int) -> None:
+def sift_down(costs: Floats, heap: Int64s, count: int, index: int) -> None:
     while True:
-        child = 2 * place + 1
+        child = 2 * index + 1
         if child >= count:
             return
         if child + 1 < count and _less(costs, heap, child + 1, child):
             child += 1
-        if not _less(costs, heap, child, place):
+        if not _less(costs, heap, child, index):
             return
-        _swap(costs, heap, child, place)
-        place = child
+        _swap(costs, heap, child, index)
+        index = child
 
 
 @kernel
@@ -388,10 +388,10 @@ def push(
         fragment,
         slot,
     )
-    place = count
-    while place > 0 and _less(costs, heap, place, (place - 1) // 2):
-        _swap(costs, heap, place, (place - 1) // 2)
-        place = (place - 1) // 2
+    index = count
+    while index > 0 and _less(costs, heap, index, (index - 1) // 2):
+        _swap(costs, heap, index, (index - 1) // 2)
+        index = (index - 1) // 2
     return count + 1
 
 
@@ -407,13 +407,13 @@ def pop(costs: Floats, heap: Int64s, count: int) -> int:
 def tidy(costs: Floats, heap: Int64s, count: int, valid: Int64s) -> int:
     """Remove entries that are not the latest entry of their fragment."""
     kept = 0
-    for place in range(count):
-        if valid[heap[place, FRAGMENT]] == heap[place, ENTRY]:
-            costs[kept] = costs[place]
-            heap[kept] = heap[place]
+    for index in range(count):
+        if valid[heap[index, FRAGMENT]] == heap[index, ENTRY]:
+            costs[kept] = costs[index]
+            heap[kept] = heap[index]
             kept += 1
-    for place in range(kept // 2 - 1, -1, -1):
-        sift_down(costs, heap, kept, place)
+    for index in range(kept // 2 - 1, -1, -1):
+        sift_down(costs, heap, kept, index)
     return kept
 
 
@@ -495,7 +495,7 @@ def new_partitions(count: int) -> Int64s:
     return out
 
 
-# Storage format of tuples and of exact runs between the runs of a unit. Times are offsets from a common base,
+# Storage format of tuples and of exact runs between the runs of a task. Times are offsets from a common base,
 # in 32 bits if their range is below 71 minutes. Runs are numbered backwards from the latest run.
 _SHORT, _LONG = (
     np.dtype([("begin", time), ("end", time), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")])
@@ -565,9 +565,9 @@ def unpack_tuples(stored: PackedMemory, shadow: Int64s) -> Int64s:
     out[:, RUN] = stored.counts[RUNS] - stored.tuples["later"].astype(np.int64)
     order = np.argsort(shadow[:, S_RUN])
     runs = shadow[order, S_RUN]
-    place = np.searchsorted(runs, out[:, RUN])
-    known = np.append(runs, NONE)[np.minimum(place, len(runs))] == out[:, RUN]
-    out[:, ROW] = np.where(known, np.append(order, NONE)[np.minimum(place, len(runs))], NONE)
+    index = np.searchsorted(runs, out[:, RUN])
+    known = np.append(runs, NONE)[np.minimum(index, len(runs))] == out[:, RUN]
+    out[:, ROW] = np.where(known, np.append(order, NONE)[np.minimum(index, len(runs))], NONE)
     return out
 
 

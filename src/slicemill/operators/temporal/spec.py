@@ -14,7 +14,7 @@ from slicemill.operators.protocol import (
     Operator,
     OperatorKind,
     Role,
-    UnitOf,
+    TaskOf,
     longest_us,
     partition,
 )
@@ -76,7 +76,7 @@ KINDS = (
         label=lambda _: "coalesce",
         by_position=lambda coalesce: coalesce.budget is not None,
         waits_for_time=lambda *_: True,
-        unit=UnitOf.KEYS,
+        task=TaskOf.KEYS,
         keys=_keys,
         # With a budget, the shed tuples depend on all earlier tuples.
         history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),

@@ -53,7 +53,7 @@ class CoalesceStep:
     """Coalescing for one temporal query."""
 
     def __init__(self, coalescing: Coalescing, output: pa.Schema, numbering: Numbering) -> None:
-        self.latest_elsewhere = BEGINNING  # timestamp of the last tuple in all cells, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last tuple in all subtasks, set before each run
         self._coalescing = coalescing
         self._output = output
         self._numbering = numbering
@@ -99,7 +99,7 @@ def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep
         return row_step(shedding_rows(operator, budget, context.schemas[0], output), context)
     known = context.state if isinstance(context.state, BudgetState) else BudgetState()
     budgeted = BudgetedByTime(operator, context.schemas[0], output.names, output, known)
-    # All partitions share one memory, so there is a single cell, and output rows can be renumbered.
+    # All partitions share one memory, so there is a single subtask, and output rows can be renumbered.
     return CoalesceStep(budgeted, with_system_columns(to_arrow(output)), Numbering())
 
 
@@ -135,7 +135,7 @@ class CoalescingByRows(Coalescing):
         begin = np.searchsorted(content.partitions, content.partitions[reports], "left")
         if self._extent is not None:
             begin = np.maximum(begin, reports - (self._extent - 1))
-        starts, stops = (np.searchsorted(content.runs.places, edge, "left") for edge in (begin, reports))
+        starts, stops = (np.searchsorted(content.runs.indices, edge, "left") for edge in (begin, reports))
         some = stops > starts
         arrived = content.order[reports][some] - old
         spans = RunSpans(starts[some], stops[some], content.ts[reports][some]).in_order(arrived)
@@ -191,7 +191,7 @@ class CoalescingByTime(Coalescing):
         spans = RunSpans(*windows_of_time(runs.partitions, runs.begins, slide, extent, first, last))
         # Partitions are ordered by the first tuple in their output.
         numbered: Int64s = numbers(content.table.column(NUMBERED).combine_chunks())[content.order]
-        seqs = numbered[runs.places[spans.starts]]
+        seqs = numbered[runs.indices[spans.starts]]
         order = np.lexsort((seqs, spans.ends))
         out = self._output(content, spans.take(order), seqs[order], np.zeros(len(order), np.int64))
         state.closed = last * slide
@@ -249,11 +249,11 @@ class CoalescingWithLate(CoalescingByTime):
         if self.state.closed is None and len(arrived):
             self.state.closed = int(arrived[0]) // self._slide * self._slide
         reports, start = [], 0
-        for place in self._first_of_slides(arrived, begun):
+        for index in self._first_of_slides(arrived, begun):
             # The output up to the arrival of the tuple must not include the tuple.
-            before = int(arrived[place]) // self._slide * self._slide
-            reports.append(super().run(table.slice(start, place - start), before)[0])
-            start = place
+            before = int(arrived[index]) // self._slide * self._slide
+            reports.append(super().run(table.slice(start, index - start), before)[0])
+            start = index
         last, until = super().run(table.slice(start), complete, latest_elsewhere)
         made = [report for report in (*reports, last) if report is not None]
         return (pa.concat_tables(made) if made else None), until
@@ -265,7 +265,7 @@ class CoalescingWithLate(CoalescingByTime):
         """Return the first late tuple of each slide with late tuples."""
         late = np.flatnonzero(begun < arrived)
         _, firsts = np.unique(arrived[late] // self._slide, return_index=True)
-        return [int(place) for place in late[firsts]]
+        return [int(index) for index in late[firsts]]
 
     def _taken(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
         new, arrivals = super()._taken(table)
@@ -391,7 +391,7 @@ class BudgetedByTime(Coalescing):
     def _count(self) -> None:
         counts, report = self._memory.counts, self.state.report
         report.arrived, report.runs, report.dropped = (
-            int(counts[place]) for place in (m.ARRIVED, m.RUNS, m.DROPPED)
+            int(counts[index]) for index in (m.ARRIVED, m.RUNS, m.DROPPED)
         )
         report.sampled = 0.5 ** int(counts[m.HALVINGS])
 
@@ -430,11 +430,11 @@ class BudgetedByTime(Coalescing):
         sampled = left.take(_samples(left.runs, int(counts[m.HALVINGS])))
         begins, horizon = shadow[:, m.S_BEGIN].copy(), self._horizon(now)
         first_runs, first = np.unique(sampled.runs, return_index=True)
-        place = np.searchsorted(first_runs, shadow[:, m.S_RUN])
-        known = (place < len(first_runs)) & (
-            np.append(first_runs, -1)[np.minimum(place, len(first_runs))] == shadow[:, m.S_RUN]
+        index = np.searchsorted(first_runs, shadow[:, m.S_RUN])
+        known = (index < len(first_runs)) & (
+            np.append(first_runs, -1)[np.minimum(index, len(first_runs))] == shadow[:, m.S_RUN]
         )
-        firsts = np.append(sampled.begins[first], horizon)[np.where(known, place, len(first_runs))]
+        firsts = np.append(sampled.begins[first], horizon)[np.where(known, index, len(first_runs))]
         cut = begins < horizon
         begins[cut] = np.where(shadow[cut, m.S_LOST] < horizon, firsts[cut], horizon)
         newest = tuples.take(np.arange(len(tuples.runs)) >= kept)
@@ -465,7 +465,7 @@ class BudgetedByTime(Coalescing):
         # The watermark triggers these rows, so no tuple determines their arrival time.
         system = [pa.array(np.full(len(pieces.runs), number, np.int64)) for number in (self._now, 0, 0)]
         flags = [pa.array(pieces.ends == self._now)] if self._tells_open else []
-        columns = [*system, *(keys[place] for place in self._heads), *values, period, *flags]
+        columns = [*system, *(keys[index] for index in self._heads), *values, period, *flags]
         return pa.table(columns, names=[TS, SEQ, ARRIVAL, *self._names])
 
     def _in_window(self, now: int) -> int:

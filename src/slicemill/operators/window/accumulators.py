@@ -58,8 +58,8 @@ def sources_of_calls(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] |
 
     None if a call has no such former call.
     """
-    places = {_kept_as(call): place for place, call in reversed(list(enumerate(kept)))}
-    found = [places[_kept_as(call)] for call in calls if _kept_as(call) in places]
+    indices = {_kept_as(call): index for index, call in reversed(list(enumerate(kept)))}
+    found = [indices[_kept_as(call)] for call in calls if _kept_as(call) in indices]
     return found if found and len(found) == len(calls) else None
 
 

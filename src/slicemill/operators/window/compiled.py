@@ -62,10 +62,10 @@ class CallsOfMember:
         self._schema = schema
         self.routines = {number: routines[number] for number in dict.fromkeys(n for n, _ in state.answers)}
         self.arguments = tuple(dict.fromkeys(e for call in state.member.calls for e in call.arguments))
-        self._places: dict[int, list[int]] = {number: [] for number in self.routines}
+        self._indices: dict[int, list[int]] = {number: [] for number in self.routines}
         names: dict[int, list[str]] = {number: [] for number in self.routines}
         for call, (number, asked) in zip(state.member.calls, state.answers, strict=True):
-            self._places[number] += self.routines[number].columns(asked)
+            self._indices[number] += self.routines[number].columns(asked)
             names[number] += [column.name for column in call.columns]
         slides = [_slot_of(routine.state.window) for routine in self.routines.values()]
         self._assembly = Assembly(state.assembly, list(names.values()), slides, numbering)
@@ -74,8 +74,8 @@ class CallsOfMember:
 
     def run(self, table: pa.Table, answers: Mapping[int, CallAnswers], until: int) -> tuple[pa.Table, int]:
         mine = [
-            replace(answers[number], columns=[answers[number].columns[place] for place in places])
-            for number, places in self._places.items()
+            replace(answers[number], columns=[answers[number].columns[index] for index in indices])
+            for number, indices in self._indices.items()
         ]
         out = self._assembly.run(table.select(self._passed), mine)
         return out.select(self._schema.names).cast(self._schema), min(until, self._held_from())

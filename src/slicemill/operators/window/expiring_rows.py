@@ -129,8 +129,8 @@ def count_windows(operator: RelationAggregate, context: StepContext) -> CountWin
 
 
 def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:
-    place = table.schema.get_field_index(TS)
-    return table.set_column(place, table.schema.field(place), pa.array(times))
+    index = table.schema.get_field_index(TS)
+    return table.set_column(index, table.schema.field(index), pa.array(times))
 
 
 # Aggregates over rows that expire in any order, for example joined rows.
@@ -214,8 +214,8 @@ class UnexpiredRowsEvaluator:
         parts = []
         for first, last in _blocks(asked - head[asked] + 1):
             some = asked[first:last]
-            places, sizes = _rows_in_windows(head, times, ends, some)
-            parts.append(self._values(rows, order[places], sizes))
+            indices, sizes = _rows_in_windows(head, times, ends, some)
+            parts.append(self._values(rows, order[indices], sizes))
         # Restore the order of arrival.
         found = self._concat_values(rows, parts)
         shown = order[asked][found.windows]
@@ -229,16 +229,16 @@ class UnexpiredRowsEvaluator:
         last = np.minimum(ends, now) // slide * slide
         moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
         for low, high in _periods(first, last, slide):
-            places, at = _repeat_rows(np.maximum(first, low), np.minimum(last, high), slide)
+            indices, at = _repeat_rows(np.maximum(first, low), np.minimum(last, high), slide)
             # Sort by end. Rows with the same end stay sorted by group.
             by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
-            places, at = places[by_end], at[by_end]
-            begins = np.ones(len(places), np.bool_)
-            begins[1:] = (at[1:] != at[:-1]) | (groups[places[1:]] != groups[places[:-1]])
+            indices, at = indices[by_end], at[by_end]
+            begins = np.ones(len(indices), np.bool_)
+            begins[1:] = (at[1:] != at[:-1]) | (groups[indices[1:]] != groups[indices[:-1]])
             starts = np.flatnonzero(begins)
-            parts.append(self._values(rows, order[places], np.diff(starts, append=len(places))))
+            parts.append(self._values(rows, order[indices], np.diff(starts, append=len(indices))))
             moments.append(at[starts])
-            firsts.append(order[places[starts]])
+            firsts.append(order[indices[starts]])
         found = self._concat_values(rows, parts)
         moment, shown = np.concatenate(moments)[found.windows], np.concatenate(firsts)[found.windows]
         return self._results(rows, moment, shown, np.lexsort((shown, moment)), found)
@@ -255,7 +255,7 @@ class UnexpiredRowsEvaluator:
         order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
         return order, groups.astype(np.int64), head
 
-    def _values(self, rows: pa.Table, places: Int64s, sizes: Int64s) -> tuple[int, CallValues]:
+    def _values(self, rows: pa.Table, indices: Int64s, sizes: Int64s) -> tuple[int, CallValues]:
         """Evaluate all calls over consecutive windows of these sizes.
 
         Returns the number of windows and the values.
@@ -266,7 +266,7 @@ class UnexpiredRowsEvaluator:
 
         def column(name: str) -> pa.Array:
             if name not in taken:
-                taken[name] = rows.column(name).combine_chunks().take(pa.array(places))
+                taken[name] = rows.column(name).combine_chunks().take(pa.array(indices))
             return taken[name]
 
         side_by_side = WindowRows(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes), column)
@@ -332,9 +332,9 @@ def _repeat_rows(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64
     Returns the row indexes and the ends.
     """
     counts = np.maximum((last - first) // slide + 1, 0)
-    places = np.repeat(np.arange(len(counts)), counts)
-    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return places, first[places] + within * slide
+    indices = np.repeat(np.arange(len(counts)), counts)
+    within = np.arange(len(indices)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return indices, first[indices] + within * slide
 
 
 @kernel
@@ -346,16 +346,16 @@ def _rows_in_windows(head: Int64s, times: Int64s, ends: Int64s, asked: Int64s) -
     most = 0
     for i in asked:
         most += i - head[i] + 1
-    places, sizes = np.empty(most, np.int64), np.empty(len(asked), np.int64)
+    indices, sizes = np.empty(most, np.int64), np.empty(len(asked), np.int64)
     count = 0
     for number, i in enumerate(asked):
         before = count
         for j in range(head[i], i + 1):
             if ends[j] > times[i]:
-                places[count] = j
+                indices[count] = j
                 count += 1
         sizes[number] = count - before
-    return places[:count], sizes
+    return indices[:count], sizes
 
 
 def _numpy(table: pa.Table, name: str) -> Int64s:
@@ -388,14 +388,14 @@ class RelationAggregateState:
     passed: int = 0
 
 
-def key_column(place: int) -> str:
+def key_column(index: int) -> str:
     """Return the column name of a group key."""
-    return f"key {place}"
+    return f"key {index}"
 
 
-def argument_column(place: int | str) -> str:
+def argument_column(index: int | str) -> str:
     """Return the column name of a stored argument."""
-    return f"argument {place}"
+    return f"argument {index}"
 
 
 class _RelationWindowsStep:
@@ -411,8 +411,8 @@ class _RelationWindowsStep:
         given = [column_arguments(call, context.catalog) for call in operator.calls]
         exprs: list[Expr] = list(dict.fromkeys(expr for of_call in given for expr in of_call))
         self._columns = CompiledColumns([keys, exprs], schema)
-        self._key_columns = [key_column(place) for place in range(len(keys))]
-        self._argument_columns = [argument_column(place) for place in range(len(exprs))]
+        self._key_columns = [key_column(index) for index in range(len(keys))]
+        self._argument_columns = [argument_column(index) for index in range(len(exprs))]
         columns = dict(zip(exprs, self._argument_columns, strict=True))
         evaluates = evaluators(operator.calls, columns, context)
         self._lives = UnexpiredRowsEvaluator(evaluates, self._key_columns, operator.slide, self.state.lives)
@@ -461,8 +461,8 @@ class TimedWindowsStep(_RelationWindowsStep):
         self._numbering = (
             None if partition_keys(operator) is None else Numbering(context.seq_bits, ranks=True, fans=True)
         )
-        self._by_place = numbers_by_group(operator)
-        self._cells = context.cell.count
+        self._by_index = numbers_by_group(operator)
+        self._subtasks = context.subtask.count
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table, until = tables[0], complete[0]
@@ -478,7 +478,7 @@ class TimedWindowsStep(_RelationWindowsStep):
             due = pa.chunked_array([np.zeros(len(starts), np.int64)])
             out = self._table(found, found.moments, due, (starts, found.moments))
         held = self.due()
-        if self._by_place:
+        if self._by_index:
             out = self._placed(out, found)
         else:
             out = self._counted(out) if self._numbering is None else self._numbering.apply(out)
@@ -491,10 +491,10 @@ class TimedWindowsStep(_RelationWindowsStep):
         they cannot define this order.
         """
         out = with_seqs(out, np.zeros(out.num_rows, np.int64))
-        if self._cells == 1:
+        if self._subtasks == 1:
             return number_ties(out, GROUP_BITS)
-        for place, name in enumerate((TIME, SEQ)):
-            out = out.append_column(tie_name(place, GROUP_BITS), found.rows.column(name))
+        for index, name in enumerate((TIME, SEQ)):
+            out = out.append_column(tie_name(index, GROUP_BITS), found.rows.column(name))
         return out
 
     def due(self) -> int | None:
@@ -519,8 +519,8 @@ class CountedWindowsStep(_RelationWindowsStep):
         clock = pa.table({TIME: table.column(TS), ARRIVAL: table.column(ARRIVAL)}).combine_chunks()
         known = pa.concat_tables([*(piece.table for piece in state.times), clock]).slice(state.passed)
         before = state.arrived - known.num_rows  # tuples before the first tuple of `known`
-        place = table.schema.get_field_index(TS)
-        numbered = table.set_column(place, TS, pa.array(np.arange(first, state.arrived)))
+        index = table.schema.get_field_index(TS)
+        numbered = table.set_column(index, TS, pa.array(np.arange(first, state.arrived)))
         if self._where is not None:
             numbered, _ = self._where.run([numbered], complete)
         positions = numbered.column(TS).to_numpy()
@@ -552,16 +552,16 @@ def relation_windows(
 
 # Rescale of GROUP BY over windows (S41).
 #
-# The state has unexpired rows with their group keys. A new cell gets the rows of its groups, in the order in
-# which a single cell would have them.
+# The state has unexpired rows with their group keys. A new subtask gets the rows of its groups, in the
+# order in which a single subtask would have them.
 
 
 def redistribute_state(
     operator: RelationAggregate, states: Sequence[RelationAggregateState | None], change: Redistribution
 ) -> RelationAggregateState:
-    """Return the state of a new cell.
+    """Return the state of a new subtask.
 
-    At least one old cell has state.
+    At least one old subtask has state.
     """
     found = [state for state in states if state is not None]
     now = max(state.lives.now for state in found)

@@ -88,7 +88,7 @@ class Cohort:
         if self.kept is not None and staying != self.members:
             before, after = _columns(self.calls), _columns(_calls(staying))
             old = dict(zip(_frames(self.calls), self.kept.groups, strict=True))
-            names = {str(before.index(expr)): str(place) for place, expr in enumerate(after)}
+            names = {str(before.index(expr)): str(index) for index, expr in enumerate(after)}
             groups = [
                 _narrow_state(old[frame], _columns_of_frame(staying, frame), names, after)
                 for frame in _frames(_calls(staying))
@@ -148,10 +148,10 @@ class SharedOverStep:
         parts: dict[str, StepResult] = {}
         for cohort, calls in zip(self.state.cohorts, self._runs, strict=True):
             table, until = calls.run(tables[0], complete[0])
-            place = self._inputs
+            index = self._inputs
             for name, own in cohort.members.items():
-                values = table.columns[place : place + len(own.calls)]
-                place += len(own.calls)
+                values = table.columns[index : index + len(own.calls)]
+                index += len(own.calls)
                 failed = [calls.failed[e] for call in own.calls for e in call.arguments if e in calls.failed]
                 parts[name] = failed[0] if failed else (self._part(name, own, table, values), until)
         return [parts[member.name] for member in self._members]
@@ -337,7 +337,7 @@ class WindowCalls:
         before, now = state.now, max([state.now, complete, *ts[-1:].tolist()])
         sequence = state.sequence + np.arange(len(table))
         if not len(table) and (not self._waits or now == before):
-            return self._output(table, [self._nothing(place) for place in range(len(self._calls))]), min(
+            return self._output(table, [self._nothing(index) for index in range(len(self._calls))]), min(
                 complete, self._held()
             )
         spans = self._spans(keys, len(table), before, now)
@@ -346,10 +346,10 @@ class WindowCalls:
             new = _new_rows(came, ts, sequence, columns, placed.group)
             found.append(placed.group.run(kept, spans[placed.partitioning], new))
         state.sequence, state.now = state.sequence + len(table), now
-        for place, span in enumerate(spans):
-            partition = state.partitions[place]
+        for index, span in enumerate(spans):
+            partition = state.partitions[index]
             np.add.at(partition.arrived, span.partitions, 1)
-            self._forget(place)
+            self._forget(index)
         out = (
             self._output_in_time_order(table, sequence, found) if self._waits else self._at_once(table, found)
         )
@@ -369,13 +369,13 @@ class WindowCalls:
         """Return the columns of each PARTITION BY and of all arguments."""
         found = []
         of_keys = sum(self._partition_sizes)
-        for place, outcome in enumerate(self._evaluate(table)):
+        for index, outcome in enumerate(self._evaluate(table)):
             if not isinstance(outcome, ExpressionError):
                 found.append(to_array(outcome))
-            elif not self._apart or place < of_keys:
+            elif not self._apart or index < of_keys:
                 raise outcome
             else:
-                expr = self._columns[place - of_keys]
+                expr = self._columns[index - of_keys]
                 self.failed[expr] = outcome
                 found.append(pa.nulls(len(table), arrow_type(expr.type)))
         keys, start = [], 0
@@ -404,9 +404,9 @@ class WindowCalls:
             source = np.full(len(table), -1)
             source[answers.sequence - first] = np.arange(len(answers.sequence))
             some |= source >= 0
-            places = pa.array(source, mask=source < 0)
+            indices = pa.array(source, mask=source < 0)
             for call, column in zip(placed.calls, answers.values, strict=True):
-                values[call] = column.take(places)
+                values[call] = column.take(indices)
         if not some.all():
             chosen = pa.array(some)
             table, values = table.filter(chosen), [column.filter(chosen) for column in values]
@@ -421,7 +421,7 @@ class WindowCalls:
         marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
         arrived = WindowEvents(table, sequence, np.zeros(len(table), np.bool_), marks, nulls)
         waited = [] if self.state.waiting is None else [self.state.waiting]
-        expired = [self._expiries(place, answers) for place, answers in enumerate(found)]
+        expired = [self._expiries(index, answers) for index, answers in enumerate(found)]
         events = merge_events(
             [*waited, arrived, *_merge_expiries([part for part in expired if part is not None])]
         )
@@ -451,14 +451,14 @@ class WindowCalls:
         found = np.where(until > BEFORE_ALL, trigger_arrivals(until), arrivals)
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
-    def _expiries(self, place: int, answers: WindowAnswers) -> WindowEvents | None:
+    def _expiries(self, index: int, answers: WindowAnswers) -> WindowEvents | None:
         """Return the rows emitted for expired tuples.
 
         Their timestamp is the time of expiry.
         """
         if answers.expired is None:
             return None
-        placed = self._groups[place]
+        placed = self._groups[index]
         names = [*_SYSTEM_COLUMNS, *self._names]
         tuples = answers.expired.select([TUPLE + name for name in names]).rename_columns(names)
         extent = placed.group.window.extent
@@ -497,16 +497,16 @@ class WindowCalls:
 
     # -- eviction of partitions --------------------------------------------------------------------------
 
-    def _forget(self, place: int) -> None:
+    def _forget(self, index: int) -> None:
         """Evict partitions without rows if there are many partitions.
 
         Partitions stay if they have a count that must outlive their rows.
         """
-        state = self.state.partitions[place]
+        state = self.state.partitions[index]
         groups = [
             (placed.group, kept)
             for placed, kept in zip(self._groups, self.state.groups, strict=True)
-            if placed.partitioning == place
+            if placed.partitioning == index
         ]
         if len(state.keys) <= state.crowded or any(group.counts_forever for group, _ in groups):
             return
@@ -540,14 +540,14 @@ def _group_calls(
     an unbounded window or over panes of rows gets a group of its own, because it compacts its rows.
     """
     members: dict[tuple[int, Window | FrameUnit, int | None], list[int]] = {}
-    for place, call in enumerate(calls):
+    for index, call in enumerate(calls):
         apart = call.window.extent is None or pane_of(call.window, [call]) is not None
-        alone = place if apart else None
+        alone = index if apart else None
         window = call.window.frame if is_plain(call) else call.window
-        members.setdefault((partitions.index(call.partition_by), window, alone), []).append(place)
+        members.setdefault((partitions.index(call.partition_by), window, alone), []).append(index)
     placed = []
     for (partitioning, _, _), found in members.items():
-        used = [[columns.index(expr) for expr in arguments[place]] for place in found]
+        used = [[columns.index(expr) for expr in arguments[index]] for index in found]
         placed.append(CallGroup(OverGroup([calls[p] for p in found], used), partitioning, tuple(found)))
     return placed
 
@@ -560,7 +560,7 @@ def _new_rows(
     These are its arguments, or all columns for windows with ACTIVE expiry.
     """
     new = {TIME: pa.array(ts), SEQUENCE: pa.array(sequence)}
-    new |= {str(place): columns[place] for place in group.columns}
+    new |= {str(index): columns[index] for index in group.columns}
     if group.window.active:
         new |= {TUPLE + name: table.column(name) for name in table.column_names}
     return pa.table(new)
@@ -577,9 +577,9 @@ def _merge_expiries(parts: list[WindowEvents]) -> list[WindowEvents]:
     row = np.cumsum(first) - 1
     merged = together.take(np.flatnonzero(first))
     for call, marks in enumerate(together.marks):
-        places = np.flatnonzero(marks == ANSWERED)
+        indices = np.flatnonzero(marks == ANSWERED)
         source = np.full(len(merged), -1)
-        source[row[places]] = places
+        source[row[indices]] = indices
         merged.marks[call] = np.where(source >= 0, ANSWERED, SILENT).astype(np.int8)
         merged.values[call] = together.values[call].take(pa.array(source, mask=source < 0))
     return [merged]
@@ -620,13 +620,13 @@ class WindowEvents:
         found: Int64s = numbers(self.tuples.column("_ts").combine_chunks())
         return found
 
-    def take(self, places: Int64s) -> WindowEvents:
-        chosen = pa.array(places)
+    def take(self, indices: Int64s) -> WindowEvents:
+        chosen = pa.array(indices)
         return WindowEvents(
             self.tuples.take(chosen),
-            self.sequence[places],
-            self.expiry[places],
-            [marks[places] for marks in self.marks],
+            self.sequence[indices],
+            self.expiry[indices],
+            [marks[indices] for marks in self.marks],
             [values.take(chosen) for values in self.values],
         )
 
@@ -649,16 +649,16 @@ def split_released(events: WindowEvents) -> tuple[WindowEvents, WindowEvents]:
     open_ = (marks == OPEN).any(axis=0)
     until = int(np.argmax(open_)) if open_.any() else len(events)
     silent = (marks == SILENT).all(axis=0)
-    places = np.arange(len(events))
-    return events.take(places[:until][~silent[:until]]), events.take(places[until:][~silent[until:]])
+    indices = np.arange(len(events))
+    return events.take(indices[:until][~silent[:until]]), events.take(indices[until:][~silent[until:]])
 
 
 def store_results(events: WindowEvents, call: int, sequence: Int64s, values: pa.Array) -> None:
     """Store the results of a call for arrivals."""
-    place = np.flatnonzero(~events.expiry)
-    rank = np.argsort(events.sequence[place], kind="stable")
-    place = place[rank]
-    found = place[np.searchsorted(events.sequence[place], sequence)]
+    index = np.flatnonzero(~events.expiry)
+    rank = np.argsort(events.sequence[index], kind="stable")
+    index = index[rank]
+    found = index[np.searchsorted(events.sequence[index], sequence)]
     events.marks[call][found] = ANSWERED
     source = np.arange(len(events))
     source[found] = len(events) + np.arange(len(found))

@@ -116,17 +116,17 @@ class SortedRows:
 class OverGroup:
     """Evaluates calls that share rows.
 
-    `places` has the argument columns of each call. All calls have the same window, or plain windows
+    `indices` has the argument columns of each call. All calls have the same window, or plain windows
     (`is_plain`) of several lengths. Rows are stored for the longest window.
     """
 
-    def __init__(self, calls: Sequence[WindowCall], places: Sequence[Sequence[int]]) -> None:
+    def __init__(self, calls: Sequence[WindowCall], indices: Sequence[Sequence[int]]) -> None:
         self.window = window = max((call.window for call in calls), key=_reach)
         self._windows = [call.window for call in calls]
         self._functions = [function_of(call) for call in calls]
-        self._places = places
-        self.columns = sorted({column for of_call in places for column in of_call})
-        self._ones = [place for place, call in enumerate(calls) if counts_ones(call)]
+        self._indices = indices
+        self.columns = sorted({column for of_call in indices for column in of_call})
+        self._ones = [index for index, call in enumerate(calls) if counts_ones(call)]
         self.by_rows = window.frame is FrameUnit.ROWS
         self.waits = window.active or (window.slide is not None and not self.by_rows)
         self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
@@ -177,12 +177,12 @@ class OverGroup:
             if state.past is not None and len(state.past):
                 numbered = _numpy(state.past, KEY)
                 weights = _numpy(state.past, WEIGHT)
-                arguments = [state.past.column(str(c)).combine_chunks() for c in self._places[0]]
+                arguments = [state.past.column(str(c)).combine_chunks() for c in self._indices[0]]
                 past = Rows(numbered, arguments, weights, summaries=state.summaries)
                 adopt_past(state.running, past, span.count, self._call)
             state.past = state.summaries = None
         rows = GroupedRows.of(span.partitions, span.count)
-        arguments = [new.column(str(column)).combine_chunks() for column in self._places[0]]
+        arguments = [new.column(str(column)).combine_chunks() for column in self._indices[0]]
         values = state.running.run(rows, arguments, self._call)
         return WindowAnswers(_numpy(new, SEQUENCE), [values], np.zeros(0, np.int64))
 
@@ -227,7 +227,7 @@ class OverGroup:
             looked_at = self._read_mask(before_now, span)
             old = int(looked_at.sum())
         zeros = pa.array(np.zeros(len(new), np.int64))
-        counted = [NUMBER] * self.numbered + [_ones(place) for place in self._ones]
+        counted = [NUMBER] * self.numbered + [_ones(index) for index in self._ones]
         for name in counted:
             table = table.append_column(name, zeros)
         if self.window.extent is None or self.pane is not None:
@@ -242,11 +242,11 @@ class OverGroup:
         for name in counted:
             mask, before = fresh, span.arrived
             if name != NUMBER:
-                place = int(name.removeprefix(_ones("")))
-                argument = table.column(str(self._places[place][0])).combine_chunks()
+                index = int(name.removeprefix(_ones("")))
+                argument = table.column(str(self._indices[index][0])).combine_chunks()
                 mask = fresh & is_one(argument)[order]
-                before = _pad_counts(state.ones.get(place), span.count)
-                state.ones[place] = before + np.bincount(sorted_partitions[mask], minlength=span.count)
+                before = _pad_counts(state.ones.get(index), span.count)
+                state.ones[index] = before + np.bincount(sorted_partitions[mask], minlength=span.count)
             total = running_totals(sorted_partitions, mask, before) - (name == NUMBER)
             found[name] = np.where(fresh, total, _numpy(table, name)[order])
             stored = np.empty(len(order), np.int64)
@@ -261,7 +261,7 @@ class OverGroup:
             _numpy(table, TIME)[order],
             head,
             found.get(NUMBER),
-            {place: found[_ones(place)] for place in self._ones},
+            {index: found[_ones(index)] for index in self._ones},
         )
 
     def _read_mask(self, rows: pa.Table | None, span: GroupSpan) -> Bools:
@@ -285,13 +285,13 @@ class OverGroup:
         order = pa.array(rows.order)
         weights = _numpy(rows.table, WEIGHT)[rows.order] if WEIGHT in rows.table.column_names else None
         seen = []
-        for place, columns in enumerate(self._places):
+        for index, columns in enumerate(self._indices):
             for column in columns:
                 if column not in taken:
                     taken[column] = rows.table.column(str(column)).combine_chunks().take(order)
             arguments = [taken[column] for column in columns]
             seen.append(
-                Rows(rows.partitions, arguments, weights, rows.numbers, rows.ones.get(place), summaries)
+                Rows(rows.partitions, arguments, weights, rows.numbers, rows.ones.get(index), summaries)
             )
         return seen
 
@@ -344,9 +344,9 @@ class OverGroup:
         ends = ends_until(rows.head, rows.ts, leaves)
         # No row is emitted if the window is then empty (X13).
         going = (leaves >= span.before) & (leaves < span.now) & (ends > np.arange(len(ends)) + 1)
-        places = np.flatnonzero(going)
-        values = self._values(seen, [Windows(places + 1, ends[places])] * len(seen))
-        return rows.table.take(pa.array(rows.order[places])), values
+        indices = np.flatnonzero(going)
+        values = self._values(seen, [Windows(indices + 1, ends[indices])] * len(seen))
+        return rows.table.take(pa.array(rows.order[indices])), values
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -371,15 +371,17 @@ class OverGroup:
             return
         # Partitions without new tuples still need all their rows.
         needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
-        places = np.concatenate([np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))])
-        needed[places[rows.order]] = self._needed(rows, span)
+        indices = np.concatenate(
+            [np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))]
+        )
+        needed[indices[rows.order]] = self._needed(rows, span)
         state.slices = keep_needed(state.slices, new, needed)
 
     def _keep_last(self, state: OverGroupState, rows: SortedRows, span: GroupSpan, seen: Rows) -> None:
         """Replace the stored rows of partitions with new rows."""
         if self.window.extent is None:
             sorted_table = rows.table.take(pa.array(rows.order))
-            texts = str(self._places[0][0]) if self._places[0] else ""
+            texts = str(self._indices[0][0]) if self._indices[0] else ""
             closed = np.ones(len(rows.order), np.bool_)
             left, _ = put_together(self._functions[0], seen, closed, sorted_table, WEIGHT, texts)
         else:
@@ -413,7 +415,7 @@ class OverGroup:
         if gone is not None and gone.any():
             stay = np.flatnonzero(~gone)
             table, seen, closed = table.take(pa.array(stay)), subset(seen, stay), closed[stay]
-        texts = str(self._places[0][0]) if self._places[0] else ""
+        texts = str(self._indices[0][0]) if self._indices[0] else ""
         past, summaries = put_together(self._functions[0], seen, closed, table, WEIGHT, texts)
         if state.past is not None and not rows.looked_at.all():
             others = ~rows.looked_at
@@ -440,9 +442,9 @@ class OverGroup:
         """Return the rows that windows of later tuples or open slots read."""
         window = self.window
         if self.by_rows:
-            places = np.arange(len(rows.order))
+            indices = np.arange(len(rows.order))
             last = np.flatnonzero(last_of_each(rows.partitions))
-            behind: Int64s = last[np.searchsorted(last, places)] - places
+            behind: Int64s = last[np.searchsorted(last, indices)] - indices
             return behind < self._extent
         assert window.slide is not None
         end = _slot_end(span.now, window.slide)
@@ -496,8 +498,8 @@ def _replace(last: RowRanges, rows: pa.Table, partitions: Any, of: Int64s) -> No
     last.replace(of, ends - np.searchsorted(partitions, of), rows.drop_columns([KEY]))
 
 
-def _ones(place: int | str) -> str:
-    return f"ones{place}"
+def _ones(index: int | str) -> str:
+    return f"ones{index}"
 
 
 def _numpy(table: pa.Table, name: str) -> Any:
@@ -529,14 +531,14 @@ def put_together(
     Rows of closed slots are combined. Rows of open slots stay unchanged. `weight` and `text` are the names of
     the columns that change if a stored row replaces several rows.
     """
-    places = np.flatnonzero(closed)
-    part = rows if len(places) == len(rows) else subset(rows, places)
+    indices = np.flatnonzero(closed)
+    part = rows if len(indices) == len(rows) else subset(rows, indices)
     ends = np.flatnonzero(last_of_each(part.partitions)) + 1
     starts = np.concatenate([np.zeros(1, np.int64), ends])[: len(ends)]
     history = function.history(part, Windows(starts, ends))
     open_ = np.flatnonzero(~closed)
     stay = len(open_)
-    kept = table.take(pa.array(np.concatenate([places[history.places], open_])))
+    kept = table.take(pa.array(np.concatenate([indices[history.indices], open_])))
     if history.weights is not None:
         weights = np.concatenate([history.weights, np.ones(stay, np.int64)])
         kept = _replace_column(kept, weight, pa.array(weights))
@@ -553,14 +555,14 @@ def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
 
 
-def subset(rows: Rows, places: Int64s) -> Rows:
+def subset(rows: Rows, indices: Int64s) -> Rows:
     """Return the rows at these indexes."""
-    chosen = pa.array(places)
+    chosen = pa.array(indices)
     return Rows(
-        rows.partitions[places],
+        rows.partitions[indices],
         [argument.take(chosen) for argument in rows.arguments],
-        None if rows.weights is None else rows.weights[places],
-        None if rows.numbers is None else rows.numbers[places],
-        None if rows.ones is None else rows.ones[places],
-        None if rows.summaries is None else rows.summaries[places],
+        None if rows.weights is None else rows.weights[indices],
+        None if rows.numbers is None else rows.numbers[indices],
+        None if rows.ones is None else rows.ones[indices],
+        None if rows.summaries is None else rows.summaries[indices],
     )

@@ -207,10 +207,10 @@ class PaneView:
 
         -1 for a key without entries.
         """
-        places = np.searchsorted(self.keys, keys)
-        places[places == len(self.keys)] = 0
-        found = self.keys[places] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
-        return np.where(found, places, -1).astype(np.int64)
+        indices = np.searchsorted(self.keys, keys)
+        indices[indices == len(self.keys)] = 0
+        found = self.keys[indices] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
+        return np.where(found, indices, -1).astype(np.int64)
 
 
 def by_key(entries: Columns, n_keys: int) -> Columns:
@@ -243,12 +243,12 @@ def view_of(
 
 @kernel
 def _key_order(key: Int64s, n_keys: int) -> Int64s:
-    place = np.zeros(n_keys + 1, np.int64)
+    index = np.zeros(n_keys + 1, np.int64)
     for k in key:
-        place[k + 1] += 1
-    place = np.cumsum(place)
+        index[k + 1] += 1
+    index = np.cumsum(index)
     order = np.empty(len(key), np.int64)
     for i in range(len(key)):
-        order[place[key[i]]] = i
-        place[key[i]] += 1
+        order[index[key[i]]] = i
+        index[key[i]] += 1
     return order

@@ -139,7 +139,7 @@ register("panes.keys", 1, StoredKeys, StoredKeys.stored, StoredKeys.restored)
 
 
 def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
-    return pa.table({str(place): column for place, column in enumerate(columns)})
+    return pa.table({str(index): column for index, column in enumerate(columns)})
 
 
 @stored_as("panes.member", version=1)
@@ -352,8 +352,8 @@ def empty_partials() -> Columns:
     return {name: np.empty(0, np.int64) for name in _OWN}
 
 
-def take_partials(entries: Columns, places: Int64s) -> Columns:
-    return {name: take_values(column, places) for name, column in entries.items()}
+def take_partials(entries: Columns, indices: Int64s) -> Columns:
+    return {name: take_values(column, indices) for name, column in entries.items()}
 
 
 def merge_panes(older: Columns, newer: Columns, partials: Partials) -> Columns:

@@ -252,14 +252,14 @@ class PaneWindows:
             return
         state = self.state
         columns = self._arguments(selected)
-        places = state.seen + np.arange(rows)
+        indices = state.seen + np.arange(rows)
         panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
-        lifted = {n: p.lift(columns[n], places) for n, p in self._partials.items() if n in columns}
+        lifted = {n: p.lift(columns[n], indices) for n, p in self._partials.items() if n in columns}
         seqs = selected.table.column("_seq").to_numpy()
         state.seen += rows
         numbers, patterns = self._put(selected, panes, seqs, lifted)
         if self._values:
-            self._take_values(selected.table, panes, numbers, patterns, columns, places)
+            self._take_values(selected.table, panes, numbers, patterns, columns, indices)
         for name, member in self._live():
             if isinstance(member, OverWindows):
                 own = self._selection.takes(name, selected)
@@ -308,7 +308,7 @@ class PaneWindows:
         numbers: Int64s,
         patterns: Int64s,
         columns: Mapping[str, pa.Array],
-        places: Int64s,
+        indices: Int64s,
     ) -> None:
         wanted = np.array(
             [any(isinstance(self._members.get(n), ValueGroupWindows) for n in p) for p in self.state.patterns]
@@ -325,7 +325,7 @@ class PaneWindows:
         }
         for name, partial in self._values.items():
             if name in columns:
-                lifted = partial.lift(columns[name].take(pa.array(rows)), places[rows])
+                lifted = partial.lift(columns[name].take(pa.array(rows)), indices[rows])
                 made |= {f"{name}|{field}": values for field, values in lifted.items()}
         self.state.values.append(made, self._values)
 
@@ -425,7 +425,7 @@ class TupleSelection:
         self._given = given
         self._holds = holds
         distinct = list(dict.fromkeys(c for c in conditions.values() if c is not None))
-        self._place = {name: None if c is None else distinct.index(c) for name, c in conditions.items()}
+        self._index = {name: None if c is None else distinct.index(c) for name, c in conditions.items()}
         self._masks = compile_masks(distinct, given.schema)
         self._keys = compile_many(given.keys, given.schema)
 
@@ -434,9 +434,9 @@ class TupleSelection:
     ) -> tuple[SelectedTuples, dict[str, ExpressionError]]:
         """Return the selected tuples, and the errors of failed queries."""
         masks = self._masks(table)
-        failed = {n: masks.errors[p] for n in live if (p := self._place[n]) is not None and p in masks.errors}
+        failed = {n: masks.errors[p] for n in live if (p := self._index[n]) is not None and p in masks.errors}
         selected = SelectedTuples(table, masks.words)
-        if all(self._place[name] is not None for name in live if name not in failed):
+        if all(self._index[name] is not None for name in live if name not in failed):
             selected = selected.only(np.asarray(masks.words.any(axis=0)))
         keys = self._keys(selected.table)
         if any(isinstance(key, ExpressionError) for key in keys):
@@ -454,10 +454,10 @@ class TupleSelection:
         return SelectedTuples(selected.table, selected.words, found), failed
 
     def takes(self, name: str, selected: SelectedTuples) -> Bools:
-        place = self._place[name]
-        if place is None:
+        index = self._index[name]
+        if index is None:
             return np.ones(selected.table.num_rows, np.bool_)
-        return np.asarray(selected.words[place // WORD_BITS] & np.uint64(1 << place % WORD_BITS) != 0)
+        return np.asarray(selected.words[index // WORD_BITS] & np.uint64(1 << index % WORD_BITS) != 0)
 
     def _needs(self, name: str, selected: SelectedTuples) -> Bools:
         """Return the mask of tuples that the query's windows contain."""
@@ -472,7 +472,7 @@ class TupleSelection:
         for value in found.values:
             words = value if isinstance(value, tuple) else (value,)
             bits = sum(word << (WORD_BITS * i) for i, word in enumerate(words))
-            taking = (n for n in live if (place := self._place[n]) is None or bits >> place & 1)
+            taking = (n for n in live if (index := self._index[n]) is None or bits >> index & 1)
             names.append(frozenset(taking))
         return found.codes, names
 
@@ -591,11 +591,11 @@ class GroupWindows:
         return pa.table(arrays)
 
 
-def _take_at(column: pa.Array, places: Int32s) -> pa.Array:
+def _take_at(column: pa.Array, indices: Int32s) -> pa.Array:
     plain = pa.types.is_primitive(column.type) and not pa.types.is_boolean(column.type)
     if plain and not column.null_count:
-        return fixed_width(numbers(column)[places], None, column.type)
-    return column.take(pa.array(places))
+        return fixed_width(numbers(column)[indices], None, column.type)
+    return column.take(pa.array(indices))
 
 
 @dataclass(frozen=True)
@@ -617,10 +617,10 @@ class ValueGroupWindows(GroupWindows):
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
         rows = WindowRows(partitions, view.index)
         found = align_results([evaluate(rows, windows) for evaluate in self.evaluates], len(order))
-        places = order[found.windows]
-        back = np.argsort(places, kind="stable")
+        indices = order[found.windows]
+        back = np.argsort(indices, kind="stable")
         taken = {name: array.take(pa.array(back)) for name, array in found.columns.items()}
-        return self._table(view, keys, spans.take(places[back]), taken)
+        return self._table(view, keys, spans.take(indices[back]), taken)
 
 
 @dataclass(frozen=True)

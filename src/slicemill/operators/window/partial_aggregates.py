@@ -40,10 +40,10 @@ class PartialAggregate(Protocol):
     name: str
     expr: Expr
 
-    def lift(self, column: pa.Array, places: Int64s) -> Columns:
+    def lift(self, column: pa.Array, indices: Int64s) -> Columns:
         """Return the columns of single rows.
 
-        `places` are the positions of the rows in the log.
+        `indices` are the positions of the rows in the log.
         """
 
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns: ...
@@ -62,8 +62,8 @@ def concat_values(arrays: Sequence[Any]) -> Any:
     return np.concatenate(arrays)
 
 
-def take_values(array: Any, places: Int64s) -> Any:
-    return array.take(pa.array(places)) if isinstance(array, pa.Array) else array[places]
+def take_values(array: Any, indices: Int64s) -> Any:
+    return array.take(pa.array(indices)) if isinstance(array, pa.Array) else array[indices]
 
 
 class NamedPartial:
@@ -82,7 +82,7 @@ class NonNullCount(NamedPartial):
     def __init__(self, expr: Expr) -> None:
         super().__init__("known", expr)
 
-    def lift(self, column: pa.Array, places: Int64s) -> Columns:  # noqa: ARG002
+    def lift(self, column: pa.Array, indices: Int64s) -> Columns:  # noqa: ARG002
         valid = validity(column)
         return {"n": np.ones(len(column), np.int8) if valid is None else valid.view(np.int8)}
 
@@ -121,8 +121,8 @@ class EdgeValue(NamedPartial):
         super().__init__("last" if last else "first", expr)
         self.last = last
 
-    def lift(self, column: pa.Array, places: Int64s) -> Columns:
-        return {"value": column, "place": -places if self.last else places}
+    def lift(self, column: pa.Array, indices: Int64s) -> Columns:
+        return {"value": column, "place": -indices if self.last else indices}
 
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns:
         chosen = least_of_group(columns["place"], group, groups)
@@ -155,7 +155,7 @@ class ValueList(NamedPartial):
     def __init__(self, expr: Expr) -> None:
         super().__init__("values", expr)
 
-    def lift(self, column: pa.Array, places: Int64s) -> Columns:  # noqa: ARG002
+    def lift(self, column: pa.Array, indices: Int64s) -> Columns:  # noqa: ARG002
         return {"value": column}
 
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns:  # noqa: ARG002
@@ -199,7 +199,7 @@ class PartialSum(NamedPartial):
             return 1 << (SMALLEST * self._degree)
         return int(10 ** ((self.type.scale or 0) * self._degree))
 
-    def lift(self, column: pa.Array, places: Int64s) -> Columns:  # noqa: ARG002
+    def lift(self, column: pa.Array, indices: Int64s) -> Columns:  # noqa: ARG002
         valid = validity(column)
         if self._double:
             return self._lift_doubles(numbers(column), valid)
@@ -361,7 +361,7 @@ class PartialExtreme(NamedPartial):
         self._greatest = greatest
         self._rank_of_zero = ~0 if greatest else 0
 
-    def lift(self, column: pa.Array, places: Int64s) -> Columns:
+    def lift(self, column: pa.Array, indices: Int64s) -> Columns:
         if self.type.kind in _RANKED:
             return {"value": column}
         values, valid = numbers(column), validity(column)
@@ -372,7 +372,7 @@ class PartialExtreme(NamedPartial):
             negative = values.view(np.int64) == _NEGATIVE_ZERO
             if negative.any():
                 zeros = found["rank"] == self._rank_of_zero
-                found["zero"] = np.where(zeros, 2 * places + negative, _NOTHING)
+                found["zero"] = np.where(zeros, 2 * indices + negative, _NOTHING)
         return found
 
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns:
@@ -422,16 +422,16 @@ class PartialExtreme(NamedPartial):
         order = pc.array_sort_indices(
             encoded.dictionary, order="descending" if self._greatest else "ascending"
         )
-        places = np.empty(len(order), np.int64)
-        places[order.to_numpy()] = np.arange(len(order))
+        indices = np.empty(len(order), np.int64)
+        indices[order.to_numpy()] = np.arange(len(order))
         valid = validity(encoded.indices)
         codes = numbers(encoded.indices)
         values = encoded.dictionary.take(order)
         if not len(order):
             return np.full(len(column), _NOTHING), values
         if valid is None:
-            return places[codes], values
-        return np.where(valid, places[np.where(valid, codes, 0)], _NOTHING), values
+            return indices[codes], values
+        return np.where(valid, indices[np.where(valid, codes, 0)], _NOTHING), values
 
     def restore_zero_signs(self, ranks: Int64s, zeros: Int64s) -> Int64s:
         """Replace the ranks of -0.0 by the unused rank next to 0.0."""
@@ -439,8 +439,8 @@ class PartialExtreme(NamedPartial):
 
     def shown(self, ranks: Int64s, values: pa.Array | None, known: NDArray[np.bool_]) -> pa.Array:
         if values is not None:
-            places = np.where(known, ranks, 0)
-            return values.take(pa.array(places, mask=~known))
+            indices = np.where(known, ranks, 0)
+            return values.take(pa.array(indices, mask=~known))
         plain = ~ranks if self._greatest else ranks
         if self.type.kind is Kind.DOUBLE:
             plain = np.where(plain >= 0, plain, plain ^ _FLIP).view(np.float64)

@@ -153,9 +153,9 @@ class RunningMoments:
             self.squares, squares = _sum_moments(rows, squares, leaves, self.squares)
         told = np.arange(len(order)) if rows.tells is None else np.flatnonzero(rows.tells[rows.order])
         values = self._values(statistic, sums, squares, counts, odd, told)
-        places = np.full(len(order), -1)
-        places[rows.order[told]] = np.arange(len(told))
-        return values.take(pa.array(places, mask=places < 0))
+        indices = np.full(len(order), -1)
+        indices[rows.order[told]] = np.arange(len(told))
+        return values.take(pa.array(indices, mask=indices < 0))
 
     def adopt(self, past: Rows, count: int, call: AggregateCall | WindowCall) -> None:
         """Convert the moments of partitions from the state of an unbounded window."""
@@ -335,8 +335,8 @@ class RunningDistinct:
         pairs, first = first_rows(pairs)
         new = np.ones(len(pairs), np.bool_)
         for run in self.met:
-            places = np.minimum(np.searchsorted(run, pairs), len(run) - 1)
-            new &= run[places] != pairs
+            indices = np.minimum(np.searchsorted(run, pairs), len(run) - 1)
+            new &= run[indices] != pairs
         begins = np.zeros(len(rows.numbered), np.bool_)
         begins[chosen[first[new]]] = True
         self._meet(np.sort(pairs[new]))
@@ -396,16 +396,16 @@ class RunningSum:
         sums = (upper << _LOW_BITS) | lower
         if call.name.lower() == "sum":
             convert = result_converter(call.columns[0].type)
-            for place in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
+            for index in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
                 # The sum does not fit into its column. Raise the same error as row-by-row evaluation.
                 assert convert is not None
-                convert((int(upper[place]) << _LOW_BITS) + int(lower[place]))
+                convert((int(upper[index]) << _LOW_BITS) + int(lower[index]))
             return bigints(sums, None if valid.all() else valid)
         divisors = np.maximum(counts, 1)
         means = sums / divisors
         # Floating-point division is correct if doubles represent the sum. Otherwise divide Python integers.
-        for place in np.flatnonzero(wide | (sums > _EXACT) | (sums < -_EXACT)):
-            means[place] = ((int(upper[place]) << _LOW_BITS) + int(lower[place])) / int(divisors[place])
+        for index in np.flatnonzero(wide | (sums > _EXACT) | (sums < -_EXACT)):
+            means[index] = ((int(upper[index]) << _LOW_BITS) + int(lower[index])) / int(divisors[index])
         return doubles(means, valid)
 
     def adopt(self, past: Rows, count: int) -> None:

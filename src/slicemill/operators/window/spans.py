@@ -30,8 +30,8 @@ class Spans:
     def __len__(self) -> int:
         return len(self.end)
 
-    def take(self, places: NDArray[np.int64]) -> Spans:
-        return Spans(self.end[places], self.rank[places], self.lo[places], self.hi[places])
+    def take(self, indices: NDArray[np.int64]) -> Spans:
+        return Spans(self.end[indices], self.rank[indices], self.lo[indices], self.hi[indices])
 
 
 def spans_of(
@@ -58,8 +58,8 @@ def spans_of(
         block = max(block, (awaited // slide + 1) * slide)
         count = max(0, min(_ENDS_AT_ONCE, (last - block) // slide + 1))
         counts = _count(begin, start, length, slide, grows, block, count)
-        places = np.cumsum(counts) - counts
-        filled = _fill(begin, start, length, slide, grows, block, places, int(counts.sum()))
+        indices = np.cumsum(counts) - counts
+        filled = _fill(begin, start, length, slide, grows, block, indices, int(counts.sum()))
         ends = np.repeat(block + slide * np.arange(count), counts)
         parts.append(Spans(ends, *filled))
         block += _ENDS_AT_ONCE * slide
@@ -108,14 +108,14 @@ def _fill(
     slide: int,
     grows: bool,
     first: int,
-    place: Int64s,
+    index: Int64s,
     results: int,
 ) -> tuple[Int32s, Int32s, Int32s]:
     ranks, los, his = np.empty(results, np.int32), np.empty(results, np.int32), np.empty(results, np.int32)
     for k in range(len(begin) - 1):
         lo, hi, stop = begin[k], begin[k], begin[k + 1]
         j = 0
-        while j < len(place):
+        while j < len(index):
             end = first + j * slide
             while hi < stop and start[hi] < end:
                 hi += 1
@@ -123,9 +123,9 @@ def _fill(
             while lo < hi and start[lo] < since:
                 lo += 1
             if lo < hi:
-                p = place[j]
+                p = index[j]
                 ranks[p], los[p], his[p] = k, lo, hi
-                place[j] = p + 1
+                index[j] = p + 1
                 j += 1
             elif hi < stop:
                 j = max(j + 1, (start[hi] - first) // slide + 1)
@@ -210,9 +210,9 @@ def sum_by_group(values: NDArray[Any], group: Int64s, groups: int) -> Int64s:
 @kernel
 def least_of_group(values: Int64s, group: Int64s, groups: int) -> Int64s:
     """Return the index of the first minimum of each group."""
-    place = np.full(groups, -1, np.int64)
+    index = np.full(groups, -1, np.int64)
     for i in range(len(group)):
         g = group[i]
-        if place[g] < 0 or values[i] < values[place[g]]:
-            place[g] = i
-    return place
+        if index[g] < 0 or values[i] < values[index[g]]:
+            index[g] = i
+    return index

@@ -79,7 +79,7 @@ def taken_over(
     `columns` has the former index of each column.
     """
     if isinstance(state, CountWindowState) and isinstance(state.calls, WindowState):
-        names = {str(former): str(place) for place, former in enumerate(columns)}
+        names = {str(former): str(index) for index, former in enumerate(columns)}
         groups = [with_columns(group, names) for group in state.calls.groups]
         return replace(state, calls=replace(state.calls, groups=groups))
     if isinstance(state, RelationAggregateState):

@@ -91,12 +91,12 @@ def _ranks(function: str, first: NDArray[np.bool_], other: NDArray[np.bool_]) ->
 
     `first` marks the first row of each partition. `other` marks rows that differ from the previous row.
     """
-    places = np.arange(len(first))
-    starts = np.maximum.accumulate(np.where(first, places, 0))
+    indices = np.arange(len(first))
+    starts = np.maximum.accumulate(np.where(first, indices, 0))
     if function == "row_number":
-        return places - starts + 1
+        return indices - starts + 1
     if function == "rank":
-        return np.asarray(np.maximum.accumulate(np.where(other, places, 0)) - starts + 1)
+        return np.asarray(np.maximum.accumulate(np.where(other, indices, 0)) - starts + 1)
     counted = np.cumsum(other)
     return np.asarray(counted - counted[starts] + 1)
 

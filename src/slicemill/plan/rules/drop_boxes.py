@@ -14,7 +14,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import AgeLimit, WindowJoin
 from slicemill.operators.specs import Drop, Scan, WholeWindows
 from slicemill.plan.content import digest
-from slicemill.plan.units import log_of
+from slicemill.plan.tasks import log_of
 
 
 def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:

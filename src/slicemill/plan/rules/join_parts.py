@@ -20,7 +20,7 @@ from slicemill.catalog.queries import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import WindowJoin
 from slicemill.operators.specs import Filter
-from slicemill.plan.units import log_of
+from slicemill.plan.tasks import log_of
 from slicemill.types import Column, Kind, Type
 
 Keys: TypeAlias = tuple[tuple[Expr, ...], tuple[Expr, ...]]

@@ -5,7 +5,7 @@
                                                     C ─┘                                    └─ part 2 ─ q2
 
 Joins of the same streams on the same equalities become one node, in whatever order FROM names the streams. A
-join with other stateful operators before or after it in the same unit gets a node of its own. Where a tree of
+join with other stateful operators before or after it in the same task gets a node of its own. Where a tree of
 binary joins is cheaper (`operators.join.multiway_form`), `split_joins` rewrites the join instead. This rule
 still rewrites joins with an age limit for load shedding and joins whose rows expire, because a tree supports
 neither. Joins with ROWS windows are left unchanged, because the order of FROM determines which of several
@@ -35,7 +35,7 @@ from slicemill.plan.rules.sharing import (
     source_name,
     without_loose_ends,
 )
-from slicemill.plan.units import log_of
+from slicemill.plan.tasks import log_of
 
 
 @dataclass

@@ -19,7 +19,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Operator, Role
 from slicemill.operators.registry import kind_of
 from slicemill.plan.content import digest_of_calls
-from slicemill.plan.units import log_of
+from slicemill.plan.tasks import log_of
 
 _LONGEST_WORDS = 40
 

@@ -11,7 +11,7 @@ Filters below a ROWS window are not moved, because they determine the contents o
 Joins with ROWS windows share a separate node. Their windows count the rows of all keys, so the node cannot be
 partitioned by key. Outer and semi joins without a key also share a separate node, because it cannot be placed
 by time. A single join is also rewritten, so that later queries can share its state. A join with other
-stateful operators before or after it in the same unit gets a node of its own.
+stateful operators before or after it in the same task gets a node of its own.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         member = JoinMember(node.id, windows, selections, residual, columns, join.limit, join.kind)
         if between_logs(graph, node):
             counted = any(window.frame is FrameUnit.ROWS for window in windows)
-            # Without a key, several cells are possible only by time, and then no cell knows whether a row has
-            # matched.
+            # Without a key, several subtasks are possible only by time, and then no subtask knows whether a
+            # row has matched.
             judged = join.kind is not JoinKind.INNER and not keys[0]
             label, name = _name(graph, (left, right), keys, counted=counted, judged=judged)
             found = shared.setdefault(name, _SharedJoinBuilder(label, (left, right), keys))

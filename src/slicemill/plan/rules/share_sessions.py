@@ -6,7 +6,7 @@
     click ─── sessions of click by visitor ─┬─ part 1 ─ q1
                                             └─ part 2 ─ q2
 
-Rows of open sessions are stored once for all gaps. An aggregate is not shared if its unit has other stateful
+Rows of open sessions are stored once for all gaps. An aggregate is not shared if its task has other stateful
 operators.
 """
 

@@ -9,7 +9,7 @@
 Filters move into the shared node. The node groups tuples by the set of filters that they pass, and aggregates
 each group once. A single aggregate is also rewritten, so that later queries can share its state.
 
-An aggregate is shared only if no other stateful operator lies between it and the logs. Then the unit of the
+An aggregate is shared only if no other stateful operator lies between it and the logs. Then the task of the
 node depends on the stream and keys alone, and not on other queries. Other window aggregates in FROM get a
 node of their own.
 """

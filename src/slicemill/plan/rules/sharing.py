@@ -23,7 +23,7 @@ from slicemill.operators.specs import (
     WholeWindows,
 )
 from slicemill.plan.content import digest, quote_name, short_name
-from slicemill.plan.units import log_of
+from slicemill.plan.tasks import log_of
 from slicemill.types import Column
 
 M = TypeVar("M")
@@ -84,7 +84,7 @@ def single_member_node(
 def between_logs(graph: QueryGraph, node: Node) -> bool:
     """Return True if only stateless operators connect a node with logs.
 
-    The unit of a shared node that replaces it then does not depend on other queries.
+    The task of a shared node that replaces it then does not depend on other queries.
     """
     for source in map(graph.__getitem__, node.inputs):
         while log_of(source, graph) is None:

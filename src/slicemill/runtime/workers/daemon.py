@@ -4,7 +4,7 @@ Spark puts `pyspark.zip` first on the path. The archive has no compiled files, s
 the source again. If the same version is installed as a folder, the daemon uses the folder.
 
 Spark's worker runs a full garbage collection after each task. That would take some 30 ms for objects of the
-preloaded modules, so these objects are frozen. It would take 100 ms for the programs of hundreds of units, so
+preloaded modules, so these objects are frozen. It would take 100 ms for the programs of hundreds of tasks, so
 only young objects are collected after most tasks.
 
 If the reader of a worker has closed the connection, because its batch was stopped, the worker exits silently.

@@ -1,4 +1,4 @@
-"""Serialization of unit plans for workers, node by node.
+"""Serialization of task plans for workers, node by node.
 
 Serialized nodes are cached. So when a query is added to a plan of a thousand queries, only its nodes are
 serialized. Nodes are immutable, and the planner reuses the nodes of unchanged statements (`plan.planner`).
@@ -13,20 +13,20 @@ from typing import cast
 from pyspark import cloudpickle
 
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.pipeline import TaskPlan
 
 _REMEMBERED = 1 << 14  # nodes of some thousand queries
 
 
-def pack_plan(plan: UnitPlan) -> bytes:
+def pack_plan(plan: TaskPlan) -> bytes:
     """Serialize a plan; equal plans have equal bytes."""
     nodes = [_pack_node(node) for node in plan.graph]
     message: bytes = cloudpickle.dumps((replace(plan, graph=QueryGraph({}, plan.graph.streams)), nodes))
     return message
 
 
-def unpack_plan(message: bytes) -> UnitPlan:
-    plan, packed_nodes = cast(tuple[UnitPlan, list[bytes]], cloudpickle.loads(message))
+def unpack_plan(message: bytes) -> TaskPlan:
+    plan, packed_nodes = cast(tuple[TaskPlan, list[bytes]], cloudpickle.loads(message))
     nodes = map(_unpack_node, packed_nodes)
     return replace(plan, graph=QueryGraph({node.id: node for node in nodes}, plan.graph.streams))
 

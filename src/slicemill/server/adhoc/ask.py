@@ -152,11 +152,11 @@ class _DuckDBQuery:
         """Evaluate a part of the query. Return None if DuckDB cannot evaluate the part alone."""
         own = select.copy()
         values: list[object] = []
-        for place in list(own.find_all(exp.Placeholder)):
-            if not place.name.isdigit() or int(place.name) > len(self.parameters):
+        for index in list(own.find_all(exp.Placeholder)):
+            if not index.name.isdigit() or int(index.name) > len(self.parameters):
                 return None
-            values.append(self.parameters[int(place.name) - 1])
-            place.replace(exp.Placeholder(this=str(len(values))))
+            values.append(self.parameters[int(index.name) - 1])
+            index.replace(exp.Placeholder(this=str(len(values))))
         try:
             return self.connection.sql(own.sql("duckdb"), params=values or None).to_arrow_table()
         except duckdb.InterruptException:
@@ -344,48 +344,48 @@ class LogRelation:
 
     def _read_needed(self, need: RelationPushdown, bounds: Callable[[], Bounds]) -> pa.Table:
         spans = self.log.spans()
-        places = np.flatnonzero(spans.numbers > self.after)
+        indices = np.flatnonzero(spans.numbers > self.after)
         if need.first or need.last:
             known = bounds()
             if known.first_us is not None:
-                places = places[spans.last_ts[places] >= known.first_us]
+                indices = indices[spans.last_ts[indices] >= known.first_us]
             if known.last_us is not None:
-                places = places[spans.first_ts[places] <= known.last_us]
+                indices = indices[spans.first_ts[indices] <= known.last_us]
         if need.limit is not None:
-            places = self._epochs_for_limit(spans, places, need, bounds())
-        return self._read(spans, places, need)
+            indices = self._epochs_for_limit(spans, indices, need, bounds())
+        return self._read(spans, indices, need)
 
     def _epochs_for_limit(
-        self, spans: EpochSpans, places: Int64s, need: RelationPushdown, bounds: Bounds
+        self, spans: EpochSpans, indices: Int64s, need: RelationPushdown, bounds: Bounds
     ) -> Int64s:
         """Return the indexes of the epochs with all rows that a LIMIT selects, including ties."""
         assert need.limit is not None, "asked for a LIMIT only"
         wanted = need.limit.wanted
         ends = spans.last_ts if wanted is LimitOrder.NEWEST else spans.first_ts
-        by_time = np.argsort(-ends[places] if wanted is LimitOrder.NEWEST else ends[places], kind="stable")
-        order = places if wanted is LimitOrder.ANY else places[by_time]
+        by_time = np.argsort(-ends[indices] if wanted is LimitOrder.NEWEST else ends[indices], kind="stable")
+        order = indices if wanted is LimitOrder.ANY else indices[by_time]
         rows = np.cumsum(spans.rows[order])
         look = max(_FIRST_ROWS, need.limit.rows)
         while True:
             upto = int(np.searchsorted(rows, look)) + 1
             if upto >= len(order):
-                return places
+                return indices
             found = bounds.probe(self._read(spans, np.sort(order[:upto]), need), need.limit)
             if found is None:
-                return places
+                return indices
             if len(found) >= need.limit.rows:
                 break
             look = _MORE * int(rows[upto - 1])
         if wanted is LimitOrder.ANY or not found:
             return np.sort(order[:upto])
         last = found[-1]
-        inside = ends[places] >= last if wanted is LimitOrder.NEWEST else ends[places] <= last
-        return places[inside]
+        inside = ends[indices] >= last if wanted is LimitOrder.NEWEST else ends[indices] <= last
+        return indices[inside]
 
-    def _read(self, spans: EpochSpans, places: Int64s, need: RelationPushdown) -> pa.Table:
-        if not len(places):
+    def _read(self, spans: EpochSpans, indices: Int64s, need: RelationPushdown) -> pa.Table:
+        if not len(indices):
             return _prune_columns(self.shape(), need)
-        numbers = spans.numbers[places]
+        numbers = spans.numbers[indices]
         chosen = set(numbers.tolist())
         epochs = self.log.epochs(after=int(numbers[0]) - 1, upto=int(numbers[-1]))
         names = [name for name in self.log.columns_shown.names if need.requires_column(name)]

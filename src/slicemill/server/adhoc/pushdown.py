@@ -110,16 +110,16 @@ def pushdowns_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str
     """Return the requirements of a query for each relation that it names."""
     own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
-    places = [table for table in tables if not is_system(table) and table.name.lower() not in own]
+    indices = [table for table in tables if not is_system(table) and table.name.lower() not in own]
     if _is_zero(tree.args.get("limit")):
-        return {table.name: RelationPushdown(rows=False) for table in places}
+        return {table.name: RelationPushdown(rows=False) for table in indices}
     scopes = _scopes(tree)
     named = frozenset(identifier.name.lower() for identifier in tree.find_all(exp.Identifier))
     found: dict[str, RelationPushdown] = {}
-    for table in places:
+    for table in indices:
         need = _relation_pushdown(table, scopes.get(id(table)), named)
         found[table.name] = _merge_pushdowns(found[table.name], need) if table.name in found else need
-    if len(places) == 1 and (limit := _limit(tree, places[0], parameters)) is not None:
+    if len(indices) == 1 and (limit := _limit(tree, indices[0], parameters)) is not None:
         found = {name: replace(need, limit=limit) for name, need in found.items()}
     return found
 
@@ -283,9 +283,9 @@ def _count(clause: exp.Expr, parameters: Sequence[object]) -> int | None:
     if isinstance(value, exp.Literal) and not value.is_string and value.name.isdigit():
         return int(value.name)
     if isinstance(value, exp.Placeholder):
-        place = value.name
-        if place.isdigit() and 0 < int(place) <= len(parameters):
-            given = parameters[int(place) - 1]
+        index = value.name
+        if index.isdigit() and 0 < int(index) <= len(parameters):
+            given = parameters[int(index) - 1]
             return given if isinstance(given, int) and given >= 0 else None
     return None
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 
 class CauseBody(BaseModel):
-    """Cause of a slow query. `kind` is for programs, `text` for people, `of` names the unit or stream."""
+    """Cause of a slow query. `kind` is for programs, `text` for people, `of` names the task or stream."""
 
     attention: int
     kind: str
@@ -37,7 +37,7 @@ class QueryLine(BaseModel):
 
     name: str
     state: str
-    unit: str
+    task: str
     shared_by: int
     rows: int
     rate: float
@@ -48,7 +48,7 @@ class QueryLine(BaseModel):
     rows_waiting: int
     state_bytes: int
     cpu: float
-    unit_cpu: float
+    task_cpu: float
     level: str | None
     level_met: bool | None
     lag_s: float | None
@@ -63,7 +63,7 @@ class QueryLine(BaseModel):
 
 class WorkerFigures(BaseModel):
     worker: int
-    cells: int
+    subtasks: int
     cpu: float
     state_bytes: int
 
@@ -127,7 +127,7 @@ class GraphNode(BaseModel):
     role: str
     title: str
     facts: list[str]
-    unit: str | None
+    task: str | None
     rate: float
     cpu: float
     rows_waiting: int
@@ -167,7 +167,7 @@ class ComponentLine(BaseModel):
 
 
 class StoredSliceBody(BaseModel):
-    cell: int
+    subtask: int
     worker: int | None
     part: str
     rows: int
@@ -178,7 +178,7 @@ class StoredSliceBody(BaseModel):
 
 
 class CutsBody(BaseModel):
-    cell: int
+    subtask: int
     part: str
     rate: float
     finest: list[float]
@@ -194,19 +194,19 @@ class CutMoveBody(BaseModel):
     """
 
     at_s: float
-    cell: int
+    subtask: int
     part: str
     used: list[float]
 
 
 class SliceChain(BaseModel):
-    """State slices of one unit's joins, as of its last checkpoint.
+    """State slices of one task's joins, as of its last checkpoint.
 
     `moves` has earlier cuts. `reaches` has the longest join window of each query, in seconds.
     """
 
-    unit: str
-    cells: int
+    task: str
+    subtasks: int
     queries: list[str]
     slices: list[StoredSliceBody]
     cuts: list[CutsBody]
@@ -222,10 +222,10 @@ class PolicyLine(BaseModel):
     rule: str
 
 
-class UnitPriority(BaseModel):
+class TaskPriority(BaseModel):
     """Unit with its position in the schedule, or None if no rows wait for it."""
 
-    unit: str
+    task: str
     queries: list[str]
     place: int | None
     priority: float | None
@@ -242,7 +242,7 @@ class Policies(BaseModel):
     policy: str
     components: dict[str, str]
     policies: list[PolicyLine]
-    units: list[UnitPriority]
+    tasks: list[TaskPriority]
 
 
 class PlanRequest(BaseModel):

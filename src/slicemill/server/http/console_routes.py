@@ -41,9 +41,9 @@ from slicemill.server.http.console_messages import (
     SliceChain,
     StoredSliceBody,
     StreamFigures,
+    TaskPriority,
     TokenLine,
     TokenRequest,
-    UnitPriority,
     WorkerFigures,
 )
 from slicemill.server.http.messages import RefusedRequest, StatementText
@@ -168,8 +168,8 @@ def _overview(
         rate_in=sum(stream.rate for stream in streams),
         rate_out=sum(query.rate for query in seen),
         cpu=sum(query.cpu for query in seen),
-        rows_waiting=sum(unit.rows_waiting for unit in sample.units.values()),
-        state_bytes=sum(unit.state_bytes for unit in sample.units.values()),
+        rows_waiting=sum(task.rows_waiting for task in sample.tasks.values()),
+        state_bytes=sum(task.state_bytes for task in sample.tasks.values()),
         workers=[WorkerFigures.model_validate(asdict(worker)) for worker in sample.workers],
         events=[EventBody.model_validate(asdict(event)) for event in events[:_EVENTS_SHOWN]],
     )
@@ -233,9 +233,9 @@ def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
     async def chains(session: CurrentSession) -> list[SliceChain]:
         """Return the slice chains of all joins, without their slices."""
         session.require_all_names(None)
-        units = service.mill.dispatcher.units
+        tasks = service.mill.dispatcher.tasks
         found = await in_thread(watch.chains)
-        return [_chain(session, StoredChain(one.unit, [], [], [])) for one in found if one.unit in units]
+        return [_chain(session, StoredChain(one.task, [], [], [])) for one in found if one.task in tasks]
 
     @app.get("/v1/slices/{query}", responses=REFUSED, tags=["console"])
     async def slices(query: str, session: CurrentSession) -> list[SliceChain]:
@@ -243,31 +243,31 @@ def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
         name = session.query(query).name
 
         def read() -> list[SliceChain]:
-            return [_chain(session, chain) for chain in watch.chains(_units_of(service, name))]
+            return [_chain(session, chain) for chain in watch.chains(_tasks_of(service, name))]
 
         return await in_thread(read)
 
 
-def _units_of(service: MillService, query: str) -> set[str]:
-    """Return the units that a query depends on."""
+def _tasks_of(service: MillService, query: str) -> set[str]:
+    """Return the tasks that a query depends on."""
     needed = service.mill.graph.ancestors(query) if query in service.mill.graph.nodes else frozenset()
-    units = service.mill.dispatcher.running.units
-    return {unit.id for unit in units if not needed.isdisjoint(unit.plan.unit.nodes)}
+    tasks = service.mill.dispatcher.running.tasks
+    return {task.id for task in tasks if not needed.isdisjoint(task.plan.task.nodes)}
 
 
 def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
     mill, sees = session.service.mill, session.principal.may_name
-    running = mill.dispatcher.units.get(chain.unit)
-    outputs = [log for _, log in running.plan.unit.outputs] if running is not None else []
-    inputs = inputs_of(mill, chain.unit)
+    running = mill.dispatcher.tasks.get(chain.task)
+    outputs = [log for _, log in running.plan.task.outputs] if running is not None else []
+    inputs = inputs_of(mill, chain.task)
     return SliceChain(
-        unit=chain.unit,
-        cells=running.cells if running is not None else 1,
+        task=chain.task,
+        subtasks=running.subtasks if running is not None else 1,
         queries=[log for log in outputs if log in mill.queries and sees(log)],
         slices=[
             StoredSliceBody(
-                cell=one.cell,
-                worker=mill.dispatcher.worker_of(running, one.cell) if running else None,
+                subtask=one.subtask,
+                worker=mill.dispatcher.worker_of(running, one.subtask) if running else None,
                 part=name_part(one.part, inputs),
                 rows=one.rows,
                 bytes=one.bytes,
@@ -279,7 +279,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
         ],
         cuts=[
             CutsBody(
-                cell=cell,
+                subtask=subtask,
                 part=name_part(one.part, inputs),
                 rate=one.rate,
                 finest=list(one.finest),
@@ -287,9 +287,9 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
                 used=list(one.used),
                 expected_rows=one.expected_rows,
             )
-            for cell, one in chain.cuts
+            for subtask, one in chain.cuts
         ],
-        reaches={who: back for who, back in window_extents(mill, chain.unit).items() if sees(who)},
+        reaches={who: back for who, back in window_extents(mill, chain.task).items() if sees(who)},
         moves=[
             CutMoveBody.model_validate(asdict(move) | {"part": name_part(move.part, inputs)})
             for move in chain.moves
@@ -300,7 +300,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
 def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> None:
     @app.get("/v1/policies", responses=REFUSED, tags=["console"])
     async def policies(session: CurrentSession) -> Policies:
-        """Return all policies, the current policy, and the priority of each unit."""
+        """Return all policies, the current policy, and the priority of each task."""
         session.require_all_names(None)
         found = await in_thread(lambda: priorities_of(service.mill, sampler.look()))
         chooser = service.mill.dispatcher.chooser
@@ -311,7 +311,7 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
                 PolicyLine(name=policy.name, aim=policy.aim, rule=RULES[policy.name])
                 for policy in POLICIES.values()
             ],
-            units=[UnitPriority.model_validate(asdict(one)) for one in found],
+            tasks=[TaskPriority.model_validate(asdict(one)) for one in found],
         )
 
     @app.post("/v1/simulate", responses=REFUSED, tags=["console"])

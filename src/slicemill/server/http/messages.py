@@ -174,13 +174,13 @@ def columns_of_table(table: pa.Table | pa.Schema) -> list[ColumnType]:
 def answers_as_json(answers: Sequence[StatementAnswer]) -> Iterator[bytes]:
     """Yield answers as JSON in parts. Rows of an ad hoc query follow as they are computed."""
     begin = '{"answers": ['
-    for place, answer in enumerate(answers):
+    for index, answer in enumerate(answers):
         rows = answer.rows
         names = with_unique_names(rows.schema.empty_table()).schema if rows is not None else None
         columns = columns_of_table(names) if names is not None else None
         message = f"{answer.message} (warning: {answer.warning})" if answer.warning else answer.message
         body = AnswerBody(tag=answer.tag, message=message, columns=columns).model_dump_json()
-        begin += ", " * (place > 0)
+        begin += ", " * (index > 0)
         if answer.rows is None:
             begin += body
             continue

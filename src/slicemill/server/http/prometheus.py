@@ -35,11 +35,11 @@ _OF_QUERIES: tuple[tuple[str, str, Callable[[QueryMetrics], float | None]], ...]
         "Mean time by which results miss the level.",
         lambda q: q.figures.tardiness.mean,
     ),
-    ("slicemill_query_rows_waiting", "Rows that wait for the query's unit.", lambda q: q.memory.rows),
-    ("slicemill_query_state_bytes", "Bytes of state of the query's unit.", lambda q: q.memory.state_bytes),
+    ("slicemill_query_rows_waiting", "Rows that wait for the query's task.", lambda q: q.memory.rows),
+    ("slicemill_query_state_bytes", "Bytes of state of the query's task.", lambda q: q.memory.state_bytes),
     (
         "slicemill_query_unit_cpu_seconds_total",
-        "Processor time of the query's unit, which others may share.",
+        "Processor time of the query's task, which others may share.",
         lambda q: q.cpu_s,
     ),
     (
@@ -129,19 +129,19 @@ class MillCollector(Collector):
         return family
 
     def _shares(self, figures: dict[str, QueryMetrics]) -> Metric:
-        """Return each query's even share of its unit's CPU time.
+        """Return each query's even share of its task's CPU time.
 
         The shares of all queries add up to the total CPU time.
         """
         family = CounterMetricFamily(
             "slicemill_query_cpu_share_seconds",
-            "Processor time of the query's unit over the number of its queries.",
+            "Processor time of the query's task over the number of its queries.",
             labels=["query"],
         )
         writers = self._mill.dispatcher.running.writers
         for query, metrics in figures.items():
-            unit = writers.get(query)
-            sharing = len(unit.plan.unit.outputs) if unit is not None else 1
+            task = writers.get(query)
+            sharing = len(task.plan.task.outputs) if task is not None else 1
             family.add_metric([query], metrics.cpu_s / max(1, sharing))
         return family
 
@@ -184,21 +184,21 @@ class MillCollector(Collector):
         yield GaugeMetricFamily(
             "slicemill_queries", "Queries that are declared.", value=len(self._mill.queries)
         )
-        yield GaugeMetricFamily("slicemill_units", "Units that run.", value=len(dispatcher.units))
+        yield GaugeMetricFamily("slicemill_units", "Units that run.", value=len(dispatcher.tasks))
         process = psutil.Process()
         yield GaugeMetricFamily(
             "slicemill_driver_resident_bytes", "Memory of the driver.", value=process.memory_info().rss
         )
-        cells = CounterMetricFamily(
+        subtasks = CounterMetricFamily(
             "slicemill_worker_cpu_seconds", "Processor time of runs.", labels=["worker"]
         )
         spent: dict[str, float] = {}
-        for cell in self._mill.metrics().cells:
-            worker = str(cell["worker"])
-            spent[worker] = spent.get(worker, 0.0) + float(cell["cpu_s"])
+        for subtask in self._mill.metrics().subtasks:
+            worker = str(subtask["worker"])
+            spent[worker] = spent.get(worker, 0.0) + float(subtask["cpu_s"])
         for worker, cpu_s in sorted(spent.items()):
-            cells.add_metric([worker], cpu_s)
-        yield cells
+            subtasks.add_metric([worker], cpu_s)
+        yield subtasks
 
 
 def _family(name: str, help_text: str, labels: list[str]) -> CounterMetricFamily | GaugeMetricFamily:

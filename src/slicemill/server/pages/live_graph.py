@@ -17,7 +17,7 @@ from slicemill.explain.text import describe_node, is_lookup_arc, operator_name, 
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Role
 from slicemill.operators.specs import QueryResults, Source
-from slicemill.server.sampling import MillSample, UnitSample, announced_watermark
+from slicemill.server.sampling import MillSample, TaskSample, announced_watermark
 from slicemill.time import END
 
 _FACTS = 3
@@ -51,7 +51,7 @@ class GraphIndex:
         return one and not isinstance(self.graph[node_id].operator, Source)
 
     def names(self, bits: int) -> list[str]:
-        return [name for place, name in enumerate(self.queries) if bits >> place & 1]
+        return [name for index, name in enumerate(self.queries) if bits >> index & 1]
 
 
 def index_of(graph: QueryGraph) -> GraphIndex:
@@ -77,12 +77,12 @@ def _index(key: _GraphKey) -> GraphIndex:
     graph = key.graph
     queries = tuple(node.id for node in graph if isinstance(node.operator, QueryResults))
     needed = dict.fromkeys(graph.nodes, 0)
-    for place, name in enumerate(queries):
-        needed[name] = 1 << place
+    for index, name in enumerate(queries):
+        needed[name] = 1 << index
     for node in reversed(list(graph)):
         for source in node.inputs:
             needed[source] |= needed[node.id]
-    component = {node: place for place, part in enumerate(graph.components()) for node in part}
+    component = {node: index for index, part in enumerate(graph.components()) for node in part}
     return GraphIndex(graph, queries, needed, component)
 
 
@@ -96,7 +96,7 @@ class LiveNode:
     role: str
     title: str
     facts: list[str]
-    unit: str | None
+    task: str | None
     rate: float
     cpu: float
     rows_waiting: int
@@ -119,7 +119,7 @@ class LiveArc:
 class LiveGraph:
     """Part of the running graph. `left_out` counts the nodes beyond the limit.
 
-    `alone_cpu` is the number of cores that the units of the query use, `shared_cpu` the query's share of
+    `alone_cpu` is the number of cores that the tasks of the query use, `shared_cpu` the query's share of
     these cores.
     """
 
@@ -147,18 +147,20 @@ def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
     for node in mill.graph:
         members.setdefault(index.component[node.id], []).append(node)
     cpu: dict[int, float] = {}
-    for unit in mill.dispatcher.running.units:
-        place = index.component.get(unit.plan.unit.nodes[0], -1)
-        cpu[place] = cpu.get(place, 0.0) + (sample.units[unit.id].cpu if unit.id in sample.units else 0.0)
+    for task in mill.dispatcher.running.tasks:
+        position = index.component.get(task.plan.task.nodes[0], -1)
+        cpu[position] = cpu.get(position, 0.0) + (
+            sample.tasks[task.id].cpu if task.id in sample.tasks else 0.0
+        )
     found = [
         GraphComponent(
-            place,
+            position,
             sorted({node.operator.stream for node in nodes if isinstance(node.operator, Source)}),
             len(nodes),
             sum(isinstance(node.operator, QueryResults) for node in nodes),
-            cpu.get(place, 0.0),
+            cpu.get(position, 0.0),
         )
-        for place, nodes in members.items()
+        for position, nodes in members.items()
     ]
     return sorted(found, key=lambda one: (-one.queries, one.index))
 
@@ -170,11 +172,11 @@ class LiveGraphReader:
         self._mill = mill
         self._sample = sample
         self._index = index_of(mill.graph)
-        self._units = {
-            node: unit.id for unit in mill.dispatcher.running.units for node in unit.plan.unit.nodes
+        self._tasks = {
+            node: task.id for task in mill.dispatcher.running.tasks for node in task.plan.task.nodes
         }
         self._logs = {node: name for name, node in mill.graph.streams.items()}
-        self._inputs = {unit.id: unit.input_watermarks().values() for unit in mill.dispatcher.running.units}
+        self._inputs = {task.id: task.input_watermarks().values() for task in mill.dispatcher.running.tasks}
 
     def read(
         self,
@@ -267,19 +269,19 @@ class LiveGraphReader:
         chosen = set(most)
         return [node for node in nodes if node in chosen]
 
-    def _unit(self, node: str) -> UnitSample | None:
-        return self._sample.units.get(self._units.get(node, ""))
+    def _task(self, node: str) -> TaskSample | None:
+        return self._sample.tasks.get(self._tasks.get(node, ""))
 
     def _rate(self, node: str) -> float:
         operator = self._mill.graph[node].operator
         if isinstance(operator, Source):
             stream = self._sample.streams.get(operator.stream)
             return stream.rate if stream is not None else 0.0
-        unit = self._unit(node)
-        return unit.node_rates.get(node, 0.0) if unit is not None else 0.0
+        task = self._task(node)
+        return task.node_rates.get(node, 0.0) if task is not None else 0.0
 
     def _node(self, node: Node, tail: Sequence[str]) -> LiveNode:
-        graph, unit = self._mill.graph, self._unit(node.id)
+        graph, task = self._mill.graph, self._task(node.id)
         words = describe_node(node, graph)
         facts = [f"{what} {text}" for what, text in words.facts[:_FACTS]]
         for operator in tail:  # the folded operators
@@ -292,12 +294,12 @@ class LiveGraphReader:
             role_of(node).value,
             words.title,
             facts,
-            self._units.get(node.id),
+            self._tasks.get(node.id),
             self._rate(node.id),
-            unit.cpu if unit is not None else 0.0,
-            unit.rows_waiting if unit is not None else 0,
-            unit.longest_wait_s if unit is not None else 0.0,
-            unit.state_bytes if unit is not None else 0,
+            task.cpu if task is not None else 0.0,
+            task.rows_waiting if task is not None else 0,
+            task.longest_wait_s if task is not None else 0.0,
+            task.state_bytes if task is not None else 0,
             self._index.needed_by[node.id].bit_count(),
             [],
         )
@@ -308,8 +310,8 @@ class LiveGraphReader:
         for node in members:
             bits |= self._index.needed_by[node]
         queries = self._index.names(bits)
-        units = {self._units[node] for node in members if node in self._units}
-        samples = [self._sample.units[unit] for unit in units if unit in self._sample.units]
+        tasks = {self._tasks[node] for node in members if node in self._tasks}
+        samples = [self._sample.tasks[task] for task in tasks if task in self._sample.tasks]
         label = queries[0] if len(queries) == 1 else f"{len(queries)} queries"
         return LiveNode(
             group,
@@ -318,12 +320,12 @@ class LiveGraphReader:
             "sink",
             label,
             [f"{len(members)} operators of their own"],
-            next(iter(units)) if len(units) == 1 else None,
+            next(iter(tasks)) if len(tasks) == 1 else None,
             sum(self._rate(name) for name in queries),
-            max((unit.cpu for unit in samples), default=0.0),
-            max((unit.rows_waiting for unit in samples), default=0),
-            max((unit.longest_wait_s for unit in samples), default=0.0),
-            sum(unit.state_bytes for unit in samples),
+            max((task.cpu for task in samples), default=0.0),
+            max((task.rows_waiting for task in samples), default=0),
+            max((task.longest_wait_s for task in samples), default=0.0),
+            sum(task.state_bytes for task in samples),
             len(queries),
             queries,
         )
@@ -351,19 +353,19 @@ class LiveGraphReader:
         if log is not None and log in self._mill.dispatcher.running.writers:
             found = announced_watermark(self._mill, log)
         else:
-            found = min(self._inputs.get(self._units.get(node, ""), ()), default=0)
+            found = min(self._inputs.get(self._tasks.get(node, ""), ()), default=0)
         return found if 0 < found < END else None
 
     def _costs(self, query: str) -> tuple[float, float]:
-        """Return a query's share of the cores of its units, and their total."""
+        """Return a query's share of the cores of its tasks, and their total."""
         index, shared, alone = self._index, 0.0, 0.0
-        needed = {self._units[node] for node in self._mill.graph.ancestors(query) if node in self._units}
-        for unit in self._mill.dispatcher.running.units:
-            if unit.id in needed and unit.id in self._sample.units:
+        needed = {self._tasks[node] for node in self._mill.graph.ancestors(query) if node in self._tasks}
+        for task in self._mill.dispatcher.running.tasks:
+            if task.id in needed and task.id in self._sample.tasks:
                 bits = 0
-                for node in unit.plan.unit.nodes:
+                for node in task.plan.task.nodes:
                     bits |= index.needed_by.get(node, 0)
-                cpu = self._sample.units[unit.id].cpu
+                cpu = self._sample.tasks[task.id].cpu
                 alone += cpu
                 shared += cpu / max(1, bits.bit_count())
         return shared, alone

@@ -70,7 +70,7 @@ _POLLS = (1, 4, 1, 4, 1, 4)
 
 
 def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
-    """Measure the unit costs of queries that a text declares.
+    """Measure the task costs of queries that a text declares.
 
     A trial mill runs for one or two seconds on one core. The given mill is not changed.
     """
@@ -92,8 +92,8 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
     asked = {name: rates.get(name, 0.0) or 100.0 for name in mill.streams}
     samples = TrialSamples(asked, tables=dict(_sample_streams(mill, needed)))
     measured = measure(InlinePool(1, HANDLER), script, _EVERY_S, samples, lambda *_: None, _POLLS)
-    own = [unit for unit in measured.units if any(output.log in names for output in unit.outputs)]
-    return Costs(measured.job_s, tuple(replace(unit, id=f"new: {unit.id}") for unit in own))
+    own = [task for task in measured.tasks if any(output.log in names for output in task.outputs)]
+    return Costs(measured.job_s, tuple(replace(task, id=f"new: {task.id}") for task in own))
 
 
 def _upstream_relations(catalog: Catalog, names: Iterable[str]) -> set[str]:
@@ -137,7 +137,7 @@ def _read_retained_rows(mill: Mill, stream: Stream) -> pa.Table:
         rows += epoch.rows
     found = pa.concat_tables(parts)
     if stream.time_column is not None:  # the time column is stored once, as the row's timestamp
-        place = found.schema.get_field_index(stream.time_column)
-        kind = found.schema.field(place)
-        found = found.set_column(place, kind, found.column(TS).cast(kind.type))
+        index = found.schema.get_field_index(stream.time_column)
+        kind = found.schema.field(index)
+        found = found.set_column(index, kind, found.column(TS).cast(kind.type))
     return found.drop_columns([name for name in (TS, SEQ, ARRIVAL, stream.stamp_column) if name is not None])

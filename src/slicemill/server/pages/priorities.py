@@ -1,4 +1,4 @@
-"""Scheduling page: priority of each unit with its reason, and simulation of other loads."""
+"""Scheduling page: priority of each task with its reason, and simulation of other loads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from slicemill.api.mill import Mill
 from slicemill.capacity.simulate import verdict
 from slicemill.capacity.tables import outcomes_as_json
-from slicemill.capacity.trial import unit_cost
+from slicemill.capacity.trial import task_cost
 from slicemill.errors import SlicemillError
 from slicemill.scheduling.batches import QUANTUM_S
 from slicemill.scheduling.capacity import Costs
@@ -51,7 +51,7 @@ class PriorityLine:
     The position is None if none of its rows wait.
     """
 
-    unit: str
+    task: str
     queries: list[str]
     place: int | None
     priority: float | None
@@ -65,30 +65,30 @@ class PriorityLine:
 
 
 def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
-    """Return ready units in the order of the policy, then other units by CPU use."""
+    """Return ready tasks in the order of the policy, then other tasks by CPU use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
-    units, now_us = list(running.units), wall_clock_us()
+    tasks, now_us = list(running.tasks), wall_clock_us()
     ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
-    # Units that wait for time or for a run in progress have a priority for their next run as well.
-    waiting = [place for place, unit in enumerate(units) if running.rows_waiting(unit.id)[0] > 0]
+    # Tasks that wait for time or for a run in progress have a priority for their next run as well.
+    waiting = [place for place, task in enumerate(tasks) if running.rows_waiting(task.id)[0] > 0]
     positions = np.union1d(ready, np.array(waiting, ready.dtype))
     batches = running.batches(positions, now_us, QUANTUM_S)
     priorities = policy.priority(batches) if len(positions) else np.array([])
     order = np.argsort(-priorities, kind="stable")
     places = {int(positions[entry]): (place, float(priorities[entry])) for place, entry in enumerate(order)}
     found, can_run = [], set(ready.tolist())
-    for position, unit in enumerate(units):
-        known = sample.units.get(unit.id)
-        statistics = unit.statistics
-        logs = [log for _, log in unit.plan.unit.outputs]
+    for position, task in enumerate(tasks):
+        known = sample.tasks.get(task.id)
+        statistics = task.statistics
+        logs = [log for _, log in task.plan.task.outputs]
         per_row = sum(statistics.selectivity(log) for log in logs)
         place, priority = places.get(position, (None, None))
-        rows = running.rows_waiting(unit.id)[0]
-        wait_s = running.longest_wait_s(unit.id, now_us) if rows else 0.0
+        rows = running.rows_waiting(task.id)[0]
+        wait_s = running.longest_wait_s(task.id, now_us) if rows else 0.0
         run_s = statistics.cost.overhead + statistics.cost.per_row * rows
         found.append(
             PriorityLine(
-                unit.id,
+                task.id,
                 [log for log in logs if log in mill.queries],
                 None if place is None else place + 1,
                 priority if priority is not None and math.isfinite(priority) else None,
@@ -101,7 +101,7 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
                 known.cpu if known is not None else 0.0,
             )
         )
-    return sorted(found, key=lambda one: (one.place or math.inf, -one.cpu, one.unit))
+    return sorted(found, key=lambda one: (one.place or math.inf, -one.cpu, one.task))
 
 
 def _priority_reason(
@@ -150,7 +150,7 @@ def simulate_policies(
     }
     found = list(verdict(costs, asked, cores, outcomes))
     if fresh is not None:
-        part = Costs(0.0, fresh.units).utilisation(asked, cores)
+        part = Costs(0.0, fresh.tasks).utilisation(asked, cores)
         found.append(
             f"{part:.1%} of that work is new: measured just now over recent rows, for the new queries alone. "
             "What they share with others makes it less."
@@ -159,19 +159,19 @@ def simulate_policies(
 
 
 def _merge_costs(running: Costs, fresh: Costs | None) -> Costs:
-    return running if fresh is None else Costs(running.job_s, (*running.units, *fresh.units))
+    return running if fresh is None else Costs(running.job_s, (*running.tasks, *fresh.tasks))
 
 
 def costs_of_mill(mill: Mill) -> Costs:
-    """Return the units of a running mill with their measured costs."""
-    units = [unit for unit in mill.dispatcher.running.units if unit.statistics.runs > 1]
-    if not units:
+    """Return the tasks of a running mill with their measured costs."""
+    tasks = [task for task in mill.dispatcher.running.tasks if task.statistics.runs > 1]
+    if not tasks:
         raise SlicemillError("nothing has run yet, so costs are not known; wait for some rows")
-    job_s = min(unit.statistics.cost.overhead for unit in units)
+    job_s = min(task.statistics.cost.overhead for task in tasks)
     return Costs(
         job_s,
         tuple(
-            unit_cost(unit.plan.unit, unit.statistics, unit.cells, job_s, mill.graph, mill.catalog)
-            for unit in units
+            task_cost(task.plan.task, task.statistics, task.subtasks, job_s, mill.graph, mill.catalog)
+            for task in tasks
         ),
     )

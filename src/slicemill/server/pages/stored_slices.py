@@ -1,6 +1,6 @@
 """State slices of joins, as of their last checkpoints, with the history of their cuts.
 
-Each checkpoint is read once for all clients. A background thread reads the checkpoints of units with joins
+Each checkpoint is read once for all clients. A background thread reads the checkpoints of tasks with joins
 even without clients, so that the history of cuts is complete. The thread reads at most every ten seconds,
 and for at most 1/500 of the time.
 """
@@ -21,7 +21,7 @@ from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.statistics import Cuts
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.specs import Source
-from slicemill.runtime.state_view import StoredSlice, cuts_of_unit, slices_of_unit
+from slicemill.runtime.state_view import StoredSlice, cuts_of_task, slices_of_task
 from slicemill.time import SECOND_US, wall_clock_us
 
 _LOGGER = logging.getLogger("slicemill")
@@ -41,16 +41,16 @@ class CutMove:
     """
 
     at_s: float
-    cell: int
+    subtask: int
     part: str
     used: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredChain:
-    """Slice chains of one unit: slices, current cuts and earlier cuts."""
+    """Slice chains of one task: slices, current cuts and earlier cuts."""
 
-    unit: str
+    task: str
     slices: list[StoredSlice]
     cuts: list[tuple[int, Cuts]]
     moves: list[CutMove]
@@ -81,55 +81,55 @@ class SliceWatch:
         while not self._stop.wait(wait_s):
             began = time.thread_time()
             try:
-                self.chains(self._join_units())
+                self.chains(self._join_tasks())
             except Exception:  # the home changed while it was read; the next pass sees the new state
                 _LOGGER.debug("cuts were not looked at", exc_info=True)
             wait_s = max(_READ_EVERY_S, _READING_SHARE * (time.thread_time() - began))
 
-    def _join_units(self) -> set[str]:
-        """Return the units with slice chains."""
+    def _join_tasks(self) -> set[str]:
+        """Return the tasks with slice chains."""
         graph = self._mill.graph
         return {
-            unit.id
-            for unit in self._mill.dispatcher.running.units
+            task.id
+            for task in self._mill.dispatcher.running.tasks
             if any(
                 node in graph.nodes and isinstance(graph[node].operator, _JOINS)
-                for node in unit.plan.unit.nodes
+                for node in task.plan.task.nodes
             )
         }
 
-    def chains(self, units: Iterable[str] | None = None) -> list[StoredChain]:
-        """Return the non-empty slice chains of some units, or of all."""
+    def chains(self, tasks: Iterable[str] | None = None) -> list[StoredChain]:
+        """Return the non-empty slice chains of some tasks, or of all."""
         with self._reading:
-            known = self._mill.home.units
+            known = self._mill.home.tasks
             for gone in self._read.keys() - known.keys():
                 del self._read[gone]
                 self._moves.pop(gone, None)
-            wanted = known.keys() if units is None else known.keys() & set(units)
-            found = [self._chain(unit) for unit in sorted(wanted)]
+            wanted = known.keys() if tasks is None else known.keys() & set(tasks)
+            found = [self._chain(task) for task in sorted(wanted)]
         return [chain for chain in found if chain.slices]
 
-    def _chain(self, unit: str) -> StoredChain:
-        mark = self._mill.home.units[unit].get("checkpoint")
-        before = self._read.get(unit)
+    def _chain(self, task: str) -> StoredChain:
+        mark = self._mill.home.tasks[task].get("checkpoint")
+        before = self._read.get(task)
         if before is not None and before[0] == mark:
             return before[1]
-        slices, cuts = slices_of_unit(self._mill.home, unit), cuts_of_unit(self._mill.home, unit)
-        moves = self._moves.setdefault(unit, deque(maxlen=_MOVES))
-        last = {(move.cell, move.part): move.used for move in moves}
-        for cell, one in cuts:
-            if last.get((cell, one.part)) != one.used:
-                moves.append(CutMove(wall_clock_us() / SECOND_US, cell, one.part, one.used))
-        chain = StoredChain(unit, slices, cuts, list(moves))
-        self._read[unit] = mark, chain
+        slices, cuts = slices_of_task(self._mill.home, task), cuts_of_task(self._mill.home, task)
+        moves = self._moves.setdefault(task, deque(maxlen=_MOVES))
+        last = {(move.subtask, move.part): move.used for move in moves}
+        for subtask, one in cuts:
+            if last.get((subtask, one.part)) != one.used:
+                moves.append(CutMove(wall_clock_us() / SECOND_US, subtask, one.part, one.used))
+        chain = StoredChain(task, slices, cuts, list(moves))
+        self._read[task] = mark, chain
         return chain
 
 
-def window_extents(mill: Mill, unit: str) -> dict[str, float]:
-    """Return each query's largest bounded join window in a unit, in seconds."""
-    running = mill.dispatcher.units.get(unit)
+def window_extents(mill: Mill, task: str) -> dict[str, float]:
+    """Return each query's largest bounded join window in a task, in seconds."""
+    running = mill.dispatcher.tasks.get(task)
     found: dict[str, float] = {}
-    for node in running.plan.unit.nodes if running is not None else ():
+    for node in running.plan.task.nodes if running is not None else ():
         operator = mill.graph[node].operator if node in mill.graph.nodes else None
         if isinstance(operator, _JOINS):
             for member in operator.members:
@@ -140,13 +140,13 @@ def window_extents(mill: Mill, unit: str) -> dict[str, float]:
     return found
 
 
-def inputs_of(mill: Mill, unit: str) -> list[str]:
-    """Return names for the inputs of a unit's join.
+def inputs_of(mill: Mill, task: str) -> list[str]:
+    """Return names for the inputs of a task's join.
 
     The name of an input is its stream, or all streams that it depends on.
     """
-    running, graph = mill.dispatcher.units.get(unit), mill.graph
-    nodes = running.plan.unit.nodes if running is not None else ()
+    running, graph = mill.dispatcher.tasks.get(task), mill.graph
+    nodes = running.plan.task.nodes if running is not None else ()
     joins = [graph[node] for node in nodes if node in graph.nodes]
     joins = [node for node in joins if isinstance(node.operator, SharedJoin)]
     if len(joins) != 1:

@@ -218,17 +218,17 @@ def _array_of_bytes(content: bytes, element: int) -> list[object]:
         raise ValueError("a list has one dimension, and elements of its own type")
     length, _ = struct.unpack("!ii", content[12:20])
     found: list[object] = []
-    place = 20
+    index = 20
     for _ in range(length):
-        (size,) = struct.unpack("!i", content[place : place + 4])
-        place += 4
+        (size,) = struct.unpack("!i", content[index : index + 4])
+        index += 4
         if size < 0:
             found.append(None)
             continue
-        if place + size > len(content):
+        if index + size > len(content):
             raise ValueError("a list is shorter than it says")
-        found.append(_FROM_BINARY[element](content[place : place + size]))
-        place += size
+        found.append(_FROM_BINARY[element](content[index : index + size]))
+        index += size
     return found
 
 

@@ -392,9 +392,9 @@ class PostgresSession:
         raw = [content.value_bytes() for _ in range(content.int16())]
         formats = tuple(content.int16() for _ in range(content.int16()))
         values = []
-        for place, value in enumerate(raw):
-            form = forms[0] if len(forms) == 1 else forms[place] if place < len(forms) else 0
-            oid = prepared.oids[place] if place < len(prepared.oids) else 0
+        for index, value in enumerate(raw):
+            form = forms[0] if len(forms) == 1 else forms[index] if index < len(forms) else 0
+            oid = prepared.oids[index] if index < len(prepared.oids) else 0
             values.append(parameter_value(value, oid, form == 1))
         if (before := self._portals.get(portal)) is not None:
             _close(before)
@@ -416,7 +416,7 @@ class PostgresSession:
         if kind == b"S":
             prepared = self._statement(name)
             count = max((int(number) for number in _PARAMETER.findall(prepared.text)), default=0)
-            oids = [max((*prepared.oids, *[0] * count)[place], 0) or TEXT for place in range(count)]
+            oids = [max((*prepared.oids, *[0] * count)[index], 0) or TEXT for index in range(count)]
             self._send(wire.parameter_description(oids))
             answer = await self._shape_of(prepared.text, count)
             prepared.columns = (
@@ -547,22 +547,22 @@ def _cast_to_described(answer: StatementAnswer, columns: pa.Schema | None) -> St
         return answer
     described, found = describe_columns(columns), describe_columns(rows.schema)
     fields = {
-        place: column.with_type(pa.string() if described[place].oid == TEXT else column.type)
-        for place, column in enumerate(columns)
-        if described[place].oid != found[place].oid
+        index: column.with_type(pa.string() if described[index].oid == TEXT else column.type)
+        for index, column in enumerate(columns)
+        if described[index].oid != found[index].oid
     }
-    schema = pa.schema([fields.get(place, field) for place, field in enumerate(rows.schema)])
+    schema = pa.schema([fields.get(index, field) for index, field in enumerate(rows.schema)])
     return StatementAnswer(answer.tag, answer.message, rows=rows.mapped(schema, partial(_cast, fields)))
 
 
 def _cast(fields: Mapping[int, pa.Field], batch: pa.RecordBatch) -> pa.RecordBatch:
-    for place, column in fields.items():
+    for index, column in fields.items():
         try:
-            batch = batch.set_column(place, column, batch.column(place).cast(column.type))
+            batch = batch.set_column(index, column, batch.column(index).cast(column.type))
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise SlicemillError(
                 f"column {column.name} was described as {column.type}, but has values of type "
-                f"{batch.schema.field(place).type}; give it a type with CAST"
+                f"{batch.schema.field(index).type}; give it a type with CAST"
             ) from None
     return batch
 

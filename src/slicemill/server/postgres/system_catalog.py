@@ -186,9 +186,9 @@ def _tables(
     made["pg_attribute"] = _rows(
         _ATTRIBUTE,
         [
-            (oid, column.name, column.oid, column.size, place, not field.nullable, *_ATTRIBUTE_REST)
+            (oid, column.name, column.oid, column.size, index, not field.nullable, *_ATTRIBUTE_REST)
             for oid, (_, rows) in known
-            for place, (column, field) in enumerate(
+            for index, (column, field) in enumerate(
                 zip(describe_columns(rows.schema), rows.schema, strict=True), 1
             )
         ],
@@ -286,12 +286,12 @@ def _standard(relations: Mapping[str, pa.Table], views: Collection[str]) -> dict
             "is_identity",
             [
                 (
-                    *(_DATABASE, "public", name, column.name, place, None, "YES" if field.nullable else "NO"),
+                    *(_DATABASE, "public", name, column.name, index, None, "YES" if field.nullable else "NO"),
                     *(words.get(column.oid, "text"), None, None, None),
                     *("pg_catalog", names.get(column.oid, "text"), "NO"),
                 )
                 for name, rows in sorted(relations.items())
-                for place, (column, field) in enumerate(
+                for index, (column, field) in enumerate(
                     zip(describe_columns(rows.schema), rows.schema, strict=True), 1
                 )
             ],

@@ -95,8 +95,8 @@ def _oid(kind: pa.DataType) -> int:
 def encode_columns(table: pa.Table, formats: Sequence[int] = ()) -> list[list[bytes | None]]:
     """Encode the values of each column. `formats` has 1 for binary columns."""
     found: list[list[bytes | None]] = []
-    for place, column in enumerate(table.columns):
-        binary = place < len(formats) and formats[place] == 1
+    for index, column in enumerate(table.columns):
+        binary = index < len(formats) and formats[index] == 1
         found.append([value for chunk in column.chunks for value in _encode_array(chunk, binary)])
     return found
 
@@ -307,7 +307,7 @@ def numeric_bytes(value: object) -> bytes:
     whole = whole.rjust(-(-len(whole) // DIGITS) * DIGITS, "0")
     part = part.ljust(-(-len(part) // DIGITS) * DIGITS, "0")
     written = whole + part
-    digits = [int(written[place : place + DIGITS]) for place in range(0, len(written), DIGITS)]
+    digits = [int(written[index : index + DIGITS]) for index in range(0, len(written), DIGITS)]
     sign = NEGATIVE if number < 0 else 0
     head = struct.pack("!hhHH", len(digits), len(whole) // DIGITS - 1, sign, scale)
     return head + struct.pack(f"!{len(digits)}h", *digits)

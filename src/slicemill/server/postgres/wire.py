@@ -67,14 +67,14 @@ class ContentReader:
 
     def __init__(self, content: bytes) -> None:
         self._content = content
-        self._place = 0
+        self._index = 0
 
     def text(self) -> str:
-        end = self._content.find(b"\0", self._place)
+        end = self._content.find(b"\0", self._index)
         if end < 0:
             raise ProtocolError("a text in a message does not end")
-        found = self._content[self._place : end]
-        self._place = end + 1
+        found = self._content[self._index : end]
+        self._index = end + 1
         try:
             return found.decode()
         except UnicodeDecodeError:
@@ -97,10 +97,10 @@ class ContentReader:
         return None if length < 0 else self._take(length)
 
     def _take(self, length: int) -> bytes:
-        found = self._content[self._place : self._place + length]
+        found = self._content[self._index : self._index + length]
         if len(found) < length:
             raise ProtocolError("a message is shorter than it says")
-        self._place += length
+        self._index += length
         return found
 
 
@@ -144,8 +144,8 @@ def copy_data(content: bytes) -> bytes:
 
 def row_description(columns: Sequence[ColumnDescription], formats: Sequence[int] = ()) -> bytes:
     parts = [struct.pack("!h", len(columns))]
-    for place, column in enumerate(columns):
-        form = formats[place] if place < len(formats) else 0
+    for index, column in enumerate(columns):
+        form = formats[index] if index < len(formats) else 0
         parts.append(text_of(column.name) + struct.pack("!ihihih", 0, 0, column.oid, column.size, -1, form))
     return message(b"T", b"".join(parts))
 

@@ -27,7 +27,7 @@ def query(name: str, window: float, streams: int = 3, share: float = 1.0) -> Mem
 
 
 def ring(*windows: float, rate: float = 5.0, matching: float = 0.1, share: float = 1.0) -> SharedRing:
-    members = tuple(query(f"q{place}", window, share=share) for place, window in enumerate(windows))
+    members = tuple(query(f"q{index}", window, share=share) for index, window in enumerate(windows))
     return SharedRing(members, (rate,) * 3, (matching,) * 3, COSTS)
 
 
@@ -56,7 +56,7 @@ def test_a_shared_ring_keeps_what_the_longest_window_needs(lengths: list[float])
 
 @given(st.lists(st.tuples(st.sampled_from([1.0, 2.0, 5.0]), st.floats(0.05, 0.9)), min_size=1, max_size=4))
 def test_selections_make_slices_smaller(wanted: list[tuple[float, float]]) -> None:
-    members = tuple(query(f"q{place}", window, share=share) for place, (window, share) in enumerate(wanted))
+    members = tuple(query(f"q{index}", window, share=share) for index, (window, share) in enumerate(wanted))
     shared = SharedRing(members, (5.0,) * 3, (0.1,) * 3, COSTS)
     bare = SharedRing(tuple(one.without_predicates() for one in members), (5.0,) * 3, (0.1,) * 3, COSTS)
     assert shared.state < bare.state and shared.work(3) < bare.work(3) and shared.rate < bare.rate
@@ -74,10 +74,10 @@ def test_the_best_is_as_good_as_all_in_one_and_each_alone(
 ) -> None:
     whole = ring(*lengths, rate=rate)
     best = best_deployment(whole, nodes)
-    places = tuple(range(len(lengths)))
-    assert sorted(place for queries in best.rings for place in queries) == list(places)
+    indices = tuple(range(len(lengths)))
+    assert sorted(index for queries in best.rings for index in queries) == list(indices)
     assert sum(best.rings.values()) <= max(nodes, len(best.rings))
-    for sharing in ((places,), tuple((place,) for place in places)):
+    for sharing in ((indices,), tuple((index,) for index in indices)):
         assert best.latency <= deployed(whole, sharing, nodes).latency
 
 
@@ -97,7 +97,7 @@ def test_many_queries_are_merged_pair_by_pair(lengths: list[float], nodes: int) 
     whole = ring(*lengths)
     best = best_deployment(whole, nodes)
     assert best.latency <= deployed(whole, (tuple(range(len(lengths))),), nodes).latency
-    assert sorted(place for queries in best.rings for place in queries) == list(range(len(lengths)))
+    assert sorted(index for queries in best.rings for index in queries) == list(range(len(lengths)))
 
 
 def test_rings_are_split_and_merged_as_rates_change_and_not_for_little() -> None:

@@ -53,12 +53,12 @@ class ExpectedMeans:
         second = ts // _SECOND - FIRST_S
         self.seconds = int(second[-1]) + 1
         self._ends = int(ts[-1] // _SECOND - FIRST_S)
-        cells = (second * KEYS + k).astype(np.int64)
+        subtasks = (second * KEYS + k).astype(np.int64)
         size = self.seconds * KEYS
         # Integers below 2**53 are exact as floats.
         self._counts, self._sums = (
             np.vstack([np.zeros(KEYS), np.cumsum(values.reshape(-1, KEYS), axis=0)])
-            for values in (np.bincount(cells, minlength=size), np.bincount(cells, v, size))
+            for values in (np.bincount(subtasks, minlength=size), np.bincount(subtasks, v, size))
         )
 
     def _windows(self, range_s: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

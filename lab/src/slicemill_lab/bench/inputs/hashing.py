@@ -1,8 +1,8 @@
 """Queries that hash every row many times, and groups of rows for them.
 
 A query hashes a text 2, 4, 8, 16 or 32 times, keeps rows with a hash below a limit set by its selectivity,
-and adds a running sum. Each query uses its own key, so that it runs in its own unit. Groups of rows are fed
-to a stream without a source, so that only the admission of rows and the runs of units are measured.
+and adds a running sum. Each query uses its own key, so that it runs in its own task. Groups of rows are fed
+to a stream without a source, so that only the admission of rows and the runs of tasks are measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LoadQuery:
         for _ in range(2 * 2**self.cost_class):
             hashed = f"sha2({hashed}, 512)"
         least = f"{min(round(self.selectivity * 4096), 4095):03x}"
-        # The same partitions under a different key expression: queries with one key would share a unit.
+        # The same partitions under a different key expression: queries with one key would share a task.
         key = f"k + {self.rows_back}"
         return (
             f"CREATE QUERY {self.name}{self.options} AS SELECT epoch, number, h, s FROM "
@@ -74,11 +74,11 @@ def admit(mill: Mill, table: pa.Table) -> None:
 
 
 def learned(mill: Mill) -> dict[str, dict[str, Any]]:
-    """Return the statistics of each query's unit."""
+    """Return the statistics of each query's task."""
     return {query: mill.dispatcher.running.writers[query].statistics.plain() for query in mill.queries}
 
 
 def teach(mill: Mill, known: Mapping[str, Mapping[str, Any]]) -> None:
-    """Restore statistics of units that were learned in another mill."""
+    """Restore statistics of tasks that were learned in another mill."""
     for query, statistics in known.items():
         mill.dispatcher.running.writers[query].statistics.restore(statistics)

@@ -4,7 +4,7 @@ A query selects, looks up a stored relation (P36) or selects once more (P37), an
 operators hashes a long text, in cost class i 2^i times as long as in class 0. So the cost of one row exceeds
 the fixed cost of a run, and scheduling rows matters. The first two operators keep the rows whose attributes,
 uniform in 1 to 100, do not exceed the query's percentage. A running sum by a key of its own puts each query
-into its own unit; queries that only select would share one unit.
+into its own task; queries that only select would share one task.
 
 Arrivals are recorded before they are replayed: ON/OFF traffic on one stream (P36), or Poisson arrivals on
 several streams, of which every other stream has bursts of ten (P37).

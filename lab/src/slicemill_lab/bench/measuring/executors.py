@@ -1,4 +1,4 @@
-"""Wall time of a join on two executors of a standalone cluster, by the number of cells.
+"""Wall time of a join on two executors of a standalone cluster, by the number of subtasks.
 
     python -m slicemill_lab.bench.measuring.executors CASE BATCHES MASTER
 
@@ -20,7 +20,7 @@ from slicemill_lab.bench.inputs.scale import CASES, ScaleCase
 from slicemill_lab.on_engine import MovedClock
 from slicemill_lab.spark_clusters import EXECUTORS, standalone
 
-WALL_CELLS = (1, 2, 4)
+WALL_SUBTASKS = (1, 2, 4)
 _PATIENCE_S = 1_800
 _SECOND_US = 1_000_000
 
@@ -55,10 +55,10 @@ def main(case_name: str, batches: int, master: str) -> dict[str, float]:
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder, keep_workers(spark.sparkContext):
         # The first turn compiles the code in both workers.
-        for turn, cells in enumerate((max(WALL_CELLS), *WALL_CELLS)):
+        for turn, subtasks in enumerate((max(WALL_SUBTASKS), *WALL_SUBTASKS)):
             clock = MovedClock()
             home = Path(folder) / str(turn)
-            with Mill(spark, home, cells=cells, read_sources=False, clock=clock) as mill:
+            with Mill(spark, home, subtasks=subtasks, read_sources=False, clock=clock) as mill:
                 mill.execute(case.script((case.window_s,)))
                 mill.open()
                 began = 0.0
@@ -69,7 +69,7 @@ def main(case_name: str, batches: int, master: str) -> dict[str, float]:
                     for stream, table in tables.items():
                         mill.feed(stream, table)
                     mill.dispatcher.run_all()
-                found[str(cells)] = round(time.monotonic() - began, 3)
+                found[str(subtasks)] = round(time.monotonic() - began, 3)
     spark.stop()
     return found
 

@@ -23,8 +23,8 @@ from slicemill.metrics.profiling import process_gc_seconds, watch_gc
 from slicemill.operators import state_codecs  # noqa: F401 - as in a worker: no snapshot imports them  # noqa: F401 - as in a worker: no snapshot imports them
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.storage.checkpoints import CheckpointFiles, EncodedStates, describe, encode_states, write
 from slicemill_lab.bench.inputs.keyed_states import KeyedQuery, rows_of
 
@@ -40,7 +40,7 @@ class KeyedFigures:
     `fill_s` is the CPU time of the rows that introduced all keys. `run_ms` is the least CPU time of a run of
     1,000 rows.
     `snapshot_ms` is the greatest CPU time of the worker's thread in a snapshot, over all checkpoints and
-    units;
+    tasks;
     `snapshot_wall_ms` is the same in wall time. `write_ms` and `write_cpu_s` are the wall time and CPU time
     of writing the first checkpoint, which has all keys, in another thread. `later_write_cpu_s` is the CPU
     time of writing the last checkpoint, after few runs.
@@ -71,12 +71,12 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
     """Fill a query with its keys, then measure runs of 1,000 rows and checkpoints."""
     rng = np.random.default_rng(5)
     watch_gc()
-    units = RunningUnits(query.script)
+    tasks = RunningTasks(query.script)
     began = time.process_time()
     rows = 0
     for first in range(0, keys, _FILL_ROWS):
         count = min(_FILL_ROWS, keys - first)
-        units.run(rows_of(np.arange(first, first + count), rows))
+        tasks.run(rows_of(np.arange(first, first + count), rows))
         rows += count
     fill_s = time.process_time() - began
     run_ms: list[float] = []
@@ -92,7 +92,7 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
         rows += RUN_ROWS
         collecting_s = process_gc_seconds()
         clock, began = time.perf_counter(), time.process_time()
-        units.run(table)
+        tasks.run(table)
         collecting_ms.append(1e3 * (process_gc_seconds() - collecting_s))
         run_ms.append(1e3 * (time.process_time() - began))
         return 1e3 * (time.perf_counter() - clock)
@@ -102,7 +102,7 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as folder:
         for checkpoint in range(CHECKPOINTS):
             taken = []
-            for own in units.states:
+            for own in tasks.states:
                 clock, began = time.perf_counter(), time.thread_time()
                 taken.append(encode_states(own))
                 snapshot_ms.append(1e3 * (time.thread_time() - began))
@@ -137,7 +137,7 @@ def keyed_figures(query: KeyedQuery, keys: int, runs: int) -> KeyedFigures:
 
 
 class _Writer:
-    """Writes the snapshots of all units."""
+    """Writes the snapshots of all tasks."""
 
     def __init__(self, folder: Path, snapshots: list[EncodedStates]) -> None:
         self._folder = folder
@@ -163,20 +163,20 @@ class _Writer:
         return times
 
 
-class RunningUnits:
-    """Units of a script in this process, with one cell each."""
+class RunningTasks:
+    """Units of a script in this process, with one subtask each."""
 
     def __init__(self, script: str) -> None:
         catalog = bind(script).catalog
         graph = share(optimize(build_graph(catalog)), catalog)
-        self._programs = [UnitProgram(UnitPlan(unit, graph, catalog, {})) for unit in split_into_units(graph)]
+        self._programs = [TaskProgram(TaskPlan(task, graph, catalog, {})) for task in split_into_tasks(graph)]
 
     def run(self, table: pa.Table) -> None:
-        """Run each unit over new rows of the stream, and over the output of upstream units."""
+        """Run each task over new rows of the stream, and over the output of upstream tasks."""
         tables = {"s": table}
         complete = {"s": int(table.column(0)[-1].as_py())}
         for program in self._programs:
-            inputs = {log: tables.get(log, program.empty_input(log)) for log in program.plan.unit.inputs}
+            inputs = {log: tables.get(log, program.empty_input(log)) for log in program.plan.task.inputs}
             outcome = program.run(inputs, {log: complete[log] for log in inputs})
             assert not outcome.errors, outcome.errors
             tables |= outcome.tables
@@ -184,5 +184,5 @@ class RunningUnits:
 
     @property
     def states(self) -> list[dict[str, object]]:
-        """States of each unit, as a checkpoint contains the state of one unit."""
+        """States of each task, as a checkpoint contains the state of one task."""
         return [program.states for program in self._programs]

@@ -61,7 +61,7 @@ def main(job: Mapping[str, Any]) -> dict[str, Any]:
         "batches_s": batches,
         "added_s": added,
         "wrong": wrong,
-        "units": number_of_units(mill),
+        "tasks": number_of_units(mill),
         "memory_mb": memory_mb(),
     }
     mill.close()
@@ -85,11 +85,11 @@ def wait_for(mill: Any, results: Mapping[str, int]) -> None:
 
 
 def number_of_units(mill: Any) -> int | None:
-    """Return the number of units, if this version exposes it."""
+    """Return the number of tasks, if this version exposes it."""
     for holder in (mill, getattr(mill, "dispatcher", None)):
-        units = getattr(holder, "units", None)
-        if units is not None and not callable(units):
-            return len(units)
+        tasks = getattr(holder, "tasks", None)
+        if tasks is not None and not callable(tasks):
+            return len(tasks)
     return None
 
 

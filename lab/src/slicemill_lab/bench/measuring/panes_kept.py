@@ -9,8 +9,8 @@ from slicemill.binder import bind
 from slicemill.operators.window.pane_state import PaneState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 
 _SECOND = 1_000_000
 _SCRIPT = """CREATE STREAM Bid (price bigint) ORDER BY current_time;
@@ -21,8 +21,8 @@ def entries_kept(range_s: int, slide_s: int, rate: int) -> int:
     """Return the entries in the state with full windows, for `rate` tuples per second in runs of 0.5 s."""
     catalog = bind(_SCRIPT.format(range_s=range_s, slide_s=slide_s)).catalog
     graph = share(build_graph(catalog), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     for half in range(2 * (2 * range_s + slide_s) + 1):
         ts = half * _SECOND // 2 + np.arange(rate // 2) * (_SECOND // rate)
         table = pa.table({"_ts": ts, "_arr": ts, "price": ts % 97})

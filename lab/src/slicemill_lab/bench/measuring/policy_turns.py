@@ -1,6 +1,6 @@
 """Turns of policies: recorded arrivals, replayed for one policy after another in one mill on one worker.
 
-Before each turn, the statistics of units are reset to those of the calibration, so that all policies start
+Before each turn, the statistics of tasks are reset to those of the calibration, so that all policies start
 with the same costs and selectivities. The rows of each turn have their own partitions, so results do not
 depend on earlier turns.
 """
@@ -44,7 +44,7 @@ _LONGEST = 0.999
 _BUSY = ("read: ", "run: ", "commit", "deliver")
 
 
-class UnitCosts(NamedTuple):
+class TaskCosts(NamedTuple):
     """Estimated time of a unit's runs by the calibrated costs, and their actual CPU time."""
 
     estimated_s: float
@@ -63,15 +63,15 @@ class PolicyTurn:
     busy: float
     pace: float
     decision_ms: float
-    costs: Mapping[str, UnitCosts]
+    costs: Mapping[str, TaskCosts]
 
 
 class PolicyTurns:
-    """Mill with the queries of a testbed, the costs of their units, and the capacity of the worker."""
+    """Mill with the queries of a testbed, the costs of their tasks, and the capacity of the worker."""
 
     def __init__(self, spark: SparkSession, folder: Path, bed: QueryBed) -> None:
         self.bed = bed
-        self._mill = Mill(spark, folder / bed.id, cells=1)
+        self._mill = Mill(spark, folder / bed.id, subtasks=1)
         self._mill.table(RELATION, bed.relation)
         self._mill.execute(bed.script)
         self._mill.open()
@@ -96,15 +96,15 @@ class PolicyTurns:
         """Return the seconds that one row of every stream takes without any other load.
 
         Rows arrive alone or in a burst, as on their stream. The time includes reading, deciding, running,
-        committing and delivering. Units learn the costs of runs over few and many rows. Earlier runs only
+        committing and delivering. Tasks learn the costs of runs over few and many rows. Earlier runs only
         warm up the processes.
         """
         usual, other = self.bed.grid(), self.bed.grid(other_bursts=True)
         for arrival in usual[: len(self.bed.streams)]:
             self._serve(arrival)
-        for unit in self._mill.dispatcher.units.values():
-            unit.statistics.cost = BatchCost()
-            unit.statistics.selectivities.clear()
+        for task in self._mill.dispatcher.tasks.values():
+            task.statistics.cost = BatchCost()
+            task.statistics.selectivities.clear()
         took_s = 0.0
         # Alternate, because statistics forget old runs.
         for arrival in sorted([*usual, *other], key=lambda arrival: arrival.at_s):
@@ -125,7 +125,7 @@ class PolicyTurns:
         return time.perf_counter() - began
 
     def costs(self) -> dict[str, tuple[float, float]]:
-        """Return a and b of each query's unit as calibrated, in seconds."""
+        """Return a and b of each query's task as calibrated, in seconds."""
         return {
             name: (known["cost"]["overhead"], known["cost"]["per_row"]) for name, known in self._known.items()
         }
@@ -145,7 +145,7 @@ class PolicyTurns:
         with mill.dispatcher.paused():
             for name, known in self._known.items():
                 mill.dispatcher.running.writers[name].statistics.restore(known)
-        # Run every unit once, so that its priority reflects its restored statistics.
+        # Run every task once, so that its priority reflects its restored statistics.
         for arrival in self.bed.grid()[: len(self.bed.streams)]:
             mill.feed(arrival.stream, self._now(arrival))
         self._finish()
@@ -218,12 +218,12 @@ class PolicyTurns:
         found = {name: self._mill.dispatcher.running.writers[name].statistics for name in self._streams}
         return {name: (known.runs, known.rows_in, known.cpu_s) for name, known in found.items()}
 
-    def _costs_since(self, before: Mapping[str, tuple[int, int, float]]) -> dict[str, UnitCosts]:
+    def _costs_since(self, before: Mapping[str, tuple[int, int, float]]) -> dict[str, TaskCosts]:
         found = {}
         for name, (runs, rows, cpu_s) in self._counted().items():
             (a, b), (runs_before, rows_before, cpu_before) = self.costs()[name], before[name]
             estimated_s = a * (runs - runs_before) + b * (rows - rows_before)
-            found[name] = UnitCosts(estimated_s, cpu_s - cpu_before)
+            found[name] = TaskCosts(estimated_s, cpu_s - cpu_before)
         return found
 
 

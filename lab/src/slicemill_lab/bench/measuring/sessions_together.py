@@ -1,7 +1,7 @@
 """Cost of many session queries over one stream and key relative to one of them, in one process.
 
 Visitors click in bursts: every 2 s on average, with pauses of a minute on average after twenty clicks. Only
-the unit of the sessions runs, so ingestion does not hide the savings of sharing. One query and sixteen
+the task of the sessions runs, so ingestion does not hide the savings of sharing. One query and sixteen
 queries take turns.
 """
 
@@ -16,8 +16,8 @@ import pyarrow as pa
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
-from slicemill.plan.units import split_into_units
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.plan.tasks import split_into_tasks
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 
 _STREAM = "CREATE STREAM click (visitor bigint, v bigint, price double, ts timestamp) ORDER BY ts;"
 _SECOND = 1_000_000
@@ -73,8 +73,8 @@ def _run(queries: Sequence[str], clicks: pa.Table, run: int) -> float:
     script = "".join(f"CREATE QUERY q{number} AS {query};" for number, query in enumerate(queries))
     catalog = bind(_STREAM + script).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    (unit,) = split_into_units(graph)
-    program = UnitProgram(UnitPlan(unit, graph, catalog, {}))
+    (task,) = split_into_tasks(graph)
+    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
     begun = time.process_time()
     for first in range(0, clicks.num_rows, run):
         table = clicks.slice(first, run)

@@ -1,7 +1,7 @@
-"""Cost of finding the next unit: the dispatcher's scan, clusters, Fagin, and a calendar queue.
+"""Cost of finding the next task: the dispatcher's scan, clusters, Fagin, and a calendar queue.
 
-The sublinear methods inspect few units (P18-P20, P35), but their data structures must be maintained: when a
-log that all units read grows, the heads or lengths of all queues change. Both parts are measured.
+The sublinear methods inspect few tasks (P18-P20, P35), but their data structures must be maintained: when a
+log that all tasks read grows, the heads or lengths of all queues change. Both parts are measured.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from slicemill.kernels.arrays import Floats, Int64s
 from slicemill.scheduling.batches import Batches
 from slicemill.scheduling.chooser import rank_batches
 from slicemill.scheduling.policies import policy_named
-from slicemill.scheduling.portions import UnitColumns
+from slicemill.scheduling.portions import TaskColumns
 from slicemill_lab.simulator.calendar_queue import CalendarQueue, calendar_queue, pop, put
 from slicemill_lab.simulator.clusters import logarithmic, scan, top_one
 
@@ -26,13 +26,13 @@ _CLUSTERS = 12
 _NOW = 100.0
 
 
-def ways_to_choose_us(units: int) -> dict[str, float]:
-    """Return the median microseconds of a decision by method, after a log that all units read has grown."""
+def ways_to_choose_us(tasks: int) -> dict[str, float]:
+    """Return the median microseconds of a decision by method, after a log that all tasks read has grown."""
     random = np.random.default_rng(3)
-    cost = 2.0 ** random.integers(0, 5, units)
-    figures = UnitColumns.without_readers(random.uniform(0.1, 1, units), 0.0, cost, 3 * cost)
-    arrivals, one = random.uniform(0, _NOW, units), np.ones(units)
-    positions = np.arange(units)
+    cost = 2.0 ** random.integers(0, 5, tasks)
+    figures = TaskColumns.without_readers(random.uniform(0.1, 1, tasks), 0.0, cost, 3 * cost)
+    arrivals, one = random.uniform(0, _NOW, tasks), np.ones(tasks)
+    positions = np.arange(tasks)
 
     def batches() -> Batches:
         wait = _NOW - arrivals
@@ -44,26 +44,26 @@ def ways_to_choose_us(units: int) -> dict[str, float]:
     member_of, pseudo = np.array(clusters.member_of), np.array(clusters.pseudo)
     heads = _heads(member_of, arrivals)
     fresh = fas.priority(batches())
-    calendar = calendar_queue(units, float(fresh.min()), float(fresh.max()), 64)
+    calendar = calendar_queue(tasks, float(fresh.min()), float(fresh.max()), 64)
 
     ways: dict[str, Callable[[], object]] = {
-        "bsd, all units: the first": lambda: rank_batches(bsd, batches()),
-        "bsd, all units: the first 256": lambda: rank_batches(bsd, batches(), 256),
+        "bsd, all tasks: the first": lambda: rank_batches(bsd, batches()),
+        "bsd, all tasks: the first 256": lambda: rank_batches(bsd, batches(), 256),
         f"bsd, {_CLUSTERS} clusters": lambda: scan(pseudo, _heads(member_of, arrivals), _NOW),
         f"bsd, {_CLUSTERS} clusters, heads known": lambda: scan(pseudo, heads, _NOW),
         f"bsd, {_CLUSTERS} clusters by Fagin, heads known": lambda: top_one(pseudo, heads, _NOW),
-        "bsd, all units by Fagin, heads known": lambda: top_one(priorities, arrivals, _NOW),
-        "fas, all units: the first": lambda: rank_batches(fas, batches()),
+        "bsd, all tasks by Fagin, heads known": lambda: top_one(priorities, arrivals, _NOW),
+        "fas, all tasks: the first": lambda: rank_batches(fas, batches()),
         "fas, calendar queue": lambda: _put_all(calendar, fas.priority(batches())),
-        "fas, calendar queue, one unit changed": lambda: (put(calendar, 0, fresh[0]), pop(calendar)),
+        "fas, calendar queue, one task changed": lambda: (put(calendar, 0, fresh[0]), pop(calendar)),
     }
     return {name: _median_us(way) for name, way in ways.items()}
 
 
 @njit(cache=True)
 def _put_all(calendar: CalendarQueue, priorities: Floats) -> int:
-    for unit in range(len(priorities)):
-        put(calendar, unit, priorities[unit])
+    for task in range(len(priorities)):
+        put(calendar, task, priorities[task])
     return int(pop(calendar))
 
 

@@ -81,7 +81,7 @@ def classified(
         mill.table("examples", _examples(problem))
 
         def spent_s() -> float:
-            return sum(unit.statistics.cpu_s for unit in mill.dispatcher.units.values())
+            return sum(unit.statistics.cpu_s for unit in mill.dispatcher.tasks.values())
 
         # The first unit compiles and learns, and is not measured. A unit is decided when the next one begins.
         before = 0.0

@@ -1,6 +1,6 @@
 """mill-spark-E6: share of time in which tuples wait idly on the engine (stream-mill E6, M21).
 
-The lines of mill-spark-E5. After each poll the engine runs until no unit is ready. The remaining tuples wait
+The lines of mill-spark-E5. After each poll the engine runs until no task is ready. The remaining tuples wait
 only for the watermark of the other stream.
 """
 

@@ -26,11 +26,11 @@ _ORDER = {A: "ORDER BY ts", B: "ORDER BY ts", C: "ORDER BY current_time", D: ""}
 
 @dataclass(frozen=True, slots=True)
 class EngineRun:
-    """Measurements of one run: virtual response times, waiting tuples, and runs of the union's unit."""
+    """Measurements of one run: virtual response times, waiting tuples, and runs of the union's task."""
 
     mean_response_ms: float
     waiting_percent: float
-    """Percentage of polls after which some tuple still waits, although no unit is ready."""
+    """Percentage of polls after which some tuple still waits, although no task is ready."""
     peak_rows: int
     runs: int
 
@@ -78,7 +78,7 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
         mill.dispatcher.end_streams()
         mill.dispatcher.run_all()
         delivered += [clock.now] * (out.log.rows - len(delivered))
-        runs = sum(unit.statistics.runs for unit in mill.dispatcher.units.values())
+        runs = sum(task.statistics.runs for task in mill.dispatcher.tasks.values())
     # Results leave in the order of arrival, so the n-th arrival is the n-th result.
     responses = np.array(delivered) - np.array(passing)
     return EngineRun(float(responses.mean()) / 1000, 100 * waiting / polls, peak, runs)

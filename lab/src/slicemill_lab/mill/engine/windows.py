@@ -35,7 +35,7 @@ def cost(esl: str, call: str, values: Sequence[float], measured: int) -> EngineC
     with fed_mill(script) as mill:
 
         def spent_s() -> float:
-            return sum(unit.statistics.cpu_s for unit in mill.dispatcher.units.values())
+            return sum(task.statistics.cpu_s for task in mill.dispatcher.tasks.values())
 
         for first in range(0, len(values), _PART):
             part = values[first : first + _PART]
@@ -45,6 +45,6 @@ def cost(esl: str, call: str, values: Sequence[float], measured: int) -> EngineC
             mill.dispatcher.run_all()
             if first and first + len(part) > len(values) - measured:
                 times.append((spent_s() - before) / len(part))
-        state = sum(unit.state_bytes for unit in mill.dispatcher.units.values())
+        state = sum(task.state_bytes for task in mill.dispatcher.tasks.values())
         answers = tuple(float(str(timed.row[0])) for timed in mill.queries["q"].rows())
     return EngineCost(median(times) * 1_000_000, state, answers)

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean
 
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.claims import Claim
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
@@ -49,8 +49,8 @@ def _work(deviation: float, seed: int, scale: Scale) -> Workload:
 @lru_cache(maxsize=1000)
 def _figure(policy: str, deviation: float, adapting: Adapting | None, seed: int, scale: Scale) -> float:
     work = _work(deviation, seed, scale)
-    units = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
-    run = simulate(work, units, make(policy, units.units), adapting=adapting)
+    tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
+    run = simulate(work, tasks, make(policy, tasks.tasks), adapting=adapting)
     return objectives(run)[OBJECTIVES[policy]]
 
 

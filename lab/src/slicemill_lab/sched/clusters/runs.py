@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.experiment import Scale
 from slicemill_lab.policies.registry import asked
 from slicemill_lab.sched.runs import Service, bed_of, play
@@ -41,13 +41,13 @@ def charged(
     `operation` is the cost of an operation of a decision relative to the cheapest operator.
     """
     bed = bed_of(SETTINGS[scale], seed, scale)
-    units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units
-    growth = tuple(asked("bsd", units).by_wait()[1].tolist())
+    tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).tasks
+    growth = tuple(asked("bsd", tasks).by_wait()[1].tolist())
     run = simulate_clusters(
         bed.work,
         growth,
         clusters(growth),
-        operation=operation * bed.unit_cost,
+        operation=operation * bed.task_cost,
         pruned=pruned,
         together=together,
     )

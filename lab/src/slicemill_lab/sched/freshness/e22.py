@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.claims import Claim, ascending
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.policies.registry import asked
@@ -68,11 +68,11 @@ def _by_weight(seed: int, scale: Scale) -> Claim:
     does_not: list[float] = []
     for one in seeds(seed):
         bed = bed_of(Data(0.95, weighted=True), one, scale)
-        units = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
-        policy = asked("fas", units.units)
-        plain = asked("fas", [replace(unit, weight=1.0) for unit in units.units])
+        tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
+        policy = asked("fas", tasks.tasks)
+        plain = asked("fas", [replace(task, weight=1.0) for task in tasks.tasks])
         for found, one_policy in ((knows, policy), (does_not, plain)):
-            found.append(objectives(simulate(bed.work, units, one_policy))["weighted staleness"])
+            found.append(objectives(simulate(bed.work, tasks, one_policy))["weighted staleness"])
     return lower("load 0.95, queries of different weight: weighted FAS below FAS", knows, does_not)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 from slicemill_lab.charts.charts import Objective
-from slicemill_lab.charts.units import cut
+from slicemill_lab.charts.tasks import cut
 from slicemill_lab.claims import ascending, at_least, equal
 from slicemill_lab.experiment import Experiment, Result, Scale
 from slicemill_lab.plotting import curve, draw_curves
@@ -60,8 +60,8 @@ def run(seed: int, scale: Scale) -> Result:
 
 def _with_calendar(seed: int, scale: Scale) -> float:
     bed = bed_of(Data(0.5), seed, scale)
-    policy = asked("fas", cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).units, beta=0.0)
-    return objectives(simulate_calendar(bed.work, policy, operation=bed.unit_cost))["mean response"]
+    policy = asked("fas", cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE).tasks, beta=0.0)
+    return objectives(simulate_calendar(bed.work, policy, operation=bed.task_cost))["mean response"]
 
 
 def plot(result: Result, path: Path) -> None:

@@ -1,7 +1,8 @@
 """A join on a cluster as its rate rises, with and without rescaling (S40, S41).
 
-The join starts with one cell. With adaptation, the engine adds cells on other workers when one cell is busy.
-Without, it keeps one cell. There are two workers, since the machine of all figures here has two cores.
+The join starts with one subtask. With adaptation, the engine adds subtasks on other workers when one
+subtask is busy. Without, it keeps one subtask. There are two workers, since the machine of all figures here
+has two cores.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def follow_on_cluster(
         name: {
             way: {
                 "response_ms": [round(1000 * s, 1) for s in one.response_s],
-                "cells at the end": one.cells,
-                "cells that moved": one.moved,
-                "CPU of the busiest cell, of a core": round(one.slowest_cpu_s / len(one.response_s), 3),
+                "subtasks at the end": one.subtasks,
+                "subtasks that moved": one.moved,
+                "CPU of the busiest subtask, of a core": round(one.slowest_cpu_s / len(one.response_s), 3),
             }
             for way, one in ways.items()
         }
@@ -77,7 +78,7 @@ def draw_following(result: Result, path: Path) -> None:
             for rate, ways in result.figures["lines"].items()
             for way, one in ways.items()
         },
-        title="On a cluster, more cells keep the response",
+        title="On a cluster, more subtasks keep the response",
         x_label="second",
         y_label="time for a second's tuples [ms]",
     )
@@ -92,7 +93,7 @@ def _claims(name: str, ways: Mapping[str, MeasuredNodes], third: int) -> tuple[C
                 f"{name}: p99 of the last third / before, with adaptation",
                 _high(adapting.response_s[-third:]) / _high(adapting.response_s[:third]),
                 2,
-                note="Printed: stable. At twice the rate a second has eight times the work. A cell that "
+                note="Printed: stable. At twice the rate a second has eight times the work. A subtask that "
                 f"takes {adapting.slowest_cpu_s / len(adapting.response_s):.2f} of a core is given no others "
                 "before it takes half of one, for six seconds.",
             )

@@ -1,12 +1,12 @@
-"""The ring's join on the engine: N cells on as many workers of a real standalone cluster (S33, S53).
+"""The ring's join on the engine: N subtasks on as many workers of a real standalone cluster (S33, S53).
 
     python -m slicemill_lab.slice.ring.on_cluster MASTER SEED RUNS
 
 This command is the driver. It is a separate process, because a process has only one Spark session. A node of
-the ring is a cell with its own worker. Every pair of members of a result must match, by a hash of the pair.
-Comparing a pair takes longer in the middle and large joins, which compare more features. A second's tuples
-arrive at once when those of the previous second are done, so the response is the time for a second's tuples.
-In experiments on adaptation, each second's tuples arrive in a second of real time.
+the ring is a subtask with its own worker. Every pair of members of a result must match, by a hash of the
+pair. Comparing a pair takes longer in the middle and large joins, which compare more features. A second's
+tuples arrive at once when those of the previous second are done, so the response is the time for a second's
+tuples. In experiments on adaptation, each second's tuples arrive in a second of real time.
 
 If an experiment is given a pool, its workers are in this process, and there is no cluster.
 """
@@ -35,7 +35,7 @@ from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.runtime.messages import RunDone
 from slicemill.runtime.state_view import slices_of
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
 from slicemill_lab import on_engine
@@ -67,7 +67,7 @@ class NodesRun:
     cost: str = "small"
     selectivity: float = 0.1
     adapts: bool | None = None
-    """True if the engine may change the number of cells. If it is not None, tuples arrive in real time."""
+    """True if the engine may change the number of subtasks. If it is not None, tuples arrive in real time."""
 
     @property
     def names(self) -> str:
@@ -144,7 +144,7 @@ class MeasuredNodes:
     """Measurements of a run.
 
     `response_s` is the wall time for each second's tuples after the first window. State counts rows at the
-    end, of all cells and of the fullest. CPU seconds are by stage, in total, and of the slowest cell.
+    end, of all subtasks and of the fullest. CPU seconds are by stage, in total, and of the slowest subtask.
     """
 
     response_s: list[float] = field(default_factory=list)
@@ -152,7 +152,7 @@ class MeasuredNodes:
     largest: int = 0
     tuples: int = 0
     results: int = 0
-    cells: int = 1
+    subtasks: int = 1
     moved: int = 0
     stages_s: dict[str, float] = field(default_factory=dict)
     cpu_s: float = 0.0
@@ -189,13 +189,13 @@ def measured_nodes(runs: Sequence[NodesRun], seed: int) -> list[MeasuredNodes]:
 
 
 class _NotingMill(Mill):
-    """Mill that records the reports of its cells about their runs."""
+    """Mill that records the reports of its subtasks about their runs."""
 
     def __init__(self, **named: Any) -> None:
         self.done: list[RunDone] = []
         super().__init__(**named)
 
-    def _after_run(self, unit: RunningUnit, results: list[RunDone], now: int) -> None:
+    def _after_run(self, unit: RunningTask, results: list[RunDone], now: int) -> None:
         self.done += results
         super()._after_run(unit, results, now)
 
@@ -205,7 +205,7 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
     with tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home, ExitStack() as running:
         mill = _NotingMill(
             home=Path(home),
-            cells={None: run.nodes, True: None, False: 1}[run.adapts],
+            subtasks={None: run.nodes, True: None, False: 1}[run.adapts],
             placement=run.placement if run.nodes > 1 else "one",
             read_sources=False,
             clock=clock,
@@ -234,16 +234,16 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
         mill.checkpoint()
         rows: Counter[tuple[str, int]] = Counter()
         for held in slices_of(mill.home):
-            rows[held.unit, held.cell] += held.rows
+            rows[held.task, held.subtask] += held.rows
         found.state, found.largest = sum(rows.values()), max(rows.values(), default=0)
         mill.dispatcher.end_streams()
         mill.dispatcher.run_all()
         found.results = mill.queries["q"].log.rows
-        found.cells = max(unit.cells for unit in mill.dispatcher.units.values())
+        found.subtasks = max(task.subtasks for task in mill.dispatcher.tasks.values())
         cpu_s: dict[tuple[str, int], float] = defaultdict(float)
         stages: dict[str, float] = defaultdict(float)
         for done in mill.done:
-            cpu_s[done.unit, done.cell] += done.cpu_s
+            cpu_s[done.task, done.subtask] += done.cpu_s
             for stage, seconds in done.seconds.items():
                 stages[stage] += seconds
         found.cpu_s, found.slowest_cpu_s = sum(cpu_s.values()), max(cpu_s.values())

@@ -126,12 +126,12 @@ class CompiledCall:
         # A tuple may return rows on arrival and again at its expiry.
         events = rows + state.waiting + (rows if self._active else 0)
         keeps_objects = any(map(has_objects, state.arrays.values()))
-        places = self._places(state, tuples, given["complete"]) if keeps_objects else None
+        indices = self._indices(state, tuples, given["complete"]) if keeps_objects else None
         if keeps_objects:
-            before_change(state, places)
+            before_change(state, indices)
         count, out = self._execute(module, module.run, state, given, events, tuples.arguments)
         if keeps_objects:
-            after_change(state, places)
+            after_change(state, indices)
         state.arrivals += rows
         one_each = module.run.one_each
         numbers = _counting(first, rows) if one_each else out["out_number"][:count]
@@ -149,7 +149,7 @@ class CompiledCall:
         answered = self._answered(state)
         return CallAnswers(numbers, ts, columns, expired, answered, self._needed(state, answered))
 
-    def _places(self, state: CompiledState, tuples: Tuples, complete: int) -> Any:
+    def _indices(self, state: CompiledState, tuples: Tuples, complete: int) -> Any:
         """Return the partitions whose records a run may change."""
         found = [np.asarray(tuples.partitions, np.int64)]
         first, end = state.arrays["slot"].tolist() if self._waits_for_time else (0, 0)
@@ -242,12 +242,12 @@ class CompiledCall:
         given: dict[str, Any] = {}
         if not state.nullable and any(map(self._may_be_null, tuples.arguments)):
             allow_nulls(state, *self._variants)
-        for place, (vector, type_) in enumerate(zip(tuples.arguments, self._types, strict=True)):
+        for index, (vector, type_) in enumerate(zip(tuples.arguments, self._types, strict=True)):
             full = vectors.full_length(vector, rows)
-            given[f"in_{place}"] = self._input(state, full, type_, rows)
+            given[f"in_{index}"] = self._input(state, full, type_, rows)
             if state.nullable:
                 valid = np.ones(rows, np.bool_) if vector.valid is None else vector.valid
-                given[f"in_{place}_null"] = _read_only(~np.broadcast_to(valid, (rows,)))
+                given[f"in_{index}_null"] = _read_only(~np.broadcast_to(valid, (rows,)))
         return given
 
     def _input(self, state: CompiledState, vector: Vector, type_: Type, rows: int) -> Any:
@@ -265,15 +265,15 @@ class CompiledCall:
     def _outputs(self, routine: GeneratedRoutine, size: int) -> dict[str, Any]:
         """Return the arrays that a routine writes its output rows to."""
         dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
-        for place, type_ in enumerate(self.returns):
-            dtypes |= {f"out_{place}": dtype_of(type_, self._form), f"out_{place}_null": np.bool_}
+        for index, type_ in enumerate(self.returns):
+            dtypes |= {f"out_{index}": dtype_of(type_, self._form), f"out_{index}_null": np.bool_}
         return {name: _empty(size, dtype) for name, dtype in dtypes.items() if name in routine.kept}
 
     def _columns(self, module: Module, state: CompiledState, out: dict[str, Any], count: int) -> list[Vector]:
         columns = []
-        for place, type_ in enumerate(self.returns):
-            values = out[f"out_{place}"][:count]
-            null = out[f"out_{place}_null"][:count] if module.null_returns[place] else None
+        for index, type_ in enumerate(self.returns):
+            values = out[f"out_{index}"][:count]
+            null = out[f"out_{index}_null"][:count] if module.null_returns[index] else None
             valid = None if null is None or not null.any() else ~null
             if type_.kind is Kind.VARCHAR and self._form == MACHINE:
                 columns.append(Vector(type_, state.texts.decode(values, valid), valid))
@@ -299,15 +299,15 @@ def _load_cached(source: str) -> ModuleType:
 
 
 def _part(tuples: Tuples, first: int, last: int) -> Tuples:
-    places = np.arange(first, last)
-    arguments = [vectors.take(argument, places) for argument in tuples.arguments]
+    indices = np.arange(first, last)
+    arguments = [vectors.take(argument, indices) for argument in tuples.arguments]
     return Tuples(arguments, tuples.partitions[first:last], tuples.ts[first:last])
 
 
 def _concat_answers(parts: Sequence[CallAnswers]) -> CallAnswers:
     columns = []
-    for place, vector in enumerate(parts[0].columns):
-        arrays = [vectors.to_arrow(part.columns[place], len(part.numbers)) for part in parts]
+    for index, vector in enumerate(parts[0].columns):
+        arrays = [vectors.to_arrow(part.columns[index], len(part.numbers)) for part in parts]
         columns.append(vectors.from_arrow(pa.concat_arrays(arrays), vector.type))
     return CallAnswers(
         np.concatenate([part.numbers for part in parts]),
@@ -393,12 +393,12 @@ def explain(
     failure = state.arrays[f"failure_{record}"][0]
     try:
         if site == CONVERSION:
-            place = int(failure["tuple_place"])
+            index = int(failure["tuple_place"])
             rows = max(
                 (len(vector.data) for vector in arguments if hasattr(vector.data, "__len__")), default=1
             )
             row_converter(made.version.definition.arguments)(
-                tuple(to_values(v, rows)[place] for v in arguments)
+                tuple(to_values(v, rows)[index] for v in arguments)
             )
         else:
             reader = _Reader(module, state)
@@ -415,11 +415,11 @@ def _accumulator(
     found: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, failure: Any
 ) -> EslAccumulator:
     """Return an interpreter accumulator in the state before the failed statement."""
-    place = int(failure["record_place"])
+    index = int(failure["record_place"])
     if made.version.definition.window:
         assert found.window is not None
         inwindow = Inwindow()
-        for position, row in reader.window(place):
+        for position, row in reader.window(index):
             inwindow.insert(position, row)
         accumulator: Any = found.window(inwindow)
     else:
@@ -427,7 +427,7 @@ def _accumulator(
         accumulator = found.base()
     assert isinstance(accumulator, EslAccumulator)
     tables = {
-        table: reader.table(made, table, [(column.name, column.type) for column in schema], place)
+        table: reader.table(made, table, [(column.name, column.type) for column in schema], index)
         for table, schema in made.version.schemas.items()
         if table != INWINDOW
     }
@@ -456,9 +456,9 @@ class _Reader:
         return plain
 
     def table(
-        self, made: AggregateCode, table: str, types: list[tuple[str, Type]], place: int
+        self, made: AggregateCode, table: str, types: list[tuple[str, Type]], index: int
     ) -> list[tuple[object, ...]]:
-        record = self._state.arrays[made.version.record.upper()][place]
+        record = self._state.arrays[made.version.record.upper()][index]
         rows = int(record[f"{safe_identifier(table)}_rows"])
         if made.version.bounds[table] < MANY:
             return [
@@ -469,19 +469,19 @@ class _Reader:
         pool, at = self._state.arrays[made.version.array(table)], int(record[f"{safe_identifier(table)}_at"])
         return [tuple(self.value(pool[at + i], safe_identifier(n), t) for n, t in types) for i in range(rows)]
 
-    def window(self, place: int) -> list[tuple[int, tuple[object, ...]]]:
+    def window(self, index: int) -> list[tuple[int, tuple[object, ...]]]:
         """Return the window's tuples.
 
         Arguments that no statement reads are not stored, and are NULL here.
         """
         if "window" not in self._state.arrays:
             return []
-        record, pool = self._state.arrays[self._module.loop][place], self._state.arrays["window"]
+        record, pool = self._state.arrays[self._module.loop][index], self._state.arrays["window"]
         held: RecordColumns = self._module.columns["window"]
         count = len(self._module.codes["s"].version.definition.arguments)
         rows = []
         for i in range(int(record["window_rows"])):
-            row = pool[self._place(record, i)]
+            row = pool[self._index(record, i)]
             values = (
                 self.value(row, f"a{j}", held.types[f"a{j}"]) if f"a{j}" in held.types else None
                 for j in range(count)
@@ -489,7 +489,7 @@ class _Reader:
             rows.append((int(row["pos"]) if "pos" in row.dtype.names else i, tuple(values)))
         return rows
 
-    def _place(self, record: Any, i: int) -> int:
+    def _index(self, record: Any, i: int) -> int:
         window = self._module.codes["s"].version.window
         if window is None or not window.ring:
             return int(record["window_at"]) + i

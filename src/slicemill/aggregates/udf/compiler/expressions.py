@@ -197,10 +197,10 @@ class ScalarWriter:
         for argument, type_ in zip(arguments, wanted, strict=True):
             with self.out.aside() as rest:
                 code = self.convert_expression(argument, type_, columns)
-            nullable = [place for place, before in enumerate(codes) if not before.known]
+            nullable = [index for index, before in enumerate(codes) if not before.known]
             if nullable and rest.failing:
                 codes = [self.out.named(before) for before in codes]
-                condition = " and ".join(f"not {codes[place].null}" for place in nullable)
+                condition = " and ".join(f"not {codes[index].null}" for index in nullable)
                 codes.append(self._if_else(condition, rest, code, type_))
                 continue
             if rest.lines:  # keeps the evaluation order readable

@@ -126,9 +126,9 @@ class CallCode:
         self.out.line("p = codes[i]")
         self.loop.records("p")
         given = []
-        for place, type_ in enumerate(self.loop.types):
-            text = f"in_{place}[i]"
-            null = f"in_{place}_null[i]" if self.loop.shared.nullable else "False"
+        for index, type_ in enumerate(self.loop.types):
+            text = f"in_{index}[i]"
+            null = f"in_{index}_null[i]" if self.loop.shared.nullable else "False"
             given.append(partial(Code, f"np.int64({text})" if _is_whole(type_) else text, null))
         return given
 
@@ -275,7 +275,7 @@ class CallCode:
             with out.block("for v in range(pane, answer):"):
                 out.line("n = answer")
                 given: ArgumentCodes = [
-                    partial(self._returned, place) for place in range(len(self.loop.returns))
+                    partial(self._returned, index) for index in range(len(self.loop.returns))
                 ]
                 out.line(f"position = {self.loop.k('pane')}")
                 window.arrive("position", self._lower("position", "panes_"), given)
@@ -315,8 +315,8 @@ class CallCode:
 
         return write
 
-    def _returned(self, place: int) -> Code:
-        return Code(f"out_{place}[v]", self.loop.shared.null(f"return {place}", f"out_{place}_null[v]"))
+    def _returned(self, index: int) -> Code:
+        return Code(f"out_{index}[v]", self.loop.shared.null(f"return {index}", f"out_{index}_null[v]"))
 
     def _close_slots(self, answer: Callable[[], None]) -> None:
         """Write code that closes slots which the watermark has passed.
@@ -431,14 +431,14 @@ class TupleLoop:
         return f"k.{name}"
 
     def aggregate(
-        self, definition: AggregateDefinition, record: str, place: str, window: WindowPool | None = None
+        self, definition: AggregateDefinition, record: str, index: str, window: WindowPool | None = None
     ) -> AggregateCode:
         version = Version(
             definition,
             self.shared,
             self.out,
             record,
-            place,
+            index,
             window,
             self._names_defined_by_user(definition),
         )
@@ -463,10 +463,10 @@ class TupleLoop:
     def outputs(self) -> list[str]:
         names = [] if self.one_each else ["out_number"]
         names += ["out_ts", "out_expired"] if self.timed else []
-        for place in range(len(self.returns)):
-            names.append(f"out_{place}")
-            if self.shared.null(f"return {place}", "maybe") != "False":
-                names.append(f"out_{place}_null")
+        for index in range(len(self.returns)):
+            names.append(f"out_{index}")
+            if self.shared.null(f"return {index}", "maybe") != "False":
+                names.append(f"out_{index}_null")
         return names
 
     @property
@@ -476,8 +476,8 @@ class TupleLoop:
     def emit(self, codes: list[Code]) -> None:
         """Write the code that emits a row."""
         out = self.out
-        for place, code in enumerate(codes):
-            self.shared.may_be_null(f"return {place}", code)
+        for index, code in enumerate(codes):
+            self.shared.may_be_null(f"return {index}", code)
         if self.grows:
             with out.block("if n == len(out_0):"):
                 for name in self.outputs:
@@ -487,10 +487,10 @@ class TupleLoop:
         if self.timed:
             out.line(f"out_ts[n] = {self.at}")
             out.line(f"out_expired[n] = {self.expired}")
-        for place, code in enumerate(codes):
-            out.line(f"out_{place}[n] = {code.value}")
-            if f"out_{place}_null" in self.outputs:
-                out.line(f"out_{place}_null[n] = {code.null}")
+        for index, code in enumerate(codes):
+            out.line(f"out_{index}[n] = {code.value}")
+            if f"out_{index}_null" in self.outputs:
+                out.line(f"out_{index}_null[n] = {code.null}")
         out.line("n += 1")
 
     def step(self, made: AggregateCode, started: str) -> None:
@@ -516,11 +516,11 @@ class TupleLoop:
         made.bind_last(started)
         fields = [name for table in sorted(changed) for name in made.version.fields(table)]
         saved = [self.out.fresh("saved") for _ in fields]
-        for name, place in zip(saved, fields, strict=True):
-            self.out.line(f"{name} = {place}")
+        for name, index in zip(saved, fields, strict=True):
+            self.out.line(f"{name} = {index}")
         made.statements(BodyState.TERMINATE, bound=made.version.keeps_arguments)
-        for name, place in zip(saved, fields, strict=True):
-            self.out.line(f"{place} = {name}")
+        for name, index in zip(saved, fields, strict=True):
+            self.out.line(f"{index} = {name}")
 
     def heads(self, pool: str) -> str:
         return ", ".join(f'{self.loop}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room"))
@@ -537,11 +537,11 @@ class TupleLoop:
         out.line(f"{self.k('latest_rows')} = 0")
         with out.block(f"for j in range({before}, n):"):
             self.more_room("latest")
-            for place in range(len(self.returns)):
-                row = f"latest[k.latest_at + k.latest_rows].r{place}"
-                out.line(f"{row} = out_{place}[j]")
-                if f"out_{place}_null" in self.outputs:
-                    out.line(f"{row}_null = out_{place}_null[j]")
+            for index in range(len(self.returns)):
+                row = f"latest[k.latest_at + k.latest_rows].r{index}"
+                out.line(f"{row} = out_{index}[j]")
+                if f"out_{index}_null" in self.outputs:
+                    out.line(f"{row}_null = out_{index}_null[j]")
             out.line("k.latest_rows += 1")
         out.line(f"n = {before}")
 
@@ -550,10 +550,10 @@ class TupleLoop:
             self.emit(
                 [
                     Code(
-                        f"latest[k.latest_at + j].r{place}",
-                        self.shared.null(f"return {place}", f"latest[k.latest_at + j].r{place}_null"),
+                        f"latest[k.latest_at + j].r{index}",
+                        self.shared.null(f"return {index}", f"latest[k.latest_at + j].r{index}_null"),
                     )
-                    for place in range(len(self.returns))
+                    for index in range(len(self.returns))
                 ]
             )
 
@@ -569,15 +569,15 @@ class TupleLoop:
         if self.loop == "K":
             self.out.line(f"k = K[{p}]")
         for record, made in self.codes.items():
-            if made.version.place == "p":
+            if made.version.index == "p":
                 self.out.line(f"{record} = {record.upper()}[{p}]")
         if self.loop == "S":
             self.out.line("k = s")
 
     def latest_columns(self) -> RecordColumns:
-        types = {f"r{place}": type_ for place, type_ in enumerate(self.returns)}
-        flagged = (place for place in range(len(types)) if f"return {place} may be NULL" in self.shared.facts)
-        return RecordColumns(types, frozenset(f"r{place}" for place in flagged))
+        types = {f"r{index}": type_ for index, type_ in enumerate(self.returns)}
+        flagged = (index for index in range(len(types)) if f"return {index} may be NULL" in self.shared.facts)
+        return RecordColumns(types, frozenset(f"r{index}" for index in flagged))
 
 
 def _code_of(version: Version) -> AggregateCode:
@@ -648,14 +648,14 @@ class WindowCode:
         rows = frame is not None and frame.unit == "ROWS"
         return rows and self.loop.strategy is not Strategy.PANES and not deletes
 
-    def _window_column(self, place: int, row: str) -> Code:
-        self.loop.shared.facts.add(f"window keeps {place}")
-        text = f"{self.pool.row(row)}.a{place}"
-        value = read(text, self.pool.types[place], self.loop.shared.form)
-        return Code(value, self.loop.shared.null(f"window {place}", f"{text}_null"))
+    def _window_column(self, index: int, row: str) -> Code:
+        self.loop.shared.facts.add(f"window keeps {index}")
+        text = f"{self.pool.row(row)}.a{index}"
+        value = read(text, self.pool.types[index], self.loop.shared.form)
+        return Code(value, self.loop.shared.null(f"window {index}", f"{text}_null"))
 
     def _window_row(self, row: str) -> ArgumentCodes:
-        return [partial(self._window_column, place, row) for place in range(len(self.pool.types))]
+        return [partial(self._window_column, index, row) for index in range(len(self.pool.types))]
 
     def _insert(self, position: str, given: ArgumentCodes) -> None:
         if self.pool.ring:
@@ -671,13 +671,13 @@ class WindowCode:
             self.loop.more_room("window")
         if not self.counted:
             self.out.line(f"{new}.pos = {position}")
-        for place, code in enumerate(given):
-            if f"window keeps {place}" in self.loop.shared.facts:
+        for index, code in enumerate(given):
+            if f"window keeps {index}" in self.loop.shared.facts:
                 value = code()
-                self.loop.shared.may_be_null(f"window {place}", value)
-                self.out.line(f"{new}.a{place} = {value.value}")
-                if self.loop.shared.null(f"window {place}", "maybe") != "False":
-                    self.out.line(f"{new}.a{place}_null = {value.null}")
+                self.loop.shared.may_be_null(f"window {index}", value)
+                self.out.line(f"{new}.a{index} = {value.value}")
+                if self.loop.shared.null(f"window {index}", "maybe") != "False":
+                    self.out.line(f"{new}.a{index}_null = {value.null}")
         self.out.line("k.window_rows += 1")
 
     def _remove_oldest(self) -> None:
@@ -755,9 +755,9 @@ class WindowCode:
 
     def columns(self) -> RecordColumns:
         facts = self.loop.shared.facts
-        kept = [place for place in range(len(self.pool.types)) if f"window keeps {place}" in facts]
-        flagged = frozenset(f"a{place}" for place in kept if f"window {place} may be NULL" in facts)
-        types = {f"a{place}": self.pool.types[place] for place in kept}
+        kept = [index for index in range(len(self.pool.types)) if f"window keeps {index}" in facts]
+        flagged = frozenset(f"a{index}" for index in kept if f"window {index} may be NULL" in facts)
+        types = {f"a{index}": self.pool.types[index] for index in kept}
         return RecordColumns(types, flagged, [] if self.counted else [("pos", "i8")])
 
 

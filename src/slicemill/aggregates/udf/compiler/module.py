@@ -126,7 +126,7 @@ def _module(
         columns,
         loop.codes,
         shared.closures,
-        tuple(shared.null(f"return {place}", "maybe") != "False" for place in range(len(loop.returns))),
+        tuple(shared.null(f"return {index}", "maybe") != "False" for index in range(len(loop.returns))),
         loop.loop,
     )
 
@@ -142,7 +142,7 @@ def _routine(name: str, loop: TupleLoop, lines: list[str], shared: ModuleFacts) 
     records = ["K", *(record.upper() for record in loop.codes)]
     failures = [f"failure_{record}" for record in loop.codes]
     pools = [part for pool in loop.pools for part in (pool, f"{pool}_top")]
-    inputs = [part for place in range(len(loop.types)) for part in (f"in_{place}", f"in_{place}_null")]
+    inputs = [part for index in range(len(loop.types)) for part in (f"in_{index}", f"in_{index}_null")]
     possible = [*records, *failures, *_LOOP, *pools, *_NUMBERS, *inputs, *_TUPLES, *loop.outputs]
     parameters = tuple(p for p in possible if re.search(rf"\b{p}\b", text))
     header = f"def {name}({', '.join(parameters)}):"

@@ -132,18 +132,18 @@ def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition])
     Strings are truncated before they are encoded. The window stores the truncated strings.
     """
     cut = list(types)
-    for place, type_ in enumerate(types):
-        declared = {version.arguments.columns[place].type for version in versions}
+    for index, type_ in enumerate(types):
+        declared = {version.arguments.columns[index].type for version in versions}
         if type_.kind is Kind.VARCHAR and any(wanted.length is not None for wanted in declared):
             held = {
-                table.schema.columns[place].type
+                table.schema.columns[index].type
                 for version in versions
                 for table in version.tables
                 if table.name == "inwindow"
             }
             if len(declared | held) > 1:
                 raise NoCompiledForm("texts are cut to different lengths")
-            (cut[place],) = declared
+            (cut[index],) = declared
     return tuple(cut)
 
 

@@ -222,15 +222,15 @@ class SelectWriter:
         self.out.line(f"{values}, {ranks} = np.zeros({size}, np.{dtype}), np.zeros({size}, np.int64)")
         return values, ranks
 
-    def _keep_key(self, values: str, ranks: str, place: str, code: Code) -> None:
+    def _keep_key(self, values: str, ranks: str, index: str, code: Code) -> None:
         """Store a sort key.
 
         NULL is the smallest value and NaN the greatest.
         """
         with self.out.block(f"if not {code.null}:") if not code.known else nullcontext():
-            self.out.line(f"{ranks}[{place}] = 1 if {code.value} == {code.value} else 2")
+            self.out.line(f"{ranks}[{index}] = 1 if {code.value} == {code.value} else 2")
             with self.out.block(f"if {code.value} == {code.value}:"):
-                self.out.line(f"{values}[{place}] = {code.value}")
+                self.out.line(f"{values}[{index}] = {code.value}")
 
     # -- queries used as values ----------------------------------------------------------------------------
 

@@ -79,8 +79,8 @@ def _load_state(plain: dict[str, Any]) -> CompiledState:
         arrays[name] = made = rows(layout.dtype, length, PYTHON)
         for column in plain["arrays"][name].dtype.names or ():
             made[column] = plain["arrays"][name][column]
-        for place, thing in objects.items(name):
-            made["object"][place] = thing
+        for index, thing in objects.items(name):
+            made["object"][index] = thing
     return CompiledState(arrays, plain["texts"], plain["arrivals"], plain["nullable"], objects)
 
 
@@ -113,9 +113,9 @@ def _with_objects(old: dict[str, Any]) -> dict[str, Any]:
     objects, layouts, arrays = no_objects(), {}, dict(old["arrays"])
     for name, array in old["arrays"].items():
         if has_objects(array):
-            for place, thing in enumerate(array["object"].tolist()):
+            for index, thing in enumerate(array["object"].tolist()):
                 if isinstance(thing, UserObject):
-                    objects.put(place, _load_object(thing), name)
+                    objects.put(index, _load_object(thing), name)
             arrays[name], layouts[name] = _without_objects(array), _layout(array)
     return old | {"arrays": arrays, "layouts": layouts, "objects": objects}
 
@@ -133,28 +133,28 @@ def _load_object(kept: UserObject) -> Any:
     return made
 
 
-def before_change(state: CompiledState, places: Any) -> None:
+def before_change(state: CompiledState, indices: Any) -> None:
     """Prepare objects in these records for a run that may change them."""
     for name, array in state.arrays.items():
         if has_objects(array):
-            for place in _within(array, places):
-                state.objects.change(place, name)
+            for index in _within(array, indices):
+                state.objects.change(index, name)
 
 
-def after_change(state: CompiledState, places: Any) -> None:
+def after_change(state: CompiledState, indices: Any) -> None:
     """Store the objects that a run has created in these records."""
     for name, array in state.arrays.items():
         if has_objects(array):
             objects = array["object"]
-            for place in _within(array, places):
-                thing = objects[place]
-                if not isinstance(thing, int) and thing is not state.objects.get(place, name):
-                    state.objects.put(place, thing, name)
+            for index in _within(array, indices):
+                thing = objects[index]
+                if not isinstance(thing, int) and thing is not state.objects.get(index, name):
+                    state.objects.put(index, thing, name)
 
 
-def _within(array: Any, places: Any) -> list[int]:
+def _within(array: Any, indices: Any) -> list[int]:
     """Return the indexes that exist in an array, or its only index."""
-    found: list[int] = places[places < len(array)].tolist() if len(array) > 1 else [0]
+    found: list[int] = indices[indices < len(array)].tolist() if len(array) > 1 else [0]
     return found
 
 
@@ -209,8 +209,8 @@ def move(state: CompiledState, before: Module, after: Module, parts: Sequence[in
                 new[field_name] = old[known]
         if "object" in (dtype.names or ()):
             new["object"] = objects_of(after.codes[name.lower()].version.definition, old)
-            for place, thing in enumerate(new["object"].tolist()):
-                state.objects.put(place, thing, name)
+            for index, thing in enumerate(new["object"].tolist()):
+                state.objects.put(index, thing, name)
         state.arrays[name] = new
         if name in after.pools:
             state.arrays[f"{name}_top"] = old_arrays[f"{origin}_top"].copy()
@@ -251,7 +251,7 @@ def _is_one_record(module: Module, name: str) -> bool:
 
     Failure records have one record, and so has a base version that is recomputed over the window.
     """
-    return name.startswith("failure") or (name != "K" and module.codes[name.lower()].version.place == "0")
+    return name.startswith("failure") or (name != "K" and module.codes[name.lower()].version.index == "0")
 
 
 def _room_for_negatives(state: CompiledState, tuples: int) -> None:
@@ -298,8 +298,8 @@ class TextDictionary:
         """Return the codes of a column; arbitrary for NULLs."""
         encoded = column.dictionary_encode()
         codes = np.array([self.code(text) for text in encoded.dictionary.to_pylist()], np.int64)
-        places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-        return codes[places] if len(codes) else np.zeros(len(column), np.int64)
+        indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
+        return codes[indices] if len(codes) else np.zeros(len(column), np.int64)
 
     def code(self, text: str) -> int:
         code = self._codes.get(text)
@@ -309,8 +309,8 @@ class TextDictionary:
         return code
 
     def decode(self, codes: NDArray[np.int64], valid: NDArray[np.bool_] | None) -> pa.Array:
-        places = pa.array(codes, mask=None if valid is None else ~valid)
-        return pc.take(pa.array(self.values, pa.string()), places)
+        indices = pa.array(codes, mask=None if valid is None else ~valid)
+        return pc.take(pa.array(self.values, pa.string()), indices)
 
     def forget(self, fields: list[Any]) -> None:
         """Remove unused strings, and renumber the codes in these arrays.
@@ -400,8 +400,8 @@ def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
     for j in range(first, last):
         size = min(2 * n[j] + 4, most) if n[j] > 0 or j == p else 0
         for i in range(n[j]):
-            place = at[j] + i
-            new[top[0] + i] = pool[begin[j] + (place if place < room[j] else place - room[j])]
+            index = at[j] + i
+            new[top[0] + i] = pool[begin[j] + (index if index < room[j] else index - room[j])]
         begin[j], at[j], room[j] = top[0], 0, size
         top[0] += size
     return new

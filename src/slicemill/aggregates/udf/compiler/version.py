@@ -94,15 +94,15 @@ class WindowPool:
 
     def row(self, index: str) -> str:
         if self.ring:
-            place = "k.window_at" if index == "0" else f"(k.window_at + {index}) % k.window_room"
-            return f"window[np.uint64(k.window_begin + {place})]"
+            position = "k.window_at" if index == "0" else f"(k.window_at + {index}) % k.window_room"
+            return f"window[np.uint64(k.window_begin + {position})]"
         return f"window[k.window_at + {index}]" if index != "0" else "window[k.window_at]"
 
 
 class Version:
     """Generation context of one aggregate version: record, tables and names.
 
-    `record` is the name of the partition's record, `place` the index of that record. The loop sets `give`,
+    `record` is the name of the partition's record, `index` the index of that record. The loop sets `give`,
     which writes code for a returned row, and `leave`, which returns the source for leaving a routine on
     failure.
     """
@@ -113,14 +113,14 @@ class Version:
         shared: ModuleFacts,
         writer: Writer,
         record: str,
-        place: str,
+        index: str,
         window: WindowPool | None,
         user_defined: frozenset[str],
     ) -> None:
         self.definition = definition
         self.shared = shared
         self.out = writer
-        self.record, self.place = record, place
+        self.record, self.index = record, index
         self.window = window
         self.scalars = ScalarWriter(writer, shared.form, shared.literals, shared.closures, self)
         self.selects = SelectWriter(self.scalars, self, user_defined)
@@ -214,7 +214,7 @@ class Version:
             if code.value == "0":
                 code = Code(default_of(argument.type), "True")
             values += [code.value, code.null]
-        given = ", ".join([f"failure_{self.record}", str(site), self.place, "i", *values])
+        given = ", ".join([f"failure_{self.record}", str(site), self.index, "i", *values])
         return f"failed_{self.record}({given})"
 
     def scalar_query(self, expr: ScalarQuery, columns: ColumnCodes) -> Code:
@@ -225,8 +225,8 @@ class Version:
 
     def oldest(self, expr: Oldest) -> Code:
         assert self.window is not None
-        place = self.schemas[INWINDOW].index(expr.column)
-        code = self._window_column(place, "0")
+        index = self.schemas[INWINDOW].index(expr.column)
+        code = self._window_column(index, "0")
         if self.window_holds_some:
             return code
         empty = "k.window_rows == 0"
@@ -236,15 +236,15 @@ class Version:
             self.out.line(f"{name}, {name}_null = {code.value}, {code.null}")
         return Code(name, f"{name}_null")
 
-    def _window_column(self, place: int, row: str) -> Code:
+    def _window_column(self, index: int, row: str) -> Code:
         assert self.window is not None
-        self.shared.facts.add(f"window keeps {place}")
-        text = f"{self.window.row(row)}.a{place}"
-        value = read(text, self.window.types[place], self.shared.form)
-        code = Code(value, self.shared.null(f"window {place}", f"{text}_null"))
+        self.shared.facts.add(f"window keeps {index}")
+        text = f"{self.window.row(row)}.a{index}"
+        value = read(text, self.window.types[index], self.shared.form)
+        code = Code(value, self.shared.null(f"window {index}", f"{text}_null"))
         with self.out.aside() as conversion:
             code = self.scalars.convert(
-                code, self.window.types[place], self.schemas[INWINDOW].columns[place].type
+                code, self.window.types[index], self.schemas[INWINDOW].columns[index].type
             )
         if conversion.lines:
             raise NoCompiledForm("inwindow has other types than the arguments")
@@ -284,8 +284,8 @@ class Version:
         if table == INWINDOW:
             self.shared.facts.add("window is searched")
             return {
-                f"{alias}.{name}": partial(self._window_column, place, row)
-                for place, name in enumerate(schema.names)
+                f"{alias}.{name}": partial(self._window_column, index, row)
+                for index, name in enumerate(schema.names)
             }
         return {f"{alias}.{name}": partial(self._column, table, name, row) for name in schema.names}
 
@@ -469,7 +469,7 @@ class StatementCode:
                 parts = ("begin", "at", "rows", "room")
                 heads = ", ".join(f'{record.upper()}["{name}_{part}"]' for part in parts)
                 pool = self.version.array(table)
-                out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {heads}, {self.version.place})")
+                out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {heads}, {self.version.index})")
         for column, code in zip(self.version.schemas[table], codes, strict=True):
             self.version.shared.may_be_null(f"{record} {table}.{column.name}", code)
             text = self.version.field(table, column.name, rows)

@@ -71,13 +71,13 @@ class AccumulatorCode(ABC):
 
     worn = False
 
-    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
-        self.core, self.place = core, place
+    def __init__(self, core: Core, target: AccumulatorTarget) -> None:
+        self.core, self.target = core, target
 
     @property
     def again(self) -> str:
         """Return the variable that is true while a worn accumulator is rebuilt."""
-        return f"{self.place.record}_again{self.place.number}"
+        return f"{self.target.record}_again{self.target.number}"
 
     def is_spent(self) -> str:
         """Return the source code of a test for lost digits, or an empty text."""
@@ -115,7 +115,7 @@ class ElementCount(AccumulatorCode):
         pass
 
     def value(self) -> Pair:
-        return f"float({self.place.count})", "0.0"
+        return f"float({self.target.count})", "0.0"
 
 
 class PairSum(AccumulatorCode):
@@ -126,38 +126,38 @@ class PairSum(AccumulatorCode):
 
     worn = True
 
-    def __init__(self, core: Core, place: AccumulatorTarget, weighed: bool) -> None:
-        super().__init__(core, place)
+    def __init__(self, core: Core, target: AccumulatorTarget, weighed: bool) -> None:
+        super().__init__(core, target)
         self._weighed = weighed
 
     def fields(self) -> dict[str, str]:
         names = ("h", "l", "worth", "most") if self._weighed else ("h", "l")
-        return {self.place.name(name): "f8" for name in names}
+        return {self.target.name(name): "f8" for name in names}
 
     def _changed(self, function: str, image: Pair) -> None:
         high, low = self.value()
-        self.place.out.line(f"{high}, {low} = dd.{function}({high}, {low}, {image[0]}, {image[1]})")
+        self.target.out.line(f"{high}, {low} = dd.{function}({high}, {low}, {image[0]}, {image[1]})")
 
     def came(self, image: Pair) -> None:
         self._changed("add", image)
         if self._weighed:
-            worth, most = self.place.field("worth"), self.place.field("most")
-            self.place.out.line(f"{worth} += abs({image[0]})")
-            self.place.out.line(f"{most} = max({most}, {worth})")
+            worth, most = self.target.field("worth"), self.target.field("most")
+            self.target.out.line(f"{worth} += abs({image[0]})")
+            self.target.out.line(f"{most} = max({most}, {worth})")
 
     def left(self, image: Pair) -> None:
         self._changed("subtract", image)
         if self._weighed:
-            self.place.out.line(f"{self.place.field('worth')} -= abs({image[0]})")
+            self.target.out.line(f"{self.target.field('worth')} -= abs({image[0]})")
 
     def is_spent(self) -> str:
         if not self._weighed:
             return ""
-        worth, most = self.place.field("worth"), self.place.field("most")
+        worth, most = self.target.field("worth"), self.target.field("most")
         return f"not {_LEFT_OF_SUM!r} * {most} <= {worth} < np.inf"
 
     def value(self) -> Pair:
-        return self.place.field("h"), self.place.field("l")
+        return self.target.field("h"), self.target.field("l")
 
 
 class ScaledProduct(AccumulatorCode):
@@ -169,11 +169,11 @@ class ScaledProduct(AccumulatorCode):
 
     def fields(self) -> dict[str, str]:
         parts = {"h": "f8", "l": "f8", "e": "i8", "zeros": "i8"}
-        return {self.place.name(part): kind for part, kind in parts.items()}
+        return {self.target.name(part): kind for part, kind in parts.items()}
 
     @property
     def _parts(self) -> str:
-        return ", ".join(self.place.field(part) for part in "hle")
+        return ", ".join(self.target.field(part) for part in "hle")
 
     def came(self, image: Pair) -> None:
         self._changed(image, "+", inverse=False)
@@ -182,17 +182,17 @@ class ScaledProduct(AccumulatorCode):
         self._changed(image, "-", inverse=True)
 
     def _changed(self, image: Pair, sign: str, inverse: bool) -> None:
-        out, parts = self.place.out, self._parts
+        out, parts = self.target.out, self._parts
         with out.block(f"if {image[0]} == 0.0:"):
-            out.line(f"{self.place.field('zeros')} {sign}= 1")
+            out.line(f"{self.target.field('zeros')} {sign}= 1")
         with out.block("else:"):
             out.line(f"{parts} = dd.scaled_product({parts}, {image[0]}, {image[1]}, {inverse})")
 
     def value(self) -> Pair:
-        name = self.place.out.fresh("product")
-        self.place.out.line(f"{name}h, {name}l = dd.unscaled({self._parts})")
-        with self.place.out.block(f"if {self.place.field('zeros')} > 0:"):
-            self.place.out.line(f"{name}h, {name}l = 0.0, 0.0")
+        name = self.target.out.fresh("product")
+        self.target.out.line(f"{name}h, {name}l = dd.unscaled({self._parts})")
+        with self.target.out.block(f"if {self.target.field('zeros')} > 0:"):
+            self.target.out.line(f"{name}h, {name}l = 0.0, 0.0")
         return f"{name}h", f"{name}l"
 
 
@@ -200,7 +200,7 @@ class TruthCount(AccumulatorCode):
     """all, any and xor: integers without rounding errors."""
 
     def fields(self) -> dict[str, str]:
-        return {self.place.name("kept"): "i8"}
+        return {self.target.name("kept"): "i8"}
 
     def came(self, image: Pair) -> None:
         self._change(image, "+=")
@@ -209,7 +209,7 @@ class TruthCount(AccumulatorCode):
         self._change(image, "-=")
 
     def _change(self, image: Pair, operator: str) -> None:
-        kept, out = self.place.field("kept"), self.place.out
+        kept, out = self.target.field("kept"), self.target.out
         if self.core.aggregate == "xor":
             out.line(f"{kept} ^= np.int64({image[0]})")
             return
@@ -217,7 +217,7 @@ class TruthCount(AccumulatorCode):
             out.line(f"{kept} {operator} 1")
 
     def value(self) -> Pair:
-        kept = self.place.field("kept")
+        kept = self.target.field("kept")
         texts = {
             "xor": f"float({kept})",
             "all": f"(1.0 if {kept} == 0 else 0.0)",
@@ -232,42 +232,42 @@ class Candidates(AccumulatorCode):
     _pool = "deque"
 
     def fields(self) -> dict[str, str]:
-        return {self.place.name("arrived"): "i8", self.place.name("gone"): "i8"}
+        return {self.target.name("arrived"): "i8", self.target.name("gone"): "i8"}
 
     def pools(self) -> dict[str, RecordColumns]:
-        return {self.place.name(self._pool): RecordColumns({"value": DOUBLE, "number": BIGINT})}
+        return {self.target.name(self._pool): RecordColumns({"value": DOUBLE, "number": BIGINT})}
 
     def came(self, image: Pair) -> None:
-        place, out = self.place, self.place.out
-        pool = place.name(self._pool)
-        rows = f"{place.record}.{pool}_rows"
+        target, out = self.target, self.target.out
+        pool = target.name(self._pool)
+        rows = f"{target.record}.{pool}_rows"
         outdone = {"max": "<=", "min": ">=", "argmax": "<", "argmin": ">"}[self.core.aggregate]
-        last = place.row(pool, f"{rows} - 1")
+        last = target.row(pool, f"{rows} - 1")
         with out.block(f"while {rows} > 0 and {last}.value {outdone} {image[0]}:"):
             out.line(f"{rows} -= 1")
-        place.make_room(pool)
-        new = place.row(pool, rows)
+        target.make_room(pool)
+        new = target.row(pool, rows)
         out.line(f"{new}.value = {image[0]}")
-        out.line(f"{new}.number = {place.field('arrived')}")
+        out.line(f"{new}.number = {target.field('arrived')}")
         out.line(f"{rows} += 1")
-        out.line(f"{place.field('arrived')} += 1")
+        out.line(f"{target.field('arrived')} += 1")
 
     def left(self, image: Pair) -> None:
         del image
-        place, out = self.place, self.place.out
-        pool = place.name(self._pool)
-        out.line(f"{place.field('gone')} += 1")
-        with out.block(f"if {place.row(pool, '0')}.number < {place.field('gone')}:"):
-            drop_first(place, pool)
+        target, out = self.target, self.target.out
+        pool = target.name(self._pool)
+        out.line(f"{target.field('gone')} += 1")
+        with out.block(f"if {target.row(pool, '0')}.number < {target.field('gone')}:"):
+            drop_first(target, pool)
 
     def value(self) -> Pair:
-        place = self.place
-        pool = place.name(self._pool)
-        first = place.row(pool, "0")
+        target = self.target
+        pool = target.name(self._pool)
+        first = target.row(pool, "0")
         found = f"{first}.value"
         if self.core.aggregate in ("argmax", "argmin"):
-            found = f"float({first}.number - {place.field('gone')} + 1)"
-        return _if_any(place, pool, found)
+            found = f"float({first}.number - {target.field('gone')} + 1)"
+        return _if_any(target, pool, found)
 
 
 class ElementQueue(AccumulatorCode):
@@ -276,22 +276,22 @@ class ElementQueue(AccumulatorCode):
     _pool = "queue"
 
     def pools(self) -> dict[str, RecordColumns]:
-        return {self.place.name(self._pool): RecordColumns({"value": DOUBLE})}
+        return {self.target.name(self._pool): RecordColumns({"value": DOUBLE})}
 
     def came(self, image: Pair) -> None:
-        _append(self.place, self.place.name(self._pool), image[0])
+        _append(self.target, self.target.name(self._pool), image[0])
 
     def left(self, image: Pair) -> None:
         del image
-        drop_first(self.place, self.place.name(self._pool))
+        drop_first(self.target, self.target.name(self._pool))
 
     def value(self) -> Pair:
-        pool = self.place.name(self._pool)
+        pool = self.target.name(self._pool)
         if self.core.aggregate == "first":
-            return _if_any(self.place, pool, f"{self.place.row(pool, '0')}.value")
+            return _if_any(self.target, pool, f"{self.target.row(pool, '0')}.value")
         back = int(self.core.options[0]) if self.core.options else 0
-        index = f"{self.place.record}.{pool}_rows - {back + 1}"
-        return _if_any(self.place, pool, f"{self.place.row(pool, index)}.value", least=back)
+        target = f"{self.target.record}.{pool}_rows - {back + 1}"
+        return _if_any(self.target, pool, f"{self.target.row(pool, target)}.value", least=back)
 
 
 class RankHeaps(AccumulatorCode):
@@ -304,11 +304,11 @@ class RankHeaps(AccumulatorCode):
 
     def fields(self) -> dict[str, str]:
         names = ("arrived", "gone", "live_below", "live_above")
-        return {self.place.name(name): "i8" for name in names}
+        return {self.target.name(name): "i8" for name in names}
 
     def pools(self) -> dict[str, RecordColumns]:
         return {
-            self.place.name(pool): RecordColumns({"value": DOUBLE, "number": BIGINT}) for pool in self._pools
+            self.target.name(pool): RecordColumns({"value": DOUBLE, "number": BIGINT}) for pool in self._pools
         }
 
     def _share(self) -> tuple[int, int]:
@@ -323,46 +323,46 @@ class RankHeaps(AccumulatorCode):
         return f"(({count} - 1) * {above} // {below} + 1 if {count} > 0 else 0)"
 
     def _call(self, function: str, arguments: str) -> None:
-        place = self.place
+        target = self.target
         given = []
-        for pool in map(place.name, self._pools):
-            live = place.field(f"live_{pool.removesuffix(str(place.number))}")
+        for pool in map(target.name, self._pools):
+            live = target.field(f"live_{pool.removesuffix(str(target.number))}")
             given += [
-                f"{place.record}_{pool}",
-                *(f"{place.record}.{pool}_{part}" for part in ("at", "rows")),
+                f"{target.record}_{pool}",
+                *(f"{target.record}.{pool}_{part}" for part in ("at", "rows")),
                 live,
             ]
         kept = [given[2], given[3], given[6], given[7]]
-        place.out.line(f"{', '.join(kept)} = heaps.{function}({', '.join(given)}, {arguments})")
+        target.out.line(f"{', '.join(kept)} = heaps.{function}({', '.join(given)}, {arguments})")
 
     def _make_room(self) -> None:
         for pool in self._pools:
-            self.place.make_room(self.place.name(pool))
+            self.target.make_room(self.target.name(pool))
 
     def came(self, image: Pair) -> None:
         self._make_room()
-        arrived, gone = self.place.field("arrived"), self.place.field("gone")
-        target = self._target(self.place.count)
+        arrived, gone = self.target.field("arrived"), self.target.field("gone")
+        target = self._target(self.target.count)
         # Numbers start at 1, so that their sign identifies the heap.
-        self.place.out.line(f"{arrived} += 1")
+        self.target.out.line(f"{arrived} += 1")
         self._call("came", f"{image[0]}, {arrived}, {gone} + 1, {target}")
 
     def left(self, image: Pair) -> None:
         self._make_room()
-        gone, target = self.place.field("gone"), self._target(f"({self.place.count} - 1)")
+        gone, target = self.target.field("gone"), self._target(f"({self.target.count} - 1)")
         self._call("left", f"{image[0]}, {gone} + 1, {target}")
-        self.place.out.line(f"{gone} += 1")
+        self.target.out.line(f"{gone} += 1")
 
     def value(self) -> Pair:
-        place, out = self.place, self.place.out
-        below, above = (f"{place.row(place.name(pool), '0')}.value" for pool in self._pools)
+        target, out = self.target, self.target.out
+        below, above = (f"{target.row(target.name(pool), '0')}.value" for pool in self._pools)
         name = out.fresh("found")
         out.line(f"{name}h, {name}l = np.nan, 0.0")
-        with out.block(f"if {place.field('live_below')} > 0:"):
+        with out.block(f"if {target.field('live_below')} > 0:"):
             out.line(f"{name}h = -{below}")
             if self.core.aggregate != "topk":
                 top, bottom = self._share()
-                out.line(f"between = ({place.count} - 1) * {top} % {bottom}")
+                out.line(f"between = ({target.count} - 1) * {top} % {bottom}")
                 with out.block("if between > 0:"):
                     out.line(f"{name}h, {name}l = dd.add({above}, 0.0, {below}, 0.0)")
                     out.line(f"{name}h, {name}l = dd.multiply({name}h, {name}l, float(between), 0.0)")
@@ -382,57 +382,57 @@ class CombiningStacks(AccumulatorCode):
     _pool = "stack"
 
     def fields(self) -> dict[str, str]:
-        return {self.place.name("front"): "i8", self.place.name("back"): "i8"}
+        return {self.target.name("front"): "i8", self.target.name("back"): "i8"}
 
     def pools(self) -> dict[str, RecordColumns]:
-        return {self.place.name(self._pool): RecordColumns({"value": BIGINT})}
+        return {self.target.name(self._pool): RecordColumns({"value": BIGINT})}
 
     def came(self, image: Pair) -> None:
-        _append(self.place, self.place.name(self._pool), f"np.int64({image[0]})")
-        back = self.place.field("back")
-        self.place.out.line(f"{back} = dd.greatest_common({back}, np.int64({image[0]}))")
+        _append(self.target, self.target.name(self._pool), f"np.int64({image[0]})")
+        back = self.target.field("back")
+        self.target.out.line(f"{back} = dd.greatest_common({back}, np.int64({image[0]}))")
 
     def left(self, image: Pair) -> None:
         del image
-        place, out = self.place, self.place.out
-        pool = place.name(self._pool)
-        rows, front = f"{place.record}.{pool}_rows", place.field("front")
+        target, out = self.target, self.target.out
+        pool = target.name(self._pool)
+        rows, front = f"{target.record}.{pool}_rows", target.field("front")
         with out.block(f"if {front} == 0:"):
             with out.block(f"for q in range({rows} - 2, -1, -1):"):
-                older, newer = f"{place.row(pool, 'q')}.value", f"{place.row(pool, 'q + 1')}.value"
+                older, newer = f"{target.row(pool, 'q')}.value", f"{target.row(pool, 'q + 1')}.value"
                 out.line(f"{older} = dd.greatest_common({older}, {newer})")
-            out.line(f"{front}, {place.field('back')} = {rows}, 0")
-        drop_first(place, pool)
+            out.line(f"{front}, {target.field('back')} = {rows}, 0")
+        drop_first(target, pool)
         out.line(f"{front} -= 1")
 
     def value(self) -> Pair:
-        place, out = self.place, self.place.out
+        target, out = self.target, self.target.out
         name = out.fresh("common")
-        out.line(f"{name} = {place.field('back')}")
-        with out.block(f"if {place.field('front')} > 0:"):
-            older = f"{place.row(place.name(self._pool), '0')}.value"
+        out.line(f"{name} = {target.field('back')}")
+        with out.block(f"if {target.field('front')} > 0:"):
+            older = f"{target.row(target.name(self._pool), '0')}.value"
             out.line(f"{name} = dd.greatest_common({name}, {older})")
         return f"float(abs({name}))", "0.0"
 
 
-def _append(place: AccumulatorTarget, pool: str, value: str) -> None:
-    place.make_room(pool)
-    rows = f"{place.record}.{pool}_rows"
-    place.out.line(f"{place.row(pool, rows)}.value = {value}")
-    place.out.line(f"{rows} += 1")
+def _append(target: AccumulatorTarget, pool: str, value: str) -> None:
+    target.make_room(pool)
+    rows = f"{target.record}.{pool}_rows"
+    target.out.line(f"{target.row(pool, rows)}.value = {value}")
+    target.out.line(f"{rows} += 1")
 
 
-def drop_first(place: AccumulatorTarget, pool: str) -> None:
-    place.out.line(f"{place.record}.{pool}_at += 1")
-    place.out.line(f"{place.record}.{pool}_rows -= 1")
+def drop_first(target: AccumulatorTarget, pool: str) -> None:
+    target.out.line(f"{target.record}.{pool}_at += 1")
+    target.out.line(f"{target.record}.{pool}_rows -= 1")
 
 
-def _if_any(place: AccumulatorTarget, pool: str, found: str, least: int = 0) -> Pair:
+def _if_any(target: AccumulatorTarget, pool: str, found: str, least: int = 0) -> Pair:
     """Write a value, or NaN if there are not more than `least` elements."""
-    name = place.out.fresh("found")
-    place.out.line(f"{name} = np.nan")
-    with place.out.block(f"if {place.record}.{pool}_rows > {least}:"):
-        place.out.line(f"{name} = {found}")
+    name = target.out.fresh("found")
+    target.out.line(f"{name} = np.nan")
+    with target.out.block(f"if {target.record}.{pool}_rows > {least}:"):
+        target.out.line(f"{name} = {found}")
     return name, "0.0"
 
 
@@ -455,14 +455,14 @@ _SIMPLE: dict[str, type[AccumulatorCode]] = {
 }
 
 
-def simple_accumulator(core: Core, place: AccumulatorTarget, weighed: bool) -> AccumulatorCode:
+def simple_accumulator(core: Core, target: AccumulatorTarget, weighed: bool) -> AccumulatorCode:
     if core.counts:
-        return ElementCount(core, place)
+        return ElementCount(core, target)
     if core.aggregate == "sum":
-        return PairSum(core, place, weighed)
+        return PairSum(core, target, weighed)
     if core.aggregate not in _SIMPLE:
         raise NoCompiledForm(f"{core} has no form in machine code")
-    return _SIMPLE[core.aggregate](core, place)
+    return _SIMPLE[core.aggregate](core, target)
 
 
 # Code of cores that are recomputed from stored elements for each result.
@@ -481,26 +481,26 @@ class RecomputedCore(AccumulatorCode):
 
     _pool = "elements"
 
-    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
-        super().__init__(core, place)
+    def __init__(self, core: Core, target: AccumulatorTarget) -> None:
+        super().__init__(core, target)
         self.names: Mapping[Expr, Pair] = {}
         self._aged = AGE in walk(core.argument)
 
     def pools(self) -> dict[str, RecordColumns]:
         types = {f"x{number}": DOUBLE for number in range(len(self.core.columns))}
         types |= {"at": BIGINT} if self._aged or not types else {}
-        return {self.place.name(self._pool): RecordColumns(types)}
+        return {self.target.name(self._pool): RecordColumns(types)}
 
     def keep(self, columns: Mapping[Expr, Pair], at: str) -> None:
         """Write the storage of an arriving element with these columns."""
-        place, out = self.place, self.place.out
-        pool = place.name(self._pool)
-        place.make_room(pool)
-        rows = f"{place.record}.{pool}_rows"
+        target, out = self.target, self.target.out
+        pool = target.name(self._pool)
+        target.make_room(pool)
+        rows = f"{target.record}.{pool}_rows"
         for number, column in enumerate(self.core.columns):
-            out.line(f"{place.row(pool, rows)}.x{number} = {columns[Parameter(column)][0]}")
+            out.line(f"{target.row(pool, rows)}.x{number} = {columns[Parameter(column)][0]}")
         if self._aged:
-            out.line(f"{place.row(pool, rows)}.at = {at}")
+            out.line(f"{target.row(pool, rows)}.at = {at}")
         out.line(f"{rows} += 1")
 
     def came(self, image: Pair) -> None:
@@ -511,24 +511,24 @@ class RecomputedCore(AccumulatorCode):
 
     def left(self, image: Pair) -> None:
         del image
-        drop_first(self.place, self.place.name(self._pool))
+        drop_first(self.target, self.target.name(self._pool))
 
     def value(self) -> Pair:
-        pool = self.place.name(self._pool)
-        rows = f"{self.place.record}.{pool}_rows"
+        pool = self.target.name(self._pool)
+        rows = f"{self.target.record}.{pool}_rows"
         h, low = self.folded(self.core.aggregate, rows, lambda: self._image(pool, rows))
         for scalar in self.core.scalars:
             known = self.names[Symbol(scalar)][0]
-            with self.place.out.block(f"if {known} != {known}:"):
-                self.place.out.line(f"{h} = np.nan")
+            with self.target.out.block(f"if {known} != {known}:"):
+                self.target.out.line(f"{h} = np.nan")
         return h, low
 
     def folded(self, aggregate: str, rows: str, image: Callable[[], Pair]) -> Pair:
         """Write an aggregate's loop over `rows` values.
 
-        `image` writes the value with index q.
+        `image` writes the value with target q.
         """
-        out = self.place.out
+        out = self.target.out
         name = out.fresh("again")
         h, low = f"{name}h", f"{name}l"
         out.line(f"{h}, {low} = {_BEGIN.get(aggregate, 'np.nan')}, 0.0")
@@ -547,8 +547,8 @@ class RecomputedCore(AccumulatorCode):
         return h, low
 
     def _image(self, pool: str, rows: str) -> Pair:
-        place, out = self.place, self.place.out
-        row = place.row(pool, "q")
+        target, out = self.target, self.target.out
+        row = target.row(pool, "q")
         names: dict[Expr, Pair] = {
             Parameter(column): (f"{row}.x{number}", "0.0") for number, column in enumerate(self.core.columns)
         }
@@ -558,12 +558,12 @@ class RecomputedCore(AccumulatorCode):
             DIMENSION: (f"float({rows})", "0.0"),
         }
         if self._aged:
-            out.line(f"age = ({place.record}.now - {row}.at) * 1e-6")
+            out.line(f"age = ({target.record}.now - {row}.at) * 1e-6")
             names[AGE] = "age", "0.0"
         return Formulas(out, {**self.names, **names}).pair(self.core.argument)
 
     def _accumulate(self, aggregate: str, name: str, image: Pair, rows: str) -> None:
-        out = self.place.out
+        out = self.target.out
         h, low = f"{name}h", f"{name}l"
         x, rest = image
         match aggregate:
@@ -601,7 +601,7 @@ class RecomputedCore(AccumulatorCode):
                 out.line(f"{name}[q] = {x}")
 
     def _ranked(self, aggregate: str, name: str, rows: str) -> None:
-        out, h, low = self.place.out, f"{name}h", f"{name}l"
+        out, h, low = self.target.out, f"{name}h", f"{name}l"
         out.line(f"{name}.sort()")
         if aggregate == "topk":
             wanted = int(self.core.options[0])
@@ -634,13 +634,13 @@ class LetteredCore(RecomputedCore):
     """
 
     def value(self) -> Pair:
-        out, pool = self.place.out, self.place.name(self._pool)
-        name, rows = out.fresh("letters"), f"{self.place.record}.{pool}_rows"
+        out, pool = self.target.out, self.target.name(self._pool)
+        name, rows = out.fresh("letters"), f"{self.target.record}.{pool}_rows"
         self._missing = f"{name}_missing"
         out.line(f"{self._missing} = False")
         out.line(f"{name} = np.empty({rows})")
         with out.block(f"for q in range({rows}):"):
-            high, _ = self._image_of(self.core.transform, f"{self.place.row(pool, 'q')}.x0")
+            high, _ = self._image_of(self.core.transform, f"{self.target.row(pool, 'q')}.x0")
             out.line(f"{name}[q] = {high}")
         found = self._written(flow(self.core.aggregate), name)
         out.line(f"{name}_value = {found}[0] if len({found}) > 0 and not {self._missing} else np.nan")
@@ -648,7 +648,7 @@ class LetteredCore(RecomputedCore):
 
     def _image_of(self, function: Expr, x: str) -> Pair:
         element = Parameter(self.core.columns[0])
-        return Formulas(self.place.out, {element: (x, "0.0"), Parameter("x"): (x, "0.0")}).pair(function)
+        return Formulas(self.target.out, {element: (x, "0.0"), Parameter("x"): (x, "0.0")}).pair(function)
 
     def _written(self, of: Flow, window: str) -> str:
         """Write a letter and its inputs.
@@ -658,7 +658,7 @@ class LetteredCore(RecomputedCore):
         if isinstance(of, FlowInput):
             return window
         given = [self._written(inner, window) for inner in of.inputs]
-        out, first = self.place.out, given[0]
+        out, first = self.target.out, given[0]
         name = out.fresh("vector")
         word, _, argument = of.text.partition(" ")
         match of.op:
@@ -682,18 +682,18 @@ class LetteredCore(RecomputedCore):
         return name
 
     def _write_transform(self, of: FlowStep, first: str, name: str) -> None:
-        out, last = self.place.out, len(of.functions) - 1
+        out, last = self.target.out, len(of.functions) - 1
         out.line(f"{name} = np.empty(len({first}))")
         with out.block(f"for q in range(len({first})):"):
-            for place, function in enumerate(of.functions):
-                test = f"q == {place}" if place < last else f"q >= {place}"
+            for target, function in enumerate(of.functions):
+                test = f"q == {target}" if target < last else f"q >= {target}"
                 with out.block(f"if {test}:"):
                     high, _ = self._image_of(function, f"{first}[q]")
                     out.line(f"{name}[q] = {high}")
             out.line(f"{self._missing} = {self._missing} or not abs({name}[q]) < np.inf")
 
     def _chosen(self, condition: Expr, first: str, name: str, *, only_first: bool) -> None:
-        out = self.place.out
+        out = self.target.out
         out.line(f"{name} = np.empty(len({first}))")
         out.line(f"{name}_count = 0")
         with out.block(f"for q in range(len({first})):"):
@@ -710,5 +710,5 @@ class LetteredCore(RecomputedCore):
         The result has at most one element.
         """
         high, low = self.folded(aggregate, f"len({first})", lambda: (f"{first}[q]", "0.0"))
-        self.place.out.line(f"{name}_h = {high} + {low}")
-        self.place.out.line(f"{name} = {given}")
+        self.target.out.line(f"{name}_h = {high} + {low}")
+        self.target.out.line(f"{name} = {given}")

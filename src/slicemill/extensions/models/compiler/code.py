@@ -60,14 +60,14 @@ class ModelCode:
     def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
         count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
-        place = AccumulatorTarget(self.out, self.record, number, count, self._make_room)
+        target = AccumulatorTarget(self.out, self.record, number, count, self._make_room)
         if way is CoreMethod.RECOMPUTE or self._is_read_again(kept):
-            return LetteredCore(core, place) if in_letters(core.aggregate) else RecomputedCore(core, place)
+            return LetteredCore(core, target) if in_letters(core.aggregate) else RecomputedCore(core, target)
         if core.weight is None:
-            return simple_accumulator(core, place, weighed=self.windowed and not kept.centred)
+            return simple_accumulator(core, target, weighed=self.windowed and not kept.centred)
         # In a base version no element expires, so any weight can be maintained.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
-        return WeightedStacks(core, place) if stacked else ShiftedWeightedSum(core, place)
+        return WeightedStacks(core, target) if stacked else ShiftedWeightedSum(core, target)
 
     def _is_read_again(self, kept: FilteredCore) -> bool:
         """Return True if recomputing a core is cheaper than maintaining it (C18).
@@ -99,7 +99,7 @@ class ModelCode:
         return [self.pivots[kept.conditions, atom] for atom, _ in powers(kept.core) or () if kept.centred]
 
     def _kept(self, accumulator: AccumulatorCode) -> FilteredCore:
-        return self.joint.kept[accumulator.place.number]
+        return self.joint.kept[accumulator.target.number]
 
     # -- interface of the loop ------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class ModelCode:
         """Return all record fields of a core."""
         found = dict(accumulator.fields())
         if _may_overflow(accumulator):
-            found[accumulator.place.name("huge")] = "i8"
+            found[accumulator.target.name("huge")] = "i8"
         for pool in accumulator.pools():
             found |= {f"{pool}_{part}": "i8" for part in _HEADS}
         return found
@@ -139,8 +139,8 @@ class ModelCode:
             new = self.joint.vectors.index(self.joint.conditions[here])
             old = other.joint.vectors.index(other.joint.conditions[there])
             fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "removed")}
-            for place, origin in zip(self.joint.places[here], other.joint.places[there], strict=True):
-                to, of = self.accumulators[place], other.accumulators[origin]
+            for index, origin in zip(self.joint.indices[here], other.joint.indices[there], strict=True):
+                to, of = self.accumulators[index], other.accumulators[origin]
                 fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
                 both = zip(self._pivots_of(self._kept(to)), other._pivots_of(other._kept(of)), strict=True)
                 for new_pivot, old_pivot in both:
@@ -244,13 +244,13 @@ class ModelCode:
 
     def _window_row(self, row: str) -> list[Callable[[], Code]]:
         assert self.version.window is not None
-        return [partial(self._window_column, place, row) for place in range(len(self.version.window.types))]
+        return [partial(self._window_column, index, row) for index in range(len(self.version.window.types))]
 
-    def _window_column(self, place: int, row: str) -> Code:
+    def _window_column(self, index: int, row: str) -> Code:
         assert self.version.window is not None
-        self.shared.facts.add(f"window keeps {place}")
-        text = f"{self.version.window.row(row)}.a{place}"
-        return Code(text, self.shared.null(f"window {place}", f"{text}_null"))
+        self.shared.facts.add(f"window keeps {index}")
+        text = f"{self.version.window.row(row)}.a{index}"
+        return Code(text, self.shared.null(f"window {index}", f"{text}_null"))
 
     def _arrive(self, is_newest: str) -> None:
         """Write the code for a tuple's arrival.
@@ -384,7 +384,7 @@ class ModelCode:
         """
         image = images[accumulator.core.transform, self._kept(accumulator).centred]
         if _may_overflow(accumulator):
-            self.out.line(f"{accumulator.place.field('huge')} {sign}= {image[0]}_huge")
+            self.out.line(f"{accumulator.target.field('huge')} {sign}= {image[0]}_huge")
         return image
 
     def _if_element(
@@ -472,7 +472,7 @@ class ModelCode:
         if not _may_overflow(accumulator):
             return high, low
         name = self.out.fresh("known")
-        self.out.line(f"{name} = {high} if {accumulator.place.field('huge')} == 0 else np.nan")
+        self.out.line(f"{name} = {high} if {accumulator.target.field('huge')} == 0 else np.nan")
         return name, low
 
     def _make_room(self, pool: str) -> None:
@@ -483,7 +483,7 @@ class ModelCode:
                 f'{record.upper()}["{pool}_{part}"]' for part in ("begin", "at", "rows", "room")
             )
             array = self.version.array(pool)
-            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.version.place})")
+            out.line(f"{array} = ops.more_room({array}, {array}_top, {heads}, {self.version.index})")
 
 
 def _may_overflow(accumulator: AccumulatorCode) -> bool:

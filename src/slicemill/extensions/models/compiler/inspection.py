@@ -45,13 +45,13 @@ class ModelValue:
     cores: tuple[CoreValue, ...]
 
 
-def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> Iterator[ModelValue]:
+def values_of_models(module: Module, arrays: Mapping[str, Any], index: int) -> Iterator[ModelValue]:
     """Yield the values of all models in a partition, from a copy of the arrays."""
     (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
-    if place >= len(arrays[made.record.upper()]):
+    if index >= len(arrays[made.record.upper()]):
         return
     code = _reading(made)
-    parts: dict[str, Any] = {"p": place, "math": math, "np": np, "dd": numerics, "heaps": heaps}
+    parts: dict[str, Any] = {"p": index, "math": math, "np": np, "dd": numerics, "heaps": heaps}
     parts |= {"ops": support, "exact": accumulator}
     parts |= {name: _readable(array) for name, array in arrays.items()}
     with inside_python():
@@ -59,7 +59,7 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> I
     kept, results = parts["kept"], parts["results"]
     for number, model in enumerate(code.models):
         vector = code.joint.vectors.index(code.joint.conditions[number])
-        placed = zip(code.joint.places[number], code.joint.numbers[number], strict=True)
+        placed = zip(code.joint.indices[number], code.joint.numbers[number], strict=True)
         cores = tuple(
             CoreValue(core_node_id("ac", core), str(code.joint.kept[at]), _plain(kept[at]))
             for at, core in placed
@@ -72,7 +72,7 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], place: int) -> I
 def _reading(made: ModelCode) -> ModelCode:
     """Return code that writes core values and results into lists."""
     of = made.version
-    code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.place, of.window, frozenset()))
+    code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.index, of.window, frozenset()))
     out, record = code.out, made.record
     out.line(f"{record} = k = {record.upper()}[p]")
     vectors = range(len(code.joint.vectors))

@@ -74,8 +74,8 @@ class ModelCalls:
     def _definition(self, windowed: bool) -> AggregateDefinition:
         at = next((each.at for each in self.asked if each.at is not None), None)
         columns = [
-            Column("at", TIMESTAMP) if argument == at else Column(f"given{place}", DOUBLE)
-            for place, argument in enumerate(self.arguments)
+            Column("at", TIMESTAMP) if argument == at else Column(f"given{index}", DOUBLE)
+            for index, argument in enumerate(self.arguments)
         ]
         models = tuple(each.over(self.arguments) for each in self.asked)
         returns = tuple(

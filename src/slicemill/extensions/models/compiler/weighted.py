@@ -184,10 +184,10 @@ class ShiftedWeightedSum(AccumulatorCode):
 
     worn = True
 
-    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
-        super().__init__(core, place)
+    def __init__(self, core: Core, target: AccumulatorTarget) -> None:
+        super().__init__(core, target)
         assert core.weight is not None
-        self.powers = mode_sums_of(core, place.out)
+        self.powers = mode_sums_of(core, target.out)
         self.variable = core.weight.variable
         # True if the weight rotates with the position
         self.numbered = self.variable == POSITION and core.weight.modes_turn
@@ -195,19 +195,19 @@ class ShiftedWeightedSum(AccumulatorCode):
     @property
     def _gone(self) -> str:
         """Return the field with the number of expired elements."""
-        return self.place.field("gone")
+        return self.target.field("gone")
 
     def _stem(self, mode: int) -> str:
-        return self.place.field(f"v{mode}_") + "_"
+        return self.target.field(f"v{mode}_") + "_"
 
     def fields(self) -> dict[str, str]:
-        head = len(f"{self.place.record}.")
+        head = len(f"{self.target.record}.")
         kept = {
             name[head:]: "f8"
             for mode, powers in enumerate(self.powers)
             for name in powers.all_names(self._stem(mode))
         }
-        return kept | ({self.place.name("gone"): "i8"} if self.numbered else {})
+        return kept | ({self.target.name("gone"): "i8"} if self.numbered else {})
 
     def _each(self) -> list[tuple[ModeSums, str]]:
         return [(powers, self._stem(mode)) for mode, powers in enumerate(self.powers)]
@@ -215,7 +215,7 @@ class ShiftedWeightedSum(AccumulatorCode):
     def came(self, image: Pair) -> None:
         for powers, stem in self._each():
             if self.variable == POSITION:
-                count = self.place.count
+                count = self.target.count
                 number = f"({self._gone} + {count})" if self.numbered else ""
                 powers.add(stem, count, image, whole=True, number=number)
             else:
@@ -236,25 +236,25 @@ class ShiftedWeightedSum(AccumulatorCode):
             elif self.variable == AGE:
                 powers.add(stem, "age", image, whole=False, sign="-")
             else:
-                powers.add(stem, f"({self.place.count} - 1)", image, whole=True, sign="-")
+                powers.add(stem, f"({self.target.count} - 1)", image, whole=True, sign="-")
         if self.variable == POSITION:
             for powers, stem in self._each():
                 if powers.degree or not self.numbered:
                     powers.shift(stem, stem, "-1", whole=True, turn=not self.numbered)
             if self.numbered:
-                self.place.out.line(f"{self._gone} += 1")
+                self.target.out.line(f"{self._gone} += 1")
 
     def value(self) -> Pair:
         stems = [self._stem(mode) for mode in range(len(self.powers))]
         if self.numbered:
             stems = [self._rotate_back(powers, stem) for powers, stem in zip(self.powers, stems, strict=True)]
-        return write_weighted_sum(self.core, self.powers, stems, self.place.out)
+        return write_weighted_sum(self.core, self.powers, stems, self.target.out)
 
     def _rotate_back(self, powers: ModeSums, stem: str) -> str:
         """Write the sums rotated back to angles by position."""
         if not powers.turning:
             return stem
-        out, back = self.place.out, self.place.out.fresh("back")
+        out, back = self.target.out, self.target.out.fresh("back")
         cosine, sine = powers.at(self._gone, whole=True)
         for power in range(powers.degree + 1):
             (r, i), names = powers.names(stem, power), ", ".join(powers.names(back, power))
@@ -270,37 +270,37 @@ class WeightedStacks(AccumulatorCode):
 
     _pool = "weights"
 
-    def __init__(self, core: Core, place: AccumulatorTarget) -> None:
-        super().__init__(core, place)
-        self.powers = mode_sums_of(core, place.out)
+    def __init__(self, core: Core, target: AccumulatorTarget) -> None:
+        super().__init__(core, target)
+        self.powers = mode_sums_of(core, target.out)
 
     def _stem(self, mode: int) -> str:
-        return self.place.field(f"v{mode}_") + "_"
+        return self.target.field(f"v{mode}_") + "_"
 
     def fields(self) -> dict[str, str]:
-        head = len(f"{self.place.record}.")
+        head = len(f"{self.target.record}.")
         back = {
             name[head:]: "f8"
             for mode, powers in enumerate(self.powers)
             for name in powers.all_names(self._stem(mode))
         }
-        return {**back, self.place.name("front"): "i8", self.place.name("behind"): "i8"}
+        return {**back, self.target.name("front"): "i8", self.target.name("behind"): "i8"}
 
     def pools(self) -> dict[str, RecordColumns]:
         names = [name for mode, powers in enumerate(self.powers) for name in powers.all_names(f"m{mode}_")]
-        return {self.place.name(self._pool): RecordColumns(dict.fromkeys(names, DOUBLE))}
+        return {self.target.name(self._pool): RecordColumns(dict.fromkeys(names, DOUBLE))}
 
     def _row(self, index: str, mode: int) -> str:
-        return f"{self.place.row(self.place.name(self._pool), index)}.m{mode}_"
+        return f"{self.target.row(self.target.name(self._pool), index)}.m{mode}_"
 
     def came(self, image: Pair) -> None:
-        place, out = self.place, self.place.out
-        pool = place.name(self._pool)
-        out.line(f"{place.field('behind')} += 1")
-        place.make_room(pool)
-        rows = f"{place.record}.{pool}_rows"
+        target, out = self.target, self.target.out
+        pool = target.name(self._pool)
+        out.line(f"{target.field('behind')} += 1")
+        target.make_room(pool)
+        rows = f"{target.record}.{pool}_rows"
         for mode, powers in enumerate(self.powers):
-            powers.add(self._stem(mode), place.field("behind"), image, whole=True)
+            powers.add(self._stem(mode), target.field("behind"), image, whole=True)
             for name in powers.all_names(self._row(rows, mode)):
                 out.line(f"{name} = 0.0")
             powers.add(self._row(rows, mode), "1", image, whole=True)
@@ -308,32 +308,32 @@ class WeightedStacks(AccumulatorCode):
 
     def left(self, image: Pair) -> None:
         del image
-        place, out = self.place, self.place.out
-        pool = place.name(self._pool)
-        rows, front = f"{place.record}.{pool}_rows", place.field("front")
+        target, out = self.target, self.target.out
+        pool = target.name(self._pool)
+        rows, front = f"{target.record}.{pool}_rows", target.field("front")
         with out.block(f"if {front} == 0:"):
             with out.block(f"for q in range({rows} - 2, -1, -1):"):
                 for mode, powers in enumerate(self.powers):
                     powers.shift(self._row("q + 1", mode), f"local{mode}_", "1", whole=True)
                     self._add_to(powers, self._row("q", mode), f"local{mode}_")
-            out.line(f"{front}, {place.field('behind')} = {rows}, 0")
+            out.line(f"{front}, {target.field('behind')} = {rows}, 0")
             for mode, powers in enumerate(self.powers):
                 for name in powers.all_names(self._stem(mode)):
                     out.line(f"{name} = 0.0")
-        drop_first(place, pool)
+        drop_first(target, pool)
         out.line(f"{front} -= 1")
 
     def _add_to(self, powers: ModeSums, stem: str, other: str) -> None:
         for power in range(powers.degree + 1):
             (h, low), more = powers.names(stem, power), powers.names(other, power)
-            self.place.out.line(f"{h}, {low} = dd.add({h}, {low}, {more[0]}, {more[1]})")
+            self.target.out.line(f"{h}, {low} = dd.add({h}, {low}, {more[0]}, {more[1]})")
 
     def value(self) -> Pair:
-        place, out = self.place, self.place.out
-        front = place.field("front")
+        target, out = self.target, self.target.out
+        front = target.field("front")
         stems = []
         for mode, powers in enumerate(self.powers):
-            stem = f"all{place.number}_{mode}_"
+            stem = f"all{target.number}_{mode}_"
             stems.append(stem)
             powers.shift(self._stem(mode), stem, front, whole=True)
             with out.block(f"if {front} > 0:"):

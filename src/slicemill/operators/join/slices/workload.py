@@ -70,8 +70,8 @@ class JoinWorkload:
 class MemberSide:
     """Window and predicate of a query on one stream.
 
-    The query reads rows with 0 <= age < window for which the predicate is true. The window is in any unit of
-    time, or in rows. Rates use the same unit. `predicate` is None if the query selects all rows.
+    The query reads rows with 0 <= age < window for which the predicate is true. The window is in any task of
+    time, or in rows. Rates use the same task. `predicate` is None if the query selects all rows.
     """
 
     window: float
@@ -298,8 +298,8 @@ class Statistics:
 ASSUMED = Statistics()
 
 
-def over_cells(parts: Sequence[Statistics]) -> Statistics:
-    """Combine the statistics of cells that partition the streams by key."""
+def over_subtasks(parts: Sequence[Statistics]) -> Statistics:
+    """Combine the statistics of subtasks that partition the streams by key."""
     rates = tuple(sum(by_stream) for by_stream in zip(*(part.rates for part in parts), strict=True))
     passing: dict[tuple[str, int], float] = {}
     for part in parts:

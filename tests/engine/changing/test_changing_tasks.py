@@ -1,4 +1,4 @@
-"""Aggregates of one stream and key are one unit; each gives what it gives alone, whoever comes and goes."""
+"""Aggregates of one stream and key are one task; each gives what it gives alone, whoever comes and goes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.plan.partitioning import Exchange
 from slicemill.plan.planner import Planner
 from slicemill.plan.state_reuse import names_of_state, node_changes, without_outputs
-from slicemill.runtime.pipeline import UnitPlan, UnitProgram
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.time import END
 from slicemill.types import INT, Timed
-from support.units import exchanges_of, run_cells
+from support.tasks import exchanges_of, run_subtasks
 
 DECLARED = """
 CREATE STREAM s (k int, v bigint, name varchar) ORDER BY current_time;
@@ -52,9 +52,9 @@ SECOND = 1_000_000
 
 @dataclass
 class Home:
-    """The state of one unit, by cell and node, as it is kept between plans."""
+    """The state of one task, by subtask and node, as it is kept between plans."""
 
-    cells: int
+    subtasks: int
     states: list[dict[str, object]]
     stateful: tuple[str, ...] = ()
     outputs: frozenset[str] = frozenset()
@@ -66,26 +66,26 @@ class Home:
         text = "".join(f"CREATE QUERY {name} AS {SELECTS[name]};" for name in live)
         catalog = bind(DECLARED + text).catalog
         plan = planner.plan(catalog)
-        (unit,) = plan.units
-        assert unit.id == "aggregates of s by k"
-        exchanges = exchanges_of(unit, plan.graph, self.cells)
-        assert self.cells == 1 or exchanges == {"s": Exchange((self.cells,), ((ColumnRef("k", INT),),))}
-        changes = node_changes(self.stateful, unit)
-        assert {*changes.kept, *changes.new} == set(unit.stateful_nodes)
-        roots = {log: root for root, log in unit.outputs}
+        (task,) = plan.tasks
+        assert task.id == "aggregates of s by k"
+        exchanges = exchanges_of(task, plan.graph, self.subtasks)
+        assert self.subtasks == 1 or exchanges == {"s": Exchange((self.subtasks,), ((ColumnRef("k", INT),),))}
+        changes = node_changes(self.stateful, task)
+        assert {*changes.kept, *changes.new} == set(task.stateful_nodes)
+        roots = {log: root for root, log in task.outputs}
         new = [root for log, root in roots.items() if log not in self.outputs]
-        newcomers = {name: (None, None) for root in new for name in names_of_state(plan.graph, unit, root)}
+        newcomers = {name: (None, None) for root in new for name in names_of_state(plan.graph, task, root)}
         rows: dict[str, list[Timed]] = {log: [] for log in roots}
         failed: dict[str, str] = {}
-        made = UnitPlan(unit, plan.graph, catalog, {}, exchanges, newcomers)
-        programs = [UnitProgram(made, states) for states in self.states]
-        for outcomes in run_cells(programs, {"s": table}, {"s": until}):
+        made = TaskPlan(task, plan.graph, catalog, {}, exchanges, newcomers)
+        programs = [TaskProgram(made, states) for states in self.states]
+        for outcomes in run_subtasks(programs, {"s": table}, {"s": until}):
             for outcome in outcomes:
                 failed |= outcome.errors
                 for log, out in outcome.tables.items():
                     rows[log] += timed_rows(out, plan.graph[log].schema)
         self.states = [program.states for program in programs]
-        self.stateful, self.outputs = unit.stateful_nodes, frozenset(roots)
+        self.stateful, self.outputs = task.stateful_nodes, frozenset(roots)
         return rows, failed
 
 
@@ -99,15 +99,15 @@ def shown(rows: list[Timed]) -> list[tuple[int, str]]:
     return sorted((timed.ts, repr(timed.row)) for timed in rows)
 
 
-@pytest.mark.parametrize("cells", [1, 3])
+@pytest.mark.parametrize("subtasks", [1, 3])
 @pytest.mark.parametrize("seed", range(4))
-def test_queries_that_come_and_go_change_nothing_for_the_others(seed: int, cells: int) -> None:
+def test_queries_that_come_and_go_change_nothing_for_the_others(seed: int, subtasks: int) -> None:
     chance = random.Random(seed)
     names = [name for name in SELECTS if name != "fails"]
     batches = [tuples(chance, 5 * SECOND * number, with_seven=False) for number in range(5)]
     untils = [5 * SECOND * (number + 1) for number in range(4)] + [END]
     lives = [sorted(chance.sample(names, chance.randint(1, len(names)))) for _ in batches]
-    shared, planner = Home(cells, [{} for _ in range(cells)]), Planner()
+    shared, planner = Home(subtasks, [{} for _ in range(subtasks)]), Planner()
     alone: dict[str, Home] = {}
     for live, batch, until in zip(lives, batches, untils, strict=True):
         table = to_table(batch, SCHEMA, [0] * len(batch))
@@ -140,16 +140,16 @@ def test_a_node_that_fails_stops_its_own_query_alone() -> None:
     assert all(shown(rows[name]) == shown(expected[name]) for name in expected)
 
 
-def test_a_unit_without_those_that_are_joining_has_only_the_nodes_of_the_others() -> None:
+def test_a_task_without_those_that_are_joining_has_only_the_nodes_of_the_others() -> None:
     text = "".join(f"CREATE QUERY {name} AS {select};" for name, select in SELECTS.items())
     plan = Planner().plan(bind(DECLARED + text).catalog)
-    (unit,) = plan.units
-    reduced, graph = without_outputs(unit, plan.graph, SELECTS.keys() - {"grouped", "pane"})
+    (task,) = plan.tasks
+    reduced, graph = without_outputs(task, plan.graph, SELECTS.keys() - {"grouped", "pane"})
     assert sorted(graph[node].owner for node in reduced.stateful_nodes) == ["", "grouped"]
-    assert set(reduced.stateful_nodes) < set(unit.stateful_nodes)
-    changes = node_changes(reduced.stateful_nodes, unit)
+    assert set(reduced.stateful_nodes) < set(task.stateful_nodes)
+    changes = node_changes(reduced.stateful_nodes, task)
     assert set(changes.kept) == set(reduced.stateful_nodes) and not changes.gone
-    assert node_changes(unit.stateful_nodes, reduced).gone == changes.new
+    assert node_changes(task.stateful_nodes, reduced).gone == changes.new
 
 
 def test_keys_of_one_table_are_found_once_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +170,7 @@ def test_keys_of_one_table_are_found_once_in_a_run(monkeypatch: pytest.MonkeyPat
     assert found == [9, 9]
 
 
-def test_units_say_what_they_have_in_common() -> None:
+def test_tasks_say_what_they_have_in_common() -> None:
     more = """CREATE QUERY a AS SELECT v FROM s WHERE v > 1; CREATE QUERY b AS SELECT k FROM s;
     CREATE QUERY whole AS SELECT avg(v) AS m FROM s [RANGE 4 SECONDS SLIDE 2 SECONDS];
     CREATE QUERY mixed AS SELECT sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS m,
@@ -182,8 +182,8 @@ def test_units_say_what_they_have_in_common() -> None:
     text = "".join(f"CREATE QUERY {name} AS {select};" for name, select in SELECTS.items())
     plan = Planner().plan(bind(DECLARED + text + more).catalog)
     found: dict[str, tuple[list[str], int]] = {
-        unit.id: (sorted(log for _, log in unit.outputs), len(exchanges_of(unit, plan.graph, 8)))
-        for unit in plan.units
+        task.id: (sorted(log for _, log in task.outputs), len(exchanges_of(task, plan.graph, 8)))
+        for task in plan.tasks
     }
     assert found == {
         "aggregates of s by k": (sorted(SELECTS), 1),

@@ -1,7 +1,7 @@
-"""Cuts paths into the units that a policy schedules (P10's levels, M7's partitions).
+"""Cuts paths into the tasks that a policy schedules (P10's levels, M7's partitions).
 
 Every level cuts a path into runs of consecutive operators: the whole path (query level), single operators
-(operator level), or the partitions of Chain. A chosen unit takes one tuple from the queue of its head
+(operator level), or the partitions of Chain. A chosen task takes one tuple from the queue of its head
 operator and processes it, depth first, to the end of its run.
 """
 
@@ -14,7 +14,7 @@ from typing import Literal
 from slicemill_lab.charts.charts import Objective, Path, chart, merged
 from slicemill_lab.charts.partition import chain
 from slicemill_lab.charts.segments import derive
-from slicemill_lab.policies.policy import SimulatedUnit
+from slicemill_lab.policies.policy import SimulatedTask
 
 Level = Literal["query", "operator", "chain"]
 
@@ -30,25 +30,25 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Units of a set of paths, with their spans in the same order."""
+    """Tasks of a set of paths, with their spans in the same order."""
 
     objective: Objective
-    units: tuple[SimulatedUnit, ...]
+    tasks: tuple[SimulatedTask, ...]
     spans: tuple[Span, ...]
 
 
 def cut(paths: Sequence[Path], level: Level, objective: Objective) -> Cut:
-    """Cut every path at a level. The charts of the units follow the objective."""
+    """Cut every path at a level. The charts of the tasks follow the objective."""
     spans = tuple(
         Span(number, start, stop) for number, path in enumerate(paths) for start, stop in _RUNS[level](path)
     )
-    return Cut(objective, tuple(_unit(paths[span.path], span, objective) for span in spans), spans)
+    return Cut(objective, tuple(_task(paths[span.path], span, objective) for span in spans), spans)
 
 
-def _unit(path: Path, span: Span, objective: Objective) -> SimulatedUnit:
+def _task(path: Path, span: Span, objective: Objective) -> SimulatedTask:
     stages = path.stages[span.start : span.stop]
     delivers = span.stop == len(path.stages)
-    return SimulatedUnit(
+    return SimulatedTask(
         name=f"{path.name}:{'+'.join(stage.name for stage in stages)}",
         piece=merged(chart(stages, objective, delivers=delivers, weight=path.weight)),
         segment=derive(path.stages)[span.start],

@@ -1,21 +1,21 @@
-"""Running unit: its cursors, its current run, and its checkpoints.
+"""Running task: its cursors, its current run, and its checkpoints.
 
-The journal holds the persistent state of a unit as one dictionary of fields:
+The journal holds the persistent state of a task as one dictionary of fields:
 
     cursors            {log: epoch}      last epoch read of each input
     input_watermarks   {log: µs}         watermark of each input at the last run
     output_watermarks  {log: µs}         watermark of each output
-    due                [{log: µs}]       input watermarks at which the unit emits held-back rows
-    begun              true              the unit has emitted the results that exist before the first row
-    checkpoint         {cursors, input_watermarks, files}   snapshot of the state, with files by cell;
-                                         also `begun`, and `placement` if the unit was rescaled since
+    due                [{log: µs}]       input watermarks at which the task emits held-back rows
+    begun              true              the task has emitted the results that exist before the first row
+    checkpoint         {cursors, input_watermarks, files}   snapshot of the state, with files by subtask;
+                                         also `begun`, and `placement` if the task was rescaled since
     checkpoint_before                    previous checkpoint with the changes since then; restored if a
                                          file of the last checkpoint is damaged
-    latest             {node: µs}        greatest row timestamp of all cells, for operators that emit rows
+    latest             {node: µs}        greatest row timestamp of all subtasks, for operators that emit rows
                                          at the end of input
-    placement          {kind, shape, by} which cells probe a row, and which cells store it
+    placement          {kind, shape, by} which subtasks probe a row, and which subtasks store it
     joined_on          {input: key}      for joins on one key: the key of each input, used to merge joins
-    heavy              [[hash, home, since, fades, over]]   heavy keys, whose rows go to all cells
+    heavy              [[hash, home, since, fades, over]]   heavy keys, whose rows go to all subtasks
     failed             {log: reason}     stopped queries and streams
     resumable          [log]             failed outputs that can resume from the cursors: all failed together
     backfill           {query, from, …}  for a query that begins in the past (`lifecycle.backfill`)
@@ -26,10 +26,10 @@ The journal holds the persistent state of a unit as one dictionary of fields:
     outputs, since, statistics, load
 
 Between two checkpoints, the state is only in the memory of workers. It is a function of the checkpoint and of
-the log after it. A worker that takes over a cell restores the checkpoint and replays the log from
+the log after it. A worker that takes over a subtask restores the checkpoint and replays the log from
 `checkpoint.cursors` to `cursors`.
 
-Workers write a checkpoint while the unit continues to run (`PendingCheckpoint`). Until all its files are
+Workers write a checkpoint while the task continues to run (`PendingCheckpoint`). Until all its files are
 complete, the journal names the previous checkpoint, and the log after the previous checkpoint is retained.
 """
 
@@ -47,36 +47,36 @@ from typing import Any
 from slicemill.catalog.catalog import LATE, TimestampKind
 from slicemill.metrics.due_times import TimeMoments
 from slicemill.operators.alignment import Dues, earliest
-from slicemill.operators.cell import HeavyKey
 from slicemill.operators.join.heavy_keys import KeySample
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import QueryResults
+from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.history import history_us
 from slicemill.plan.join_inputs import join_inputs_of
 from slicemill.plan.overlapping_joins import logs_read
 from slicemill.plan.partitioning import Exchange
-from slicemill.plan.placement import PlacementKind, former_cells, placements_of
+from slicemill.plan.placement import PlacementKind, former_subtasks, placements_of
 from slicemill.plan.projection_pushdown import columns_read
 from slicemill.runtime.culprits import CulpritSearch
 from slicemill.runtime.load_control import LoadControl
 from slicemill.runtime.messages import (
     CheckpointDone,
-    CheckpointUnit,
+    CheckpointTask,
     LogSpan,
     OutputLog,
     Restore,
     RunDone,
-    RunUnit,
+    RunTask,
 )
-from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.pipeline import TaskPlan
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.skew import HeavyKeys, SkewedSide
 from slicemill.runtime.step_limit import FAR_LONGER
 from slicemill.runtime.workers.plan_messages import pack_plan
-from slicemill.scheduling.statistics import MadeOf, UnitStatistics, made_of
+from slicemill.scheduling.statistics import MadeOf, TaskStatistics, made_of
 from slicemill.shedding.accuracy import AccuracyReport, merge_reports
 from slicemill.shedding.load import Backlog
 from slicemill.storage.changes import Appended, Change, merge_appended
@@ -91,7 +91,7 @@ _LOGGER = logging.getLogger("slicemill")
 # _FEWER.
 _ROWS_PER_RUN, _FEWER = 1_000_000, 16
 BACKFILL = "backfill"
-# A unit is stopped after this many consecutive runs that crash a worker or fail completely.
+# A task is stopped after this many consecutive runs that crash a worker or fail completely.
 _STRIKES = 3
 # A step is interrupted after STEP_S of processor time, or after _FAR_LONGER times the usual time if that is
 # more.
@@ -103,26 +103,26 @@ _OVERDUE = 4
 
 
 @dataclass(slots=True)
-class UnitRun:
-    """Run in progress: its epochs, input watermarks, and answers of cells."""
+class TaskRun:
+    """Run in progress: its epochs, input watermarks, and answers of subtasks."""
 
-    unit: RunningUnit
+    task: RunningTask
     number: int
     epochs: Mapping[str, list[Epoch]]
     input_watermarks: Mapping[str, int]
     shares: float
     done: list[RunDone] = field(default_factory=list)
-    lost: int = 0  # cells whose run failed
+    lost: int = 0  # subtasks whose run failed
     failed: str | None = None
     disk_full: bool = False
     checkpoint_damaged: bool = False
     suspects: Sequence[str] = ()  # outputs that need the step in which the worker ended
     stuck: str | None = None  # reason why the worker was killed in that step
-    blameless: bool = False  # the worker was killed because of a stuck step, possibly of another unit
+    blameless: bool = False  # the worker was killed because of a stuck step, possibly of another task
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors of all cells so far, by output."""
+        """Errors of all subtasks so far, by output."""
         return {log: why for done in self.done for log, why in done.errors.items()}
 
     @property
@@ -141,7 +141,7 @@ class UnitRun:
 
     @property
     def all_done(self) -> bool:
-        return len(self.done) == self.unit.cells
+        return len(self.done) == self.task.subtasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,28 +156,28 @@ class PendingCheckpoint:
     files: dict[int, tuple[Any, ...]]
 
 
-class RunningUnit:
+class RunningTask:
     """Unit that the driver schedules; its persistent fields are in a home.
 
-    If rows are distributed by key, rows of heavy keys go to all cells, unless `by_key_alone` is set.
+    If rows are distributed by key, rows of heavy keys go to all subtasks, unless `by_key_alone` is set.
     """
 
-    def __init__(self, plan: UnitPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
+    def __init__(self, plan: TaskPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
         self._home = home
         self.plan = plan
-        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # exchanges of the units that read each log
-        self.id = plan.unit.id
+        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # exchanges of the tasks that read each log
+        self.id = plan.task.id
         self.packed = pack_plan(self.plan)
         self.digest = hashlib.sha256(self.packed).hexdigest()
-        self.statistics = UnitStatistics()
+        self.statistics = TaskStatistics()
         self.statistics.restore(self._field("statistics"))
         self.sheds: dict[str, AccuracyReport] = {}  # by node
         self.state_bytes = 0
         self.strikes = 0
         self.warm_us: int | None = None  # time of the first run in this mill
-        self.run: UnitRun | None = None
+        self.run: TaskRun | None = None
         self._search: CulpritSearch | None = None
-        self._failed_run: UnitRun | None = None  # run that the search repeats
+        self._failed_run: TaskRun | None = None  # run that the search repeats
         self._cleared = False  # the last search found no culprit, and no run has succeeded since
         self.kept_share = 1.0  # share of the last run's rows that were not shed
         self._mill = mill
@@ -189,30 +189,30 @@ class RunningUnit:
         self._spread_keys: tuple[HeavyKey, ...] = ()
         self.by_key_alone = by_key_alone
         self._heavy = None if by_key_alone else self._heavy_keys()
-        self._load = LoadControl(self.plan.unit, self.plan.graph, self._field("load"))
+        self._load = LoadControl(self.plan.task, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
         # Inputs that each output log depends on.
-        self._read_by = logs_read(plan.unit, plan.graph)
+        self._read_by = logs_read(plan.task, plan.graph)
 
-    def inherit_from(self, before: RunningUnit) -> None:
-        """Take over statistics and load control of the unit before a rescale."""
+    def inherit_from(self, before: RunningTask) -> None:
+        """Take over statistics and load control of the task before a rescale."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
-        self.statistics.cells = {}
+        self.statistics.subtasks = {}
         self.warm_us, self.strikes = before.warm_us, before.strikes
         self._load = before._load
 
     # -- properties ------------------------------------------------------------------------------------
 
     @property
-    def cells(self) -> int:
-        return self.plan.cells
+    def subtasks(self) -> int:
+        return self.plan.subtasks
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        return self._home.units[self.id]
+        return self._home.tasks[self.id]
 
     def _field(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._home.units[self.id].get(name, {})
+        found: dict[str, Any] = self._home.tasks[self.id].get(name, {})
         return found
 
     @property
@@ -233,7 +233,7 @@ class RunningUnit:
         """
         if self._search is None:
             return frozenset(self.failed)
-        return frozenset(log for _, log in self.plan.unit.outputs if log not in self._search.trial)
+        return frozenset(log for _, log in self.plan.task.outputs if log not in self._search.trial)
 
     @property
     def searching(self) -> bool:
@@ -243,7 +243,7 @@ class RunningUnit:
     @property
     def has_failed(self) -> bool:
         """Return True if all outputs have failed."""
-        return all(log in self.failed for _, log in self.plan.unit.outputs)
+        return all(log in self.failed for _, log in self.plan.task.outputs)
 
     @property
     def is_idle(self) -> bool:
@@ -252,7 +252,7 @@ class RunningUnit:
         logs = self._home.logs
         return all(
             log in self.failed or (log in logs and logs[log].hold is not None)
-            for _, log in self.plan.unit.outputs
+            for _, log in self.plan.task.outputs
         )
 
     @property
@@ -271,9 +271,9 @@ class RunningUnit:
     def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
         """Return the current watermark of an output (M23).
 
-        An idle unit holds back no rows, so its watermark advances without a run. The watermark is then the
-        minimum of the input watermarks (`given`), minus the SLACK of the unit's operators. At the end of
-        input the unit must run, because it may emit more rows.
+        An idle task holds back no rows, so its watermark advances without a run. The watermark is then the
+        minimum of the input watermarks (`given`), minus the SLACK of the task's operators. At the end of
+        input the task must run, because it may emit more rows.
         """
         own = self.watermark(log)
         if self.begins:
@@ -290,9 +290,9 @@ class RunningUnit:
     @cached_property
     def _slack_us(self) -> dict[str, int]:
         """Lag of each output's watermark behind the input watermarks."""
-        unit, graph = self.plan.unit, self.plan.graph
-        slack = {id_: kind_of(graph[id_].operator).slack_us(graph[id_].operator) for id_ in unit.nodes}
-        return {log: sum(slack.get(id_, 0) for id_ in graph.ancestors(root)) for root, log in unit.outputs}
+        task, graph = self.plan.task, self.plan.graph
+        slack = {id_: kind_of(graph[id_].operator).slack_us(graph[id_].operator) for id_ in task.nodes}
+        return {log: sum(slack.get(id_, 0) for id_ in graph.ancestors(root)) for root, log in task.outputs}
 
     @property
     def due(self) -> Dues:
@@ -314,33 +314,33 @@ class RunningUnit:
     @cached_property
     def made_of(self) -> dict[str, MadeOf]:
         """Logs from which the rows of each output are made."""
-        unit, graph = self.plan.unit, self.plan.graph
-        known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in unit.inputs}
-        return {log: made_of(root, graph, known) for root, log in unit.outputs}
+        task, graph = self.plan.task, self.plan.graph
+        known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in task.inputs}
+        return {log: made_of(root, graph, known) for root, log in task.outputs}
 
     @cached_property
     def logs_released_by_time(self) -> list[str]:
         """Output logs whose rows are emitted when windows end."""
-        unit, graph = self.plan.unit, self.plan.graph
+        task, graph = self.plan.task, self.plan.graph
         waiting = {
             node_id
-            for node_id in unit.nodes
+            for node_id in task.nodes
             if len(graph[node_id].inputs) == 1
             and kind_of(operator := graph[node_id].operator).waits_for_time(operator, TimestampKind.EXTERNAL)
         }
-        outputs = unit.outputs if waiting else ()
+        outputs = task.outputs if waiting else ()
         return [log for root, log in outputs if not waiting.isdisjoint(graph.ancestors(root))]
 
     @property
     def catching_up(self) -> bool:
-        """Return True while the unit is backfilling."""
+        """Return True while the task is backfilling."""
         backfill = self.fields.get(BACKFILL)
         return backfill is not None and "done" not in backfill
 
     @property
     def rows_left(self) -> int:
         """Number of unread input rows."""
-        return sum(self._home.logs[log].rows_after(self.cursor(log)) for log in self.plan.unit.inputs)
+        return sum(self._home.logs[log].rows_after(self.cursor(log)) for log in self.plan.task.inputs)
 
     def reads(self, log: str) -> frozenset[str]:
         """Return the inputs that an output depends on."""
@@ -359,11 +359,11 @@ class RunningUnit:
 
     def pending(self) -> list[Epoch]:
         """Return the epochs written since the last run."""
-        return [epoch for log in self.plan.unit.inputs for epoch in self.new_epochs(log)]
+        return [epoch for log in self.plan.task.inputs for epoch in self.new_epochs(log)]
 
     @property
     def has_pending(self) -> bool:
-        return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.unit.inputs)
+        return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.task.inputs)
 
     def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
         """Return unread epochs, unread rows, and their oldest arrival time."""
@@ -375,7 +375,7 @@ class RunningUnit:
 
         A replay may start from the last checkpoint or from the previous one.
         """
-        if not self.plan.unit.stateful:
+        if not self.plan.task.stateful:
             return self._field("cursors")
         cursors: dict[str, int] = self._field("checkpoint")["cursors"]
         before: dict[str, int] = self._field(BEFORE).get("cursors", {})
@@ -390,7 +390,7 @@ class RunningUnit:
         now: int,
         backlog: Backlog,
         share: float = 1.0,
-    ) -> UnitRun:
+    ) -> TaskRun:
         """Start a run over the oldest `share` of the pending rows.
 
         `moments` are the time lines of the source streams. During a search for culprits, a run reads the rows
@@ -398,22 +398,22 @@ class RunningUnit:
         """
         self._runs += 1
         if (failed := self._failed_run) is not None:
-            self.run = UnitRun(self, self._runs, failed.epochs, failed.input_watermarks, failed.shares)
+            self.run = TaskRun(self, self._runs, failed.epochs, failed.input_watermarks, failed.shares)
             return self.run
         epochs: dict[str, list[Epoch]] = {}
         marks = dict(watermarks)
-        for log in self.plan.unit.inputs:
+        for log in self.plan.task.inputs:
             opened, cursor = self._home.logs[log], self.cursor(log)
             most = _ROWS_PER_RUN / _FEWER**self.strikes
             taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), most))
             left = [] if next_ts is None else [next_ts]
-            # A log is sorted by time, so its last row advances the watermark of all cells.
+            # A log is sorted by time, so its last row advances the watermark of all subtasks.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
             # Rows left for the next run limit the watermark.
             marks[log] = max(min([marks[log], *left]), self.input_watermarks().get(log, BEGINNING), *read)
-            if read and marks[log] == END and self.cells > 1 and self.plan.emits_at_end:
-                # Rows emitted at the end depend on the greatest timestamp of all cells, so the next run gets
-                # END.
+            if read and marks[log] == END and self.subtasks > 1 and self.plan.emits_at_end:
+                # Rows emitted at the end depend on the greatest timestamp of all subtasks, so the next run
+                # gets END.
                 marks[log] = max(read)
             epochs[log] = taken
         # A backfill is not overload, so it sheds no rows.
@@ -421,28 +421,28 @@ class RunningUnit:
         dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
         self.kept_share = shares
-        self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.unit.inputs}
+        self._spans = {log: self._span(log, epochs[log], marks[log]) for log in self.plan.task.inputs}
         self._dropping, self._moments, self._begun_us = dropping, moments, now
         if self._heavy is not None:
             self._heavy.predict(max(self.input_watermarks().values(), default=BEGINNING) + 1)
             self._spread_keys = self._heavy.keys
-        self.run = UnitRun(self, self._runs, epochs, marks, shares)
+        self.run = TaskRun(self, self._runs, epochs, marks, shares)
         return self.run
 
-    def item(self, cell: int, *, restore: bool, checkpoint: bool) -> RunUnit:
-        """Return the message item that runs one cell."""
+    def item(self, subtask: int, *, restore: bool, checkpoint: bool) -> RunTask:
+        """Return the message item that runs one subtask."""
         outputs = {
             log: OutputLog(
                 self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
             )
-            for _, log in self.plan.unit.outputs
+            for _, log in self.plan.task.outputs
             if log in self._home.logs  # a query that is still joining a shared plan has no log
             and not self.searching
         }
-        return RunUnit(
+        return RunTask(
             self._mill,
             self.id,
-            cell,
+            subtask,
             self.digest,
             self._runs,
             self._committed_run,
@@ -454,8 +454,8 @@ class RunningUnit:
             self._field("latest"),
             self._dropping,
             self._spread_keys,
-            self._restore(cell) if restore else None,
-            checkpoint and self.plan.unit.stateful and not self.searching,
+            self._restore(subtask) if restore else None,
+            checkpoint and self.plan.task.stateful and not self.searching,
             self.left_out,
             self.limit_s,
         )
@@ -464,7 +464,7 @@ class RunningUnit:
         """Return the time up to which an output is incomplete, or None.
 
         A row is incomplete if its window began before the query was created. It looks like a complete row, so
-        the unit does not emit it.
+        the task does not emit it.
         """
         since, after_us = self.since.get(log), self._field(BACKFILL).get("after")
         if since is None or not self._histories[log]:
@@ -479,7 +479,7 @@ class RunningUnit:
         The span is 0 if incomplete rows are emitted.
         """
         graph, found = self.plan.graph, {}
-        for root, log in self.plan.unit.outputs:
+        for root, log in self.plan.task.outputs:
             results = graph[root].operator
             shown = isinstance(results, QueryResults) and results.incomplete
             counted = not shown and not graph[root].schema.changelog and self._computes_windows(root)
@@ -492,7 +492,7 @@ class RunningUnit:
         Rows of joins and look-ups are complete, regardless of when the query was created.
         """
         graph, behind = self.plan.graph, self.plan.graph.ancestors(root)
-        inside = [graph[node].operator for node in self.plan.unit.nodes if node in behind]
+        inside = [graph[node].operator for node in self.plan.task.nodes if node in behind]
         return any(kind_of(operator).over_windows for operator in inside)
 
     @property
@@ -503,9 +503,9 @@ class RunningUnit:
 
     def logs_behind(self, step: int) -> list[str]:
         """Return the outputs that depend on a step and have not failed."""
-        unit, graph, left_out = self.plan.unit, self.plan.graph, self.left_out
-        node_id = unit.nodes[step]
-        return [log for root, log in unit.outputs if log not in left_out and node_id in graph.ancestors(root)]
+        task, graph, left_out = self.plan.task, self.plan.graph, self.left_out
+        node_id = task.nodes[step]
+        return [log for root, log in task.outputs if log not in left_out and node_id in graph.ancestors(root)]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
         """Record in which step the worker of a run ended."""
@@ -526,8 +526,8 @@ class RunningUnit:
     def state_folder(self) -> Path:
         return self._home.checkpoint_folder(self.id)
 
-    def _restore(self, cell: int) -> Restore:
-        if not self.plan.unit.stateful:
+    def _restore(self, subtask: int) -> Restore:
+        if not self.plan.task.stateful:
             return Restore((), {}, {})
         checkpoint = self._field("checkpoint")
         files = checkpoint["files"]
@@ -540,17 +540,17 @@ class RunningUnit:
                 ),
                 input_watermarks.get(log, BEGINNING),
             )
-            for log in self.plan.unit.inputs
+            for log in self.plan.task.inputs
         }
         newcomers: Covers = {name: tuple(pair) for name, pair in self._field("newcomers").items()}
         successors, parts = self._field("successors"), self._field("parts_taken")
         replayed = replay if input_watermarks else {}
         begun = bool(self.fields.get("begun", False))
         if files and "placement" in checkpoint:
-            before = former_cells(checkpoint["placement"])
+            before = former_subtasks(checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
             return Restore(tuple(files), replayed, newcomers, successors, parts, before, heavy, begun)
-        kept = tuple(files[cell]) if files else ()
+        kept = tuple(files[subtask]) if files else ()
         return Restore(kept, replayed, newcomers, successors, parts, first_rows=begun)
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
@@ -575,12 +575,12 @@ class RunningUnit:
         if self.searching or not errors:
             return self.searching
         overran = any(done.overran for done in self.run.done)
-        left = [log for _, log in self.plan.unit.outputs if log not in errors and log not in self.failed]
+        left = [log for _, log in self.plan.task.outputs if log not in errors and log not in self.failed]
         # A step that exceeded its time limit would exceed it again.
         return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
 
     def finish(self, now: int, change: Change) -> list[RunDone]:
-        """Add a finished run to a change; return its cells' answers."""
+        """Add a finished run to a change; return its subtasks' answers."""
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run, self._cleared = None, 0, run.number, False
@@ -590,17 +590,17 @@ class RunningUnit:
             self.sheds[node_id] = merge_reports([d.sheds[node_id] for d in run.done if node_id in d.sheds])
         self.state_bytes = sum(done.state_bytes for done in run.done)
         self._load.compared([done.compared for done in run.done], run.rows)
-        outputs = [log for _, log in self.plan.unit.outputs]
+        outputs = [log for _, log in self.plan.task.outputs]
         self.statistics.add(run.rows_by_input(), outputs, run.done)
         self._rows_since_checkpoint += max(run.rows, 1)
         output_watermarks: dict[str, int] = {}
-        for node_id, log in self.plan.unit.outputs:
+        for node_id, log in self.plan.task.outputs:
             parts = [done.written[log] for done in run.done if log in done.written]
             if parts and log not in failed:
                 change.logs[log] = self._merge_parts(node_id, log, parts, run, now)
             marks = [done.watermarks[log] for done in run.done if log in done.watermarks]
             output_watermarks[log] = max(self.watermark(log), min(marks, default=BEGINNING))
-        fields = change.units.setdefault(self.id, {})
+        fields = change.tasks.setdefault(self.id, {})
         cursors = {log: new[-1].number for log, new in run.epochs.items() if new}
         fields["cursors"] = {**self._field("cursors"), **cursors}
         fields["input_watermarks"] = dict(run.input_watermarks)
@@ -615,8 +615,8 @@ class RunningUnit:
             fields["latest"] = latest
         if (load := self._load.plain()) is not None:
             fields["load"] = load
-        files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.cell)]
-        if self.plan.unit.stateful and all(part is not None for part in files):
+        files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.subtask)]
+        if self.plan.task.stateful and all(part is not None for part in files):
             # A checkpoint in progress is older than this one.
             self.drop_checkpoint()
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
@@ -627,22 +627,22 @@ class RunningUnit:
     def _heavy_keys(self) -> HeavyKeys | None:
         """Return the heavy keys of a join that is partitioned by key.
 
-        Return None if the plan does not allow spreading keys over cells.
+        Return None if the plan does not allow spreading keys over subtasks.
         """
         plan = self.plan
         hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
-        if hybrid not in (one.plain() for one in placements_of(plan.unit, plan.graph, self.cells)):
+        if hybrid not in (one.plain() for one in placements_of(plan.task, plan.graph, self.subtasks)):
             return None
         longest = longest_us(
             window
-            for node_id in plan.unit.nodes
+            for node_id in plan.task.nodes
             if isinstance(join := plan.graph[node_id].operator, SharedJoin)
             for member in join.members
             for window in member.windows
         )
-        joined = join_inputs_of(plan.unit, plan.graph)
+        joined = join_inputs_of(plan.task, plan.graph)
         sides = [SkewedSide.of(one.logs, one.window) for one in joined.inputs] if joined is not None else []
-        return HeavyKeys(self.cells, longest, self.fields.get("heavy") or (), sides)
+        return HeavyKeys(self.subtasks, longest, self.fields.get("heavy") or (), sides)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
         """Record the frequent keys of rows written to a log, by exchange."""
@@ -650,18 +650,18 @@ class RunningUnit:
         if self._heavy is not None and exchange is not None and exchange.id in samples:
             self._heavy.arrived(log, samples[exchange.id])
 
-    def _weigh_keys(self, run: UnitRun, fields: dict[str, Any]) -> None:
+    def _weigh_keys(self, run: TaskRun, fields: dict[str, Any]) -> None:
         if self._heavy is None:
             return
         for done in run.done:
-            self._heavy.add(done.cell, done.key_work)
+            self._heavy.add(done.subtask, done.key_work)
         # The watermark of an input is at least the timestamp of its last row.
         self._heavy.decide(max(run.input_watermarks.values()) + 1)
         if self._heavy.plain() != list(map(tuple, self.fields.get("heavy") or ())):
             fields["heavy"] = self._heavy.plain()
 
     def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
-        """Return the greatest row timestamp of all cells, by node."""
+        """Return the greatest row timestamp of all subtasks, by node."""
         known = self._field("latest")
         return {
             node_id: max([known.get(node_id, ts), *(part.latest[node_id] for part in parts)])
@@ -671,7 +671,7 @@ class RunningUnit:
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
         """Abandon a failed run, which is then retried.
 
-        Each failure is a strike. After _STRIKES strikes the queries of the unit are stopped, or only the
+        Each failure is a strike. After _STRIKES strikes the queries of the task are stopped, or only the
         queries of the step that failed. A step that was stuck or too slow counts as _STRIKES strikes, and so
         does a shared step that has failed before. If several queries may be the cause, trials find the
         culprits first. A full disk is no strike: the run waits for space. `why` is one reason, or a reason
@@ -699,7 +699,7 @@ class RunningUnit:
         if self._search is not None:
             self._judge(self._search, run, why, change)
             return
-        left = [log for _, log in self.plan.unit.outputs if log not in self.failed]
+        left = [log for _, log in self.plan.task.outputs if log not in self.failed]
         suspects = shared or [log for log in left if log in run.suspects] or left
         by_query = not isinstance(why, str) and not shared
         if len(suspects) > 1 and not by_query and not self._cleared:
@@ -708,12 +708,12 @@ class RunningUnit:
         words = why if isinstance(why, str) else next(iter(why.values()))
         self._stop({log: words if isinstance(why, str) else why.get(log, words) for log in suspects}, change)
 
-    def _shared_errors(self, run: UnitRun) -> list[str]:
+    def _shared_errors(self, run: TaskRun) -> list[str]:
         """Return the outputs with an error of a shared step."""
-        return [log for _, log in self.plan.unit.outputs if any(log in done.shared for done in run.done)]
+        return [log for _, log in self.plan.task.outputs if any(log in done.shared for done in run.done)]
 
     def _judge(
-        self, search: CulpritSearch, run: UnitRun, why: str | Mapping[str, str], change: Change
+        self, search: CulpritSearch, run: TaskRun, why: str | Mapping[str, str], change: Change
     ) -> None:
         """Process the result of a trial.
 
@@ -731,9 +731,9 @@ class RunningUnit:
 
     def _stop(self, reasons: Mapping[str, str], change: Change) -> None:
         """Stop queries, given the reason for each output."""
-        fields = change.units.setdefault(self.id, {})
+        fields = change.tasks.setdefault(self.id, {})
         fields["failed"] = {**self.failed, **reasons}
-        if all(log in fields["failed"] for _, log in self.plan.unit.outputs):
+        if all(log in fields["failed"] for _, log in self.plan.task.outputs):
             fields["resumable"] = sorted(reasons)  # otherwise the other outputs continue
 
     def _fall_back(self, change: Change) -> bool:
@@ -742,13 +742,13 @@ class RunningUnit:
         if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
         fields = fallback_fields(before)
-        change.units.setdefault(self.id, {}).update(fields)
+        change.tasks.setdefault(self.id, {}).update(fields)
         self.drop_checkpoint()
         self._rows_since_checkpoint = max(self._rows_since_checkpoint, 1)
         return True
 
     def _merge_parts(
-        self, node_id: str, log: str, parts: Iterable[Appended], run: UnitRun, now: int
+        self, node_id: str, log: str, parts: Iterable[Appended], run: TaskRun, now: int
     ) -> Appended:
         whole = merge_appended(parts)
         if isinstance(self.plan.graph[node_id].operator, QueryResults):
@@ -765,7 +765,7 @@ class RunningUnit:
     @property
     def dirty(self) -> bool:
         """Return True if workers have state that is not in a checkpoint."""
-        return self.plan.unit.stateful and self._rows_since_checkpoint > 0
+        return self.plan.task.stateful and self._rows_since_checkpoint > 0
 
     @property
     def is_checkpoint_outdated(self) -> bool:
@@ -774,7 +774,7 @@ class RunningUnit:
         It is outdated if input was read or queries were added after it.
         """
         written, fields = self._field("checkpoint"), self.fields
-        return self.plan.unit.stateful and (
+        return self.plan.task.stateful and (
             written["cursors"] != fields["cursors"]
             or written["input_watermarks"] != fields["input_watermarks"]
             or written.get("begun", False) != fields.get("begun", False)
@@ -814,23 +814,23 @@ class RunningUnit:
         """Discard the checkpoint in progress."""
         self._begun = None
 
-    def checkpoint_item(self, cell: int) -> CheckpointUnit:
-        return CheckpointUnit(self._mill, self.id, cell, self._committed_run, self.state_folder)
+    def checkpoint_item(self, subtask: int) -> CheckpointTask:
+        return CheckpointTask(self._mill, self.id, subtask, self._committed_run, self.state_folder)
 
-    def finish_cell_checkpoint(self, done: CheckpointDone, change: Change) -> None:
-        """Record that the snapshot of a cell is written.
+    def finish_subtask_checkpoint(self, done: CheckpointDone, change: Change) -> None:
+        """Record that the snapshot of a subtask is written.
 
-        The last cell completes the checkpoint of the unit.
+        The last subtask completes the checkpoint of the task.
         """
         begun = self._begun
         if begun is None or done.run != begun.run:
             return
-        begun.files[done.cell] = done.files
-        if len(begun.files) < self.cells:
+        begun.files[done.subtask] = done.files
+        if len(begun.files) < self.subtasks:
             return
         self.drop_checkpoint()
-        files = [begun.files[cell] for cell in range(self.cells)]
-        fields = change.units.setdefault(self.id, {})
+        files = [begun.files[subtask] for subtask in range(self.subtasks)]
+        fields = change.tasks.setdefault(self.id, {})
         self._note_checkpoint(fields, begun.cursors, begun.input_watermarks, files)
         self._rows_since_checkpoint -= begun.rows
         self._checkpointed_s = begun.begun_s
@@ -862,4 +862,4 @@ class RunningUnit:
         The set is empty for logs that store all columns.
         """
         read = columns_read(self.plan.graph)
-        return {log: read.get(log, frozenset()) for log in self.plan.unit.inputs}
+        return {log: read.get(log, frozenset()) for log in self.plan.task.inputs}

@@ -1,8 +1,8 @@
-"""Table of running units: their pending rows, costs and deadlines, updated incrementally.
+"""Table of running tasks: their pending rows, costs and deadlines, updated incrementally.
 
-A scheduling decision considers all units that can run. With thousands of units, computing the pending rows of
-each unit would take longer than many runs. So the table reads the new epochs of each log once, adds them to
-all units that read the log, and recomputes a unit only after a run.
+A scheduling decision considers all tasks that can run. With thousands of tasks, computing the pending rows of
+each task would take longer than many runs. So the table reads the new epochs of each log once, adds them to
+all tasks that read the log, and recomputes a task only after a run.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from slicemill.metrics.quality_of_service import IdealTime, WaitingRows
 from slicemill.operators.alignment import Dues, is_reached
 from slicemill.operators.join.heavy_keys import KeySample
 from slicemill.runtime.streams import RunningStream
-from slicemill.runtime.units import BACKFILL, RunningUnit
+from slicemill.runtime.tasks import BACKFILL, RunningTask
 from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.policies import Policy
-from slicemill.scheduling.portions import Positions, QueryGroup, UnitColumns, WorkTree
+from slicemill.scheduling.portions import Positions, QueryGroup, TaskColumns, WorkTree
 from slicemill.scheduling.statistics import LogOrigin, MadeOf, ideal_time
 from slicemill.shedding.load import Backlog
 from slicemill.storage.log import Log
 from slicemill.time import BEGINNING, END, SECOND_US
 
 _LEAST_WAIT_S = 1e-6
-# Minimum share of a worker's time for a backfilling unit, also under load.
+# Minimum share of a worker's time for a backfilling task, also under load.
 LEAST_SHARE = 0.1
-# Permitted share of overhead in a run of a backfill. Such runs are short, so that live units do not wait.
+# Permitted share of overhead in a run of a backfill. Such runs are short, so that live tasks do not wait.
 _PAST_OVERHEAD = 0.5
 _FIRST_ROWS = 50.0
 
@@ -50,86 +50,86 @@ class Goal:
         return Goal(query.options.weight, np.inf if slo is None else slo.bound_s)
 
 
-class RunningUnits:
-    """Table of running units, by position.
+class RunningTasks:
+    """Table of running tasks, by position.
 
     A new table takes over the waiting times of the previous table, `before`.
     """
 
     def __init__(
         self,
-        units: Sequence[RunningUnit],
+        tasks: Sequence[RunningTask],
         logs: Mapping[str, Log],
         goals: Mapping[str, Goal],
         now_us: int,
-        before: RunningUnits | None = None,
+        before: RunningTasks | None = None,
     ) -> None:
-        self.units = list(units)
-        self.position = {unit.id: position for position, unit in enumerate(units)}
+        self.tasks = list(tasks)
+        self.position = {task.id: position for position, task in enumerate(tasks)}
         self._logs = logs
         self.goals = goals
         self.strictest_s = min((goal.within_s for goal in goals.values()), default=np.inf)
-        count = len(units)
+        count = len(tasks)
         read: dict[str, list[int]] = {}
-        for position, unit in enumerate(units):
-            for log in unit.plan.unit.inputs:
+        for position, task in enumerate(tasks):
+            for log in task.plan.task.inputs:
                 read.setdefault(log, []).append(position)
         self._readers = {log: np.array(positions, np.intp) for log, positions in read.items()}
         self._heads = {log: logs[log].head for log in read}
         self._origins: dict[str, tuple[str, ...]] = {}
-        self.writers = {log: unit for unit in units for _, log in unit.plan.unit.outputs}
-        # Positions of units that write a log for other units or read such a log; upstream units first.
+        self.writers = {log: task for task in tasks for _, log in task.plan.task.outputs}
+        # Positions of tasks that write a log for other tasks or read such a log; upstream tasks first.
         self._along_derived = [
             position
-            for position, unit in enumerate(units)
-            if any(log in self.writers for log in unit.plan.unit.inputs)
-            or any(log in read for _, log in unit.plan.unit.outputs)
+            for position, task in enumerate(tasks)
+            if any(log in self.writers for log in task.plan.task.inputs)
+            or any(log in read for _, log in task.plan.task.outputs)
         ]
         self._written = {
-            log: LogOrigin(made_of, unit.statistics)
-            for unit in units
-            for log, made_of in unit.made_of.items()
+            log: LogOrigin(made_of, task.statistics)
+            for task in tasks
+            for log, made_of in task.made_of.items()
         }
-        self._joins = np.array([_is_join(self._written, unit) for unit in units], np.bool_)
+        self._joins = np.array([_is_join(self._written, task) for task in tasks], np.bool_)
         self._has_joins = bool(self._joins.any())
-        self._windowed = {log for unit in units for log in unit.logs_released_by_time}
+        self._windowed = {log for task in tasks for log in task.logs_released_by_time}
         self._epochs = np.zeros(count, np.int64)
         self.rows = np.zeros(count, np.int64)
         self._worth = np.zeros(count)
         self._worth_of_row = {log: np.ones(count) for log in read}
         self._kept = np.ones(count)
         self._oldest_us = np.full(count, END)
-        self._due = np.full(count, END)  # smallest due watermark, for units with one input
+        self._due = np.full(count, END)  # smallest due watermark, for tasks with one input
         self._holds = np.zeros(count, np.bool_)
         self._begins = np.zeros(count, np.bool_)
-        self._dues: dict[int, Dues] = {}  # for units with several inputs
+        self._dues: dict[int, Dues] = {}  # for tasks with several inputs
         self._free = np.ones(count, np.bool_)
-        self._rest: bool = before is None or before._rest  # skip units whose outputs are all failed or paused
+        self._rest: bool = before is None or before._rest  # skip tasks whose outputs are all failed or paused
         self._catching_up = np.zeros(count, np.bool_)
         self._usual_rows = np.zeros(count)
         self._usual_s = np.zeros(count)  # usual duration of a run
-        # Units of backfilling queries that are still separate from a shared unit.
-        self.apart = [unit for unit in units if BACKFILL in unit.fields]
+        # Tasks of backfilling queries that are still separate from a shared task.
+        self.apart = [task for task in tasks if BACKFILL in task.fields]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
         self._ends_us = np.full(count, np.inf)  # estimated ends of windows
-        self._late_us = np.array([self._allowed_us(unit) for unit in units])
+        self._late_us = np.array([self._allowed_us(task) for task in tasks])
         self._has_windows = bool(np.isfinite(self._late_us).any())
-        self.figures = UnitColumns(count)
+        self.figures = TaskColumns(count)
         self._own = np.zeros((3, count))
         self._counted_us = now_us
         self.waiting = WaitingRows(count, now_us)
-        self._trees = [self._tree(unit) for unit in units]
-        for position, unit in enumerate(units):
-            self._update_row(position, unit, now_us)
+        self._trees = [self._tree(task) for task in tasks]
+        for position, task in enumerate(tasks):
+            self._update_row(position, task, now_us)
         self._feeding = self._pairs_with_windows()
-        self._component_of = _components(units)
-        self._components = np.array([self._component_of[unit.plan.unit.outputs[0][1]] for unit in units])
+        self._component_of = _components(tasks)
+        self._components = np.array([self._component_of[task.plan.task.outputs[0][1]] for task in tasks])
         if before is not None:
             self._take_over(before)
 
-    def _take_over(self, before: RunningUnits) -> None:
+    def _take_over(self, before: RunningTasks) -> None:
         known = {
             here: before.position[name] for name, here in self.position.items() if name in before.position
         }
@@ -138,51 +138,51 @@ class RunningUnits:
                 getattr(self, name)[here] = getattr(before, name)[there]
         self.waiting.take_over(before.waiting, known)
 
-    def unit(self, unit_id: str) -> RunningUnit | None:
-        position = self.position.get(unit_id)
-        return None if position is None else self.units[position]
+    def task(self, task_id: str) -> RunningTask | None:
+        position = self.position.get(task_id)
+        return None if position is None else self.tasks[position]
 
-    def moments(self, unit: RunningUnit, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
-        """Return the time lines of the streams behind a unit's results.
+    def moments(self, task: RunningTask, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
+        """Return the time lines of the streams behind a task's results.
 
-        The time lines contain timestamps after the unit's watermark.
+        The time lines contain timestamps after the task's watermark.
         """
-        if not unit.plan.unit.stateful:
-            return ()  # a stateless unit does not emit by time
-        after = min(unit.input_watermarks().values(), default=BEGINNING)
+        if not task.plan.task.stateful:
+            return ()  # a stateless task does not emit by time
+        after = min(task.input_watermarks().values(), default=BEGINNING)
         return tuple(
-            streams[unit.plan.catalog.declared_stream(log).name].moments(log, after)
-            for log in self._origins_of(unit)
+            streams[task.plan.catalog.declared_stream(log).name].moments(log, after)
+            for log in self._origins_of(task)
         )
 
-    def warm_us(self, unit: RunningUnit, now_us: int) -> int:
-        """Return when a unit and its upstream units had run once."""
+    def warm_us(self, task: RunningTask, now_us: int) -> int:
+        """Return when a task and its upstream tasks had run once."""
         before = [
-            self.warm_us(self.writers[log], now_us) for log in unit.plan.unit.inputs if log in self.writers
+            self.warm_us(self.writers[log], now_us) for log in task.plan.task.inputs if log in self.writers
         ]
-        return max([now_us if unit.warm_us is None else unit.warm_us, *before])
+        return max([now_us if task.warm_us is None else task.warm_us, *before])
 
-    def _origins_of(self, unit: RunningUnit) -> tuple[str, ...]:
-        """Return the logs of the streams behind a unit's results."""
-        known = self._origins.get(unit.id)
+    def _origins_of(self, task: RunningTask) -> tuple[str, ...]:
+        """Return the logs of the streams behind a task's results."""
+        known = self._origins.get(task.id)
         if known is None:
             found = [
                 self._origins_of(self.writers[log]) if log in self.writers else (log,)
-                for log in unit.plan.unit.inputs
+                for log in task.plan.task.inputs
             ]
-            known = self._origins[unit.id] = tuple(dict.fromkeys(log for part in found for log in part))
+            known = self._origins[task.id] = tuple(dict.fromkeys(log for part in found for log in part))
         return known
 
     def wake(self) -> None:
-        """From now on, run paused units too."""
+        """From now on, run paused tasks too."""
         self._rest = False
-        for position, unit in enumerate(self.units):
-            self._free[position] = unit.run is None and not unit.has_failed
+        for position, task in enumerate(self.tasks):
+            self._free[position] = task.run is None and not task.has_failed
 
     # -- incremental updates ---------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
-        """Add new epochs of all logs to the reading units."""
+        """Add new epochs of all logs to the reading tasks."""
         before_us, self._counted_us = self._counted_us, now_us
         self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
@@ -196,7 +196,7 @@ class RunningUnits:
             if self._has_joins:
                 self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
-                # Rows of a stream may have arrived since the last refresh. Rows written by units arrive at a
+                # Rows of a stream may have arrived since the last refresh. Rows written by tasks arrive at a
                 # refresh.
                 for epoch in epochs:
                     self.waiting.came(readers, epoch.rows, max(epoch.arrival_us, before_us))
@@ -207,67 +207,67 @@ class RunningUnits:
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
         """Record the frequent keys of rows written to a log, by exchange."""
-        for unit in self.units if samples else ():
-            unit.arrived(log, samples)
+        for task in self.tasks if samples else ():
+            task.arrived(log, samples)
 
-    def began(self, unit: RunningUnit) -> None:
-        """Mark a unit as running, so that it is not started twice."""
-        position = self.position.get(unit.id)
+    def began(self, task: RunningTask) -> None:
+        """Mark a task as running, so that it is not started twice."""
+        position = self.position.get(task.id)
         if position is not None:
             self._free[position] = False
 
-    def ran(self, unit: RunningUnit, now_us: int) -> None:
-        """Recompute the entry of a unit after its run."""
-        position = self.position.get(unit.id)
-        if position is None or self.units[position] is not unit:
+    def ran(self, task: RunningTask, now_us: int) -> None:
+        """Recompute the entry of a task after its run."""
+        position = self.position.get(task.id)
+        if position is None or self.tasks[position] is not task:
             return
         self.refresh(now_us)
         self._last_run_us[position] = now_us
         self._ready_since_us[position] = END
-        self._update_row(position, unit, now_us)
+        self._update_row(position, task, now_us)
 
-    def _update_row(self, position: int, unit: RunningUnit, now_us: int) -> None:
+    def _update_row(self, position: int, task: RunningTask, now_us: int) -> None:
         if self._joins[position]:
-            for log in unit.plan.unit.inputs:
-                self._worth_of_row[log][position] = unit.statistics.worth(log)
-        self._kept[position] = unit.kept_share
-        self._catching_up[position] = unit.catching_up
-        self._count_pending(position, unit)
-        dues, inputs = unit.due, unit.plan.unit.inputs
+            for log in task.plan.task.inputs:
+                self._worth_of_row[log][position] = task.statistics.worth(log)
+        self._kept[position] = task.kept_share
+        self._catching_up[position] = task.catching_up
+        self._count_pending(position, task)
+        dues, inputs = task.due, task.plan.task.inputs
         self._holds[position] = bool(dues) and len(inputs) == 1
         self._due[position] = min((due[inputs[0]] for due in dues), default=END) if len(inputs) == 1 else END
         self._dues.pop(position, None)
         if dues and len(inputs) > 1:
             self._dues[position] = dues
-        self._begins[position] = unit.begins
-        self._free[position] = unit.run is None and not (unit.is_idle if self._rest else unit.has_failed)
-        watermarks = unit.input_watermarks()
+        self._begins[position] = task.begins
+        self._free[position] = task.run is None and not (task.is_idle if self._rest else task.has_failed)
+        watermarks = task.input_watermarks()
         self._ends_us[position] = np.inf
         if dues and watermarks:
             # Estimate the end of the next window, as if the watermark advanced with the clock.
             left_us = min(max([0, *(ts - watermarks[log] for log, ts in due.items())]) for due in dues)
             self._ends_us[position] = now_us + left_us + self._late_us[position]
-        for log in unit.plan.unit.inputs:
+        for log in task.plan.task.inputs:
             self._not_ended[log][position] = watermarks.get(log) != END
-        cost = unit.statistics.cost
-        self._own[:, position] = cost.overhead, cost.per_row, unit.load_weight
+        cost = task.statistics.cost
+        self._own[:, position] = cost.overhead, cost.per_row, task.load_weight
         self._usual_rows[position] = cost.mean_rows
         self._usual_s[position] = cost.overhead + cost.per_row * cost.mean_rows
-        self._trees[position] = self._tree(unit)
+        self._trees[position] = self._tree(task)
         self.figures.set(position, self.work_tree(position), cost.mean_rows)
 
-    def is_catching_up(self, unit_id: str) -> bool:
-        """Return True while a unit is backfilling."""
-        position = self.position.get(unit_id)
+    def is_catching_up(self, task_id: str) -> bool:
+        """Return True while a task is backfilling."""
+        position = self.position.get(task_id)
         return position is not None and bool(self._catching_up[position])
 
-    def mark_live(self, unit: RunningUnit) -> None:
-        """Treat a unit as live, because its backfill has ended."""
-        self._catching_up[self.position[unit.id]] = False
+    def mark_live(self, task: RunningTask) -> None:
+        """Treat a task as live, because its backfill has ended."""
+        self._catching_up[self.position[task.id]] = False
 
-    def _count_pending(self, position: int, unit: RunningUnit) -> None:
-        """Count the pending rows of a unit, up to the recorded heads."""
-        waiting = {log: unit.waiting(log, self._heads[log]) for log in unit.plan.unit.inputs}
+    def _count_pending(self, position: int, task: RunningTask) -> None:
+        """Count the pending rows of a task, up to the recorded heads."""
+        waiting = {log: task.waiting(log, self._heads[log]) for log in task.plan.task.inputs}
         self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
         self.rows[position] = sum(rows for _, rows, _ in waiting.values())
         self._worth[position] = sum(
@@ -281,16 +281,16 @@ class RunningUnits:
     def ready(
         self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
-        """Return the positions and the pending work of units that can run.
+        """Return the positions and the pending work of tasks that can run.
 
-        While several units can run, a run is limited to a quantum.
+        While several tasks can run, a run is limited to a quantum.
         """
         positions = np.flatnonzero(self._can_run(watermark))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         return positions, self.batches(positions, now_us, quantum_s)
 
     def batches(self, positions: Positions, now_us: int, quantum_s: float = np.inf) -> Batches:
-        """Return the pending work of these units, even if they cannot run."""
+        """Return the pending work of these tasks, even if they cannot run."""
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / SECOND_US, _LEAST_WAIT_S)
         # Rows that will be shed add neither cost nor value, so the policy and the shedder use the same load
@@ -319,7 +319,7 @@ class RunningUnits:
         )
 
     def _backfill_rows(self, positions: Positions, quantum_s: float) -> Floats:
-        """Return the maximum number of rows per run of backfilling units.
+        """Return the maximum number of rows per run of backfilling tasks.
 
         Live rows may arrive at any time. They should wait at most half as long as their own run takes. The
         first runs read few rows, to measure the cost per row.
@@ -332,33 +332,33 @@ class RunningUnits:
         return np.minimum(within, np.maximum(_FIRST_ROWS, 2 * self._usual_rows[positions]))
 
     def order_backfills_last(
-        self, ranked: Mapping[RunningUnit, float], now_us: int
-    ) -> dict[RunningUnit, float]:
-        """Order backfilling units behind live units.
+        self, ranked: Mapping[RunningTask, float], now_us: int
+    ) -> dict[RunningTask, float]:
+        """Order backfilling tasks behind live tasks.
 
-        Live units keep the order of the policy. A backfilling unit goes first if it has run for less than
+        Live tasks keep the order of the policy. A backfilling task goes first if it has run for less than
         LEAST_SHARE of the time.
         """
         if not self._catching_up.any():
             return dict(ranked)
-        first: dict[RunningUnit, float] = {}
-        last: dict[RunningUnit, float] = {}
-        live: dict[RunningUnit, float] = {}
-        for unit, share in ranked.items():
-            position = self.position[unit.id]
+        first: dict[RunningTask, float] = {}
+        last: dict[RunningTask, float] = {}
+        live: dict[RunningTask, float] = {}
+        for task, share in ranked.items():
+            position = self.position[task.id]
             if not self._catching_up[position]:
-                live[unit] = share
+                live[task] = share
                 continue
             overhead, per_row = self._own[:2, position]
             took_s = overhead + per_row * share * self.rows[position]
             idle_s = (now_us - self._last_run_us[position]) / SECOND_US
-            (first if idle_s * LEAST_SHARE >= took_s else last)[unit] = share
+            (first if idle_s * LEAST_SHARE >= took_s else last)[task] = share
         return {**first, **live, **last}
 
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Return the components with their own policy, and their units' indexes."""
+        """Return the components with their own policy, and their tasks' indexes."""
         chosen = self._by_component(policies)
         if not chosen:
             return []
@@ -374,9 +374,9 @@ class RunningUnits:
         return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
-        """Return the time to the next deadline of each unit (P24).
+        """Return the time to the next deadline of each task (P24).
 
-        A deadline belongs to the oldest row or to the end of a window. A unit that feeds a window has the
+        A deadline belongs to the oldest row or to the end of a window. A task that feeds a window has the
         deadline of that window. While the end of a window is unknown, the deadline counts from the arrival of
         the oldest row.
         """
@@ -399,20 +399,20 @@ class RunningUnits:
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
     def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
-        """Find the units that can run.
+        """Find the tasks that can run.
 
-        A unit can run if it has new rows, rows that are due by time, or an ended input. A unit whose results
+        A task can run if it has new rows, rows that are due by time, or an ended input. A task whose results
         exist before the first row runs once without input. Reading the watermark of a stream announces it, so
-        only watermarks of inputs of idle units are read. Each unit runs once at the end of an input, even if
-        it holds back no rows, because other units read its logs.
+        only watermarks of inputs of idle tasks are read. Each task runs once at the end of an input, even if
+        it holds back no rows, because other tasks read its logs.
         """
         can = (self._epochs > 0) | self._begins
         free = self._free
         if can.all():
             return can & free
         known: dict[str, int] = {}
-        least = np.full(len(self.units), END)
-        ended = np.zeros(len(self.units), np.bool_)
+        least = np.full(len(self.tasks), END)
+        ended = np.zeros(len(self.tasks), np.bool_)
         for log, readers in self._readers.items():
             if can[readers].all():
                 continue
@@ -424,26 +424,26 @@ class RunningUnits:
         can |= (self._holds & (least >= self._due)) | ended
         for position, dues in self._dues.items():
             can[position] = can[position] or is_reached(dues, known)
-        for position in self._units_on_demand(can, known):
+        for position in self._tasks_on_demand(can, known):
             can[position] = True
         return can & free
 
-    def _units_on_demand(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
-        """Yield units that must run only to advance a watermark (M25).
+    def _tasks_on_demand(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
+        """Yield tasks that must run only to advance a watermark (M25).
 
-        A downstream unit holds rows back until the watermark of a log reaches a time. If the inputs of the
-        unit that writes the log have reached that time, a run without rows advances the watermark. Otherwise
-        the demand passes to the units that write these inputs.
+        A downstream task holds rows back until the watermark of a log reaches a time. If the inputs of the
+        task that writes the log have reached that time, a run without rows advances the watermark. Otherwise
+        the demand passes to the tasks that write these inputs.
         """
         wanted: dict[str, int] = {}
         for position in reversed(self._along_derived):
-            unit = self.units[position]
+            task = self.tasks[position]
             if can[position] or not self._free[position]:
                 continue
-            asked = [ts for _, log in unit.plan.unit.outputs if (ts := wanted.get(log)) is not None]
+            asked = [ts for _, log in task.plan.task.outputs if (ts := wanted.get(log)) is not None]
             waits = list(self._dues_of(position))
             if asked:
-                need, told, inputs = min(asked), unit.input_watermarks(), unit.plan.unit.inputs
+                need, told, inputs = min(asked), task.input_watermarks(), task.plan.task.inputs
                 if any(known[log] < need for log in inputs):
                     waits.append(dict.fromkeys(inputs, need))
                 elif any(told.get(log, BEGINNING) < need for log in inputs):
@@ -454,35 +454,35 @@ class RunningUnits:
 
     def _dues_of(self, position: int) -> Dues:
         if self._holds[position]:
-            (log,) = self.units[position].plan.unit.inputs
+            (log,) = self.tasks[position].plan.task.inputs
             return ({log: int(self._due[position])},)
         return self._dues.get(position, ())
 
     def work_tree(self, position: int) -> WorkTree:
-        """Return the work of a unit with all downstream units."""
-        unit = self.units[position]
+        """Return the work of a task with all downstream tasks."""
+        task = self.tasks[position]
         readers = [
-            (unit.statistics.selectivity(log), self.work_tree(int(reader)))
-            for _, log in unit.plan.unit.outputs
+            (task.statistics.selectivity(log), self.work_tree(int(reader)))
+            for _, log in task.plan.task.outputs
             for reader in self._readers.get(log, ())
         ]
         return replace(self._trees[position], readers=tuple(readers))
 
-    def _tree(self, unit: RunningUnit) -> WorkTree:
-        """Return the work of a unit without downstream units."""
-        cost = unit.statistics.cost
-        return WorkTree(cost.overhead, cost.per_row, tuple(self._served(unit)))
+    def _tree(self, task: RunningTask) -> WorkTree:
+        """Return the work of a task without downstream tasks."""
+        cost = task.statistics.cost
+        return WorkTree(cost.overhead, cost.per_row, tuple(self._served(task)))
 
-    def _served(self, unit: RunningUnit) -> Iterator[QueryGroup]:
-        """Yield the queries of a unit, grouped by ideal time."""
+    def _served(self, task: RunningTask) -> Iterator[QueryGroup]:
+        """Yield the queries of a task, grouped by ideal time."""
         alike: dict[MadeOf, list[str]] = {}
-        for _, log in unit.plan.unit.outputs:
-            if log in self.goals and log not in unit.failed:
+        for _, log in task.plan.task.outputs:
+            if log in self.goals and log not in task.failed:
                 alike.setdefault(self._written[log].made_of, []).append(log)
         for logs in alike.values():
             goals = [self.goals[log] for log in logs]
             yield QueryGroup(
-                shares=tuple(unit.statistics.selectivity(log) for log in logs),
+                shares=tuple(task.statistics.selectivity(log) for log in logs),
                 weights=tuple(goal.weight for goal in goals),
                 ideal_s=self.ideal_time(logs[0]).whole_s,
                 within_s=min(
@@ -495,20 +495,20 @@ class RunningUnits:
                 ),
             )
 
-    def _allowed_us(self, unit: RunningUnit) -> float:
+    def _allowed_us(self, task: RunningTask) -> float:
         """Return the permitted delay of results after the end of a window."""
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
-            for _, log in unit.plan.unit.outputs
+            for _, log in task.plan.task.outputs
             if log in self._windowed and (goal := self.goals.get(log)) is not None
         ]
         return min(levels, default=np.inf) * SECOND_US
 
     def _pairs_with_windows(self) -> tuple[Positions, Positions]:
-        """Return pairs (unit, downstream unit with windows), as two arrays."""
+        """Return pairs (task, downstream task with windows), as two arrays."""
         pairs = {
             (position, behind)
-            for position in range(len(self.units))
+            for position in range(len(self.tasks))
             for behind in self._behind(position)
             if np.isfinite(self._late_us[behind])
         }
@@ -516,11 +516,11 @@ class RunningUnits:
         return feeding, windows
 
     def _behind(self, position: int) -> set[int]:
-        """Return all units downstream of a unit."""
+        """Return all tasks downstream of a task."""
         found: set[int] = set()
         waiting = [position]
         while waiting:
-            for _, log in self.units[waiting.pop()].plan.unit.outputs:
+            for _, log in self.tasks[waiting.pop()].plan.task.outputs:
                 readers = {int(reader) for reader in self._readers.get(log, ())} - found
                 found |= readers
                 waiting += readers
@@ -533,22 +533,22 @@ class RunningUnits:
         """
         return ideal_time(log, self._written)
 
-    def rows_waiting(self, unit: str) -> tuple[int, float, int]:
-        """Return the current, average and maximum waiting rows of a unit."""
-        position = self.position[unit]
+    def rows_waiting(self, task: str) -> tuple[int, float, int]:
+        """Return the current, average and maximum waiting rows of a task."""
+        position = self.position[task]
         return int(self.rows[position]), *self.waiting.of(position)
 
-    def longest_wait_s(self, unit: str, now_us: int) -> float:
-        """Return how long the oldest row of a unit has waited."""
-        oldest = int(self._oldest_us[self.position[unit]])
+    def longest_wait_s(self, task: str, now_us: int) -> float:
+        """Return how long the oldest row of a task has waited."""
+        oldest = int(self._oldest_us[self.position[task]])
         return 0.0 if oldest == END else max(0.0, (now_us - oldest) / SECOND_US)
 
 
-def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
+def _components(tasks: Sequence[RunningTask]) -> dict[str, int]:
     """Return the number of each log's connected component (M1)."""
     found: dict[str, int] = {}
-    for number, unit in enumerate(units):
-        logs = {*unit.plan.unit.inputs, *(log for _, log in unit.plan.unit.outputs)}
+    for number, task in enumerate(tasks):
+        logs = {*task.plan.task.inputs, *(log for _, log in task.plan.task.outputs)}
         met = {found[log] for log in logs if log in found}
         part = min(met, default=number)
         found |= dict.fromkeys(logs, part)
@@ -557,7 +557,7 @@ def _components(units: Sequence[RunningUnit]) -> dict[str, int]:
     return found
 
 
-def _is_join(written: Mapping[str, LogOrigin], unit: RunningUnit) -> bool:
+def _is_join(written: Mapping[str, LogOrigin], task: RunningTask) -> bool:
     """Return True if an output combines rows of several inputs."""
-    made = [written[log].made_of for _, log in unit.plan.unit.outputs]
+    made = [written[log].made_of for _, log in task.plan.task.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)

@@ -1,17 +1,17 @@
 """Units: sets of operators that the dispatcher schedules together.
 
-Every declared stream, derived stream and query result has a log. A unit reads some logs and writes other
-logs. Inside a unit, operators pass tuples on directly. Queries share a unit if one read of a tuple can serve
+Every declared stream, derived stream and query result has a log. A task reads some logs and writes other
+logs. Inside a task, operators pass tuples on directly. Queries share a task if one read of a tuple can serve
 all of them:
 
-| unit | queries in it |
+| task | queries in it |
 |---|---|
 | select from bid | queries over the same logs that only select, project or look up tables |
 | aggregates of bid by item | OVER windows, panes and groups of one log with the same partitioning keys |
 | joins of open and bid on item = item | window joins that share slices, or n-way joins with shared state |
 | q | any other query, alone; also a query over a changelog, which always starts with the full table |
 
-A unit's id consists of the properties that its queries have in common, so it is stable while queries are
+A task's id consists of the properties that its queries have in common, so it is stable while queries are
 added and removed. State is stored by the ids of stateful nodes, which are stable too
 (`plan.rules.name_by_content`). When queries are added or removed, remaining nodes keep their state and new
 nodes start empty (`plan.state_reuse.kept_nodes`).
@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 
 from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.protocol import Keys, UnitOf
+from slicemill.operators.protocol import Keys, TaskOf
 from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import quote_name, short_name
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class Task:
     """Set of operators that are scheduled as one.
 
     `nodes` are in topological order, without the inputs. An output is a node and the log that it is written
@@ -49,7 +49,7 @@ class Unit:
 
 
 @dataclass(slots=True)
-class _UnitBuilder:
+class _TaskBuilder:
     """Unit under construction."""
 
     nodes: set[str] = field(default_factory=set)
@@ -57,33 +57,33 @@ class _UnitBuilder:
     outputs: list[tuple[str, str]] = field(default_factory=list)
 
 
-def split_into_units(graph: QueryGraph) -> tuple[Unit, ...]:
-    """Split a graph into units, upstream units first."""
+def split_into_tasks(graph: QueryGraph) -> tuple[Task, ...]:
+    """Split a graph into tasks, upstream tasks first."""
     kept = {node.id: log for node in graph if (log := log_of(node, graph)) is not None}
     position = {node_id: number for number, node_id in enumerate(graph.nodes)}
-    made: dict[str, _UnitBuilder] = {}
+    made: dict[str, _TaskBuilder] = {}
     for node in graph:
         if node.id not in kept or not node.inputs:
             continue
         nodes, inputs = _between_logs(graph, node, kept)
-        unit = made.setdefault(_name(graph, node, nodes, inputs, kept), _UnitBuilder())
-        unit.nodes |= nodes
-        unit.inputs |= inputs
-        unit.outputs.append((node.id, kept[node.id]))
-    units = []
-    for name, unit in made.items():
-        ordered = tuple(sorted(unit.nodes, key=position.__getitem__))
+        task = made.setdefault(_name(graph, node, nodes, inputs, kept), _TaskBuilder())
+        task.nodes |= nodes
+        task.inputs |= inputs
+        task.outputs.append((node.id, kept[node.id]))
+    tasks = []
+    for name, task in made.items():
+        ordered = tuple(sorted(task.nodes, key=position.__getitem__))
         stateful = tuple(select_stateful(graph, ordered))
-        units.append(Unit(name, ordered, tuple(sorted(unit.inputs)), tuple(unit.outputs), stateful))
-    return tuple(units)
+        tasks.append(Task(name, ordered, tuple(sorted(task.inputs)), tuple(task.outputs), stateful))
+    return tuple(tasks)
 
 
-def unit_subgraph(graph: QueryGraph, unit: Unit) -> QueryGraph:
-    """Return the part of the graph that a unit runs.
+def task_subgraph(graph: QueryGraph, task: Task) -> QueryGraph:
+    """Return the part of the graph that a task runs.
 
     It does not change when other queries are added or removed.
     """
-    return graph.only(frozenset(node_id for root, _ in unit.outputs for node_id in graph.ancestors(root)))
+    return graph.only(frozenset(node_id for root, _ in task.outputs for node_id in graph.ancestors(root)))
 
 
 def select_stateful(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
@@ -110,12 +110,12 @@ def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[
 
 
 def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept: dict[str, str]) -> str:
-    """Return the id of the unit that an output belongs to.
+    """Return the id of the task that an output belongs to.
 
-    Each kind of unit has its own form of id.
+    Each kind of task has its own form of id.
     """
     if any(graph[node_id].schema.changelog for node_id, log in kept.items() if log in inputs):
-        # A changelog cannot be shared: a new query must read it from its base, which a running unit has
+        # A changelog cannot be shared: a new query must read it from its base, which a running task has
         # already consumed.
         return quote_name(kept[root.id])
     stateful = [graph[node_id] for node_id in select_stateful(graph, nodes)]
@@ -126,11 +126,11 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
         return f"select from {', '.join(sorted(map(quote_name, inputs)))}"
     if len(computing) == 1:
         (only,) = computing
-        unit = kind_of(only.operator).unit
-        if unit is UnitOf.PARTS and graph.has_parts(only.id):
+        task = kind_of(only.operator).task
+        if task is TaskOf.PARTS and graph.has_parts(only.id):
             logs = all(source in kept for source in only.inputs)
             return only.name if logs else only.id
-        keys = keys_in_log(graph, only) if unit is UnitOf.KEYS else None
+        keys = keys_in_log(graph, only) if task is TaskOf.KEYS else None
         if keys is not None and len(inputs) == 1:
             (log,) = inputs
             by = f" by {short_name([render(key) for key in keys], keys)}" if keys else ""

@@ -1,4 +1,4 @@
-"""Units without Spark: logs in memory, programs of any number of cells, runs that are cut anywhere."""
+"""Units without Spark: logs in memory, programs of any number of subtasks, runs that are cut anywhere."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ import pyarrow as pa
 
 from slicemill.catalog.catalog import Catalog, Stream, TimestampKind
 from slicemill.columns.arrow_schema import is_system_column
-from slicemill.columns.order import merge_cells
+from slicemill.columns.order import merge_subtasks
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.partitioning import Exchange
 from slicemill.plan.placement import choose_placement
-from slicemill.plan.units import Unit, split_into_units
-from slicemill.runtime.pipeline import RunOutcome, UnitPlan, UnitProgram
+from slicemill.plan.tasks import Task, split_into_tasks
+from slicemill.runtime.pipeline import RunOutcome, TaskPlan, TaskProgram
 from slicemill.runtime.shuffle import PartitionedRows
 from slicemill.storage.checkpoints import read_checkpoint, write_checkpoint
 from slicemill.time import END
 from slicemill.types import Timed
 from support.corpus import Event, Row, TimedRow
 
-# How the logs that a unit reads are spread over so many cells.
-Exchanges: TypeAlias = Callable[[Unit, QueryGraph, int], Mapping[str, Exchange]]
+# How the logs that a task reads are spread over so many subtasks.
+Exchanges: TypeAlias = Callable[[Task, QueryGraph, int], Mapping[str, Exchange]]
 
 
-def exchanges_of(unit: Unit, graph: QueryGraph, cells: int) -> Mapping[str, Exchange]:
-    """Those of the placement that a unit gets."""
-    return choose_placement(unit, graph, cells).exchanges
+def exchanges_of(task: Task, graph: QueryGraph, subtasks: int) -> Mapping[str, Exchange]:
+    """Those of the placement that a task gets."""
+    return choose_placement(task, graph, subtasks).exchanges
 
 
 class Memory:
@@ -67,51 +67,53 @@ def _positions(table: pa.Table) -> list[tuple[int, int]]:
     return list(zip(table["_ts"].to_pylist(), table["_seq"].to_pylist(), strict=True))
 
 
-def run_cells(
-    cells: Sequence[UnitProgram], inputs: Mapping[str, pa.Table], complete: Mapping[str, int]
+def run_subtasks(
+    subtasks: Sequence[TaskProgram], inputs: Mapping[str, pa.Table], complete: Mapping[str, int]
 ) -> Iterator[list[RunOutcome]]:
-    """What the cells of a unit give: each gets its rows, and several are told of the end in a run of its own.
+    """Run the subtasks of a task, each with its rows.
 
-    `cells` may be changed between two runs.
+    Several subtasks get the end of the inputs in a run of its own.
+
+    `subtasks` may be changed between two runs.
     """
-    plan = cells[0].plan
+    plan = subtasks[0].plan
     parts = {log: spread(table, plan, log) for log, table in inputs.items()}
     ends = {log for log, table in inputs.items() if table.num_rows and complete[log] == END}
-    if len(cells) > 1 and ends:
+    if len(subtasks) > 1 and ends:
         told = {log: inputs[log]["_ts"][-1].as_py() if log in ends else complete[log] for log in inputs}
-        yield [program.run({log: parts[log][n] for log in parts}, told) for n, program in enumerate(cells)]
-        parts = {log: [table.slice(0, 0)] * len(cells) for log, table in inputs.items()}
+        yield [program.run({log: parts[log][n] for log in parts}, told) for n, program in enumerate(subtasks)]
+        parts = {log: [table.slice(0, 0)] * len(subtasks) for log, table in inputs.items()}
     latest: dict[str, int] = {}
-    for program in cells:
+    for program in subtasks:
         latest |= {node_id: max(ts, latest.get(node_id, ts)) for node_id, ts in program.latest.items()}
     yield [
         program.run({log: parts[log][n] for log in parts}, complete, latest=latest)
-        for n, program in enumerate(cells)
+        for n, program in enumerate(subtasks)
     ]
 
 
-def spread(table: pa.Table, plan: UnitPlan, log: str) -> list[pa.Table]:
-    """The rows of each cell."""
+def spread(table: pa.Table, plan: TaskPlan, log: str) -> list[pa.Table]:
+    """The rows of each subtask."""
     if log not in plan.exchanges:
-        return [table] * plan.cells
+        return [table] * plan.subtasks
     own = pa.schema([field for field in table.schema if not is_system_column(field.name)])
     found = PartitionedRows(plan.exchanges[log], own, [(table, 0)])
-    return [found.part(cell) for cell in range(plan.cells)]
+    return [found.part(subtask) for subtask in range(plan.subtasks)]
 
 
-def run_units(
+def run_tasks(
     catalog: Catalog,
     events: Sequence[Event],
     tables: Mapping[str, Sequence[Row]],
     seed: int,
-    cells: int,
+    subtasks: int,
     checkpoints: Path | None = None,
 ) -> dict[str, list[TimedRow]]:
-    """The rows of all queries; `seed` says where runs are cut, and which units fall behind.
+    """The rows of all queries; `seed` says where runs are cut, and which tasks fall behind.
 
-    With a folder for `checkpoints`, every unit goes on from one after each of its runs.
+    With a folder for `checkpoints`, every task goes on from one after each of its runs.
     """
-    logs = _run(catalog, events, tables, seed, cells, checkpoints)
+    logs = _run(catalog, events, tables, seed, subtasks, checkpoints)
     return {
         key: [(timed.ts, timed.row) for timed, _, _ in logs[query.name]]
         for key, query in catalog.queries.items()
@@ -122,12 +124,12 @@ def run_logs(
     catalog: Catalog,
     events: Sequence[Event],
     seed: int,
-    cells: int,
+    subtasks: int,
     checkpoints: Path | None = None,
     exchanges: Exchanges = exchanges_of,
 ) -> dict[str, list[tuple[Timed, int, int]]]:
-    """All rows of all logs, with their numbers and arrivals; `exchanges` of units as they are, or others."""
-    return dict(_run(catalog, events, {}, seed, cells, checkpoints, exchanges))
+    """All rows of all logs, with their numbers and arrivals; `exchanges` of tasks as they are, or others."""
+    return dict(_run(catalog, events, {}, seed, subtasks, checkpoints, exchanges))
 
 
 def run_arrivals(catalog: Catalog, events: Sequence[Event]) -> dict[str, list[int]]:
@@ -141,7 +143,7 @@ def _run(
     events: Sequence[Event],
     tables: Mapping[str, Sequence[Row]],
     seed: int,
-    cells: int,
+    subtasks: int,
     checkpoints: Path | None,
     exchanges: Exchanges = exchanges_of,
 ) -> dict[str, list[tuple[Timed, int, int]]]:
@@ -149,9 +151,9 @@ def _run(
     graph = share(optimize(build_graph(catalog)), catalog)
     memory = Memory(catalog)
     programs = []
-    for unit in split_into_units(graph):
-        plan = UnitPlan(unit, graph, catalog, tables, exchanges(unit, graph, cells))
-        programs.append((unit, [UnitProgram(plan, cell=cell) for cell in range(plan.cells)]))
+    for task in split_into_tasks(graph):
+        plan = TaskPlan(task, graph, catalog, tables, exchanges(task, graph, subtasks))
+        programs.append((task, [TaskProgram(plan, subtask=subtask) for subtask in range(plan.subtasks)]))
     read: dict[tuple[str, str], int] = defaultdict(int)
     schemas = {node.id: node.schema for node in graph}
     for name, node_id in graph.streams.items():
@@ -162,27 +164,27 @@ def _run(
         ended = number == len(borders)
         if ended:
             memory.end()
-        for unit, parts in programs:
+        for task, parts in programs:
             if not ended and chooser.random() < 0.3:
-                continue  # a unit that is not picked falls behind
+                continue  # a task that is not picked falls behind
             inputs = {}
-            for log in unit.inputs:
-                new = memory.rows[log][read[unit.id, log] :]
-                read[unit.id, log] = len(memory.rows[log])
+            for log in task.inputs:
+                new = memory.rows[log][read[task.id, log] :]
+                read[task.id, log] = len(memory.rows[log])
                 timed, seqs = [row[0] for row in new], [row[1] for row in new]
                 inputs[log] = to_table(timed, schemas[log], [row[2] for row in new], seqs)
-            complete = {log: memory.complete[log] for log in unit.inputs}
-            for outcomes in run_cells(parts, inputs, complete):
+            complete = {log: memory.complete[log] for log in task.inputs}
+            for outcomes in run_subtasks(parts, inputs, complete):
                 if checkpoints is not None:
-                    for cell, part in enumerate(parts):
+                    for subtask, part in enumerate(parts):
                         files = json.loads(json.dumps(write_checkpoint(checkpoints, part.states)))
-                        parts[cell] = UnitProgram(part.plan, read_checkpoint(checkpoints, files), cell)
-                for _, log in unit.outputs:
+                        parts[subtask] = TaskProgram(part.plan, read_checkpoint(checkpoints, files), subtask)
+                for _, log in task.outputs:
                     assert [outcome.errors for outcome in outcomes] == [{}] * len(outcomes)
                     made = [outcome.tables[log] for outcome in outcomes]
                     for table in made:
                         assert _positions(table) == sorted(_positions(table))
-                    table = merge_cells(made)
+                    table = merge_subtasks(made)
                     system = (table.column(name).to_pylist() for name in ("_seq", "_arr"))
                     memory.rows[log] += zip(timed_rows(table, schemas[log]), *system, strict=True)
                     # Rows that come in a later run are not before those that are there.

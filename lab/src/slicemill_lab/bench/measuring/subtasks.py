@@ -1,6 +1,6 @@
-"""Cost of each cell of a mill's units, measured with workers in this process.
+"""Cost of each subtask of a mill's tasks, measured with workers in this process.
 
-Each worker has one cell of a unit, and reads, maps and shuffles rows like a separate process. As in a
+Each worker has one subtask of a task, and reads, maps and shuffles rows like a separate process. As in a
 worker process, freed memory is kept (`runtime.spark_session.WORKER_MEMORY`). Page faults of newly allocated
 memory would otherwise dominate the measurement."""
 
@@ -32,7 +32,7 @@ _MALLOC = {"MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2, "MALLOC_MMAP_THR
 
 
 class NotingPool(InlinePool):
-    """Pool that records CPU seconds and bytes read of runs by unit and cell, since the last `forget`."""
+    """Pool that records CPU seconds and bytes read of runs by task and subtask, since the last `forget`."""
 
     def __init__(self, workers: int) -> None:
         super().__init__(workers, HANDLER)
@@ -47,25 +47,25 @@ class NotingPool(InlinePool):
         if isinstance(answer.message, tuple):
             for done in answer.message:
                 if isinstance(done, RunDone):
-                    self.cpu_s[done.unit, done.cell] += done.cpu_s
-                    self.bytes_read[done.unit, done.cell] += done.bytes_read
+                    self.cpu_s[done.task, done.subtask] += done.cpu_s
+                    self.bytes_read[done.task, done.subtask] += done.bytes_read
         return super().answered(answer, message)
 
     def state_bytes(self) -> dict[tuple[str, int], int]:
         """Return the current size of each cell's state."""
         return {
-            (unit, cell): loaded.program.state_bytes()
+            (task, subtask): loaded.program.state_bytes()
             for handler in self._handlers
-            for (_, unit, cell), loaded in cast(Worker, handler).cells.items()
+            for (_, task, subtask), loaded in cast(Worker, handler).subtasks.items()
         }
 
 
 @dataclass(frozen=True, slots=True)
-class CellFigures:
-    """Cost of all cells of a mill, and of the most expensive one."""
+class SubtaskFigures:
+    """Cost of all subtasks of a mill, and of the most expensive one."""
 
     placement: str
-    cells: int
+    subtasks: int
     cpu_s: float
     slowest_cpu_s: float
     state_bytes: int
@@ -74,24 +74,29 @@ class CellFigures:
     most_bytes_read: int
     rows: Mapping[str, int]
 
-    def better(self, other: CellFigures | None) -> CellFigures:
-        """Return the figures with the faster slowest cell, because disturbances only slow a run down."""
+    def better(self, other: SubtaskFigures | None) -> SubtaskFigures:
+        """Return the figures with the faster slowest subtask, because disturbances only slow a run down."""
         return self if other is None or self.slowest_cpu_s <= other.slowest_cpu_s else other
 
 
-def measured_cells(
+def measured_subtasks(
     script: str,
     batches: Iterable[Mapping[str, pa.Table]],
     warming: int,
-    cells: int,
+    subtasks: int,
     placement: str = AUTO,
-) -> CellFigures:
+) -> SubtaskFigures:
     """Feed batches one by one and run each to its end. The first batches are not measured."""
     _keep_freed_memory()
-    pool, clock = NotingPool(cells), MovedClock()
+    pool, clock = NotingPool(subtasks), MovedClock()
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home:
         mill = Mill(
-            home=Path(home), pool=pool, cells=cells, placement=placement, read_sources=False, clock=clock
+            home=Path(home),
+            pool=pool,
+            subtasks=subtasks,
+            placement=placement,
+            read_sources=False,
+            clock=clock,
         )
         try:
             mill.execute(script)
@@ -104,10 +109,10 @@ def measured_cells(
                     mill.feed(stream, table)
                 mill.dispatcher.run_all()
             kept = pool.state_bytes()
-            (widest,) = sorted(mill.dispatcher.units.values(), key=lambda unit: unit.cells)[-1:]
-            return CellFigures(
+            (widest,) = sorted(mill.dispatcher.tasks.values(), key=lambda task: task.subtasks)[-1:]
+            return SubtaskFigures(
                 _words(Placement.of(widest.plan.exchanges)),
-                widest.cells,
+                widest.subtasks,
                 sum(pool.cpu_s.values()),
                 max(pool.cpu_s.values()),
                 sum(kept.values()),

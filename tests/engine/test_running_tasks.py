@@ -1,4 +1,4 @@
-"""The running units against asking every unit, while rows arrive, units run and time goes on."""
+"""The running tasks against asking every task, while rows arrive, tasks run and time goes on."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.api.mill import Mill
-from slicemill.runtime.unit_queue import Goal, RunningUnits
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.task_queue import Goal, RunningTasks
+from slicemill.runtime.tasks import RunningTask
 from slicemill.scheduling.statistics import BatchCost
 from slicemill.time import END
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
@@ -31,50 +31,50 @@ SECOND = 1_000_000
 
 
 class Works:
-    """A mill whose units run one by one, over streams that grow."""
+    """A mill whose tasks run one by one, over streams that grow."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock(1)
         self.mill = fed_mill(folder, self.clock, inline_pool(1))
         self.mill.execute(SCRIPT)
         self.mill.open()
-        self.units = self.mill.dispatcher.running.units
+        self.tasks = self.mill.dispatcher.running.tasks
         self.renew()
 
     @property
-    def running(self) -> RunningUnits:
+    def running(self) -> RunningTasks:
         return self.mill.dispatcher.running
 
     def close(self) -> None:
         self.mill.close()
 
     def renew(self) -> None:
-        self.mill.dispatcher.replace(self.units, {"plain": Goal(), "slid": Goal(2.0, 1.0)})
+        self.mill.dispatcher.replace(self.tasks, {"plain": Goal(), "slid": Goal(2.0, 1.0)})
 
     def arrive(self, stream: str, rows: list[int]) -> None:
         feed_rows(self.mill, stream, [(x, self.clock.now) for x in rows])
 
-    def run(self, unit: RunningUnit) -> None:
+    def run(self, task: RunningTask) -> None:
         dispatcher = self.mill.dispatcher
         with dispatcher.paused():
-            dispatcher._send_runs({unit: 1.0}, 1.0)
+            dispatcher._send_runs({task: 1.0}, 1.0)
             dispatcher._wait_for_answers()
 
-    def can_run(self, unit: RunningUnit) -> bool:
+    def can_run(self, task: RunningTask) -> bool:
         """What the table says, by asking."""
-        reached = {log: self.mill.watermark(log) for log in unit.plan.unit.inputs}
-        held = any(all(reached[log] >= ts for log, ts in due.items()) for due in unit.due)
-        end = any(until == END and unit.input_watermarks().get(log) != END for log, until in reached.items())
-        return bool(unit.pending()) or held or end
+        reached = {log: self.mill.watermark(log) for log in task.plan.task.inputs}
+        held = any(all(reached[log] >= ts for log, ts in due.items()) for due in task.due)
+        end = any(until == END and task.input_watermarks().get(log) != END for log, until in reached.items())
+        return bool(task.pending()) or held or end
 
-    def check(self) -> list[RunningUnit]:
+    def check(self) -> list[RunningTask]:
         now = self.clock.now
         self.running.refresh(now)
         positions, batches = self.running.ready(self.mill.watermark, now)
-        ready = [self.units[position] for position in positions]
-        assert ready == [unit for unit in self.units if self.can_run(unit)]
-        for unit, rows, wait in zip(ready, batches.rows, batches.wait, strict=True):
-            pending = unit.pending()
+        ready = [self.tasks[position] for position in positions]
+        assert ready == [task for task in self.tasks if self.can_run(task)]
+        for task, rows, wait in zip(ready, batches.rows, batches.wait, strict=True):
+            pending = task.pending()
             assert rows == max(sum(epoch.rows for epoch in pending), 1)
             if pending:
                 oldest = min(epoch.arrival_us for epoch in pending)
@@ -91,7 +91,7 @@ steps = st.one_of(
 
 @given(st.lists(steps, max_size=20))
 @settings(max_examples=15)
-def test_the_table_knows_what_every_unit_would_say(history: list[object]) -> None:
+def test_the_table_knows_what_every_task_would_say(history: list[object]) -> None:
     with TemporaryDirectory() as folder, closing(Works(Path(folder))) as works:
         for step in [*history, "end", 0, 1, 2, 3, 4, 5]:
             works.clock.now += SECOND // 2
@@ -114,7 +114,7 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
         works.clock.now += 3 * SECOND
         works.check()
         positions, batches = works.running.ready(works.mill.watermark, works.clock.now)
-        by_name = {works.units[position].id: place for place, position in enumerate(positions)}
+        by_name = {works.tasks[position].id: index for index, position in enumerate(positions)}
         plain, slid = (by_name[works.running.writers[name].id] for name in ("plain", "slid"))
         assert batches.figures.weight[positions[[plain, slid]]].tolist() == [1, 2]
         assert batches.wait[slid] == pytest.approx(3)
@@ -130,23 +130,23 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
         )
 
 
-def test_a_run_takes_no_more_than_a_quantum_while_another_unit_waits(tmp_path: Path) -> None:
+def test_a_run_takes_no_more_than_a_quantum_while_another_task_waits(tmp_path: Path) -> None:
     with closing(Works(tmp_path)) as works:
         plain, slid = (works.running.writers[name] for name in ("plain", "slid"))
-        for unit in (plain, slid):
-            unit.statistics.cost = BatchCost(overhead=0.001, per_row=0.005)
+        for task in (plain, slid):
+            task.statistics.cost = BatchCost(overhead=0.001, per_row=0.005)
         works.renew()
         for number in range(9):
             works.arrive("a", [number])
             works.clock.now += SECOND
         assert works.mill.dispatcher.quantum_s == 0.02
         works.mill.dispatcher.run_some()
-        assert [len(unit.pending()) for unit in (plain, slid)] == [6, 6], "1 + 3 · 5 ms fit into 20 ms"
+        assert [len(task.pending()) for task in (plain, slid)] == [6, 6], "1 + 3 · 5 ms fit into 20 ms"
         works.mill.dispatcher.run_all()
         assert not plain.pending() and not slid.pending()
 
 
-def test_a_unit_that_waits_alone_takes_all(tmp_path: Path) -> None:
+def test_a_task_that_waits_alone_takes_all(tmp_path: Path) -> None:
     with closing(Works(tmp_path)) as works:
         later = works.running.writers["both"]
         later.statistics.cost = BatchCost(overhead=0.001, per_row=0.005)
@@ -169,11 +169,11 @@ CREATE QUERY plain WITH (slo = 'p99 < 40 s') AS SELECT x FROM b WHERE x > 3;
 
 
 def slacks(mill: Mill) -> dict[str, float]:
-    """By one of its logs, how long each unit that could run has until its deadline."""
+    """By one of its logs, how long each task that could run has until its deadline."""
     running, now = mill.dispatcher.running, mill.dispatcher._clock()
     running.refresh(now)
     positions, batches = running.ready(mill.watermark, now)
-    names = [running.units[position].plan.unit.outputs[0][1] for position in positions]
+    names = [running.tasks[position].plan.task.outputs[0][1] for position in positions]
     return dict(zip(names, batches.slack.tolist(), strict=True))
 
 
@@ -196,34 +196,34 @@ def test_the_end_of_a_window_is_its_deadline_and_that_of_who_feeds_it(tmp_path: 
         assert found["sums"] == pytest.approx(16 + 5, abs=1e-3)
         assert found["plain"] == pytest.approx(40, abs=1e-3)
         mill.policy = "edf"
-        first = [unit.plan.unit.outputs[0][1] for unit in mill.dispatcher._ranked()]
+        first = [task.plan.task.outputs[0][1] for task in mill.dispatcher._ranked()]
         assert first == ["often", "sums", "plain"]
         clock.now += 7 * SECOND  # the window of `often` has ended, and its result is late
         assert slacks(mill)["often"] == pytest.approx(-1, abs=1e-3)
 
 
-def test_a_unit_that_runs_is_not_ready(tmp_path: Path) -> None:
+def test_a_task_that_runs_is_not_ready(tmp_path: Path) -> None:
     with closing(Works(tmp_path)) as works:
         works.arrive("a", [1, 5, 9])
         (first, *others) = works.check()
         works.running.began(first)
-        assert [works.units[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
+        assert [works.tasks[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
         works.running.ran(first, 2)
         assert works.check() == [first, *others]
 
 
 def test_what_was_shed_does_not_count_for_the_policy(tmp_path: Path) -> None:
-    """P38: shedder and policy see one load. Of forty rows a unit that sheds half will take twenty."""
+    """P38: shedder and policy see one load. Of forty rows a task that sheds half will take twenty."""
     with closing(Works(tmp_path)) as works:
         works.arrive("a", [5] * 40)
-        (unit, *_) = works.check()
-        place = works.running.position[unit.id]
+        (task, *_) = works.check()
+        index = works.running.position[task.id]
         for share, rows in ((1.0, 40), (0.5, 20), (0.001, 1)):
-            unit.kept_share = share
-            works.running.ran(unit, 2)
+            task.kept_share = share
+            works.running.ran(task, 2)
             positions, batches = works.running.ready(works.mill.watermark, 2)
-            assert batches.rows[positions.tolist().index(place)] == rows
-        assert works.running.rows[place] == 40, "all of them wait, and the shedder counts them"
+            assert batches.rows[positions.tolist().index(index)] == rows
+        assert works.running.rows[index] == 40, "all of them wait, and the shedder counts them"
 
 
 def test_rows_of_the_rarer_side_of_a_join_count_for_more(tmp_path: Path) -> None:

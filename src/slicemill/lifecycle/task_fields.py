@@ -1,4 +1,4 @@
-"""Changes of a unit's fields when queries are added or removed."""
+"""Changes of a task's fields when queries are added or removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import admit_queries, members_behind
 from slicemill.operators.specs import Source
 from slicemill.plan.history import history_us
-from slicemill.plan.overlapping_joins import RunningJoinState, UnitAssignments, join_keys_of, logs_read
+from slicemill.plan.overlapping_joins import RunningJoinState, TaskAssignments, join_keys_of, logs_read
 from slicemill.plan.placement import Placement, PlacementKind, needs_match_flags, restore_placement
 from slicemill.plan.state_reuse import (
     names_of_state,
@@ -25,32 +25,32 @@ from slicemill.plan.state_reuse import (
     successors,
     without_outputs,
 )
-from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.pipeline import TaskPlan
 from slicemill.runtime.streams import RunningStream, logs_of
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import SINCE_CHECKPOINT, merge_fields
 from slicemill.time import BEGINNING, END
 
-# Field of a unit: logs of queries and streams that the current start has not declared.
+# Field of a task: logs of queries and streams that the current start has not declared.
 LEFT_OUT = "left_out"
-# Fields of a unit that are dropped with its state.
+# Fields of a task that are dropped with its state.
 _OF_STATE = frozenset(("begun", "due", "failed", "resumable", *SINCE_CHECKPOINT, "latest", "heavy"))
 
 
-def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """Return the fields of a new unit, which reads only new epochs.
+def new_fields(plan: TaskPlan, home: Home) -> dict[str, Any]:
+    """Return the fields of a new task, which reads only new epochs.
 
     A changelog is read from its base: the table that its oldest changes were folded into.
     """
-    cursors = _start_cursors(plan.unit.inputs, home)
+    cursors = _start_cursors(plan.task.inputs, home)
     return {
         "placement": Placement.of(plan.exchanges).plain(),
-        "joined_on": join_keys_of(plan.unit, plan.graph),
+        "joined_on": join_keys_of(plan.task, plan.graph),
         "cursors": cursors,
         "outputs": _output_logs(plan),
-        "since": {log: newest_ts(logs, home) for log, logs in logs_read(plan.unit, plan.graph).items()},
+        "since": {log: newest_ts(logs, home) for log, logs in logs_read(plan.task, plan.graph).items()},
         "input_watermarks": {},
         "output_watermarks": {},
         "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
@@ -58,18 +58,18 @@ def new_fields(plan: UnitPlan, home: Home) -> dict[str, Any]:
     }
 
 
-def without_state(before: RunningUnit | None) -> dict[str, Any]:
-    """Return the fields to remove when a unit restarts without state."""
+def without_state(before: RunningTask | None) -> dict[str, Any]:
+    """Return the fields to remove when a task restarts without state."""
     return {} if before is None else dict.fromkeys(before.fields.keys() & _OF_STATE)
 
 
-def keep_watermarks(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> None:
+def keep_watermarks(task: RunningTask, streams: Mapping[str, RunningStream]) -> None:
     """Keep watermarks at or above those announced before a restart.
 
     For a derived stream this applies to the streams that it reads, because its watermark was at most theirs.
     """
-    graph, catalog = unit.plan.graph, unit.plan.catalog
-    for log, ts in unit.input_watermarks().items():
+    graph, catalog = task.plan.graph, task.plan.catalog
+    for log, ts in task.input_watermarks().items():
         behind = graph.ancestors(graph.streams.get(log, log))
         for node in graph:
             if node.id in behind and isinstance(node.operator, Source):
@@ -77,48 +77,48 @@ def keep_watermarks(unit: RunningUnit, streams: Mapping[str, RunningStream]) -> 
                 streams[catalog.declared_stream(name).name].announce_at_least(name, ts)
 
 
-def without_new_queries(plan: UnitPlan, known: Collection[str]) -> UnitPlan:
+def without_new_queries(plan: TaskPlan, known: Collection[str]) -> TaskPlan:
     """Return the plan without new queries, which must not read older rows."""
     new = [log for log in _output_logs(plan) if log not in known]
-    unit, graph = without_outputs(plan.unit, plan.graph, new)
-    return replace(plan, unit=unit, graph=graph)
+    task, graph = without_outputs(plan.task, plan.graph, new)
+    return replace(plan, task=task, graph=graph)
 
 
 def fields_with_queries(
-    plan: UnitPlan,
-    before: RunningUnit,
+    plan: TaskPlan,
+    before: RunningTask,
     home: Home,
     anew: Collection[str] = (),
     replaced: Collection[str] = (),
     passed: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a unit's changed fields for the queries of a plan.
+    """Return a task's changed fields for the queries of a plan.
 
-    The unit has read all epochs, or `passed` has the fields that skip them (`fields_without_pending`). New
+    The task has read all epochs, or `passed` has the fields that skip them (`fields_without_pending`). New
     queries and queries of `anew` read only rows that arrive from now on. New joins also get stored rows of
-    other joins in the unit, where these rows suffice (S23). A query of `replaced` keeps state whose content
+    other joins in the task, where these rows suffice (S23). A query of `replaced` keeps state whose content
     name is still in use, and takes over other state that has all rows it needs. If no state is missing, its
     results stay as complete as before.
     """
-    graph, written, read = plan.graph, _output_logs(plan), logs_read(plan.unit, plan.graph)
+    graph, written, read = plan.graph, _output_logs(plan), logs_read(plan.task, plan.graph)
     fields = {**before.fields, **(passed or {})}
     held = {
         name
         for name in _state_names(before.plan, [log for log in replaced if log not in anew])
         if state_suffices(before.plan.graph, graph, name)
     }
-    roots = {log: root for root, log in plan.unit.outputs}
+    roots = {log: root for root, log in plan.task.outputs}
     taken: dict[str, str] = {}
     parts: dict[str, list[int]] = {}
-    for log in roots.keys() & {log for _, log in before.plan.unit.outputs} & set(replaced) - set(anew):
-        was, now = _state_names(before.plan, [log]), names_of_state(graph, plan.unit, roots[log])
+    for log in roots.keys() & {log for _, log in before.plan.task.outputs} & set(replaced) - set(anew):
+        was, now = _state_names(before.plan, [log]), names_of_state(graph, plan.task, roots[log])
         heirs = successors(before.plan.graph, graph, was, now)
         taken |= heirs
         parts |= parts_taken(before.plan.graph, graph, heirs)
     held |= taken.keys()
 
     def fresh(log: str) -> list[str]:
-        return [name for name in names_of_state(graph, plan.unit, roots[log]) if name not in held]
+        return [name for name in names_of_state(graph, plan.task, roots[log]) if name not in held]
 
     known = {
         log: ts
@@ -128,7 +128,7 @@ def fields_with_queries(
     failed = {log: why for log, why in before.failed.items() if log in written and log not in anew}
     new = frozenset(written).difference(known)
     if new and reads_changes(plan, home):
-        # The unit has no other query, and its old state is of no use.
+        # The task has no other query, and its old state is of no use.
         return {
             **without_state(before),
             **new_fields(plan, home),
@@ -144,20 +144,20 @@ def fields_with_queries(
         members |= {log: list(members_behind(graph, roots[log])) for log in written if log not in new}
     served, since = admit_queries(members, new, {}, since)
     alone = {name: (None, None) for log in new for name in fresh(log)}
-    # Queries of joins may add an input to the unit, or remove one.
-    inputs, checkpoint = plan.unit.inputs, fields["checkpoint"]
+    # Queries of joins may add an input to the task, or remove one.
+    inputs, checkpoint = plan.task.inputs, fields["checkpoint"]
     cursors = {log: fields["cursors"].get(log, home.logs[log].head) for log in inputs}
     kept = {log: checkpoint["cursors"].get(log, cursors[log]) for log in inputs}
     marks = {log: ts for log, ts in before.input_watermarks().items() if log in inputs}
     return {
         "placement": Placement.of(plan.exchanges).plain(),
-        "joined_on": join_keys_of(plan.unit, graph, before.fields.get("joined_on")),
+        "joined_on": join_keys_of(plan.task, graph, before.fields.get("joined_on")),
         "cursors": cursors,
         "checkpoint": {**checkpoint, "cursors": kept},
         # A replay from an older checkpoint would need the plan of that time.
         "checkpoint_before": None,
         "input_watermarks": marks,
-        # Results that waited for a log which the unit no longer reads belong to a removed query.
+        # Results that waited for a log which the task no longer reads belong to a removed query.
         "due": [due for due in fields.get("due") or () if due.keys() <= set(inputs)] or None,
         # New queries emit their initial results before the first tuple.
         "begun": None,
@@ -174,22 +174,22 @@ def fields_with_queries(
     }
 
 
-def _state_names(plan: UnitPlan, logs: Collection[str]) -> set[str]:
-    """Return the names of the state that a unit keeps for queries."""
+def _state_names(plan: TaskPlan, logs: Collection[str]) -> set[str]:
+    """Return the names of the state that a task keeps for queries."""
     return {
         name
-        for root, log in plan.unit.outputs
+        for root, log in plan.task.outputs
         if log in logs
-        for name in names_of_state(plan.graph, plan.unit, root)
+        for name in names_of_state(plan.graph, plan.task, root)
     }
 
 
-def reads_changes(plan: UnitPlan, home: Home) -> bool:
-    """Return True for a unit that reads a changelog.
+def reads_changes(plan: TaskPlan, home: Home) -> bool:
+    """Return True for a task that reads a changelog.
 
-    No query is ever added to such a unit (`plan.units`).
+    No query is ever added to such a task (`plan.tasks`).
     """
-    return any(home.logs[log].changes for log in plan.unit.inputs)
+    return any(home.logs[log].changes for log in plan.task.inputs)
 
 
 def _start_cursors(logs: Iterable[str], home: Home) -> dict[str, int]:
@@ -200,41 +200,41 @@ def _start_cursors(logs: Iterable[str], home: Home) -> dict[str, int]:
     return {log: -1 if home.logs[log].changes else home.logs[log].head for log in logs}
 
 
-def fields_without_pending(unit: RunningUnit, home: Home) -> dict[str, Any]:
-    """Return the changed fields of a unit that skips its pending input.
+def fields_without_pending(task: RunningTask, home: Home) -> dict[str, Any]:
+    """Return the changed fields of a task that skips its pending input.
 
     All of its queries have failed.
     """
-    heads = {log: home.logs[log].head for log in unit.plan.unit.inputs}
-    marks = unit.input_watermarks()
+    heads = {log: home.logs[log].head for log in task.plan.task.inputs}
+    marks = task.input_watermarks()
     checkpoint = {"cursors": heads, "input_watermarks": marks, "files": []}
     gone = dict.fromkeys(("begun", "checkpoint_before", "due", "resumable", *SINCE_CHECKPOINT))
     return {"cursors": heads, "checkpoint": checkpoint, **gone}
 
 
 def redistribution_fields(
-    plan: UnitPlan, before: RunningUnit, checkpoint: Mapping[str, Any]
+    plan: TaskPlan, before: RunningTask, checkpoint: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields that redistribute a unit's checkpoint, if necessary.
+    """Return the fields that redistribute a task's checkpoint, if necessary.
 
     Redistribution is necessary if the partitions or heavy keys no longer fit. `runtime.rescale` moves the
     state to the new partitions.
     """
     was, now = Placement.of(before.plan.exchanges), Placement.of(plan.exchanges)
     heavy = before.fields.get("heavy") or []
-    if was.spreads_like(now) and not (heavy and needs_match_flags(plan.unit, plan.graph)):
+    if was.spreads_like(now) and not (heavy and needs_match_flags(plan.task, plan.graph)):
         return {}
     return {"heavy": None, "checkpoint": {"placement": was.plain(), "heavy": heavy, **checkpoint}}
 
 
-def moved_at_start(plan: UnitPlan, home: Home) -> dict[str, Any]:
-    """Return the fields that move a stored unit to its plan's partitions.
+def moved_at_start(plan: TaskPlan, home: Home) -> dict[str, Any]:
+    """Return the fields that move a stored task to its plan's partitions.
 
-    Return no fields if the unit has these partitions already. Rows after the checkpoint are replayed in the
+    Return no fields if the task has these partitions already. Rows after the checkpoint are replayed in the
     new partitions.
     """
-    fields = home.units[plan.unit.id]
-    was = restore_placement(plan.unit, plan.graph, fields["placement"])
+    fields = home.tasks[plan.task.id]
+    was = restore_placement(plan.task, plan.graph, fields["placement"])
     if was is not None and was.exchanges == plan.exchanges:
         return {}
     heavy = fields.get("heavy") or []
@@ -272,16 +272,16 @@ def missing_logs(
 
 
 def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
-    """Return a change that also drops logs and their entries in units."""
+    """Return a change that also drops logs and their entries in tasks."""
     gone = [name for name in names if name in home.logs]
-    dropped_units, units = list(change.dropped_units), dict(change.units)
-    for unit, known in home.units.items() if gone else ():
-        fields = merge_fields(known, units.get(unit, {}))
-        if unit in dropped_units:
+    dropped_tasks, tasks = list(change.dropped_tasks), dict(change.tasks)
+    for task, known in home.tasks.items() if gone else ():
+        fields = merge_fields(known, tasks.get(task, {}))
+        if task in dropped_tasks:
             continue
         if fields.get("outputs") and set(fields["outputs"]) <= set(gone):
-            dropped_units.append(unit)
-            units.pop(unit, None)
+            dropped_tasks.append(task)
+            tasks.pop(task, None)
             continue
         changed: dict[str, Any] = {
             by_log: {log: at for log, at in fields[by_log].items() if log not in gone}
@@ -292,9 +292,9 @@ def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
             if not set(fields.get(field_name, ())).isdisjoint(gone):
                 changed[field_name] = without_names(fields[field_name], gone)
         if changed:
-            units[unit] = {**units.get(unit, {}), **changed}
+            tasks[task] = {**tasks.get(task, {}), **changed}
     return replace(
-        change, dropped_logs=[*change.dropped_logs, *gone], dropped_units=dropped_units, units=units
+        change, dropped_logs=[*change.dropped_logs, *gone], dropped_tasks=dropped_tasks, tasks=tasks
     )
 
 
@@ -303,18 +303,18 @@ def without_names(names: Collection[str], gone: Collection[str]) -> list[str] | 
     return [name for name in names if name not in gone] or None
 
 
-def _output_logs(plan: UnitPlan) -> list[str]:
-    return sorted(log for _, log in plan.unit.outputs)
+def _output_logs(plan: TaskPlan) -> list[str]:
+    return sorted(log for _, log in plan.task.outputs)
 
 
-def _eviction_time(before: RunningUnit, logs: Collection[str]) -> int:
-    """Return the time up to which a unit has evicted input rows.
+def _eviction_time(before: RunningTask, logs: Collection[str]) -> int:
+    """Return the time up to which a task has evicted input rows.
 
     Eviction follows the watermark of the last run, which may be later than the last row. A row is kept until
     the watermark of every query that reads its input has passed it.
     """
     marks, passed = before.input_watermarks(), BEGINNING
-    together = {before.reads(log) for _, log in before.plan.unit.outputs}
+    together = {before.reads(log) for _, log in before.plan.task.outputs}
     read = [own for own in together if all(log in marks for log in own)]
     for log in logs:
         reached = [min(marks[one] for one in own) for own in read if log in own]
@@ -333,32 +333,32 @@ def newest_ts(logs: Collection[str], home: Home) -> int | None:
     return max((ts for ts in newest if ts is not None), default=None)
 
 
-def query_placements(units: Mapping[str, Mapping[str, Any]]) -> UnitAssignments:
-    """Return the unit of each log, and the states to share."""
-    unit_of = {
-        log: unit for unit, fields in units.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
+def query_placements(tasks: Mapping[str, Mapping[str, Any]]) -> TaskAssignments:
+    """Return the task of each log, and the states to share."""
+    task_of = {
+        log: task for task, fields in tasks.items() for log in (*fields["outputs"], *fields.get(LEFT_OUT, ()))
     }
     open_kinds = (PlacementKind.ONE.value, PlacementKind.KEY.value)
     states = {
-        unit: RunningJoinState(fields["joined_on"], fields["placement"]["kind"] in open_kinds)
-        for unit, fields in units.items()
+        task: RunningJoinState(fields["joined_on"], fields["placement"]["kind"] in open_kinds)
+        for task, fields in tasks.items()
         if fields.get("joined_on")
     }
-    return UnitAssignments(unit_of, states)
+    return TaskAssignments(task_of, states)
 
 
-def complete_from_of(query: str, graph: QueryGraph, units: Iterable[RunningUnit]) -> int | None:
+def complete_from_of(query: str, graph: QueryGraph, tasks: Iterable[RunningTask]) -> int | None:
     """Return the time from which results are complete. None if unknown."""
-    units = list(units)
-    unit = next((one for one in units if query in one.since), None)
-    if unit is None:
+    tasks = list(tasks)
+    task = next((one for one in tasks if query in one.since), None)
+    if task is None:
         return None
-    since = unit.since[query]
+    since = task.since[query]
     latest = BEGINNING if since is None else since  # None: no row had arrived before the query
-    for log in unit.reads(query):
+    for log in task.reads(query):
         if graph[graph.streams.get(log, log)].schema.changelog:
             # The query is as complete as the table that it reads.
-            table = complete_from_of(log, graph, units)
+            table = complete_from_of(log, graph, tasks)
             if table is None:
                 return None
             latest = max(latest, table)

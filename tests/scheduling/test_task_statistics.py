@@ -7,16 +7,16 @@ import json
 import pytest
 
 from slicemill.runtime.messages import RunDone
-from slicemill.scheduling.statistics import UnitStatistics
+from slicemill.scheduling.statistics import TaskStatistics
 from slicemill.storage.changes import Appended
 from slicemill.storage.segments import Extent
 
 
-def result(seconds: float, rows: int = 0, cell: int = 0) -> RunDone:
+def result(seconds: float, rows: int = 0, subtask: int = 0) -> RunDone:
     written = {"q": Appended([Extent("w-0.arrows", 0, 1, rows)], None, None, 0)} if rows else {}
     return RunDone(
-        unit="u",
-        cell=cell,
+        task="u",
+        subtask=subtask,
         run=1,
         written=written,
         watermarks={},
@@ -32,18 +32,18 @@ def result(seconds: float, rows: int = 0, cell: int = 0) -> RunDone:
     )
 
 
-def test_a_run_takes_as_long_as_its_slowest_cell() -> None:
-    statistics = UnitStatistics(runs=1)
+def test_a_run_takes_as_long_as_its_slowest_subtask() -> None:
+    statistics = TaskStatistics(runs=1)
     for rows in (100, 300):
-        statistics.add({"s": rows}, ["q"], [result(0.1), result(0.5 + 0.01 * rows, cell=1)])
+        statistics.add({"s": rows}, ["q"], [result(0.1), result(0.5 + 0.01 * rows, subtask=1)])
     assert statistics.cost.overhead == pytest.approx(0.5)
     assert statistics.cost.per_row == pytest.approx(0.01)
 
 
 def test_cost_and_selectivity_follow_the_runs_but_for_the_first() -> None:
-    statistics = UnitStatistics()
+    statistics = TaskStatistics()
     statistics.add({"s": 100}, ["q"], [result(9.0, rows=50)])
-    assert statistics.cost.overhead == UnitStatistics().cost.overhead
+    assert statistics.cost.overhead == TaskStatistics().cost.overhead
     assert statistics.selectivity("q") == pytest.approx(51 / 101)
     for rows in (100, 300, 200, 400):
         statistics.add({"s": rows}, ["q"], [result(0.5 + 0.01 * rows, rows=rows // 2)])
@@ -54,7 +54,7 @@ def test_cost_and_selectivity_follow_the_runs_but_for_the_first() -> None:
 
 
 def test_nothing_so_far_is_not_nothing_ever() -> None:
-    statistics = UnitStatistics()
+    statistics = TaskStatistics()
     assert statistics.selectivity("q") == 1
     statistics.add({"s": 0}, ["q"], [result(0.1)])
     assert statistics.selectivity("q") == 1
@@ -63,7 +63,7 @@ def test_nothing_so_far_is_not_nothing_ever() -> None:
 
 
 def test_what_is_kept_as_json_goes_on_as_if_nothing_had_happened() -> None:
-    first, second = UnitStatistics(), UnitStatistics()
+    first, second = TaskStatistics(), TaskStatistics()
     first.runs = second.runs = 1
     for rows in (50, 150, 250):
         first.add({"s": rows}, ["q"], [result(0.1 + 0.001 * rows, rows=10)])
@@ -71,22 +71,22 @@ def test_what_is_kept_as_json_goes_on_as_if_nothing_had_happened() -> None:
     for statistics in (first, second):
         statistics.add({"s": 180}, ["q"], [result(0.3, rows=90)])
     assert second.plain() == first.plain()
-    assert UnitStatistics().plain() == _restored({}).plain()
+    assert TaskStatistics().plain() == _restored({}).plain()
 
 
-def _restored(kept: dict[str, object]) -> UnitStatistics:
-    statistics = UnitStatistics()
+def _restored(kept: dict[str, object]) -> TaskStatistics:
+    statistics = TaskStatistics()
     statistics.restore(kept)
     return statistics
 
 
 def test_both_sides_of_a_join_predict_the_same_rate_of_results() -> None:
     """G11 from what is measured: rates of 2 and 5 a second, 4 results a second; S is 1.0 and 0.4 (P23)."""
-    statistics = UnitStatistics()
+    statistics = TaskStatistics()
     for _ in range(3):
         statistics.add({"l": 200, "r": 500}, ["q"], [result(0.1, rows=400)])
     selectivity = 400 / 700
     assert statistics.selectivity("q") == pytest.approx(selectivity, rel=0.01)
     assert selectivity * statistics.worth("l") == pytest.approx(1.0)
     assert selectivity * statistics.worth("r") == pytest.approx(0.4)
-    assert UnitStatistics().worth("l") == 1
+    assert TaskStatistics().worth("l") == 1

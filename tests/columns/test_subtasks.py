@@ -1,4 +1,4 @@
-"""The cell of a key: one for all that GROUP BY and joins take for equal, the same everywhere and always."""
+"""Subtask of a key: equal keys have the same subtask, in every process, run and version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slicemill.columns.keys import cells_of, stripes_of
+from slicemill.columns.keys import stripes_of, subtasks_of
 
 INTS = st.sampled_from([None, 0, 1, -1, 7, 2**31 - 1])
 TEXTS = st.sampled_from([None, "", "a", "b", "0", "None"])
@@ -21,7 +21,7 @@ TYPES = (pa.int32(), pa.string(), pa.float64())
 
 
 def columns(rows: list[Any], width: int) -> list[pa.Array]:
-    return [pa.array([row[place] for row in rows], TYPES[place]) for place in range(width)]
+    return [pa.array([row[index] for row in rows], TYPES[index]) for index in range(width)]
 
 
 def canonical(key: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -29,17 +29,17 @@ def canonical(key: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 @given(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=20), st.integers(1, 3), st.integers(1, 70))
-def test_equal_keys_are_in_one_cell(rows: list[Any], width: int, count: int) -> None:
-    cells = cells_of(columns(rows, width), len(rows), count)
+def test_equal_keys_are_in_one_subtask(rows: list[Any], width: int, count: int) -> None:
+    subtasks = subtasks_of(columns(rows, width), len(rows), count)
     placed: dict[Any, int] = {}
-    for row, cell in zip(rows, cells.tolist(), strict=True):
-        assert placed.setdefault(canonical(row[:width]), cell) == cell < count
+    for row, subtask in zip(rows, subtasks.tolist(), strict=True):
+        assert placed.setdefault(canonical(row[:width]), subtask) == subtask < count
 
 
 @given(st.lists(INTS, min_size=1, max_size=20), st.integers(2, 70))
 def test_integers_of_any_width_agree(values: list[int | None], count: int) -> None:
     narrow, wide = (
-        cells_of([pa.array(values, kind)], len(values), count) for kind in (pa.int32(), pa.int64())
+        subtasks_of([pa.array(values, kind)], len(values), count) for kind in (pa.int32(), pa.int64())
     )
     assert narrow.tolist() == wide.tolist()
 
@@ -57,19 +57,19 @@ def test_integers_of_any_width_agree(values: list[int | None], count: int) -> No
     ids=str,
 )
 def test_keys_are_spread_evenly(column: pa.Array) -> None:
-    rows = np.bincount(cells_of([column], 5_000, 8), minlength=8)
+    rows = np.bincount(subtasks_of([column], 5_000, 8), minlength=8)
     # 625 in the mean, with a deviation of 23 if keys are thrown at random.
     assert rows.min() > 500 and rows.max() < 750
 
 
-def test_a_cell_never_changes() -> None:
-    """State is kept by cell: a home would not find it again."""
+def test_a_subtask_never_changes() -> None:
+    """State is kept by subtask: a home would not find it again."""
     keys = [pa.array([1, 2, None, 4]), pa.array(["x", "y", None, ""]), pa.array([0.5, -0.0, None, math.nan])]
-    assert cells_of(keys, 4, 1_000).tolist() == [504, 904, 574, 719]
+    assert subtasks_of(keys, 4, 1_000).tolist() == [504, 904, 574, 719]
 
 
-def test_without_keys_all_rows_are_in_one_cell() -> None:
-    assert len(set(cells_of([], 3, 5).tolist())) == 1
+def test_without_keys_all_rows_are_in_one_subtask() -> None:
+    assert len(set(subtasks_of([], 3, 5).tolist())) == 1
 
 
 @given(
@@ -78,12 +78,14 @@ def test_without_keys_all_rows_are_in_one_cell() -> None:
     st.integers(1, 64),
     st.integers(1, 50),
 )
-def test_stripes_of_any_stretch_of_a_stream_are_even(first: int, step: int, cells: int, turns: int) -> None:
+def test_stripes_of_any_stretch_of_a_stream_are_even(
+    first: int, step: int, subtasks: int, turns: int
+) -> None:
     """To a few rows, as of all such sequences: of the order of the logarithm of their number.
 
     Numbers that an operator has fanned out have steps between them.
     """
-    seqs = first + step * np.arange(cells * turns)
-    rows = np.bincount(stripes_of(seqs, cells), minlength=cells)
-    assert len(rows) == cells
+    seqs = first + step * np.arange(subtasks * turns)
+    rows = np.bincount(stripes_of(seqs, subtasks), minlength=subtasks)
+    assert len(rows) == subtasks
     assert rows.max() <= turns + 1 + math.log2(len(seqs))

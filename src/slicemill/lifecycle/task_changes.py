@@ -1,7 +1,7 @@
-"""Transition between plans: units continue, start, change or end.
+"""Transition between plans: tasks continue, start, change or end.
 
-Only tuples that arrive later see a change. So the driver first processes pending input in the units upstream
-of a changed unit. Then the changed unit processes its pending input with its old plan.
+Only tuples that arrive later see a change. So the driver first processes pending input in the tasks upstream
+of a changed task. Then the changed task processes its pending input with its old plan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slicemill.columns.arrow_schema import to_arrow
 from slicemill.errors import SlicemillError
 from slicemill.lifecycle.backfill import backfill_fields, catch_up_upstream
 from slicemill.lifecycle.tables import TableVersions
-from slicemill.lifecycle.unit_fields import (
+from slicemill.lifecycle.task_fields import (
     LEFT_OUT,
     fields_with_queries,
     fields_without_pending,
@@ -33,16 +33,16 @@ from slicemill.lifecycle.unit_fields import (
     without_state,
 )
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.backfill_units import backfill_units
+from slicemill.plan.backfill_tasks import backfill_tasks
 from slicemill.plan.content import quote_name
 from slicemill.plan.partitioning import Exchange, exchanges_by_log
 from slicemill.plan.placement import PlacementKind, choose_placement, kept_placement, replacement
 from slicemill.plan.planner import Plan
-from slicemill.plan.units import Unit, unit_subgraph
+from slicemill.plan.tasks import Task, task_subgraph
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.pipeline import UnitPlan
+from slicemill.runtime.pipeline import TaskPlan
 from slicemill.runtime.rescale import divides_state, fixed_nodes
-from slicemill.runtime.units import RunningUnit
+from slicemill.runtime.tasks import RunningTask
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.time import BEGINNING, END
@@ -51,26 +51,26 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 @dataclass(slots=True)
-class PreparedUnits:
+class PreparedTasks:
     """Units to change, with their plans and the record to commit."""
 
     plan: Plan
     catalog: Catalog
-    parts: list[tuple[UnitPlan, RunningUnit | None]] = field(default_factory=list)
+    parts: list[tuple[TaskPlan, RunningTask | None]] = field(default_factory=list)
     change: Change = field(default_factory=Change)
     changed: set[str] = field(default_factory=set)
     gone: list[str] = field(default_factory=list)
 
-    def set_fields(self, unit: str, fields: dict[str, Any]) -> None:
-        self.change.units[unit] = {**self.change.units.get(unit, {}), **fields}
-        self.changed.add(unit)
+    def set_fields(self, task: str, fields: dict[str, Any]) -> None:
+        self.change.tasks[task] = {**self.change.tasks.get(task, {}), **fields}
+        self.changed.add(task)
 
 
 @dataclass(slots=True)
-class UnitChanges:
-    """Creation and change of units for a plan.
+class TaskChanges:
+    """Creation and change of tasks for a plan.
 
-    `cells` is the number of partitions of a new unit. `placement` is a kind of partitioning to use instead
+    `subtasks` is the number of partitions of a new task. `placement` is a kind of partitioning to use instead
     of the cheapest kind.
     """
 
@@ -78,7 +78,7 @@ class UnitChanges:
     dispatcher: Dispatcher
     tables: TableVersions
     mill: str
-    cells: int
+    subtasks: int
     placement: PlacementKind | None = None
 
     def prepare(
@@ -88,73 +88,73 @@ class UnitChanges:
         anew: Collection[str] = (),
         replaced: Collection[str] = (),
         from_the_past: Collection[str] = (),
-    ) -> PreparedUnits:
+    ) -> PreparedTasks:
         """Process pending input and return the change to commit. Call while paused.
 
         Queries in `anew` start without state, from the rows that arrive now. Queries in `replaced` have a new
         definition and keep the state that still fits. Queries in `from_the_past` start in the past instead.
         Nothing has changed before `commit`, so a crash loses nothing.
         """
-        prepared, past = PreparedUnits(plan, catalog), backfill_units(plan.apart, plan.units)
-        current: list[RunningUnit] = []  # units before the change, which feed later units
+        prepared, past = PreparedTasks(plan, catalog), backfill_tasks(plan.apart, plan.tasks)
+        current: list[RunningTask] = []  # tasks before the change, which feed later tasks
         for part in self._plans(plan, catalog):
-            running = self.dispatcher.running.unit(part.unit.id)
-            begins = any(log in anew for _, log in part.unit.outputs)
-            begun = past.get(part.unit.id)
-            if begun is not None and (part.unit.id not in self.home.units or begun in from_the_past):
+            running = self.dispatcher.running.task(part.task.id)
+            begins = any(log in anew for _, log in part.task.outputs)
+            begun = past.get(part.task.id)
+            if begun is not None and (part.task.id not in self.home.tasks or begun in from_the_past):
                 if running is not None:
                     self._finish(running, current)
                 self._create_logs(part, prepared)
                 replaced_here = begun in from_the_past and not plan.apart[begun].explicit
                 given_us = self._given_us(begun) if replaced_here else None
                 fields = backfill_fields(part, self.home, begun, plan.apart[begun], catalog, given_us)
-                prepared.set_fields(part.unit.id, without_state(running) | fields)
+                prepared.set_fields(part.task.id, without_state(running) | fields)
             elif running is None or begins or not running.plan.computes_same_as(part):
                 running = self._prepare_one(part, running, current, prepared, anew, replaced)
             prepared.parts.append((part, running))
             current += [running] if running is not None else []
-        kept = {part.unit.id for part, _ in prepared.parts}
-        gone = [unit for unit in self.dispatcher.running.units if unit.id not in kept]
-        for unit in gone:
-            if any(log in replaced for _, log in unit.plan.unit.outputs):
-                self._finish(unit, current)
-        prepared.gone = [unit.id for unit in gone]
+        kept = {part.task.id for part, _ in prepared.parts}
+        gone = [task for task in self.dispatcher.running.tasks if task.id not in kept]
+        for task in gone:
+            if any(log in replaced for _, log in task.plan.task.outputs):
+                self._finish(task, current)
+        prepared.gone = [task.id for task in gone]
         return prepared
 
-    def commit(self, prepared: PreparedUnits, others: Change) -> list[RunningUnit]:
-        """Commit the change as one record, and return the units to run.
+    def commit(self, prepared: PreparedTasks, others: Change) -> list[RunningTask]:
+        """Commit the change as one record, and return the tasks to run.
 
-        `others` may drop logs; their entries in units are dropped too.
+        `others` may drop logs; their entries in tasks are dropped too.
         """
         change = replace(
             others,
             created={**others.created, **prepared.change.created},
-            units={**others.units, **prepared.change.units},
-            dropped_units=[unit for unit in prepared.gone if unit in self.home.units],
+            tasks={**others.tasks, **prepared.change.tasks},
+            dropped_tasks=[task for task in prepared.gone if task in self.home.tasks],
             dropped_logs=[],
-            # No unit needs the old rows any more.
+            # No task needs the old rows any more.
             tables={**self.tables.changes(), **others.tables},
         )
         self.home.commit(without_logs(others.dropped_logs, self.home, change))
-        units = [
-            running if running is not None and part.unit.id not in prepared.changed else self._begun(part)
+        tasks = [
+            running if running is not None and part.task.id not in prepared.changed else self._begun(part)
             for part, running in prepared.parts
         ]
-        read_by = exchanges_by_log(unit.plan.exchanges for unit in units)
-        for unit in units:
-            unit.read_by = read_by
-        return units
+        read_by = exchanges_by_log(task.plan.exchanges for task in tasks)
+        for task in tasks:
+            task.read_by = read_by
+        return tasks
 
     def note_left_out(self, catalog: Catalog) -> None:
         """Record stored queries that this start does not declare, and warn."""
         declared = catalog.queries.keys() | catalog.relations.keys()
         change = Change()
-        for unit, fields in self.home.units.items():
+        for task, fields in self.home.tasks.items():
             known = fields.get(LEFT_OUT, [])
             kept = [log for log in (*known, *fields["outputs"]) if log in self.home.logs]
             missing = sorted({log for log in kept if log.lower() not in declared and AGAIN not in log})
             if not set(missing) <= set(known):
-                change.units[unit] = {LEFT_OUT: sorted({*known, *missing})}
+                change.tasks[task] = {LEFT_OUT: sorted({*known, *missing})}
             for log in missing:
                 _LOGGER.warning(
                     "%s is kept in %s and is not declared: it does not run, and will have missed what "
@@ -165,60 +165,61 @@ class UnitChanges:
         if change:
             self.home.commit(change)
 
-    def exchanges(self, unit: Unit, graph: QueryGraph) -> dict[str, Exchange]:
-        """Return how a unit partitions its inputs.
+    def exchanges(self, task: Task, graph: QueryGraph) -> dict[str, Exchange]:
+        """Return how a task partitions its inputs.
 
-        An existing unit keeps its placement, if its queries allow it.
+        An existing task keeps its placement, if its queries allow it.
         """
-        known = self.home.units.get(unit.id)
+        known = self.home.tasks.get(task.id)
         if known is not None:
-            placement = kept_placement(unit, graph, known["placement"])
+            placement = kept_placement(task, graph, known["placement"])
             if placement is None:
-                self._refuse_fixed_state(unit, graph)
-                cells = prod(known["placement"]["shape"])
-                placement = replacement(unit, graph, cells, partial(divides_state, unit, graph))
+                self._refuse_fixed_state(task, graph)
+                subtasks = prod(known["placement"]["shape"])
+                placement = replacement(task, graph, subtasks, partial(divides_state, task, graph))
             return dict(placement.exchanges)
-        return dict(choose_placement(unit, graph, self.cells, kind=self.placement).exchanges)
+        return dict(choose_placement(task, graph, self.subtasks, kind=self.placement).exchanges)
 
-    def _refuse_fixed_state(self, unit: Unit, graph: QueryGraph) -> None:
-        """Raise if a unit must change its partitions but cannot move its state."""
-        running = self.dispatcher.running.unit(unit.id)
-        kept = unit.stateful_nodes if running is None else running.plan.unit.stateful_nodes
-        fixed = [node_id for node_id in fixed_nodes(unit, graph) if node_id in kept]
+    def _refuse_fixed_state(self, task: Task, graph: QueryGraph) -> None:
+        """Raise if a task must change its partitions but cannot move its state."""
+        running = self.dispatcher.running.task(task.id)
+        kept = task.stateful_nodes if running is None else running.plan.task.stateful_nodes
+        fixed = [node_id for node_id in fixed_nodes(task, graph) if node_id in kept]
         if fixed:
-            names = ", ".join(quote_name(log) for _, log in unit.outputs)
+            names = ", ".join(quote_name(log) for _, log in task.outputs)
             raise SlicemillError(
-                f"{unit.id} keeps its state of {graph[fixed[0]].label or fixed[0]} in cells by other keys; "
+                f"{task.id} keeps its state of {graph[fixed[0]].label or fixed[0]} "
+                "in subtasks by other keys; "
                 f"to begin without that state, run DROP QUERY {names} and create it anew"
             )
 
-    def _plans(self, plan: Plan, catalog: Catalog) -> list[UnitPlan]:
-        # The plan is sent to workers, so it must not grow with queries of other units.
+    def _plans(self, plan: Plan, catalog: Catalog) -> list[TaskPlan]:
+        # The plan is sent to workers, so it must not grow with queries of other tasks.
         catalog = catalog.without_queries()
         found = []
-        for unit in plan.units:
-            graph = unit_subgraph(plan.graph, unit)
+        for task in plan.tasks:
+            graph = task_subgraph(plan.graph, task)
             tables = self.tables.versions_read_by(graph, catalog)
-            found.append(UnitPlan(unit, graph, catalog, tables, self.exchanges(unit, graph)))
+            found.append(TaskPlan(task, graph, catalog, tables, self.exchanges(task, graph)))
         return found
 
     def _prepare_one(
         self,
-        plan: UnitPlan,
-        running: RunningUnit | None,
-        feeding: Sequence[RunningUnit],
-        prepared: PreparedUnits,
+        plan: TaskPlan,
+        running: RunningTask | None,
+        feeding: Sequence[RunningTask],
+        prepared: PreparedTasks,
         anew: Collection[str],
         replaced: Collection[str],
-    ) -> RunningUnit | None:
-        """Prepare a new or changed unit; return it as it was before."""
-        unit_id = plan.unit.id
+    ) -> RunningTask | None:
+        """Prepare a new or changed task; return it as it was before."""
+        task_id = plan.task.id
         self._create_logs(plan, prepared)
-        if unit_id not in self.home.units:
-            self._catch_up(feeding, plan.unit.inputs)
-            prepared.set_fields(unit_id, new_fields(plan, self.home))
+        if task_id not in self.home.tasks:
+            self._catch_up(feeding, plan.task.inputs)
+            prepared.set_fields(task_id, new_fields(plan, self.home))
             return None
-        self._warn_of_missed_rows(unit_id, {log for _, log in plan.unit.outputs}, prepared)
+        self._warn_of_missed_rows(task_id, {log for _, log in plan.task.outputs}, prepared)
         return self._change_queries(plan, running, feeding, prepared, anew, replaced)
 
     def _given_us(self, log: str) -> int | None:
@@ -230,49 +231,49 @@ class UnitChanges:
             return None
         marks = [
             int(fields["output_watermarks"][log])
-            for fields in self.home.units.values()
+            for fields in self.home.tasks.values()
             if log in fields["output_watermarks"]
         ]
         known = max(marks, default=BEGINNING)
         return known if BEGINNING < known < END else None
 
-    def _create_logs(self, plan: UnitPlan, prepared: PreparedUnits) -> None:
-        """Announce a unit's output logs, which the change's record creates."""
+    def _create_logs(self, plan: TaskPlan, prepared: PreparedTasks) -> None:
+        """Announce a task's output logs, which the change's record creates."""
         created = {
             log: to_arrow(plan.graph[node].schema)
-            for node, log in plan.unit.outputs
+            for node, log in plan.task.outputs
             if log not in self.home.logs and not log.endswith(JOINING)
         }
         self.home.announce(created)
         prepared.change.created.update(created)
 
-    def _begun(self, plan: UnitPlan) -> RunningUnit:
-        unit = self._running(plan)
-        keep_watermarks(unit, self.dispatcher.streams)
-        return unit
+    def _begun(self, plan: TaskPlan) -> RunningTask:
+        task = self._running(plan)
+        keep_watermarks(task, self.dispatcher.streams)
+        return task
 
-    def _restarted(self, plan: UnitPlan) -> RunningUnit:
-        """Resume a stored unit, with other partitions if its queries need them.
+    def _restarted(self, plan: TaskPlan) -> RunningTask:
+        """Resume a stored task, with other partitions if its queries need them.
 
         The checkpoint may have partitions that fit only queries which this start does not declare.
         """
-        plan = replace(plan, exchanges=self.exchanges(plan.unit, plan.graph))
+        plan = replace(plan, exchanges=self.exchanges(plan.task, plan.graph))
         moved = moved_at_start(plan, self.home)
         if moved:
-            self.home.commit(Change(units={plan.unit.id: moved}))
+            self.home.commit(Change(tasks={plan.task.id: moved}))
         return self._begun(plan)
 
-    def _running(self, plan: UnitPlan) -> RunningUnit:
+    def _running(self, plan: TaskPlan) -> RunningTask:
         by_key_alone = self.placement is PlacementKind.KEY
-        return RunningUnit(plan, self.home, self.mill, by_key_alone=by_key_alone)
+        return RunningTask(plan, self.home, self.mill, by_key_alone=by_key_alone)
 
-    def _warn_of_missed_rows(self, unit: str, logs: Collection[str], prepared: PreparedUnits) -> None:
+    def _warn_of_missed_rows(self, task: str, logs: Collection[str], prepared: PreparedTasks) -> None:
         """Warn of queries that are declared again and have missed rows."""
-        left_out = self.home.units[unit].get(LEFT_OUT, [])
+        left_out = self.home.tasks[task].get(LEFT_OUT, [])
         back = [log for log in left_out if log in logs]
         if not back:
             return
-        fields = prepared.change.units.setdefault(unit, {})
+        fields = prepared.change.tasks.setdefault(task, {})
         fields[LEFT_OUT] = without_names(left_out, back)
         for log in back:
             _LOGGER.warning(
@@ -285,20 +286,20 @@ class UnitChanges:
 
     def _change_queries(
         self,
-        plan: UnitPlan,
-        running: RunningUnit | None,
-        feeding: Sequence[RunningUnit],
-        prepared: PreparedUnits,
+        plan: TaskPlan,
+        running: RunningTask | None,
+        feeding: Sequence[RunningTask],
+        prepared: PreparedTasks,
         anew: Collection[str],
         replaced: Collection[str],
-    ) -> RunningUnit:
-        """Prepare the change of a unit's queries or tables.
+    ) -> RunningTask:
+        """Prepare the change of a task's queries or tables.
 
-        The unit's state is checkpointed before the change, so a replay never spans two plans.
+        The task's state is checkpointed before the change, so a replay never spans two plans.
         """
-        unit_id = plan.unit.id
-        fields = self.home.units[unit_id]
-        written = sorted(log for _, log in plan.unit.outputs)
+        task_id = plan.task.id
+        fields = self.home.tasks[task_id]
+        written = sorted(log for _, log in plan.task.outputs)
         tables = self.tables.rows_as_of_commit(plan.tables)
         if running is None and fields["outputs"] == written and tables == plan.tables:
             return self._restarted(plan)
@@ -306,22 +307,22 @@ class UnitChanges:
         if before is None:
             known = without_new_queries(plan, fields["outputs"])
             before = self._restarted(replace(known, tables=tables))
-        self._catch_up(feeding, plan.unit.inputs)
+        self._catch_up(feeding, plan.task.inputs)
         if before is running and before.catching_up:
             # A backfill joins with the current tables, so the change need not wait for its end.
             self.dispatcher.checkpoint([before])
         self.dispatcher.finish(before)
         passes_by = before.has_failed and before.pending() and not reads_changes(plan, self.home)
-        # A new query must not read earlier rows, so failed queries of its unit restart without state.
+        # A new query must not read earlier rows, so failed queries of its task restart without state.
         passed = fields_without_pending(before, self.home) if passes_by else None
         changed = fields_with_queries(plan, before, self.home, anew, replaced, passed)
-        prepared.set_fields(unit_id, changed | redistribution_fields(plan, before, changed["checkpoint"]))
+        prepared.set_fields(task_id, changed | redistribution_fields(plan, before, changed["checkpoint"]))
         return before
 
-    def _finish(self, unit: RunningUnit, feeding: Sequence[RunningUnit]) -> None:
-        """Process all pending input of a unit before it ends."""
-        self._catch_up(feeding, unit.plan.unit.inputs)
-        self.dispatcher.finish(unit)
+    def _finish(self, task: RunningTask, feeding: Sequence[RunningTask]) -> None:
+        """Process all pending input of a task before it ends."""
+        self._catch_up(feeding, task.plan.task.inputs)
+        self.dispatcher.finish(task)
 
-    def _catch_up(self, units: Sequence[RunningUnit], logs: Collection[str]) -> None:
-        catch_up_upstream(self.dispatcher, units, logs)
+    def _catch_up(self, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
+        catch_up_upstream(self.dispatcher, tasks, logs)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.runtime.messages import CheckpointUnit, Forget, Message, RunDone, RunUnit
+from slicemill.runtime.messages import CheckpointTask, Forget, Message, RunDone, RunTask
 from slicemill.runtime.workers.events import WorkerAnswer
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER, stop_idle
@@ -59,17 +59,17 @@ class CostlyPool(InlinePool):
         )
         return replace(answer, message=told)
 
-    def runs_of(self, unit: str) -> list[tuple[int, RunUnit]]:
+    def runs_of(self, task: str) -> list[tuple[int, RunTask]]:
         return [
             (worker, item)
             for worker, message in self.sent
             for item in message.items
-            if isinstance(item, RunUnit) and item.unit == unit
+            if isinstance(item, RunTask) and item.task == task
         ]
 
 
-def opened(home: Path, pool: InlinePool, cells: int, clock: Clock) -> Mill:
-    mill = Mill(home=home, pool=pool, clock=clock, cells=cells, read_sources=False)
+def opened(home: Path, pool: InlinePool, subtasks: int, clock: Clock) -> Mill:
+    mill = Mill(home=home, pool=pool, clock=clock, subtasks=subtasks, read_sources=False)
     mill.execute(SCRIPT)
     mill.open()
     return mill
@@ -81,7 +81,7 @@ def feed(mill: Mill, chooser: random.Random, since: int, count: int) -> None:
         feed_rows(mill, stream, rows)
 
 
-def unit_of(mill: Mill, query: str) -> str:
+def task_of(mill: Mill, query: str) -> str:
     return mill.dispatcher.running.writers[query].id
 
 
@@ -93,13 +93,13 @@ def unit_of(mill: Mill, query: str) -> str:
         st.sampled_from(["move", "at once", "lose", "workers", "checkpoint", "restart", "feed"]), max_size=25
     ),
 )
-def test_results_are_those_of_one_cell_on_one_worker(seed: int, cells: int, steps: list[str]) -> None:
-    def run(cells: int, workers: int, *, disturbed: bool) -> dict[str, list[object]]:
+def test_results_are_those_of_one_subtask_on_one_worker(seed: int, subtasks: int, steps: list[str]) -> None:
+    def run(subtasks: int, workers: int, *, disturbed: bool) -> dict[str, list[object]]:
         chooser, disturber = random.Random(seed), random.Random(seed)
         clock, since = Clock(), 0
         with TemporaryDirectory() as folder:
             pool = CostlyPool(workers)
-            mill = opened(Path(folder), pool, cells, clock)
+            mill = opened(Path(folder), pool, subtasks, clock)
             try:
                 for step in ["feed", *steps, "feed"]:
                     if step == "feed":
@@ -107,12 +107,12 @@ def test_results_are_those_of_one_cell_on_one_worker(seed: int, cells: int, step
                         since += 20
                         mill.dispatcher.run_all()
                     elif disturbed and step in ("move", "at once"):
-                        cell = (
-                            unit_of(mill, disturber.choice(["pairs", "sums"])),
-                            disturber.randrange(cells),
+                        subtask = (
+                            task_of(mill, disturber.choice(["pairs", "sums"])),
+                            disturber.randrange(subtasks),
                         )
                         worker = disturber.randrange(4)
-                        mill.dispatcher.balancing.request(Move(cell, worker, at_once=step == "at once"))
+                        mill.dispatcher.balancing.request(Move(subtask, worker, at_once=step == "at once"))
                     elif disturbed and step == "lose":
                         pool.lose(disturber.randrange(len(pool.members())))
                         with mill.dispatcher.paused():
@@ -123,35 +123,35 @@ def test_results_are_those_of_one_cell_on_one_worker(seed: int, cells: int, step
                         mill.checkpoint()
                     elif disturbed and step == "restart":
                         mill.close(checkpoint=disturber.random() < 0.5)
-                        mill = opened(Path(folder), pool, cells, clock)
+                        mill = opened(Path(folder), pool, subtasks, clock)
                 finish(mill)
                 return dict(results_of(mill))
             finally:
                 mill.close()
 
-    assert run(cells, 2, disturbed=True) == run(1, 1, disturbed=False)
+    assert run(subtasks, 2, disturbed=True) == run(1, 1, disturbed=False)
 
 
-def test_a_cell_that_moves_has_nothing_to_replay(tmp_path: Path) -> None:
+def test_a_subtask_that_moves_has_nothing_to_replay(tmp_path: Path) -> None:
     pool = CostlyPool(2)
     with opened(tmp_path, pool, 2, Clock()) as mill:
-        chooser, unit = random.Random(1), unit_of(mill, "pairs")
+        chooser, task = random.Random(1), task_of(mill, "pairs")
         feed(mill, chooser, 0, 20)
         mill.dispatcher.run_all()
-        before = {item.cell: worker for worker, item in pool.runs_of(unit)}
+        before = {item.subtask: worker for worker, item in pool.runs_of(task)}
         pool.sent.clear()
-        mill.dispatcher.balancing.request(Move((unit, 0), 1 - before[0], at_once=True))
+        mill.dispatcher.balancing.request(Move((task, 0), 1 - before[0], at_once=True))
         feed(mill, chooser, 20, 20)
         mill.dispatcher.run_all()
         # The state is written first; the run that follows is the new worker's.
         written = [
-            (item.cell, worker)
+            (item.subtask, worker)
             for worker, message in pool.sent
             for item in message.items
-            if isinstance(item, CheckpointUnit) and item.unit == unit
+            if isinstance(item, CheckpointTask) and item.task == task
         ]
-        assert dict(written) == before and not any(item.checkpoint for _, item in pool.runs_of(unit))
-        moved = {item.cell: (worker, item) for worker, item in pool.runs_of(unit)}
+        assert dict(written) == before and not any(item.checkpoint for _, item in pool.runs_of(task))
+        moved = {item.subtask: (worker, item) for worker, item in pool.runs_of(task)}
         assert moved[0][0] == 1 - before[0] and moved[1][0] == before[1]
         restore = moved[0][1].restore
         assert restore is not None and restore.files
@@ -159,69 +159,71 @@ def test_a_cell_that_moves_has_nothing_to_replay(tmp_path: Path) -> None:
         assert moved[1][1].restore is None
         feed(mill, chooser, 40, 20)
         mill.dispatcher.run_all()
-        forgets = [(w, i.cells) for w, m in pool.sent for i in m.items if isinstance(i, Forget)]
-        assert forgets == [(before[0], ((unit, 0),))]
+        forgets = [(w, i.subtasks) for w, m in pool.sent for i in m.items if isinstance(i, Forget)]
+        assert forgets == [(before[0], ((task, 0),))]
         assert mill.dispatcher.balancing.moved == 1
 
 
 def test_a_move_that_is_not_urgent_waits_for_a_checkpoint(tmp_path: Path) -> None:
     pool = CostlyPool(2)
     with opened(tmp_path, pool, 2, Clock()) as mill:
-        chooser, unit = random.Random(1), unit_of(mill, "pairs")
+        chooser, task = random.Random(1), task_of(mill, "pairs")
         feed(mill, chooser, 0, 20)
         mill.dispatcher.run_all()
-        before = {item.cell: worker for worker, item in pool.runs_of(unit)}
-        mill.dispatcher.balancing.request(Move((unit, 1), 1 - before[1], at_once=False))
+        before = {item.subtask: worker for worker, item in pool.runs_of(task)}
+        mill.dispatcher.balancing.request(Move((task, 1), 1 - before[1], at_once=False))
         for since in (20, 40):
             feed(mill, chooser, since, 20)
             mill.dispatcher.run_all()
-            assert {item.cell: worker for worker, item in pool.runs_of(unit)} == before
+            assert {item.subtask: worker for worker, item in pool.runs_of(task)} == before
         mill.checkpoint()
-        assert any(isinstance(item, CheckpointUnit) for _, m in pool.sent for item in m.items)
+        assert any(isinstance(item, CheckpointTask) for _, m in pool.sent for item in m.items)
         feed(mill, chooser, 60, 20)
         mill.dispatcher.run_all()
-        assert {item.cell: w for w, item in pool.runs_of(unit)}[1] == 1 - before[1]
+        assert {item.subtask: w for w, item in pool.runs_of(task)}[1] == 1 - before[1]
 
 
-def test_cells_leave_the_worker_that_has_most_to_do(tmp_path: Path) -> None:
+def test_subtasks_leave_the_worker_that_has_most_to_do(tmp_path: Path) -> None:
     pool, clock = CostlyPool(2), Clock()
     with opened(tmp_path, pool, 4, clock) as mill:
-        unit, chooser = unit_of(mill, "pairs"), random.Random(1)
-        # Two cells of one worker are heavy: more than it can do.
+        task, chooser = task_of(mill, "pairs"), random.Random(1)
+        # Two subtasks of one worker are heavy: more than it can do.
         heavy: list[int] = []
-        pool.cost_s = lambda done: 0.45 if done.unit == unit and done.cell in heavy else 0.001
+        pool.cost_s = lambda done: 0.45 if done.task == task and done.subtask in heavy else 0.001
         where: list[dict[int, int]] = []
         for second in range(12):
             clock.now += SECOND_US
             feed(mill, chooser, 20 * second, 20)
             mill.dispatcher.run_all()
-            cells = [cell for cell in mill.metrics().plain()["cells"] if cell["unit"] == unit]
-            where.append({cell["cell"]: cell["worker"] for cell in cells})
-            heavy = heavy or [cell for cell, worker in where[0].items() if worker == 0]
+            subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+            where.append({subtask["subtask"]: subtask["worker"] for subtask in subtasks})
+            heavy = heavy or [subtask for subtask, worker in where[0].items() if worker == 0]
         assert len(heavy) == 2
-        assert {where[0][cell] for cell in heavy} == {0} and {where[-1][cell] for cell in heavy} == {0, 1}
+        assert {where[0][subtask] for subtask in heavy} == {0} and {
+            where[-1][subtask] for subtask in heavy
+        } == {0, 1}
         assert mill.dispatcher.balancing.moved == 1
 
 
 def test_a_worker_that_joins_later_gets_its_share(tmp_path: Path) -> None:
     pool, clock = CostlyPool(1), Clock()
     with opened(tmp_path, pool, 4, clock) as mill:
-        unit, chooser = unit_of(mill, "pairs"), random.Random(1)
-        pool.cost_s = lambda done: 0.2 if done.unit == unit else 0.001
+        task, chooser = task_of(mill, "pairs"), random.Random(1)
+        pool.cost_s = lambda done: 0.2 if done.task == task else 0.001
         for second in range(60):
             clock.now += SECOND_US
             feed(mill, chooser, 20 * second, 10)
             mill.dispatcher.run_all()
             if second == 5:
                 mill.set_workers(2)
-        cells = [cell for cell in mill.metrics().plain()["cells"] if cell["unit"] == unit]
-        assert sorted(cell["worker"] for cell in cells) == [0, 0, 1, 1]
-        # Who goes leaves its cells to the others.
+        subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+        assert sorted(subtask["worker"] for subtask in subtasks) == [0, 0, 1, 1]
+        # Who goes leaves its subtasks to the others.
         mill.set_workers(1)
         feed(mill, chooser, 1200, 10)
         mill.dispatcher.run_all()
-        cells = [cell for cell in mill.metrics().plain()["cells"] if cell["unit"] == unit]
-        assert [cell["worker"] for cell in cells] == [0, 0, 0, 0]
+        subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+        assert [subtask["worker"] for subtask in subtasks] == [0, 0, 0, 0]
 
 
 def test_real_workers_come_and_go_while_queries_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -243,11 +245,11 @@ def test_real_workers_come_and_go_while_queries_run(spark: SparkSession, tmp_pat
     def run(mill: Mill, since: int) -> dict[int, int]:
         feed(mill, random.Random(since), since, 20)
         mill.dispatcher.run_all()
-        unit = unit_of(mill, "pairs")
-        cells = [cell for cell in mill.metrics().plain()["cells"] if cell["unit"] == unit]
-        return {cell["cell"]: cell["worker"] for cell in cells}
+        task = task_of(mill, "pairs")
+        subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+        return {subtask["subtask"]: subtask["worker"] for subtask in subtasks}
 
-    with Mill(spark, tmp_path / "many", cells=4, read_sources=False) as mill:
+    with Mill(spark, tmp_path / "many", subtasks=4, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         with pytest.raises(SlicemillError, match="slots for 1 to 3 workers"):
@@ -255,7 +257,7 @@ def test_real_workers_come_and_go_while_queries_run(spark: SparkSession, tmp_pat
         assert set(run(mill, 0).values()) <= {0, 1}
         mill.set_workers(3)
         wait_for(mill, 3)
-        mill.dispatcher.balancing.request(Move((unit_of(mill, "pairs"), 1), 2, at_once=True))
+        mill.dispatcher.balancing.request(Move((task_of(mill, "pairs"), 1), 2, at_once=True))
         run(mill, 20)
         assert run(mill, 40)[1] == 2
         mill.set_workers(1)

@@ -1,4 +1,4 @@
-"""Queries that share a unit come and go while it runs; its state stays."""
+"""Queries that share a task come and go while it runs; its state stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STREAM = (
     "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "
     "USING json OPTIONS (path 'bids');"
 )
-UNIT = "aggregates of bid by item"
+TASK = "aggregates of bid by item"
 
 
 def query(name: str, call: str, range_s: int) -> str:
@@ -43,16 +43,16 @@ def rows(mill: Mill, name: str) -> list[tuple[object, float]]:
     return [(timed.row[1], timed.ts / 1_000_000) for timed in mill.queries[name].rows()]
 
 
-def test_queries_join_and_leave_a_running_unit(spark: SparkSession, tmp_path: Path) -> None:
+def test_queries_join_and_leave_a_running_task(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "bids").mkdir()
-    with Mill(spark, tmp_path / "home", folder=tmp_path, cells=2) as mill:
+    with Mill(spark, tmp_path / "home", folder=tmp_path, subtasks=2) as mill:
         mill.execute(STREAM + query("total", "sum(price)", 3))
         write(tmp_path, "1.json", range(1, 5))
         mill.start()
         arrived(mill, 4)
         now = "QUERY most FROM NOW WITH (incomplete = 'show')"
         mill.execute(query("most", "max(price)", 2).replace("QUERY most", now))
-        assert list(mill.dispatcher.units) == [UNIT]
+        assert list(mill.dispatcher.tasks) == [TASK]
         write(tmp_path, "2.json", range(5, 8))
         arrived(mill, 7)
         most = mill.queries["most"]
@@ -66,14 +66,14 @@ def test_queries_join_and_leave_a_running_unit(spark: SparkSession, tmp_path: Pa
         found = [(timed.row[1], timed.ts / 1_000_000) for timed in most.rows()]
         assert found and found == [(float(e - 1), float(e)) for e in range(6, 6 + len(found))]
         mill.execute("DROP QUERY total")
-        assert not mill.dispatcher.units
+        assert not mill.dispatcher.tasks
 
 
 def test_a_mill_that_starts_again_goes_on_with_shared_state(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "bids").mkdir()
     script = STREAM + query("total", "sum(price)", 3) + query("most", "max(price)", 2)
     for name, seconds in (("1.json", range(1, 5)), ("2.json", range(5, 8))):
-        with Mill(spark, tmp_path / "home", folder=tmp_path, cells=2) as mill:
+        with Mill(spark, tmp_path / "home", folder=tmp_path, subtasks=2) as mill:
             mill.execute(script)
             write(tmp_path, name, seconds)
             mill.start()

@@ -1,24 +1,24 @@
-"""Backfill units: separate units for queries that start in the past.
+"""Backfill tasks: separate tasks for queries that start in the past.
 
-Such a query runs in its own unit, called `q apart`, until it has caught up.
+Such a query runs in its own task, called `q apart`, until it has caught up.
 
     bid ─┬─ windows of bid by auction ─┬─ q1           bid ─┬─ windows of bid by auction ─┬─ q1
          │                             └─ q2     ──►        │                             ├─ q2
          └─ q apart ── q                                    │                             └─ q (joining)
                                                             └─ q apart ── q
 
-Queries can share state only if they read a log from the same epoch on. So the nodes of a backfill unit have
-their own names and are not shared. Once the query has caught up, it is also planned in the shared unit, under
+Queries can share state only if they read a log from the same epoch on. So the nodes of a backfill task have
+their own names and are not shared. Once the query has caught up, it is also planned in the shared task, under
 the name `q (joining)`, which has no log (`plan_joining_query`). Its results there are discarded until its
 state is as complete as if the query had always run. Then the shared node writes the query's log, and the
-backfill unit is dropped.
+backfill task is dropped.
 
 If a log no longer contains the old rows, the source of the stream is read again into a separate log. Derived
 streams between the source and the query are computed again:
 
     bid (again for q) ── dear (again for q) ── q apart ── q
 
-When the second reader of the source has reached the position of the first reader, the backfill units switch
+When the second reader of the source has reached the position of the first reader, the backfill tasks switch
 to the original stream.
 """
 
@@ -32,7 +32,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import QueryResults, Source
 from slicemill.plan.content import quote_name
-from slicemill.plan.units import Unit
+from slicemill.plan.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,9 @@ class BackfillPlan:
 
     `again` has the declared streams whose sources are read again, and the derived streams that are computed
     again. `kept` has the logs from which the query reads retained rows. `begins_us` is the time of its first
-    rows, or None for all rows. With `joins` the query is also planned in the shared unit. `explicit` means
+    rows, or None for all rows. With `joins` the query is also planned in the shared task. `explicit` means
     that the query's definition sets the start, `renamed` that its nodes have their own names, and `alone`
-    that no other query could share its unit.
+    that no other query could share its task.
     """
 
     joins: bool = False
@@ -55,10 +55,10 @@ class BackfillPlan:
     alone: bool = False
 
 
-def backfill_units(names: Mapping[str, BackfillPlan], units: Iterable[Unit]) -> dict[str, str]:
-    """Map the ids of backfill units to their query or stream."""
-    own = {unit: name for name in names for unit in (backfill_unit_id(name), quote_name(name))}
-    feeding = {unit.id: name for unit in units for name in names if unit.id.endswith(f"{AGAIN}{name}) apart")}
+def backfill_tasks(names: Mapping[str, BackfillPlan], tasks: Iterable[Task]) -> dict[str, str]:
+    """Map the ids of backfill tasks to their query or stream."""
+    own = {task: name for name in names for task in (backfill_task_id(name), quote_name(name))}
+    feeding = {task.id: name for task in tasks for name in names if task.id.endswith(f"{AGAIN}{name}) apart")}
     return own | feeding
 
 
@@ -68,41 +68,41 @@ def backfill_log_name(log: str, query: str) -> str:
     return f"{log}{AGAIN}{query})" if not suffix else f"{log.removesuffix(suffix)}{AGAIN}{query}){suffix}"
 
 
-def backfill_unit_id(query: str) -> str:
-    """Return the id of a query's backfill unit."""
+def backfill_task_id(query: str) -> str:
+    """Return the id of a query's backfill task."""
     return f"{quote_name(query)} apart"
 
 
-def has_own_unit(unit: Unit, query: str) -> bool:
-    """Return True if the unit runs only this query.
+def has_own_task(task: Task, query: str) -> bool:
+    """Return True if the task runs only this query.
 
-    It is either a backfill unit or a unit that cannot be shared.
+    It is either a backfill task or a task that cannot be shared.
     """
-    return unit.id in (backfill_unit_id(query), quote_name(query))
+    return task.id in (backfill_task_id(query), quote_name(query))
 
 
-def is_alone(units: tuple[Unit, ...], query: str) -> bool:
-    """Return True if the query's unit cannot be shared."""
-    return unit_of(units, query).id == quote_name(query)
+def is_alone(tasks: tuple[Task, ...], query: str) -> bool:
+    """Return True if the query's task cannot be shared."""
+    return task_of(tasks, query).id == quote_name(query)
 
 
-def split_backfill_unit(
-    graph: QueryGraph, units: tuple[Unit, ...], query: str, again: Collection[str] = ()
-) -> tuple[QueryGraph, tuple[Unit, ...]]:
-    """Return a query's backfill unit and its graph, with renamed nodes.
+def split_backfill_task(
+    graph: QueryGraph, tasks: tuple[Task, ...], query: str, again: Collection[str] = ()
+) -> tuple[QueryGraph, tuple[Task, ...]]:
+    """Return a query's backfill task and its graph, with renamed nodes.
 
-    The result includes the sources in `again`, and the units that compute derived streams again. `units` are
+    The result includes the sources in `again`, and the tasks that compute derived streams again. `tasks` are
     in topological order.
     """
-    own = unit_of(units, query)
+    own = task_of(tasks, query)
     logs = {
-        log: backfill_log_name(log, query) for unit in units for log in unit.inputs if _is_reread(log, again)
+        log: backfill_log_name(log, query) for task in tasks for log in task.inputs if _is_reread(log, again)
     }
     chosen, wanted = [own], set(own.inputs)
-    for unit in reversed(units):
-        if unit is not own and any(log in wanted and log in logs for _, log in unit.outputs):
-            chosen.insert(0, unit)
-            wanted |= set(unit.inputs)
+    for task in reversed(tasks):
+        if task is not own and any(log in wanted and log in logs for _, log in task.outputs):
+            chosen.insert(0, task)
+            wanted |= set(task.inputs)
     names: dict[str, str] = {}
     nodes: dict[str, Node] = {}
     streams: dict[str, str] = {}
@@ -115,70 +115,70 @@ def split_backfill_unit(
             nodes[name] = replace(source, id=name, operator=operator, label=name)
             streams[name] = name
     roots = {root for root, log in own.outputs if log == query}
-    for unit in chosen:
+    for task in chosen:
         names |= {
             node: f"{node} of {quote_name(query)} apart"
-            for node in unit.nodes
+            for node in task.nodes
             if node not in roots and kind_of(graph[node].operator).own_name is None
         }
     units_apart = []
-    for unit in chosen:
-        for node in unit.nodes:
+    for task in chosen:
+        for node in task.nodes:
             nodes[names.get(node, node)] = _rename_node(graph[node], names)
         outputs = tuple(
-            (names.get(root, root), logs.get(log, log) if unit is not own else log)
-            for root, log in unit.outputs
-            if unit is not own or log == query
+            (names.get(root, root), logs.get(log, log) if task is not own else log)
+            for root, log in task.outputs
+            if task is not own or log == query
         )
-        streams |= {log: root for root, log in outputs if unit is not own}
+        streams |= {log: root for root, log in outputs if task is not own}
         units_apart.append(
-            Unit(
-                backfill_unit_id(query) if unit is own else f"{outputs[0][1]} apart",
-                tuple(names.get(node, node) for node in unit.nodes),
-                tuple(sorted(logs.get(log, log) for log in unit.inputs)),
+            Task(
+                backfill_task_id(query) if task is own else f"{outputs[0][1]} apart",
+                tuple(names.get(node, node) for node in task.nodes),
+                tuple(sorted(logs.get(log, log) for log in task.inputs)),
                 outputs,
-                tuple(names.get(node, node) for node in unit.stateful_nodes),
+                tuple(names.get(node, node) for node in task.stateful_nodes),
             )
         )
     return QueryGraph(nodes, streams), tuple(units_apart)
 
 
-def without_writers(graph: QueryGraph, units: tuple[Unit, ...], logs: Collection[str]) -> tuple[Unit, ...]:
-    """Return the units without the outputs that backfill units write instead."""
+def without_writers(graph: QueryGraph, tasks: tuple[Task, ...], logs: Collection[str]) -> tuple[Task, ...]:
+    """Return the tasks without the outputs that backfill tasks write instead."""
     kept = []
-    for unit in units:
-        left = tuple((root, log) for root, log in unit.outputs if log not in logs)
-        if len(left) == len(unit.outputs):
-            kept.append(unit)
+    for task in tasks:
+        left = tuple((root, log) for root, log in task.outputs if log not in logs)
+        if len(left) == len(task.outputs):
+            kept.append(task)
         elif left:
             needed = frozenset(node for root, _ in left for node in graph.ancestors(root))
-            inside = tuple(node for node in unit.nodes if node in needed)
-            stateful = tuple(node for node in unit.stateful_nodes if node in needed)
-            kept.append(replace(unit, nodes=inside, outputs=left, stateful_nodes=stateful))
+            inside = tuple(node for node in task.nodes if node in needed)
+            stateful = tuple(node for node in task.stateful_nodes if node in needed)
+            kept.append(replace(task, nodes=inside, outputs=left, stateful_nodes=stateful))
     return tuple(kept)
 
 
-def sort_units(units: Iterable[Unit]) -> tuple[Unit, ...]:
-    """Sort units topologically, and otherwise keep the given order."""
-    units = tuple(units)
-    writers = {log: unit for unit in units for _, log in unit.outputs}
-    found: dict[str, Unit] = {}
+def sort_tasks(tasks: Iterable[Task]) -> tuple[Task, ...]:
+    """Sort tasks topologically, and otherwise keep the given order."""
+    tasks = tuple(tasks)
+    writers = {log: task for task in tasks for _, log in task.outputs}
+    found: dict[str, Task] = {}
 
-    def add(unit: Unit) -> None:
-        if unit.id not in found:
-            for log in unit.inputs:
+    def add(task: Task) -> None:
+        if task.id not in found:
+            for log in task.inputs:
                 if log in writers:
                     add(writers[log])
-            found[unit.id] = unit
+            found[task.id] = task
 
-    for unit in units:
-        add(unit)
+    for task in tasks:
+        add(task)
     return tuple(found.values())
 
 
-def graph_of(nodes: Mapping[str, Node], streams: Mapping[str, str], units: Iterable[Unit]) -> QueryGraph:
+def graph_of(nodes: Mapping[str, Node], streams: Mapping[str, str], tasks: Iterable[Task]) -> QueryGraph:
     """Return a graph in topological order, without unused nodes."""
-    run = {node for unit in units for node in unit.nodes}
+    run = {node for task in tasks for node in task.nodes}
     found: dict[str, Node] = {}
 
     def add(node: Node) -> None:
@@ -198,28 +198,28 @@ def _is_reread(log: str, again: Collection[str]) -> bool:
 
 
 def plan_joining_query(
-    graph: QueryGraph, units: tuple[Unit, ...], query: str
-) -> tuple[QueryGraph, tuple[Unit, ...]]:
+    graph: QueryGraph, tasks: tuple[Task, ...], query: str
+) -> tuple[QueryGraph, tuple[Task, ...]]:
     """Return the plan with a query renamed to `<query> (joining)`.
 
     No log has this name, so its results are discarded.
     """
-    unit, name = unit_of(units, query), query + JOINING
+    task, name = task_of(tasks, query), query + JOINING
     results = graph[query].operator
     assert isinstance(results, QueryResults)
     end = replace(graph[query], id=name, operator=replace(results, query=name), label=name)
     nodes = {(name if node.id == query else node.id): (end if node.id == query else node) for node in graph}
     muted = replace(
-        unit,
-        nodes=tuple(name if node == query else node for node in unit.nodes),
+        task,
+        nodes=tuple(name if node == query else node for node in task.nodes),
         outputs=((name, name),),
     )
-    return QueryGraph(nodes, graph.streams), tuple(muted if one is unit else one for one in units)
+    return QueryGraph(nodes, graph.streams), tuple(muted if one is task else one for one in tasks)
 
 
-def unit_of(units: tuple[Unit, ...], query: str) -> Unit:
-    """Return the unit that writes a query's results."""
-    return next(unit for unit in units if any(log == query for _, log in unit.outputs))
+def task_of(tasks: tuple[Task, ...], query: str) -> Task:
+    """Return the task that writes a query's results."""
+    return next(task for task in tasks if any(log == query for _, log in task.outputs))
 
 
 def _rename_node(node: Node, names: dict[str, str]) -> Node:
