@@ -97,7 +97,7 @@ def test_tables_have_every_result_once(steps: list[tuple[list[Bid], str]]) -> No
         _finish(mill)
         _assert_written(mill, sent)
         mill.close()
-        assert not check_home(Path(folder)).mistakes
+        assert not check_home(Path(folder)).errors
 
 
 def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
