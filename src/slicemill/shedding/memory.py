@@ -1,11 +1,11 @@
 """Stores of tuples with a limited capacity, which drop tuples when full (L14, L16).
 
-A temporal query with a memory budget stores its tuples in such a store. A *run* is a sequence of tuples with
-equal values and adjacent periods, which coalescing merges into one result row. A *chain* is the list of
-stored tuples of one partition. `ChainMemory` is the base class of all stores. A tuple is added when its end
-is known, which is when the next tuple of its partition arrives. This next tuple is the *follower* of the
-chain. It is stored separately and is never dropped. CALS is the shedding method that drops the tuple with the
-least cost.
+A temporal query with a memory budget stores its tuples in such a store. A *run* (value run) is a sequence of
+tuples with equal values and adjacent periods, which coalescing merges into one result row. A *chain* is the
+list of stored tuples of one partition. `ChainMemory` is the base class of all stores. A tuple is added when
+its end is known, which is when the next tuple of its partition arrives. This next tuple is the *follower* of
+the chain. It is stored separately and is never dropped. CALS is the shedding method that drops the tuple with
+the least cost.
 """
 
 from __future__ import annotations

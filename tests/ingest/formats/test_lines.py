@@ -242,5 +242,5 @@ def test_lines_that_begin_with_the_comment_mark_are_no_rows() -> None:
 
 def test_taken_lines_are_the_lines_that_were_asked_for() -> None:
     lines = split(b"a\nbb\n\nccc\n")
-    taken = lines.taken(np.array([1, 3]))
+    taken = lines.select(np.array([1, 3]))
     assert [taken.line(n) for n in range(len(taken))] == [b"bb", b"ccc"]

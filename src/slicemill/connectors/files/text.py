@@ -266,7 +266,7 @@ def _parse_blocks(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
     lines = split(ended[0] if len(ended) == 1 else b"".join(ended))
     if first.dropped and first.dropped + b"\n" in lines.data:
         kept = [number for number in range(len(lines)) if lines.line(number) != first.dropped]
-        lines = lines.taken(np.array(kept, np.int64))
+        lines = lines.select(np.array(kept, np.int64))
     parsed = first.parser.parse(lines)
     errors = parsed.errors
     if first.told is not None:

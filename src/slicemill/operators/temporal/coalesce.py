@@ -1,10 +1,10 @@
 """Temporal coalescing on whole tables: merge adjacent periods of equal values.
 
-The period of a tuple ends when the next tuple of its partition arrives. A *run* is a sequence of tuples with
-equal values and adjacent periods, which becomes one result row. All tuples that a window may still contain
-are sorted by partition. One pass determines the runs. Each window then emits its part of the runs. The time
-is proportional to the number of stored tuples and output rows, for any slide. Results do not depend on the
-division of the input into tables. Coalescing row by row has the same results.
+The period of a tuple ends when the next tuple of its partition arrives. A *run* (value run) is a sequence of
+tuples with equal values and adjacent periods, which becomes one result row. All tuples that a window may
+still contain are sorted by partition. One pass determines the runs. Each window then emits its part of the
+runs. The time is proportional to the number of stored tuples and output rows, for any slide. Results do not
+depend on the division of the input into tables. Coalescing row by row has the same results.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Temporal coalescing row by row with a memory budget (L14-L25).
 
-A *run* is a sequence of tuples with equal values and adjacent periods, which becomes one result row. The
-tuples of windows are in a store with a limited capacity (`slicemill.shedding.memory`), which drops tuples
-when it is full (load shedding). The period of a tuple is known when its successor arrives, so a dropped tuple
-leaves a gap in its run: the run falls into *fragments*. The newest tuple of each partition is not in the
-store until its end is known.
+A *run* (value run) is a sequence of tuples with equal values and adjacent periods, which becomes one result
+row. The tuples of windows are in a store with a limited capacity (`slicemill.shedding.memory`), which drops
+tuples when it is full (load shedding). The period of a tuple is known when its successor arrives, so a
+dropped tuple leaves a gap in its run: the run falls into *fragments*. The newest tuple of each partition is
+not in the store until its end is known.
 """
 
 from __future__ import annotations

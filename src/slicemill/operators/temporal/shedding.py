@@ -2,10 +2,10 @@
 
 The store drops the tuple with the least cost, or a random tuple. The choice is that of
 `slicemill.shedding.memory`, which explains the costs. Tuples are in slots (rows of an array), which are
-linked by partition. A *run* is a sequence of tuples with equal values and adjacent periods, which becomes one
-result row. A *fragment* is a sequence of adjacent stored tuples of one run. An *inner tuple* is neither the
-first nor the last tuple of its fragment. If inner tuples may be dropped, a fragment that loses its shortest
-tuple is searched for its next shortest tuple.
+linked by partition. A *run* (value run) is a sequence of tuples with equal values and adjacent periods, which
+becomes one result row. A *fragment* is a sequence of adjacent stored tuples of one run. An *inner tuple* is
+neither the first nor the last tuple of its fragment. If inner tuples may be dropped, a fragment that loses
+its shortest tuple is searched for its next shortest tuple.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ from slicemill.time import format_us
 class Coalesce(Operator):
     """Temporal coalescing: rows of equal attributes with their valid periods (L4-L8).
 
-    A *run* is a sequence of tuples with equal attributes and adjacent periods. Each slide of the window emits
-    the runs in the window. `where` selects the tuples that form runs. The condition must not be pushed down
-    as a filter, because a tuple that is not selected still ends the period of its predecessor (L3). With a
-    `budget`, tuples may be shed, and the accuracy is measured for the runs that `wanted` selects.
-    `tells_open` adds a column that is true while a run continues (L3). With `changes`, a run is emitted only
-    when it begins and when it ends (L8). With `late`, the input also has late tuples, at the time of their
-    arrival. Late tuples change runs from the next slide on (L5).
+    A *run* (value run) is a sequence of tuples with equal attributes and adjacent periods. Each slide of the
+    window emits the runs in the window. `where` selects the tuples that form runs. The condition must not be
+    pushed down as a filter, because a tuple that is not selected still ends the period of its predecessor
+    (L3). With a `budget`, tuples may be shed, and the accuracy is measured for the runs that `wanted`
+    selects. `tells_open` adds a column that is true while a run continues (L3). With `changes`, a run is
+    emitted only when it begins and when it ends (L8). With `late`, the input also has late tuples, at the
+    time of their arrival. Late tuples change runs from the next slide on (L5).
     """
 
     attributes: tuple[str, ...]

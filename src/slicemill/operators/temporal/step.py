@@ -1,7 +1,8 @@
 """Execution of temporal queries, which merge adjacent periods of equal values.
 
-A *run* is a sequence of tuples with equal values and adjacent periods, which becomes one result row. Kernels
-(compiled loops) evaluate most queries. Queries whose shedding method has no kernel are evaluated row by row.
+A *run* (value run) is a sequence of tuples with equal values and adjacent periods, which becomes one result
+row. Kernels (compiled loops) evaluate most queries. Queries whose shedding method has no kernel are evaluated
+row by row.
 """
 
 from __future__ import annotations
