@@ -98,5 +98,5 @@ def test_what_cannot_be_read_says_why(spec: SourceSpec, message: str) -> None:
 
 
 def test_a_folder_without_data_cannot_tell_its_format(tmp_path: Path) -> None:
-    with pytest.raises(SlicemillError, match="cannot tell the format"):
+    with pytest.raises(SlicemillError, match="cannot be derived from file names"):
         origin_of(SourceSpec(url=str(tmp_path)), "s")

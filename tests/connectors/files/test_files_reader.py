@@ -407,7 +407,7 @@ def test_a_file_that_the_system_cannot_give_stops_its_stream_until_it_can(tmp_pa
     path.unlink()
     path.symlink_to(path)
     for _ in range(2):
-        with pytest.raises(SlicemillError, match="reading goes on when it can be read or is gone"):
+        with pytest.raises(SlicemillError, match="reading continues when the file is readable or removed"):
             source.read()
     path.unlink()
     source.put("a.csv", "1,x\n2,x\n", 1.0)

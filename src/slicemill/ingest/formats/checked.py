@@ -169,4 +169,6 @@ def unreadable(path: Path, problem: Exception) -> SlicemillError:
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if getattr(problem, "errno", None) is None:
         return UnreadableFile(path, text)
-    return SlicemillError(f"cannot read {path}: {text}; reading goes on when it can be read or is gone")
+    return SlicemillError(
+        f"cannot read {path}: {text}; reading continues when the file is readable or removed"
+    )
