@@ -7,8 +7,8 @@ import pytest
 from slicemill_lab.bench.inputs.keyed_states import QUERIES, KeyedQuery
 from slicemill_lab.bench.measuring.keyed_states import keyed_figures
 
-# `string_agg` stores the text of each row. A measurement reads a few thousand rows with random keys, so the size
-# of this state grows only with many more keys.
+# `string_agg` stores the text of each row. A measurement reads a few thousand rows with random keys, so the
+# size of this state grows only with many more keys.
 MANY_KEYS = {"GROUP BY: string_agg": 8_000}
 
 
