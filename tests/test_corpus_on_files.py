@@ -53,7 +53,7 @@ def written(value: Any, column: Column) -> Any:
 
 
 def line_of(stream: Stream, row: Row, form: str) -> str:
-    pairs = zip(sent_row(stream, row), stream.written, strict=True)
+    pairs = zip(sent_row(stream, row), stream.encoded_schema, strict=True)
     values = [written(value, column) for value, column in pairs]
     if form == "json":
         return json.dumps(dict(zip(stream.sent.names, values, strict=True))) + "\n"

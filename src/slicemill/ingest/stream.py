@@ -70,7 +70,7 @@ class StreamPlan:
         These are the stored columns, the timestamp, and the columns of the filter condition.
         """
         wanted = {*self.stored, self.stream.time_column, *self.need.read}
-        return [name for name in self.stream.sent.names if name in wanted]
+        return [name for name in self.stream.source_schema.names if name in wanted]
 
 
 @dataclass(frozen=True, slots=True)

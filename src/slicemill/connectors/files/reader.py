@@ -367,7 +367,7 @@ def read_table(table: Table, folder: Path) -> pa.Table | None:
     Return None if the source needs Spark. A table without a source is empty. Files are read in the order of
     their names.
     """
-    wanted = WantedColumns.of_schema(table.written, table.schema.names)
+    wanted = WantedColumns.of_schema(table.encoded_schema, table.schema.names)
     if table.source == SourceSpec():
         return wanted.arrow.empty_table()
     origin = origin_of(table.source, table.name, folder)

@@ -237,13 +237,13 @@ def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = 
     """
     _check_names(stream.schema)
     frame, lines = open_for_streaming(spark, stream, folder)
-    return _check_rows(_add_arrival_order(frame), lines, stream.written, _external_time(stream))
+    return _check_rows(_add_arrival_order(frame), lines, stream.encoded_schema, _external_time(stream))
 
 
 def check_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
     """Check the rows of a streaming DataFrame that a program declared as a source."""
     _check_names(stream.schema)
-    return _check_rows(_add_arrival_order(frame), None, stream.written, _external_time(stream))
+    return _check_rows(_add_arrival_order(frame), None, stream.encoded_schema, _external_time(stream))
 
 
 def batch_frame(
@@ -256,7 +256,7 @@ def batch_frame(
     _check_names(relation.schema)
     frame, lines = open_for_batch(spark, relation, folder)
     time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
-    return _check_rows(frame, lines, relation.written, time)
+    return _check_rows(frame, lines, relation.encoded_schema, time)
 
 
 def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:

@@ -45,7 +45,7 @@ class WantedColumns:
         """Return the requested columns of a stream that its source supplies."""
         time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
         sent = [name for name in columns if name != stream.stamp_column]
-        return WantedColumns.of_schema(stream.written, sent, time)
+        return WantedColumns.of_schema(stream.encoded_schema, sent, time)
 
     @staticmethod
     def of_schema(schema: Schema, columns: Sequence[str], time: str | None = None) -> WantedColumns:
