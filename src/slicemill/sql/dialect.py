@@ -39,5 +39,7 @@ class Esl(Dialect):
     generator_class = EslGenerator
 
     def parse(self, sql: str, **opts: Any) -> list[exp.Expr | None]:
-        del opts  # sqlglot's error levels: every error here is an EslError
+        del (
+            opts
+        )  # sqlglot's options such as its error level have no effect, because every error is an EslError
         return list(parse(sql))
