@@ -1,4 +1,4 @@
-"""Bind CREATE ALERT: watched query or stream, condition and webhook."""
+"""Binder of CREATE ALERT: watched query or stream, condition and webhook."""
 
 from __future__ import annotations
 

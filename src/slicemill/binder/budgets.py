@@ -1,4 +1,7 @@
-"""Bind the memory budget and shedding method of a temporal query (L14)."""
+"""Binder of load-shedding options: memory budget, lag, shedding method (L14).
+
+A temporal query merges successive tuples with equal values to a run (value run), which is one result row.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ from slicemill.types import Column, Kind
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-# Shedding methods that weigh false results against lost duration.
+# Shedding methods with two weights: the cost of an additional result row, and the cost of lost time.
 WEIGHED = ("lookahead", "exact", "cals", "threshold")
 WEIGHTS = re.compile(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*\)")
 _MOST_BYTES = 2**63 - 1
@@ -53,7 +56,7 @@ _TEXT = 32
 def with_budget(
     query: Continuous | RelationQuery, memory: str | None, method: str | None, place: exp.Expression
 ) -> Continuous | RelationQuery:
-    """Add the memory budget to a temporal query."""
+    """Add the memory budget of the query options to a temporal query."""
     if not isinstance(query, SelectQuery) or query.coalesce is None:
         return query
     weights: tuple[float, float] | None = None
@@ -73,7 +76,7 @@ def with_budget(
 
 
 def _split_weights(text: str, place: exp.Expression) -> tuple[str, tuple[float, float] | None]:
-    """Split a shedding method and its weights: 'lookahead(2, 1)' (L17)."""
+    """Split a shedding method with weights, such as 'lookahead(2, 1)' (L17)."""
     name, bracket, inside = text.partition("(")
     if not bracket:
         return text, None
@@ -135,7 +138,8 @@ def _budget(
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
     if method is None:
-        # Other methods can shorten a run below the minimum duration, which loses its whole result.
+        # If WHERE requires a minimum duration, the default method is `threshold`. Another method may shorten
+        # a result row below the minimum duration, so that WHERE drops the row.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
     by_rows = coalesce.window.frame is FrameUnit.ROWS
     least = threshold if method == "threshold" else None
@@ -156,7 +160,7 @@ def _budget(
 def check_size(memory: str, size: int, place: exp.Expression) -> None:
     """Reject a budget that exceeds 64 bits.
 
-    Such a budget is probably a typing error, because it would limit nothing.
+    A budget of this size is probably a typing error, because it would have no effect.
     """
     if size > _MOST_BYTES:
         raise StatementError(
@@ -169,11 +173,11 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
     """Return the size in bytes of a stored tuple.
 
-    In columnar state, a VARCHAR counts with its declared length, but at most with 32 bytes.
+    In columnar state, a VARCHAR has its declared length, but at most 32 bytes.
     """
     shown = {column.name: column for column in coalesce.schema}
     values = sum(_width(shown[name]) for name in coalesce.attributes)
-    # Estimate: one in eight stored runs has its own copy of the values.
+    # It is estimated that an eighth of the stored runs have a copy of the values.
     return budget_bytes(budget) + (values + values // 8 + 1 if budget.compiled else 0)
 
 
@@ -184,9 +188,9 @@ def _width(column: Column) -> int:
 
 
 def least_duration(after: Expr | None) -> int | None:
-    """Return the minimum duration of runs that a condition requires, or None.
+    """Return the minimum duration of result rows that a WHERE condition requires, or None.
 
-    The result is in microseconds.
+    The duration is that of VALID(S), in microseconds.
     """
     return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
 
@@ -203,14 +207,14 @@ def _durations(part: Expr) -> Iterator[int]:
         return
     period, unit = left.arguments
     if isinstance(period, ColumnRef) and isinstance(unit, Literal) and isinstance(right.value, int):
-        # Durations are compared in whole units, so > 3 minutes means at least 4 minutes.
+        # Durations are compared in whole units, so `> 3` minutes means at least 4 minutes.
         if function in (">=", "="):
             yield right.value * int(str(unit.value))
         elif function == ">":
             yield (right.value + 1) * int(str(unit.value))
 
 
-# Bind `WITH (lag = …, memory = …, shedding = …, utility = …, keep = …)`: load shedding of a query.
+# WITH (lag = …, memory = …, shedding = …, utility = …, keep = …): load shedding of a query
 
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN)
@@ -248,7 +252,7 @@ def bind_load(
 
 
 def lag_us(text: str, place: exp.Expression) -> int:
-    """Return the maximum lag in microseconds."""
+    """Return the maximum lag in the option `lag`, in microseconds."""
     match = _DURATION.fullmatch(text)
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US or float(match[1]) == 0:
@@ -328,7 +332,7 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    """Return True for a join that can shed pairs by age.
+    """Return True for a join that can shed pairs of rows by age.
 
     Outer joins are excluded, because shed rows would look like rows without a match. Joins of three or more
     streams need time windows, because rows in ROWS windows have no age.

@@ -1,4 +1,4 @@
-"""Bind changelogs: top-N ranks, EMIT, result schemas, and restrictions on readers."""
+"""Binder of queries with changelogs: top-N ranks, EMIT, result schemas, and restrictions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "="}
 HIDDEN_COUNT = AggregateCall("count", (), False, (Column("count(*)", BIGINT),))
 
 
-# -- readers of changelogs ----------------------------------------------------------------------------------
+# -- restrictions on queries over changelogs ----------------------------------------------------------------
 
 
 def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
@@ -79,7 +79,7 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
 def _check_join(entry: BoundInput, entries: Sequence[BoundInput], node: exp.Select) -> None:
     """Check a join with a changelog.
 
-    A changelog joins one other changelog or stream, without windows.
+    A changelog can be joined with one other changelog or stream, without windows.
     """
     name = entry.input.alias
     finite = next((other for other in entries if other.input.finite), None)
@@ -125,8 +125,7 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
 def refuse_unretractable(resolved: ResolvedCall, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
     """Reject aggregates over changelogs if they cannot retract a row.
 
-    Blocking base versions of user-defined aggregates are allowed, because they are recomputed from the
-    remaining rows.
+    User-defined aggregates with TERMINATE are allowed, because they are recomputed from the remaining rows.
     """
     changing = next((i.alias for i in inputs if i.schema.changelog), None)
     if changing is None:
@@ -148,7 +147,7 @@ def refuse_unretractable(resolved: ResolvedCall, call: exp.Expression, inputs: S
 
 
 def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option]) -> None:
-    """Reject a sink that cannot take changing results."""
+    """Reject a sink that cannot store changing results."""
     sink = next((option for option in options if option.this.name.lower() == "sink"), None)
     value = child(sink, "value") if sink is not None else None
     if not isinstance(value, exp.Literal):
@@ -171,7 +170,7 @@ def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option
         )
 
 
-# -- ranks ---------------------------------------------------------------------------------------------------
+# -- ranking calls (ROW_NUMBER, RANK, DENSE_RANK) ------------------------------------------------------------
 
 
 def rank_function_of(
@@ -180,9 +179,9 @@ def rank_function_of(
     order: Sequence[tuple[Expr, bool]],
     time_columns: frozenset[str],
 ) -> RankedBy:
-    """Return a ranking call, with flags for an order by timestamp.
+    """Return a ranking call, which records whether its ORDER BY is by timestamp.
 
-    Rows of a stream arrive in the order of its timestamp column.
+    Rows of a stream arrive in the order of the stream's timestamp column.
     """
     by_time = [isinstance(expr, ColumnRef) and expr.name in time_columns for expr, _ in order]
     oldest = not order or (len(order) == 1 and by_time[0] and not order[0][1])
@@ -196,7 +195,7 @@ def rank_function_of(
 
 
 def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | None]:
-    """Split a condition on the rank into top-N limit and rest."""
+    """Split a condition into the highest rank that it allows and the other conditions."""
     limits: list[int] = []
     others: list[Expr] = []
     for part in conjuncts(condition):
@@ -210,9 +209,9 @@ def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | 
 
 
 def _limit(part: Expr, column: str) -> int | None:
-    """Return the highest rank that a condition allows.
+    """Return the highest rank that a condition on the rank allows.
 
-    The result is -1 if all ranks are allowed, and None for other conditions.
+    The result is -1 if all ranks are allowed, and None for all other conditions.
     """
     if not isinstance(part, Call) or len(part.arguments) != 2:
         return None
@@ -233,12 +232,12 @@ def _limit(part: Expr, column: str) -> int | None:
 
 
 def _without_cast(expr: Expr) -> Expr:
-    """Return a column or literal without its cast."""
+    """Return the operand of a cast of a column or literal, or else the expression."""
     return expr.operand if isinstance(expr, Cast) and isinstance(expr.operand, ColumnRef | Literal) else expr
 
 
 def apply_limit(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
-    """Limit a query with a rank to its first rows.
+    """Limit a query with a ranking call to rows with a rank up to `limit`.
 
     Unless `shown`, the rank column is removed.
     """
@@ -250,7 +249,7 @@ def apply_limit(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
 
 
 def rank_item(query: Continuous | None) -> SelectItem | None:
-    """Return the select item of a rank without a limit, if any."""
+    """Return the SELECT item with the rank of a query that does not limit the rank yet."""
     if not isinstance(query, SelectQuery) or query.rank is None or query.rank.limit is not None:
         return None
     wanted = ColumnRef.to(query.rank.column)
@@ -294,7 +293,7 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
         )
     if not query.schema.changelog:
         if every is None and closes:
-            return query  # a window emits its results once
+            return query  # a window emits its results once, so EMIT CHANGES and FINAL have no effect
         raise StatementError(
             "EMIT says when changes are told, and these results do not change", span_of(emit), "leave it out"
         )
@@ -302,9 +301,9 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
 
 
 def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog) -> SelectQuery:
-    """Bind EMIT EARLY … LATE …, which corrects results of windows.
+    """Bind EMIT EARLY … LATE …, for early and corrected results of windows.
 
-    The windows of one stream emit before they close, and again after late tuples.
+    The windows of one stream emit before they end, and again after late tuples.
     """
     given = query.inputs[0]
     if len(query.inputs) > 1 and not query.aggregates:
@@ -361,7 +360,7 @@ def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> 
     return LateTuples(stream.name + LATE, stream.time_column, within_us)
 
 
-# -- the schema of results -----------------------------------------------------------------------------------
+# -- schema of results ---------------------------------------------------------------------------------------
 
 
 def with_result_schema(query: SelectQuery) -> SelectQuery:
@@ -387,10 +386,10 @@ def with_result_schema(query: SelectQuery) -> SelectQuery:
 
 
 def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
-    """Return changelog flag and key of the rows before the select list."""
+    """Return the changelog flag and the key of a query's rows before projection."""
     below = schema_below(query.inputs)
     if query.changing and not query.aggregates and not below.changelog:
-        below = Schema(())  # distinct rows of a stream are never retracted
+        below = Schema(())  # a query with only distinct rows of a stream never retracts a row
     elif query.corrections is not None:
         below = Schema((), True, query.early_result_key)
     elif query.changing:
@@ -409,7 +408,7 @@ def _ranks(query: SelectQuery) -> Iterable[tuple[RankedBy, int | None, str | Non
 
 
 def as_changelog(query: SelectQuery) -> SelectQuery:
-    """Turn an append-only query into a changelog of inserts, for UNION."""
+    """Convert an insert-only query to a changelog with inserts, for UNION."""
     if query.schema.changelog:
         return query
     items = (SelectItem(OP, Literal(OPS[0], CHANGE)), *query.items)
@@ -417,13 +416,13 @@ def as_changelog(query: SelectQuery) -> SelectQuery:
 
 
 def reads_windows_of_time(query: SelectQuery) -> bool:
-    """Return True for groups of sliding time windows, which are emitted together."""
+    """Return True for aggregates over sliding time windows in FROM."""
     window = next((i.window for i in query.inputs if i.window and i.window.slide is not None), None)
     return window is not None and window.frame is FrameUnit.RANGE and bool(query.aggregates)
 
 
 def columns_used(query: SelectQuery) -> frozenset[str]:
-    """Return the input columns that a query reads (its projection)."""
+    """Return the input columns that the expressions of a query read."""
     exprs = [item.expr for item in (*query.items, *query.group_by)]
     exprs += [argument for call in query.aggregates for argument in call.arguments]
     for call in query.window_calls:

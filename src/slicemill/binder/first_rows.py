@@ -1,4 +1,4 @@
-"""Bind QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT of a SELECT.
+"""Binder of QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT of a SELECT.
 
 These clauses apply after grouping.
 """
@@ -73,8 +73,8 @@ class TopNClauses:
         qualify = None if self.qualify is None else read(self.qualify, exp.Null())
         return replace(self, rank=rank, qualify=qualify, order=order, time_columns=frozenset())
 
-    def of(self, query: SelectQuery, node: exp.Select, entries: Sequence[BoundInput]) -> SelectQuery:
-        """Return the query with these clauses and its final schema."""
+    def apply_to(self, query: SelectQuery, node: exp.Select, entries: Sequence[BoundInput]) -> SelectQuery:
+        """Add QUALIFY, ORDER BY, LIMIT, DISTINCT and EMIT to a query; set its result schema."""
         query = _limit_from_where(query, entries)
         if child(node, "distinct") is not None:
             for item in query.items:
@@ -144,7 +144,7 @@ class TopNClauses:
         active = any(call.window.active for call in query.window_calls)
         by_time = rank_function_of("row_number", (), self.order, self.time_columns).oldest_first
         if limit is None and by_time and len(streams) == 1 and not active:
-            return query  # results are already in that order (M28)
+            return query  # results of a stream are already in the order of their timestamp (M28)
         if limit is None and not windowed:
             raise StatementError(
                 "ORDER BY needs the end of the input, and a stream has none",
@@ -165,7 +165,7 @@ class TopNClauses:
 
 
 def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
-    """Reject a rank over a window that no aggregate uses.
+    """Reject a ranking call in a query with a window in FROM but without aggregates.
 
     A rank covers all rows so far, so the window would have no effect.
     """
@@ -208,7 +208,8 @@ def bind_top_n(
         if isinstance(key, exp.Literal) and not key.is_string:
             expr = item_at(key, items)
         by = as_key(bind(key, env) if expr is None else expr, key)
-        timed = isinstance(by, ColumnRef) and by.name in env.time_columns  # timestamps are never NULL
+        # The timestamp of a stream is never NULL.
+        timed = isinstance(by, ColumnRef) and by.name in env.time_columns
         keys = [(by, bool(child(ordered, "desc")))] if timed else order_keys(by, ordered)
         order += keys
         places += [key] * len(keys)
@@ -219,7 +220,7 @@ def bind_top_n(
 
 
 def _time_key_columns(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
-    """Return the columns that determine the timestamp of a row."""
+    """Return the columns whose values determine the timestamp of a result row."""
     if query.aggregates:
         window = query.inputs[0].window
         bounds = set() if query.changing or query.running else {"window_end"}
@@ -257,9 +258,9 @@ def _check_limit(limit: int, node: exp.Expression) -> None:
 
 
 def _limit_from_where(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
-    """Turn `WHERE n <= 3` over a ranking sub-query into its limit.
+    """Convert `WHERE n <= 3` over a ranking sub-query to a limit of the rank.
 
-    If the outer query does not read n, the rank column is dropped.
+    If the outer query does not read the rank n, the rank column is dropped.
     """
     inputs: list[QueryInput] = []
     qualified = len(query.inputs) > 1

@@ -1,4 +1,4 @@
-"""Bind a continuous SELECT: inputs, conditions, groups, aggregates and output columns."""
+"""Binder of a continuous SELECT: inputs, conditions, groups, aggregates and output columns."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     asked = _sub_queries(node)
     if asked:
         _refuse_queries(asked[0], inputs)
-        scope = replace(scope, qualified=True)  # the calls that compute sub-queries are inputs too
+        scope = replace(scope, qualified=True)  # calls that compute sub-queries are additional inputs
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     env.queries_allowed = bool(asked)
     problems = ErrorCollector()
@@ -101,13 +101,13 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
             env.windows_allowed, env.queries_allowed = True, bool(asked)
     problems.raise_any()
     first = bind_top_n(node, env, bound)
-    for call in env.asked:
+    for call in env.sub_query_calls:
         made = QueryInput(call.alias, call.schema, finite=True, call=call)
         inputs.append(made)
         entry = nodes.StreamInput(this=exp.Identifier(this=call.alias))
         entries.append(BoundInput(made, at(entry, span_of(node))))
 
-    # GROUPING SETS (()) is one group without keys, even without any aggregate.
+    # GROUPING SETS (()) is one group without keys, even without an aggregate.
     one_group = _has_group_by(node) and not groups
     grouped = bool(env.resolved or groups or one_group)
     if grouped:
@@ -162,7 +162,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         and not reads_changes(inputs)
     ):
         _warn_of_changes(node, env)
-    return first.of(query, node, entries)
+    return first.apply_to(query, node, entries)
 
 
 def _has_group_by(node: exp.Select) -> bool:
@@ -172,7 +172,7 @@ def _has_group_by(node: exp.Select) -> bool:
 def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
     """Warn of a blocking aggregate over a stream without a window.
 
-    Its result changes with each input row.
+    The result of the aggregate changes with each input row.
     """
     blocking = next((resolved for resolved in env.resolved.values() if resolved.blocking), None)
     if blocking is not None:
@@ -184,9 +184,9 @@ def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
 
 
 def _sub_queries(node: exp.Select) -> list[exp.Expression]:
-    """Return the sub-queries outside FROM.
+    """Return the sub-queries over tables outside FROM.
 
-    Sub-queries over streams are already rewritten to joins.
+    Sub-queries over streams have already been rewritten to joins.
     """
     keys = ("where", "group", "having", "qualify", "order")
     clauses = [*node.expressions, *(clause for key in keys if (clause := child(node, key)) is not None)]
@@ -212,7 +212,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
 
 
 def _emits_changelog(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
-    """Return True if groups cover all rows and emit a changelog."""
+    """Return True if groups have no window, so that their results change."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     return not windowed and all(resolved.blocking for resolved in env.resolved.values())
 
@@ -221,7 +221,7 @@ _BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
 
 
 def _refuse_clause(node: exp.Select, key: str, hint: str) -> None:
-    """Reject a clause that needs the end of the input."""
+    """Reject a clause that needs the end of the input, such as ORDER BY."""
     clause = child(node, key)
     if clause is not None:
         place = span_of(clause) if span_of(clause).end else span_of(node)
@@ -231,7 +231,7 @@ def _refuse_clause(node: exp.Select, key: str, hint: str) -> None:
 
 
 def _inputs_with_windows(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
-    """Return the inputs with their own windows.
+    """Return the inputs, each with its window.
 
     An input without a window gets the window of the WINDOW clause.
     """
@@ -268,7 +268,7 @@ def _with_calls(
 ) -> list[QueryInput]:
     """Bind TABLE(…) calls in FROM.
 
-    Arguments may read streams, and tables that precede the call.
+    The arguments of a call may read streams, and tables that precede the call.
     """
     made: list[QueryInput] = []
     env.place = "TABLE(…)"
@@ -302,7 +302,7 @@ def _bind_conditions(
 ) -> tuple[Expr | None, list[QueryInput]]:
     """Bind WHERE and ON.
 
-    The ON of an inner join is merged into WHERE. Any other join keeps its ON.
+    The ON condition of an inner join is merged into WHERE. Other joins keep their ON condition.
     """
     parts: list[Expr] = []
     finished: list[QueryInput] = []
@@ -334,7 +334,7 @@ def _bind_conditions(
 def _scope_of_on(scope: Scope, entries: list[BoundInput], inputs: list[QueryInput], place: int) -> Scope:
     """Return the scope of an ON condition.
 
-    In a chain of joins, ON sees only the inputs joined so far.
+    In a chain of joins, ON can read only the inputs up to its join.
     """
     if not is_outer_join_chain(inputs):
         return on_scope(scope, inputs)
@@ -426,7 +426,7 @@ def _check_aggregates(
 
 
 def _check_aggregate(node: exp.Select, resolved: ResolvedCall, windowed: bool) -> None:
-    """Check an aggregate call.
+    """Check the windows of an aggregate call.
 
     `windowed` is set if aggregates of the query range over windows of FROM.
     """
@@ -460,13 +460,13 @@ def _find_call(node: exp.Select, resolved: ResolvedCall) -> exp.Expression:
 
 
 def rename_columns(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
-    """Return a branch of a UNION with other output columns."""
+    """Return a branch of a UNION with the output columns of the UNION."""
     shown = items[len(items) - len(select.schema) :]
     schema = Schema(schema_of_items(shown).columns, select.schema.changelog)
     return replace(select, items=items, schema=schema)
 
 
-# Bind sessions: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`.
+# Session windows: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`
 #
 # `[CLOSE WHEN last]` on a stream that is not joined is a punctuation window: a session without a gap,
 # closed by a tuple that fulfils the condition.

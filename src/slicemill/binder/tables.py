@@ -1,4 +1,4 @@
-"""Bind CREATE TABLE and its constraints, and INSERT, UPDATE, DELETE and TRUNCATE."""
+"""Binder of CREATE TABLE with constraints, and INSERT, UPDATE, DELETE and TRUNCATE."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _interval(node: nodes.Duration) -> int:
 
 
 def bind_change(node: exp.Expression, context: Context) -> TableChange:
-    """Bind a change of the rows of a stored table."""
+    """Bind INSERT, UPDATE, DELETE or TRUNCATE of a table."""
     table = _own_table(node.this, context)
     if isinstance(node, nodes.InsertInto):
         return _insert(node, table, context)
@@ -288,7 +288,7 @@ def _value(node: exp.Expression, column: Column, table: Table, env: RelationEnvi
         raise StatementError(f"{column.name} {why}, and this is NULL", span_of(node), "give it a value")
     text = isinstance(value, Literal) and value.type.kind is Kind.VARCHAR
     if text and column.type.kind is not Kind.VARCHAR and castable(value.type, column.type):
-        return Cast(value, column.type)  # like untyped literals in PostgreSQL
+        return Cast(value, column.type)  # a string literal converts to any type, as in PostgreSQL
     if value.type.kind is not Kind.NULL:
         _check_type(value.type, column, node)
     return value
@@ -324,7 +324,7 @@ def _conflict(
             "declare it with PRIMARY KEY (…)",
         )
     env = _environment(context, (table.name, table.schema), (EXCLUDED, table.schema))
-    if clause is None:  # INSERT OR REPLACE sets all given columns
+    if clause is None:  # INSERT OR REPLACE sets all columns of the INSERT
         every = tuple(
             (column.name, bind(exp.column(column.name, table=EXCLUDED), env))
             for column in columns

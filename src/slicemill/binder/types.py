@@ -1,4 +1,4 @@
-"""Bind type names and column declarations."""
+"""Binder of type names and column declarations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import ColumnDeclaration, TypeName, child, span_of
 from slicemill.types import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, TimestampUnit, Type
 
-# Highest precision of TIMESTAMP(n). ESL accepts and ignores n: every timestamp has microseconds.
+# Highest precision n of TIMESTAMP(n). The precision is ignored, because every timestamp has microseconds.
 _MOST_DIGITS = 9
 
 
 def bind_type(node: TypeName, lists: bool = False) -> Type:
-    """Return the type of a type name.
+    """Return the data type for a type name in a statement.
 
     `lists` permits list types, which only columns of streams may have.
     """
@@ -80,7 +80,7 @@ def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
 def bind_columns(
     declarations: list[ColumnDeclaration], untyped: Type = t.ANY, *, lists: bool = False
 ) -> Schema:
-    """Return the schema of declared columns.
+    """Return the schema of column declarations.
 
     A column without a type gets the type `untyped`.
     """

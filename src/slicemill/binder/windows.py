@@ -1,4 +1,4 @@
-"""Bind durations and window frames, and check the rules for windows (M34-M37)."""
+"""Binder of durations and window frames, which checks the rules for windows (M34-M37)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def duration_us(node: nodes.Duration) -> int:
 def months_and_us(node: nodes.Duration) -> tuple[int, int]:
     months, us = Decimal(0), Decimal(0)
     for part in node.expressions:
-        number, unit = Decimal(part.this.sql()), part.args["unit"].name  # a minus sign is a node
+        number, unit = Decimal(part.this.sql()), part.args["unit"].name  # a minus sign is a syntax node
         if unit in CALENDAR_UNITS_MONTHS:
             months += number * CALENDAR_UNITS_MONTHS[unit]
         else:
@@ -61,8 +61,8 @@ def over_window(node: nodes.FrameClause) -> Window:
 def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
     """Bind the window of a FROM entry, whose length must be positive.
 
-    In temporal queries (`reports`), an unbounded window may have a slide. It then emits its whole content at
-    each slide.
+    In temporal queries (`reports`), an unbounded window may have a slide. The window then emits its whole
+    content at each slide.
     """
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
