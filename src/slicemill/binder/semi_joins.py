@@ -252,9 +252,8 @@ def _prepare_sub_query(
     from slicemill.binder.queries import bind_query  # imported here because `bind_query` binds conditions
 
     if not _has_groups(query, context):
-        query.set(
-            "group", None
-        )  # groups without HAVING are not needed, because SEMI and ANTI joins ignore duplicates
+        # SEMI and ANTI joins ignore duplicates, so groups without HAVING are not needed.
+        query.set("group", None)
         return query
     _refuse_outside(query, taken, outside, context)
     bound = bind_query(query, context)

@@ -72,7 +72,7 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
     for entry, _ in from_entries(select):
         this = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
         if isinstance(this, nodes.TableFunctionCall | nodes.ListElements):
-            continue  # the name is a column of the input, which has precedence over the alias
+            continue  # GROUP BY must qualify the columns of a function with its alias
         if isinstance(this, exp.Identifier):
             schema = context.relation(this).schema
         else:

@@ -181,9 +181,7 @@ class FilesReader:
                     self._note_size(name)
             batch = self._batch(blocks, lost)
         except BaseException:
-            self._seen = (
-                None  # the next read starts from its offset, which excludes the rows of this failed read
-            )
+            self._seen = None  # the rows of this failed read are read again from its offset
             raise
         batch.offset = self._offset = self._as_offset(offset, names, current, memory)
         batch.warning = self._warning()

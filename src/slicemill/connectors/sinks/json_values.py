@@ -33,9 +33,7 @@ def _instant(value: object) -> object:
     try:
         return (_EPOCH + timedelta(microseconds=cast(int, value))).isoformat().replace("+00:00", "Z")
     except OverflowError:
-        return (
-            value  # the year is outside Python's calendar, so the number of microseconds or days is returned
-        )
+        return value  # the year is outside Python's calendar, so the number is returned
 
 
 def _date(value: object) -> object:

@@ -69,9 +69,8 @@ class TcpReader:
         self._clock = clock
         self._open: tuple[Spool, Pump] | None = None
         self._guard = threading.Lock()
-        self._waiting = (
-            False  # True if the last read returned all lines, so that new lines require a notification
-        )
+        # True if the last read returned all lines, so that new lines require a notification.
+        self._waiting = False
         self._line_bytes = float(_LINE_BYTES)
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
