@@ -177,7 +177,7 @@ def _bind_tables(
         with problems.collect():
             name = table.this.name
             if name.upper() == RETURN:
-                raise StatementError("RETURN is where results go; it cannot be declared", span_of(table))
+                raise StatementError("RETURN is the target of results and cannot be declared", span_of(table))
             if name.lower() in {known.name.lower() for known in tables}:
                 raise StatementError(f"{name} is declared twice", span_of(table), "give it another name")
             if name.lower() == INWINDOW:
@@ -301,7 +301,9 @@ class _BodyBinder:
             return self.names[key], self.tables[key]
         if key == RETURN.lower():
             raise StatementError(
-                "results only go into RETURN", span_of(identifier), "keep what you need in a TABLE"
+                "results can only be inserted into RETURN",
+                span_of(identifier),
+                "keep what you need in a TABLE",
             )
         hint = did_you_mean(identifier.name, self.names.values())
         stored = self.context.catalog.relation(identifier.name)
@@ -334,7 +336,9 @@ class _BodyBinder:
             table, schema = self._table(node.this)
             if table == INWINDOW:
                 raise StatementError(
-                    "the system fills inwindow", span_of(node.this), "keep rows of your own in another TABLE"
+                    "rows cannot be inserted into inwindow",
+                    span_of(node.this),
+                    "keep rows of your own in another TABLE",
                 )
         order = self._column_order(node, schema)
         query_node = child(node, "query")

@@ -91,7 +91,7 @@ def _constant(node: exp.Expression, column: Column, context: Context) -> object:
     """Return the constant default of a column, converted to the type of the column."""
     if named := node.find(exp.Column):
         raise StatementError(
-            "a default is a constant", span_of(named), "strings are written in single quotes"
+            "a default must be a constant", span_of(named), "strings are written in single quotes"
         )
     value: Expr = bind(node, RelationEnvironment(context, Scope((), qualified=True), place="DEFAULT"))
     if isinstance(value, Literal) and value.value is None:
@@ -182,7 +182,7 @@ def _parse_retention_us(option: nodes.Option) -> int:
     except StatementError:
         pass  # the error is raised below, with the position in the statement
     raise StatementError(
-        f"'{text}' is no length of time", span_of(child(option, "value")), "write retain = '7 days', or NULL"
+        f"'{text}' is not a duration", span_of(child(option, "value")), "write retain = '7 days', or NULL"
     )
 
 
@@ -275,7 +275,7 @@ def find_running(kind: str, identifier: exp.Identifier, context: Context) -> Que
         raise StatementError(f"there is no {kind.lower()} {name}", span_of(identifier), hint or "")
     if isinstance(found, QueryDefinition) and not found.continuous:
         raise StatementError(
-            f"{found.name} reads tables and views only: it is answered when it is asked, and never runs",
+            f"{found.name} reads tables and views only: it is evaluated when it is called, and never runs",
             span_of(identifier),
             "only a query over streams can be paused, resumed, restarted or altered",
         )

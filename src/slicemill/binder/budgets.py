@@ -67,9 +67,9 @@ def with_budget(
         return query
     if query.coalesce.late is not None:
         raise StatementError(
-            "with a budget, what a late tuple would correct may be gone",
+            "with a memory budget, tuples that a late tuple would correct may have been dropped",
             span_of(place),
-            "leave LATE out, or the memory; with SLACK tuples are put in order before they get here",
+            "leave LATE out, or the memory; with SLACK, late tuples are sorted before the query reads them",
         )
     budget = _budget(query.coalesce, memory, method, place, weights)
     return replace(query, coalesce=replace(query.coalesce, budget=budget))
@@ -84,13 +84,15 @@ def _split_weights(text: str, place: exp.Expression) -> tuple[str, tuple[float, 
     weights = (float(numbers[1]), float(numbers[2])) if numbers is not None else (0.0, 0.0)
     if not max(weights):
         raise StatementError(
-            f"'{text}' has no two weights",
+            f"'{text}' does not have two weights",
             span_of(place),
-            f"write what a result too many costs, and lost time: '{name.strip()}(2, 1)'; not both are 0",
+            f"write the costs of an additional result and of lost time: '{name.strip()}(2, 1)'",
         )
     if name.strip() not in WEIGHED:
         raise StatementError(
-            f"'{name.strip()}' has no weights", span_of(place), f"{one_of(WEIGHED)} have, and weigh 1 and 1"
+            f"'{name.strip()}' has no weights",
+            span_of(place),
+            f"{one_of(WEIGHED)} have weights, with the defaults 1 and 1",
         )
     return name.strip(), weights
 
@@ -98,12 +100,12 @@ def _split_weights(text: str, place: exp.Expression) -> tuple[str, tuple[float, 
 def _check_method(method: str, memory: str | None, place: exp.Expression) -> None:
     if method not in METHODS:
         hint = did_you_mean(method, tuple(METHODS)) or f"the ways are {one_of(tuple(METHODS))}"
-        raise StatementError(f"there is no way of shedding '{method}'", span_of(place), hint)
+        raise StatementError(f"there is no shedding method '{method}'", span_of(place), hint)
     if memory is None:
         raise StatementError(
-            "nothing is dropped without a budget",
+            "shedding needs a budget",
             span_of(place),
-            f"say how much may be kept: memory = '500 tuples', shedding = '{method}'",
+            f"write the memory to use: memory = '500 tuples', shedding = '{method}'",
         )
 
 
@@ -126,14 +128,14 @@ def _budget(
         )
     if slot is Slot.RUNS and method is not None:
         raise StatementError(
-            "where memory counts runs, the shortest run goes first",
+            "if memory counts runs, the shortest run is dropped first",
             span_of(place),
             f"leave shedding out, or write memory = '{amount} tuples'",
         )
     threshold = least_duration(coalesce.after)
     if method == "threshold" and threshold is None:
         raise StatementError(
-            "shedding by threshold needs a least duration",
+            "shedding = 'threshold' needs a minimum duration",
             span_of(place),
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
@@ -150,9 +152,9 @@ def _budget(
     check_size(memory, budget.capacity * each, place)
     if budget.capacity == 0:
         raise StatementError(
-            "this memory holds nothing",
+            "this memory is too small for a tuple",
             span_of(place),
-            f"a tuple takes {each} bytes" if unit in BYTES else "give it a tuple at least",
+            f"a tuple takes {each} bytes" if unit in BYTES else "write memory = '1 tuple' or more",
         )
     return budget
 
@@ -164,7 +166,7 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
     """
     if size > _MOST_BYTES:
         raise StatementError(
-            f"'{memory}' is more memory than there can be",
+            f"'{memory}' is more memory than any machine has",
             span_of(place),
             "write what the query may take of this machine, as in memory = '64 MB'",
         )
@@ -234,12 +236,14 @@ def bind_load(
     if not wanted:
         return None, None
     if isinstance(query, RelationQuery):
-        raise StatementError("only continuous queries have a load", span_of(place), f"leave {wanted[0]} out")
+        raise StatementError(
+            "load shedding is only for continuous queries", span_of(place), f"leave {wanted[0]} out"
+        )
     if options.lag is None and memory is None:
         raise StatementError(
-            "nothing is dropped without a budget",
+            "shedding needs a budget",
             span_of(place),
-            "say how far the query may fall behind, as in lag = '2 s', or what it may keep: memory = '64 MB'",
+            "write the maximum lag, as in lag = '2 s', or the memory to use: memory = '64 MB'",
         )
     utility = _utility(query, options.utility, context, place) if options.utility is not None else None
     budget = LoadBudget(
@@ -256,7 +260,7 @@ def lag_us(text: str, place: exp.Expression) -> int:
     match = _DURATION.fullmatch(text)
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US or float(match[1]) == 0:
-        raise StatementError(f"'{text}' is no length of time", span_of(place), "write lag = '2 s'")
+        raise StatementError(f"'{text}' is not a duration", span_of(place), "write lag = '2 s'")
     return round(float(match[1]) * UNITS_US[unit])
 
 
@@ -282,7 +286,9 @@ def _least(text: str, place: exp.Expression) -> float:
         share = -1.0
     if not 0 <= share <= 1:
         raise StatementError(
-            f"'{text}' is no share", span_of(place), "keep is the share that stays at least: keep = 0.2"
+            f"'{text}' is no share",
+            span_of(place),
+            "keep is the minimum share of tuples to process: keep = 0.2",
         )
     return share
 
@@ -294,7 +300,7 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
             did_you_mean(method, tuple(LOAD_SHEDDING_METHODS))
             or f"the ways are {one_of(tuple(LOAD_SHEDDING_METHODS))}"
         )
-        raise StatementError(f"there is no way of shedding '{given}'", span_of(place), hint)
+        raise StatementError(f"there is no shedding method '{given}'", span_of(place), hint)
     if (method == UTILITY) != (utility is not None):
         missing = "shedding by utility needs to know it"
         unused = f"shedding '{method}' has no use for a utility"
@@ -305,13 +311,13 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
         )
     if method == WINDOWS and not _has_sliding_groups(query):
         raise StatementError(
-            "whole windows are for aggregates over one window that slides",
+            "shedding whole windows needs an aggregate over one sliding window",
             span_of(place),
             "as in SELECT k, count(*) FROM S [RANGE 60 SECONDS SLIDE 10 SECONDS] GROUP BY k",
         )
     if method == AGE and not _is_join(query):
         raise StatementError(
-            "the age of a pair is for joins of two streams, or of more over windows of time",
+            "shedding by age needs a join of two streams, or of more streams with windows of time",
             span_of(place),
             f"choose another way: {one_of([name for name in LOAD_SHEDDING_METHODS if name != AGE])}",
         )
@@ -350,7 +356,9 @@ def _utility(query: Continuous, text: str, context: Context, place: exp.Expressi
     """Bind the utility expression as a select item over the query's stream."""
     entry = query.inputs[0] if isinstance(query, SelectQuery) else None
     if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
-        raise StatementError("utility is that of one stream's tuples", span_of(place), "leave utility out")
+        raise StatementError(
+            "utility needs a query over a single stream", span_of(place), "leave utility out"
+        )
     script = f'SELECT {text} AS utility FROM "{entry.relation}" AS "{entry.alias}"'
     problems = ErrorCollector()
     found = None

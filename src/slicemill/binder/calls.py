@@ -85,7 +85,9 @@ def resolve_calls(
     A call of a model may resolve to several aggregates.
     """
     if child(node, "filter") is not None:
-        raise StatementError("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
+        raise StatementError(
+            "FILTER is not allowed here", span_of(node), "put the condition into a CASE WHEN"
+        )
     declared = catalog.callables.get(node.name.lower())
     if declared is None or declared.bind_call is None:
         return [_resolve_aggregate(node, arguments, catalog, over)]
@@ -218,7 +220,7 @@ def field_of(column: Column) -> str:
 def read_field(node: exp.Dot, columns: Sequence[Column] | None) -> Expr:
     """Return the column that an expression `call.column` reads."""
     if columns is None:
-        raise StatementError("this has no fields", span_of(node))
+        raise StatementError("this expression has no fields", span_of(node))
     wanted = node.expression.name.lower()
     for column in columns:
         if field_of(column).lower() == wanted:
@@ -281,7 +283,7 @@ class FunctionEnvironment:
         return function_call(node, self.context, self)
 
     def field(self, node: exp.Dot) -> Expr:
-        raise StatementError("this has no fields", span_of(node))
+        raise StatementError("this expression has no fields", span_of(node))
 
     def over(self, node: nodes.Over) -> Expr:
         raise StatementError(

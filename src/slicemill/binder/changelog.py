@@ -70,7 +70,7 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
         frame = child(entry.node, "frame") or child(node, "window")
         if frame is not None or child(entry.node, "coalesce"):
             raise StatementError(
-                f"{name} is a table that changes, and a window holds rows that stay",
+                f"{name} is a changelog, and a window needs rows that do not change",
                 span_of(frame if frame is not None else entry.node),
                 f"leave the window out, perhaps for GROUP BY date_trunc('minute', column), or {final}",
             )
@@ -85,27 +85,27 @@ def _check_join(entry: BoundInput, entries: Sequence[BoundInput], node: exp.Sele
     finite = next((other for other in entries if other.input.finite), None)
     if finite is not None:
         raise StatementError(
-            f"{name} is a table that changes, and rows that are looked up for it may be others later",
+            f"{name} is a changelog, and rows that it looks up in a table may change later",
             span_of(finite.node),
             f"look {finite.input.alias} up for the stream that {name} is made of",
         )
     if len(entries) > 2:
         raise StatementError(
-            f"{name} is a table that changes, and is joined with one other at a time",
+            f"{name} is a changelog, which can be joined with only one other input",
             span_of(entry.node),
             "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab",
         )
     for other in entries:
         if other.input.kind in (JoinKind.SEMI, JoinKind.ANTI) or other.side in ("ASOF", "LEFT ASOF"):
             raise StatementError(
-                f"{name} is a table that changes, and takes INNER, LEFT, RIGHT and FULL joins",
+                f"{name} is a changelog, which supports only INNER, LEFT, RIGHT and FULL joins",
                 span_of(other.node),
                 f"use LEFT JOIN … WHERE {entries[1].input.alias}.column IS NULL, or GROUP BY",
             )
         frame = child(other.node, "frame") or child(node, "window")
         if frame is not None:
             raise StatementError(
-                f"{name} is a table that changes, and is joined with all that comes",
+                f"{name} is a changelog, which is joined without windows",
                 span_of(frame),
                 "leave the window out",
             )
@@ -116,7 +116,7 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
     if changing is not None and any(True for _ in calls):
         over = next(node.find_all(nodes.Over), node)
         raise StatementError(
-            f"{changing.alias} is a table that changes, and OVER reads rows that stay",
+            f"{changing.alias} is a changelog, and OVER needs rows that do not change",
             span_of(over),
             f"use GROUP BY, or end the SELECT of {changing.alias} with EMIT FINAL",
         )
@@ -142,7 +142,7 @@ def refuse_unretractable(resolved: ResolvedCall, call: exp.Expression, inputs: S
         hint = f"let {name} answer in TERMINATE, not at each tuple"
     if hint is not None:
         raise StatementError(
-            f"{changing} is a table that changes, and {name} cannot take a row out again", span_of(call), hint
+            f"{changing} is a changelog, and {name} cannot retract a row", span_of(call), hint
         )
 
 
@@ -158,13 +158,13 @@ def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option
     scheme = url.partition(":")[0].lower()
     if scheme in _FILES:
         raise StatementError(
-            "these results change, and a file takes no row back",
+            "these results change, and rows in a file cannot be retracted",
             span_of(value),
             f"write the changes with what they do, '{url}?changelog=true', or end the SELECT with EMIT FINAL",
         )
     if scheme in ("postgres", "postgresql") and query.schema.key is None:
         raise StatementError(
-            "these results change, and no columns tell their rows apart in a table",
+            "these results change, and no columns identify their rows in a table",
             span_of(value),
             "select the columns of the groups, or the rank; or write the changes: changelog=true in the URL",
         )
@@ -262,9 +262,9 @@ def refuse_open_rank(query: Continuous | RelationQuery, place: exp.Expression) -
         if isinstance(branch, SelectQuery) and branch.rank is not None and branch.rank.limit is None:
             name = branch.rank.by.function
             raise StatementError(
-                f"each tuple could change the {name} of all others",
+                f"each new tuple could change the {name} of all rows",
                 span_of(next((o for o in place.find_all(nodes.Over) if _is_rank(o)), place)),
-                f"ask for the first ones: QUALIFY {name}() OVER (…) <= 10, or WHERE … <= 10 around it",
+                f"limit the rank: QUALIFY {name}() OVER (…) <= 10, or WHERE … <= 10 around it",
             )
 
 
@@ -287,7 +287,7 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
     closes = query.slide is not None or query.session is not None or query.rank is not None
     if child(emit, "kind") == "ON WINDOW CLOSE" and (query.schema.changelog or not closes):
         raise StatementError(
-            "no window closes here",
+            "ON WINDOW CLOSE needs a window",
             span_of(emit),
             "group by one: FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k; or use EMIT FINAL",
         )
@@ -295,7 +295,9 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
         if every is None and closes:
             return query  # a window emits its results once, so EMIT CHANGES and FINAL have no effect
         raise StatementError(
-            "EMIT says when changes are told, and these results do not change", span_of(emit), "leave it out"
+            "EMIT determines when changes are emitted, and these results do not change",
+            span_of(emit),
+            "leave it out",
         )
     return with_result_schema(replace(query, emit=EmitClause(every)))
 
@@ -308,31 +310,31 @@ def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog
     given = query.inputs[0]
     if len(query.inputs) > 1 and not query.aggregates:
         raise StatementError(
-            "a join tells each pair when it is there, and nothing of it is early",
+            "a join emits each pair at once, so EMIT EARLY has no effect",
             span_of(emit),
             "leave EMIT out; or make it a stream, CREATE STREAM ab AS SELECT …, and aggregate over that",
         )
     if query.session is None and (not reads_windows_of_time(query) or given.window is None):
         raise StatementError(
-            "EMIT EARLY and LATE are for windows of time, whose groups are told at one moment",
+            "EMIT EARLY and LATE need a window of time, which emits all its groups together",
             span_of(emit),
             "use them with a window that slides: FROM stream [RANGE 1 HOUR SLIDE 1 HOUR]",
         )
     if len(query.inputs) > 1 or query.running:
         raise StatementError(
-            "EMIT EARLY and LATE are for windows of one stream",
+            "EMIT EARLY and LATE need a window of a single stream",
             span_of(emit),
             "make the join, or the stream, first: CREATE STREAM ab AS SELECT …",
         )
     if query.session is not None and child(emit, "late") is not None:
         raise StatementError(
-            "a tuple that comes late may put sessions together that were told as two",
+            "a late tuple may merge two sessions that have already been emitted",
             span_of(emit),
-            "leave LATE out, and give the stream SLACK, so that such tuples are waited for",
+            "leave LATE out, and give the stream SLACK, so that late tuples are sorted in",
         )
     if query.rank is not None or query.order is not None or query.distinct:
         raise StatementError(
-            "these results are corrected, and the first of them may be others then",
+            "these results are corrected later, and their order may then change",
             span_of(emit),
             "rank them in a query around it: SELECT … FROM (SELECT … EMIT EARLY …) AS w QUALIFY …",
         )
@@ -349,7 +351,7 @@ def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> 
     stream = None if given.relation is None else catalog.relation(given.relation)
     if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
         raise StatementError(
-            f"no tuple of {given.alias} is late: LATE is for streams with timestamps of their own",
+            f"tuples of {given.alias} are never late: LATE needs a stream with a timestamp column",
             span_of(length),
             "leave LATE out, or read a stream that is declared with ORDER BY and a column",
         )

@@ -68,7 +68,7 @@ class Context:
         """Raise an error if an unknown name is declared later in the same text."""
         if self.later.get(name.lower(), 0) > 0:
             raise StatementError(
-                f"{name} is declared further down", span, "move its declaration up, before this"
+                f"{name} is declared later in this text", span, "move its declaration before this statement"
             )
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:

@@ -218,7 +218,7 @@ def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind
 def _only_external(word: str, node: exp.Expression | None, kind: TimestampKind) -> None:
     if node is not None and kind is not TimestampKind.EXTERNAL:
         raise StatementError(
-            f"{word} is for timestamps that come with the tuples; these are {kind.value}",
+            f"{word} needs a timestamp column in the data; these timestamps are {kind.value}",
             span_of(node),
             "add ORDER BY with a timestamp column",
         )
@@ -264,22 +264,22 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
     entry = query.inputs[0]
     if entry.schema.changelog:
         raise StatementError(
-            f"{entry.alias} is a table that changes, and a view over a stream is what one window holds",
+            f"{entry.alias} is a changelog, and a view over a stream needs rows that do not change",
             place,
             f"make it a stream: CREATE STREAM {node.this.name} AS SELECT …; or look its rows up: "
             f"CREATE TABLE {node.this.name} AS MATERIALIZED {entry.alias}",
         )
     if query.coalesce is not None or entry.window is None or entry.window.extent is None:
         raise StatementError(
-            f"a view over all of {entry.alias} would grow for ever",
+            f"a view over all of {entry.alias} would grow without a limit",
             place,
             f"give it a window: {entry.alias} [RANGE 1 HOUR]; or make it a CREATE STREAM",
         )
     if entry.window.slide is not None:
-        raise StatementError("a view always shows its window as it is now", place, "leave SLIDE out")
+        raise StatementError("a view always has the current content of its window", place, "leave SLIDE out")
     if entry.window.frame is FrameUnit.ROWS and query.where is not None:
         raise StatementError(
-            "a view of the last rows takes them all",
+            "a view with a ROWS window cannot have a WHERE clause",
             place,
             "make a CREATE STREAM with this WHERE, and the view over that; or use RANGE",
         )
@@ -305,7 +305,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
         retain_us = retention_us(child(node, "retain"))
         if isinstance(query, RelationQuery) and retain_us is not None:
             raise StatementError(
-                "an ad hoc query has no results that could be kept",
+                "an ad hoc query has no results to retain",
                 span_of(child(node, "retain")),
                 "leave RETAIN out, or read a stream",
             )
@@ -453,7 +453,7 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
         raise StatementError(
             f"{found.name} is used by {all_of(dependants)}",
             span_of(node.this),
-            "drop those first, or add CASCADE: they go too, with all that uses them",
+            "drop these objects first, or add CASCADE, which drops them and all their users",
         )
     users = [*reversed(catalog.all_users(found)), found] if dependants else [found]
     dropped = [DroppedName(kind_of(user), user.name) for user in users]
@@ -469,7 +469,7 @@ def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
     """
     if query.writes_for is not None:
         raise StatementError(
-            f"{query.name} is what {query.writes_for} writes into a table, and goes with it",
+            f"{query.name} is what {query.writes_for} writes into a table, and is dropped with it",
             span_of(identifier),
             f"change or drop {query.writes_for}",
         )
@@ -552,7 +552,7 @@ def beginning_us(
         found = parse_timestamp(node.name)
         if found is None:
             raise StatementError(
-                f"'{node.name}' is no timestamp",
+                f"'{node.name}' is not a timestamp",
                 span_of(node),
                 "write it as in '2026-01-31 12:00:00', in UTC",
             )
@@ -589,13 +589,13 @@ def stream_begin_us(node: exp.Expression | None, kind: TimestampKind) -> int | N
     found = parse_timestamp(node.name)
     if found is None:
         raise StatementError(
-            f"'{node.name}' is no timestamp",
+            f"'{node.name}' is not a timestamp",
             span_of(node),
             "write BEGIN EARLIEST, BEGIN LATEST, or BEGIN TIMESTAMP '2026-01-31 12:00:00', in UTC",
         )
     if kind is not TimestampKind.EXTERNAL:
         raise StatementError(
-            "BEGIN with a time is for timestamps that come with the tuples",
+            "BEGIN with a time needs a timestamp column in the data",
             span_of(node),
             "write BEGIN EARLIEST or BEGIN LATEST, or add ORDER BY with a timestamp column",
         )

@@ -269,7 +269,7 @@ def _check_versions(resolved: ResolvedCall, window: Window, node: nodes.Over) ->
     needs_base = window.extent is None or window.tumbles
     if needs_base and resolved.base is None and name.lower() not in BUILTINS:
         raise StatementError(
-            f"this window runs the base version of {name}, and there is only a window version",
+            f"this window needs an aggregate without WINDOW, and {name} is a WINDOW AGGREGATE",
             span_of(node),
             f"add CREATE AGGREGATE {name}",
         )
@@ -318,7 +318,7 @@ class TemporalEnvironment:
     def _open(self, node: exp.Anonymous) -> Expr:
         if self.by_rows:
             raise StatementError(
-                "a window that counts rows reports when a tuple comes, which ends the one before",
+                "a window that counts rows emits when a tuple arrives, so a row never stays open",
                 span_of(node),
                 "let the window be of time, as in RANGE 15 MINUTES SLIDES 1 MINUTE",
             )
@@ -326,7 +326,9 @@ class TemporalEnvironment:
         return self.open
 
     def field(self, node: exp.Dot) -> Expr:
-        raise StatementError("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")
+        raise StatementError(
+            "this expression has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))"
+        )
 
     def over(self, node: nodes.Over) -> Expr:
         raise StatementError("a temporal query has its window in FROM", span_of(node))

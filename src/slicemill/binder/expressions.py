@@ -157,7 +157,7 @@ def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
     value = parse_date(text) if kind is Kind.DATE else parse_timestamp(text)
     if value is None:
         form = "'2026-01-31'" if kind is Kind.DATE else "'2026-01-31 12:00:00'"
-        raise StatementError(f"'{text}' is no {kind.value.lower()}", span_of(node), f"write it as {form}")
+        raise StatementError(f"'{text}' is not a {kind.value.lower()}", span_of(node), f"write it as {form}")
     return Literal(value, t.DATE if kind is Kind.DATE else t.TIMESTAMP)
 
 
@@ -392,7 +392,9 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
     name = node.name.lower()
     signature = SCALARS.get(name)
     if name in UNREPEATABLE and (signature is None or not node.expressions):
-        raise StatementError(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
+        raise StatementError(
+            f"{node.name}() returns a different value in each run", span_of(node), UNREPEATABLE[name]
+        )
     if signature is None:
         hint = ELSEWHERE.get(name) or did_you_mean(name, [*SCALARS, *env.call_names()])
         raise StatementError(f"there is no function {node.name}", span_of(node), hint)

@@ -94,7 +94,7 @@ class TopNClauses:
         if rank is None:
             if self.qualify is not None:
                 raise StatementError(
-                    "QUALIFY is about a rank, and there is none",
+                    "QUALIFY needs a rank",
                     span_of(child(node, "qualify")),
                     "use WHERE or HAVING, or QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= 3",
                 )
@@ -121,7 +121,7 @@ class TopNClauses:
         if order is None:
             if limit is not None:
                 raise StatementError(
-                    "LIMIT keeps the first rows of an order, and there is none",
+                    "LIMIT needs an ORDER BY",
                     span_of(limit),
                     "add ORDER BY, or drop the query when you have enough",
                 )
@@ -129,14 +129,14 @@ class TopNClauses:
         windowed = reads_windows_of_time(query)
         if query.slide is not None and not windowed:
             raise StatementError(
-                "ORDER BY is for windows of time, whose groups are told at one moment",
+                "ORDER BY needs a window of time, which emits all its groups together",
                 span_of(order),
                 "let the window be of time: [RANGE 1 HOUR SLIDE 1 MINUTE]",
             )
         bounded = any(i.window is not None and i.window.extent is not None for i in query.inputs)
         if bounded and not windowed and query.aggregates:
             raise StatementError(
-                "this window is told at each tuple, and has no end at which its groups could be ordered",
+                "this window emits at each tuple, so its groups cannot be ordered",
                 span_of(order),
                 "add SLIDE to the window, or leave the window out",
             )
@@ -149,7 +149,7 @@ class TopNClauses:
             raise StatementError(
                 "ORDER BY needs the end of the input, and a stream has none",
                 span_of(order),
-                "add LIMIT for the first rows as they change; results already come in timestamp order",
+                "add LIMIT for the first rows as they change; results are already in timestamp order",
             )
         if limit is not None:
             _refuse_idle_window(query, order)
@@ -175,7 +175,7 @@ def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
     window = streams[0].window if streams else None
     if window is not None and window.extent is not None and window.slide is None:
         raise StatementError(
-            "the first rows are those of all that has come, whatever the window",
+            "a rank covers all rows so far, so this window has no effect",
             span_of(node),
             "leave the window out; for the first rows of each window, write FROM TUMBLE(s, ts, INTERVAL '5' "
             "MINUTE) QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY x DESC) <= 3",
@@ -254,7 +254,7 @@ def _with_items(
 
 def _check_limit(limit: int, node: exp.Expression) -> None:
     if limit < 1:
-        raise StatementError("the first rows are at least one", span_of(node), "ask for 1 or more")
+        raise StatementError("LIMIT and ranks must be at least 1", span_of(node), "ask for 1 or more")
 
 
 def _limit_from_where(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:

@@ -82,7 +82,7 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                 made = _bind_input(entry, join, context, alone=len(written) == 1)
             if made.input.alias.lower() in aliases:
                 raise StatementError(
-                    f"{made.input.alias} stands twice in FROM",
+                    f"{made.input.alias} occurs twice in FROM",
                     span_of(entry),
                     "give one of them an alias: AS other",
                 )
@@ -97,7 +97,9 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
     check_kinds([one.input for one in bound], node, {one.input.alias for one in bound if one.left})
     if bound[0].input.finite and any(b.left for b in bound):
         raise StatementError(
-            "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"
+            "LEFT JOIN preserves the rows of a stream, not of a table",
+            span_of(bound[0].node),
+            "name the stream first",
         )
     return bound
 
@@ -116,7 +118,7 @@ def _bind_input(
         if join is not None and child(join, "side") not in (None, "CROSS"):
             side = child(join, "side")
             raise StatementError(
-                f"{side} JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN"
+                f"{side} JOIN would preserve rows of a table without a match", span_of(entry), "use JOIN"
             )
         rows = row_schema_of(entry.this, context)
         made = QueryInput(alias_of_call(entry), rows, window=window, finite=True)
@@ -225,7 +227,7 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
     if side in ("RIGHT", "FULL"):
         assert join is not None
         raise StatementError(
-            f"{name} is finite: its rows have no time at which they are known to have no partner",
+            f"{name} is finite: it is never known that a row will have no match",
             span_of(join),
             f"name the stream first: stream LEFT JOIN {name} ON …",
         )
@@ -236,7 +238,7 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
     if side in ("ASOF", "LEFT ASOF"):
         assert join is not None
         raise StatementError(
-            f"{name} is finite: a tuple meets the rows that it has when the tuple arrives",
+            f"{name} is finite: a tuple is joined with the rows in the table when the tuple arrives",
             span_of(join),
             f"use JOIN {name}, or LEFT JOIN {name}",
         )
@@ -273,14 +275,14 @@ def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> No
         other = later.get(column.table.lower())
         if other is not None and other.finite:
             raise StatementError(
-                f"{other.alias} is looked up behind the joins of streams",
+                f"{other.alias} is looked up after the joins of streams",
                 span_of(column),
                 "look it up in a stream of its own, "
                 f"CREATE STREAM s AS SELECT … JOIN {other.alias} …, and join s",
             )
         if other is not None:
             raise StatementError(
-                f"{other.alias} stands behind the join that reads it",
+                f"{other.alias} follows the join that reads it in FROM",
                 span_of(column),
                 f"name {other.alias} before {inputs[place].alias} in FROM",
             )

@@ -78,7 +78,7 @@ def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
     if name in _TAKEN:
         kind = "an aggregate" if name in BUILTINS else "a function"
         raise StatementError(
-            f"{identifier.name} is {kind} that everybody has", span_of(identifier), "choose another name"
+            f"{identifier.name} is {kind} that is built in", span_of(identifier), "choose another name"
         )
     called = context.catalog.callables.get(name)
     if called is not None or any(context.catalog.declared_versions(name)):

@@ -117,13 +117,13 @@ def _reject_unbounded_input(
 ) -> Window:
     if bounds:
         raise StatementError(
-            f"the conditions on timestamps do not say how long {entry.alias} can wait for a partner",
+            f"the conditions on timestamps do not say how long {entry.alias} must be stored for a match",
             span_of(node),
             f"bound it on both sides, BETWEEN a.ts AND a.ts + INTERVAL 10 MINUTES, or give {entry.alias} a "
             f"window: {entry.alias} [RANGE 10 MINUTES]",
         )
     raise StatementError(
-        f"a join of streams would keep {entry.alias} for ever",
+        f"a join of streams would store {entry.alias} without a limit",
         span_of(node),
         f"give it a window: {entry.alias} [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
     )
@@ -269,7 +269,7 @@ def bind_as_of(
     node = entries[place].node
     if streams != [0, place] or any(entry.kind is not JoinKind.INNER for entry in inputs):
         raise StatementError(
-            "an ASOF JOIN is of two streams, the first of which asks",
+            "an ASOF JOIN needs two streams at the start of FROM",
             span_of(node),
             "name the two streams first; join others in a stream of their own: CREATE STREAM ab AS SELECT …",
         )
@@ -282,7 +282,7 @@ def bind_as_of(
     window = inputs[place].window
     if window is not None and (window.frame is FrameUnit.ROWS or window.slide is not None):
         hint = f"write {inputs[place].alias} [RANGE 1 HOUR], or leave the window out"
-        raise StatementError("an ASOF JOIN looks back over a length of time", span_of(node), hint)
+        raise StatementError("an ASOF JOIN needs a window of time", span_of(node), hint)
     changed = list(inputs)
     changed[0] = replace(inputs[0], window=None)
     changed[place] = _bind_as_of_condition(entries[place], inputs[place], place, inputs, env)
@@ -319,7 +319,7 @@ def _bind_as_of_condition(
         raise StatementError(
             "an ASOF JOIN compares timestamps once",
             span_of(entry.on or entry.node),
-            "FOR SYSTEM_TIME says it already" if versions else _FORM,
+            "leave the comparison out, because FOR SYSTEM_TIME implies it" if versions else _FORM,
         )
     left = entry.side in ("LEFT", "LEFT ASOF")
     return replace(bound, on=conjunction(tuple(kept)), as_of=AsOf(left, any(strict)))
@@ -428,7 +428,7 @@ def with_expiries(
         with problems.collect():
             if any(other.is_as_of for other in entries):
                 raise StatementError(
-                    "an ASOF join keeps the latest row of a key, and none takes its place when it expires",
+                    "an ASOF join stores only the latest row of a key, which cannot expire",
                     span_of(node),
                     "leave EXPIRES AT out, and compare the column with the other's time in WHERE",
                 )

@@ -329,7 +329,7 @@ def _bind_inputs(
                 conditions.append(using_condition(child(join, "using"), made.alias, made.schema, before))
             if made.alias.lower() in aliases:
                 raise StatementError(
-                    f"{made.alias} stands twice in FROM",
+                    f"{made.alias} occurs twice in FROM",
                     span_of(entry),
                     "give one of them an alias: AS other",
                 )

@@ -112,7 +112,9 @@ class Scope:
         if node.this.args.get("quoted"):
             hint = f"strings are written in single quotes: '{name}'"
         if not qualifier and name.lower() in UNREPEATABLE:
-            return StatementError(f"{name} differs at every run", span_of(node), UNREPEATABLE[name.lower()])
+            return StatementError(
+                f"{name} returns a different value in each run", span_of(node), UNREPEATABLE[name.lower()]
+            )
         where = f" in {qualifier}" if qualifier else ""
         return StatementError(f"there is no column {name}{where}", span_of(node), hint)
 

@@ -66,7 +66,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
         _refuse_clause(node, "distinct", "runs of equal attributes are one already")
-        _refuse_clause(node, "order", "results already come in timestamp order")
+        _refuse_clause(node, "order", "results are already in timestamp order")
         _refuse_clause(node, "limit", "a continuous query ends when you drop it")
         return bind_temporal(node, entries, context)
     inputs = _inputs_with_windows(entries, node)
@@ -199,7 +199,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
     changing = next((given for given in inputs if given.schema.changelog), None)
     if changing is not None:
         raise StatementError(
-            f"{changing.alias} is a table that changes, and what is looked up for it may be another later",
+            f"{changing.alias} is a changelog, and rows that it looks up in a table may change later",
             place,
             f"ask for the stream that {changing.alias} is made of",
         )
@@ -253,12 +253,14 @@ def _inputs_with_windows(entries: list[BoundInput], node: exp.Select) -> list[Qu
     growing = [entry for entry in entries if entry.input.window is not None and entry.input.window.grows]
     if growing and sum(not one.finite for one in inputs) > 1:
         raise StatementError(
-            "windows that grow are those of one stream", span_of(growing[0].node), "aggregate over each first"
+            "CUMULATE windows need a query over one stream",
+            span_of(growing[0].node),
+            "aggregate over each first",
         )
     slides = {i.window.slide for i in inputs if i.window is not None and i.window.slide is not None}
     if len(slides) > 1:
         raise StatementError(
-            "the windows of one query slide together", span_of(node), "give one SLIDE for all"
+            "all windows of a query must have one SLIDE", span_of(node), "give one SLIDE for all"
         )
     return inputs
 
@@ -283,7 +285,7 @@ def _with_calls(
                     owner = part.origin.input if isinstance(part, ColumnRef) and part.origin else None
                     if owner is not None and owner not in known:
                         raise StatementError(
-                            f"{owner} stands behind the call that reads it",
+                            f"{owner} follows the call that reads it in FROM",
                             span_of(entry.node),
                             f"name {owner} before it in FROM",
                         )
@@ -373,7 +375,7 @@ def _check_aggregates(
     bounded = [w for w in windows if w is not None and w.extent is not None]
     if env.window_calls and grouped:
         raise StatementError(
-            "GROUP BY and OVER do not go together in one query",
+            "GROUP BY and OVER cannot be used in one SELECT",
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
         )
@@ -381,7 +383,7 @@ def _check_aggregates(
     if not env.resolved and (grouped or child(node, "distinct") is not None):
         if bounded and all(w.slide is None for w in bounded):
             raise StatementError(
-                "a window that is told at each tuple has no end at which its rows differ",
+                "a window that emits at each tuple has no distinct rows",
                 span_of(node),
                 "add SLIDE to the window, or leave the window out",
             )
@@ -390,7 +392,7 @@ def _check_aggregates(
         slide = next((w for w in bounded if w.slide is not None), None)
         if slide is not None:
             raise StatementError(
-                "SLIDE says how often aggregates report, and there is none",
+                "SLIDE needs an aggregate",
                 span_of(node),
                 "leave SLIDE out, or put an aggregate into the select list; for the first rows of each "
                 "window, write FROM TUMBLE(s, ts, INTERVAL '5' MINUTE) QUALIFY row_number() OVER "
@@ -398,7 +400,7 @@ def _check_aggregates(
             )
         if session is not None:
             raise StatementError(
-                "a session is a group of tuples, and nothing is computed of it",
+                "a session window needs an aggregate",
                 span_of(node),
                 "put an aggregate into the select list, such as count(*)",
             )
@@ -414,7 +416,7 @@ def _check_aggregates(
         )
     if running and any(w.slide is not None for w in bounded):
         raise StatementError(
-            "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
+            "an aggregate that emits at each tuple cannot have SLIDE", span_of(node), "leave SLIDE out"
         )
     for resolved in env.resolved.values():
         refuse_unretractable(resolved, _find_call(node, resolved), inputs)
@@ -433,13 +435,13 @@ def _check_aggregate(node: exp.Select, resolved: ResolvedCall, windowed: bool) -
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking and not resolved.builtin:
         raise StatementError(
-            f"{resolved.name} answers at the end of its input, and a stream has none",
+            f"{resolved.name} emits at the end of its input, and a stream has no end",
             span_of(call),
             f"give it a window: {to_esl(call)} OVER (RANGE 1 HOUR PRECEDING), or FROM … [RANGE 1 HOUR]",
         )
     if windowed and not resolved.blocking:
         raise StatementError(
-            f"{resolved.name} answers at each tuple, so it takes no window in FROM",
+            f"{resolved.name} emits at each tuple, so it cannot use a window in FROM",
             span_of(call),
             "leave the window out, or use OVER",
         )
@@ -491,9 +493,9 @@ def bind_session(
     with problems.collect():
         if len(entries) > 1:
             raise StatementError(
-                "sessions are those of one stream",
+                "session windows need a query over one stream",
                 span_of(entry.node),
-                "make a stream of the join first, CREATE STREAM s AS SELECT …, and take the sessions of s",
+                "make the join a stream, CREATE STREAM s AS SELECT …, with a session window on s",
             )
         if entry.input.finite:
             raise StatementError(

@@ -100,7 +100,9 @@ def item_at(key: exp.Literal, items: Sequence[tuple[SelectItem, exp.Expression]]
     place = int(key.name) if key.name.isdigit() else 0
     if not 1 <= place <= len(items):
         raise StatementError(
-            f"there is no column {key.name} in the select list", span_of(key), "name what to order by"
+            f"there is no column {key.name} in the select list",
+            span_of(key),
+            "write the position of a column in the select list",
         )
     return items[place - 1][0].expr
 

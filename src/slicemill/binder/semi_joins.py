@@ -141,7 +141,9 @@ def _refuse_equal_windows(query: exp.Select, part: exp.Expression, *, negated: b
     )
     if grouped:
         hint = "ask without GROUP BY in a stream, CREATE STREAM s AS SELECT …, and aggregate FROM s [RANGE …]"
-    raise StatementError("rows of the same window are found by a join", span_of(part), hint)
+    raise StatementError(
+        "a sub-query over the window of the outer row must become a join", span_of(part), hint
+    )
 
 
 def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
@@ -185,16 +187,16 @@ def _find_sub_query(
     if asked is None:
         return None
     if isinstance(query, exp.Union):
-        raise StatementError("a query in WHERE asks one stream", span_of(asked), _PLAIN)
+        raise StatementError("a sub-query in WHERE must read one stream", span_of(asked), _PLAIN)
     if isinstance(asked.parent, exp.Subquery) and not isinstance(asked.parent.parent, exp.In):
         raise StatementError(
-            "a query over a stream has many values",
+            "a sub-query over a stream has no single value",
             span_of(asked),
             "join it: FROM a [NOW] AS a, (SELECT max(x) AS m FROM b [RANGE 1 MINUTE SLIDE 1 MINUTE]) AS q "
             "[RANGE 1 MINUTE] WHERE a.x > q.m",
         )
     raise StatementError(
-        "a query over a stream stands in WHERE alone, or beside others with AND",
+        "a sub-query over a stream must be a condition of WHERE, joined by AND",
         span_of(part),
         "write WHERE EXISTS (…) AND …, or make two queries of an OR",
     )
@@ -222,13 +224,13 @@ def _join(
 ) -> nodes.JoinInput:
     (entry, _), *others = from_entries(query)
     if others:
-        raise StatementError("a query in WHERE asks one stream", span_of(query), _PLAIN)
+        raise StatementError("a sub-query in WHERE must read one stream", span_of(query), _PLAIN)
     if child(query, "window") is not None and child(entry, "frame") is None:
         entry.set("frame", child(query, "window"))
     alias = _alias(entry)
     if alias.lower() in taken:
         raise StatementError(
-            f"{alias} stands in FROM outside, too", span_of(entry), "give it an alias: AS other"
+            f"{alias} is also an alias in the outer FROM", span_of(entry), "give it an alias: AS other"
         )
     taken.add(alias.lower())
     inner = child(query, "where")
@@ -259,7 +261,7 @@ def _prepare_sub_query(
     bound = bind_query(query, context)
     if not isinstance(bound, SelectQuery) or bound.schema.changelog or not reads_windows_of_time(bound):
         raise StatementError(
-            "groups are asked as their last windows have left them, and here is no window that slides",
+            "groups in a sub-query need a sliding window",
             span_of(query),
             "give the stream one: b [RANGE 1 HOUR SLIDE 1 MINUTE]",
         )
@@ -299,7 +301,7 @@ def _refuse_outside(
     for column in query.find_all(exp.Column):
         if column.table.lower() in taken or (not column.table and column.name.lower() in known):
             raise StatementError(
-                "groups do not see the row outside",
+                "groups in a sub-query cannot read columns of the outer row",
                 span_of(column),
                 "use IN: k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY k HAVING count(*) > 3)",
             )

@@ -61,7 +61,7 @@ def split_table_writes(
         return definition
     if definition.algebraic:
         raise StatementError(
-            f"{definition.name} is combined of parts, and each of them would write {all_of(list(stored))}",
+            f"{definition.name} is ALGEBRAIC, and each partial aggregate would write {all_of(list(stored))}",
             span_of(place),
             "leave ALGEBRAIC out",
         )
@@ -244,7 +244,7 @@ def _writer(
     own = isinstance(known, QueryDefinition) and (known.writes_for or "").lower() == owner.name.lower()
     if known is not None and not own:
         raise StatementError(
-            f"what {owner.name} writes into {table} would have the name {known.name}, which is taken",
+            f"what {owner.name} writes into {table} would have the name {known.name}, which is already used",
             span_of(node),
             "give it another name",
         )
@@ -279,7 +279,7 @@ def check_table_sink(
         return
     if isinstance(query, RelationQuery):
         raise StatementError(
-            "an ad hoc query has no results that go on coming", place, f"write INSERT INTO {name} SELECT …"
+            "an ad hoc query has no continuous results", place, f"write INSERT INTO {name} SELECT …"
         )
     table = _table(name, place, context)
     problems = ErrorCollector()
@@ -291,7 +291,7 @@ def check_table_sink(
                 raise StatementError(
                     f"table {table.name} has no column {column.name}",
                     place,
-                    known or f"write SELECT … AS {table.schema.names[0]}: columns go by their names",
+                    known or f"write SELECT … AS {table.schema.names[0]}: columns are matched by name",
                 )
             if not assignable(into.type, column.type):
                 raise StatementError(
@@ -337,14 +337,14 @@ def _check_key(query: Continuous, table: Table, place: TextSpan) -> None:
         return
     if query.schema.key is None:
         raise StatementError(
-            "these results change, and no columns tell their rows apart in a table",
+            "these results change, and no columns identify their rows in a table",
             place,
             "select the columns of the groups, or the rank; or end the SELECT with EMIT FINAL",
         )
     if {name.lower() for name in query.schema.key} != {name.lower() for name in table.key}:
         key = ", ".join(query.schema.key)
         raise StatementError(
-            f"these results change, and their rows are told apart by ({key})",
+            f"these results change, and the key of their rows is ({key})",
             place,
             f"declare table {table.name} with PRIMARY KEY ({key})",
         )

@@ -75,7 +75,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
     changes = child(entry.node, "changes")
     if changes is not None and by_rows:
         raise StatementError(
-            "CHANGES goes with windows of time: what has changed since the last report",
+            "CHANGES needs a window of time",
             span_of(changes),
             "leave it out, or write RANGE 15 MINUTES SLIDES 1 MINUTE CHANGES",
         )
@@ -103,7 +103,7 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
     if by_rows or child(entry.node, "changes") is not None:
         what = "windows that count rows" if by_rows else "CHANGES"
         raise StatementError(
-            f"late tuples correct whole reports, and {what} cannot take them in",
+            f"late tuples correct all results of a window, which is not possible with {what}",
             span_of(late),
             "write RANGE 15 MINUTES SLIDES 1 MINUTE LATE 5 MINUTES, or give the stream a SLACK",
         )

@@ -54,7 +54,7 @@ def _single(node: TypeName) -> Type:
             raise StatementError(
                 f"DECIMAL({precision}, {scale}) is not possible",
                 span_of(node),
-                f"at most {MAX_DECIMAL_PRECISION} digits, and no more behind the point than there are",
+                f"at most {MAX_DECIMAL_PRECISION} digits, and at most as many decimal places",
             )
         return t.decimal(precision, scale)
     raise StatementError(f"{name} takes no {len(parameters)} parameters", span_of(node))
@@ -70,7 +70,7 @@ def _whole(parameter: object, node: TypeName) -> int:
 def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
     if type_.kind is not Kind.TIMESTAMP:
         raise StatementError(
-            f"{node.name} says what a number counts that is a time, and {column} is {type_}",
+            f"{node.name} is the unit of timestamps that are numbers, and {column} is {type_}",
             span_of(node),
             "leave it out, or declare the column as TIMESTAMP",
         )

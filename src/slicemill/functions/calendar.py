@@ -131,7 +131,7 @@ def parse_date(text: str) -> int:
         year, month, day = int(match[1]), int(match[2] or 1), int(match[3] or 1)
         if is_date(year, month, day):
             return days_of(year, month, day)
-    raise ExpressionError(f"'{text}' is no date; write it as 2026-01-31, or use TRY_CAST to get NULL")
+    raise ExpressionError(f"'{text}' is not a date; write it as 2026-01-31, or use TRY_CAST to get NULL")
 
 
 def parse_timestamp(text: str) -> int:
@@ -154,7 +154,7 @@ def parse_timestamp(text: str) -> int:
             )
             return day_us + us - _offset_us(time[5] or "", text)
     raise ExpressionError(
-        f"'{text}' is no timestamp; write it as 2026-01-31 12:00:00, or use TRY_CAST to get NULL"
+        f"'{text}' is not a timestamp; write it as 2026-01-31 12:00:00, or use TRY_CAST to get NULL"
     )
 
 

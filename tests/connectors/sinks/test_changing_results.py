@@ -197,7 +197,7 @@ def test_changes_themselves_are_written_if_asked_for(
 @pytest.mark.parametrize(
     ("url", "schema", "told"),
     [
-        ("json:out", COUNTS, "a file takes no row back"),
+        ("json:out", COUNTS, "rows in a file cannot be retracted"),
         ("parquet:out", COUNTS, r"parquet:out\?changelog=true"),
         ("memory:?rows=3", COUNTS, r"memory:\?changelog=true&rows=3"),
         ("postgres://ada@db/shop", WITHOUT_KEY, "no columns tell its rows apart"),

@@ -341,7 +341,7 @@ _WRITES = "{ INSERT INTO counts VALUES (item, 1); INSERT INTO RETURN VALUES (ite
         ),
         (
             f"CREATE ALGEBRAIC AGGREGATE f(item bigint) : bigint {{ INITIALIZE: ITERATE: {_WRITES} }}",
-            "each of them would write counts",
+            "each partial aggregate would write counts",
             "ALGEBRAIC",
         ),
         (
@@ -366,7 +366,7 @@ _WRITES = "{ INSERT INTO counts VALUES (item, 1); INSERT INTO RETURN VALUES (ite
             f"CREATE AGGREGATE f(item bigint) : bigint {{ INITIALIZE: ITERATE: {_WRITES} }};"
             'CREATE QUERY "q into counts" AS SELECT item FROM bid;'
             "CREATE QUERY q AS SELECT f(item) AS n FROM bid",
-            "which is taken",
+            "which is already used",
             "another name",
         ),
     ],

@@ -195,7 +195,7 @@ def test_a_row_that_the_table_does_not_take_is_told_and_tried_again(tmp_path: Pa
         ),
         (
             "WITH (sink = 'table:seen') AS SELECT item FROM latest",
-            "no results that go on",
+            "no continuous results",
             "INSERT INTO seen",
         ),
     ],

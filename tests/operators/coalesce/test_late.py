@@ -158,7 +158,7 @@ CREATE STREAM I(v int, ts timestamp) ORDER BY current_time;"""
         (
             "S(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS LATE 5 SECONDS",
             "WITH (memory = '5 tuples')",
-            "may be gone",
+            "may have been dropped",
         ),
     ],
 )

@@ -134,7 +134,7 @@ def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Conte
     relation = context.relation(stream)
     if relation.schema.changelog:
         raise StatementError(
-            f"{stream.name} is a table that changes, and a window holds rows that stay",
+            f"{stream.name} is a changelog, and a window needs rows that do not change",
             span_of(name),
             f"group by the time in the column: GROUP BY date_trunc('minute', {name.name})",
         )

@@ -74,7 +74,7 @@ def _rewrite_call(node: exp.Anonymous, context: Context) -> exp.Expression | Non
     name, condition = node.name.lower(), child(node, "filter")
     if name in ("lag", "lead"):
         raise StatementError(
-            f"{name} goes along the rows of a window",
+            f"{name} needs a window with OVER",
             span_of(node),
             f"write {to_esl(node)} OVER (PARTITION BY k)",
         )
@@ -92,13 +92,13 @@ def _rewrite_call(node: exp.Anonymous, context: Context) -> exp.Expression | Non
         )
     if name in (*ELEMENTS, "posexplode", "inline"):
         raise StatementError(
-            f"{node.name} gives rows, not a value",
+            f"{node.name} returns rows, not a value",
             span_of(node),
             "put it into FROM: FROM s, UNNEST(list) AS t(x)",
         )
     if name in ("proctime", "current_row_timestamp"):
         raise StatementError(
-            f"{node.name}() differs at every run",
+            f"{node.name}() returns a different value in each run",
             span_of(node),
             "declare the stream (…, current_time timestamp) ORDER BY current_time, and use that column",
         )
@@ -136,7 +136,7 @@ def _rewrite_filter(
         return bare_call("min_by", arguments[0], _where(condition, exp.Literal.number(1)))
     if own or name not in _SKIPS or len(arguments) <= _SKIPS[name]:
         raise StatementError(
-            f"{node.name} takes tuples with a NULL too, so it has no FILTER",
+            f"{node.name} does not skip NULLs, so it does not support FILTER",
             span_of(node),
             "select the tuples first: FROM (SELECT * FROM s WHERE …) AS t",
         )
@@ -183,7 +183,7 @@ def offset_of(call: exp.Anonymous) -> int:
     written = call.expressions[1]
     if not (isinstance(written, exp.Literal) and written.name.isdigit() and int(written.name) < 2**31):
         raise StatementError(
-            f"{call.name} looks a fixed number of rows off", span_of(written), f"as in {call.name}(price, 2)"
+            f"{call.name} needs a constant number of rows", span_of(written), f"as in {call.name}(price, 2)"
         )
     return int(written.name)
 
@@ -229,7 +229,7 @@ def rewrite_explode(select: exp.Select, context: Context) -> None:
     call = item.this if isinstance(item, exp.Alias) else item
     if others or len(call.expressions) != 1:
         raise StatementError(
-            "one list is taken apart in a select list",
+            "a select list can have only one explode()",
             span_of(items[others[0]] if others else call),
             "put both into FROM: FROM s, UNNEST(a) AS t(x), UNNEST(b) AS u(y)",
         )

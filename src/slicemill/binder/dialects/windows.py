@@ -114,7 +114,7 @@ def _from_groups(select: exp.Select, context: Context) -> None:
         inside = [key for key in part.find_all(exp.Anonymous) if key is not part and _is_window(key)]
         if inside:
             raise StatementError(
-                "windows have no total over all time",
+                "a grouping set without the window has no end",
                 span_of(inside[0]),
                 f"leave it out of the sets of keys: GROUP BY {to_esl(inside[0])}, ROLLUP (k)",
             )
@@ -198,7 +198,7 @@ def _length(node: exp.Expression) -> nodes.Duration:
                 mistake.diagnostic.message, span_of(node), "write it as in '10 seconds'"
             ) from None
     raise StatementError(
-        "this is no length of time", span_of(node), "write INTERVAL '10' SECONDS, or '10 seconds'"
+        "this is not a duration", span_of(node), "write INTERVAL '10' SECONDS, or '10 seconds'"
     )
 
 
@@ -306,7 +306,7 @@ def _join_on_windows(
         if (bound, bound) not in equal:
             first, second = (_row_window_alias(entry) for entry, _ in functions[:2])
             raise StatementError(
-                "windows are joined where they are the same",
+                "window functions are joined on equal window bounds",
                 span_of(functions[0][1]),
                 f"add {first}.{bound} = {second}.{bound} to the condition",
             )
@@ -328,7 +328,7 @@ def _size(function: nodes.WindowFunction) -> nodes.Duration:
     found: nodes.Duration | None = child(function, "size")
     if found is None:
         raise StatementError(
-            "when a session ends is not known of a single tuple",
+            "the end of a session is not known when a tuple arrives",
             span_of(function),
             "group by it: GROUP BY window_start, window_end and the keys",
         )
@@ -465,7 +465,7 @@ def _check_lead(select: exp.Select, leads: list[nodes.Over], context: Context) -
             )
         if len(call.expressions) > 2:
             raise StatementError(
-                "a row answers when the one that lead asks for has come, so no default is needed",
+                "lead() emits a row when the following row has arrived, so a default has no effect",
                 span_of(call),
                 "leave the third argument out",
             )

@@ -111,7 +111,7 @@ def _features(
         )
     if relation.schema.changelog:
         raise StatementError(
-            f"{node.this.name} is a table that changes, and a classifier reads rows that stay",
+            f"{node.this.name} is a changelog, and a classifier needs rows that do not change",
             span_of(node.this),
             f"end the SELECT of {node.this.name} with EMIT FINAL",
         )

@@ -251,7 +251,7 @@ def duration(c: Cursor) -> nodes.Duration:
             pairs = list(zip(words[::2], words[1::2], strict=False))
             if len(words) % 2 or not pairs or not all(_is_quantity(n) and unit_name(u) for n, u in pairs):
                 raise StatementError(
-                    f"'{text}' is no length of time", span, "write it as in '1 hour 30 minutes'"
+                    f"'{text}' is not a duration", span, "write it as in '1 hour 30 minutes'"
                 )
             parts = [_duration_part(number, unit) for number, unit in pairs]
     while (token := c.token()) is not None and token.token_type is TokenType.NUMBER and unit_name(c.word(1)):
@@ -271,7 +271,7 @@ def duration(c: Cursor) -> nodes.Duration:
 def _part(number: str, span: TextSpan, c: Cursor) -> nodes.DurationPart:
     if not _is_quantity(number):
         raise StatementError(
-            f"{number or 'an empty string'} is no length of time", span, "write a number, as in 5 MINUTES"
+            f"{number or 'an empty string'} is not a duration", span, "write a number, as in 5 MINUTES"
         )
     return _duration_part(number, c.advance().text)
 
