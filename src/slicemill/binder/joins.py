@@ -372,7 +372,7 @@ def with_closings(
         with problems.collect():
             if any(other.is_as_of for other in entries):
                 raise StatementError(
-                    "an ASOF join keeps the latest row of a key, and no window",
+                    "an ASOF join stores only the latest row of a key, and has no window",
                     span_of(frame),
                     "leave CLOSE WHEN out, or use JOIN",
                 )

@@ -190,7 +190,7 @@ def test_a_row_that_the_table_does_not_take_is_told_and_tried_again(tmp_path: Pa
         ("WITH (sink = 'table:seen') AS SELECT ts AS item FROM bid", "is BIGINT", "CAST"),
         (
             "WITH (sink = 'table:seen') AS SELECT item, sum(price) AS price FROM bid GROUP BY item",
-            "told apart by (item)",
+            "the key of their rows is (item)",
             "PRIMARY KEY (item)",
         ),
         (

@@ -185,8 +185,8 @@ def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
         if request.schema.changelog and not request.as_log:
             url = redact_address(request.url)
             raise SinkError(
-                f"query {request.query} changes, and a file takes no row back; write its changes with _op "
-                f"('{url}?changelog=true'), tell it once (EMIT FINAL), or use a Postgres table"
+                f"results of query {request.query} change, and rows in a file cannot be retracted; write changes "
+                f"('{url}?changelog=true'), end the SELECT with EMIT FINAL, or use a Postgres table"
             )
         return FolderSink(request.target.path, suffix, encode, request.files, request.durable)
 
