@@ -1,4 +1,4 @@
-"""Which tasks can be split into subtasks, by which keys of their logs, and that no row or order tells."""
+"""Tasks that can be split into subtasks, and the keys of their logs; rows and order do not change."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def exchanges(query: str) -> list[dict[str, Exchange]]:
 
 
 @pytest.mark.parametrize("query", SPLIT.values(), ids=SPLIT)
-def test_what_has_one_key_throughout_is_split_by_it(query: str) -> None:
+def test_a_task_with_one_key_throughout_is_split_by_that_key(query: str) -> None:
     (found,) = exchanges(query)
     assert len(found) >= 2 and all(exchange.by_key for exchange in found.values())
     keys = [[render(key) for key in exchange.by[0]] for exchange in found.values()]
@@ -123,13 +123,13 @@ def test_what_has_one_key_throughout_is_split_by_it(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", UNIONS.values(), ids=UNIONS)
-def test_a_union_is_split_by_the_key_of_what_reads_it_whatever_its_streams_call_that(query: str) -> None:
+def test_a_union_is_split_by_the_key_of_its_reader_under_any_column_names(query: str) -> None:
     (found,) = exchanges(query)
     assert len(found) >= 2 and all(exchange.by_key for exchange in found.values())
 
 
 @pytest.mark.parametrize("query", WHOLE.values(), ids=WHOLE)
-def test_what_meets_across_keys_stays_whole(query: str) -> None:
+def test_a_task_that_compares_rows_across_keys_is_not_split(query: str) -> None:
     assert exchanges(query) == [{}]
 
 
@@ -163,13 +163,13 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
 @pytest.mark.parametrize("query", (SPLIT | UNIONS | BY_TIME).values(), ids=SPLIT | UNIONS | BY_TIME)
 @given(events=arrivals(), subtasks=st.integers(2, 5), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_rows_and_their_order_are_those_of_one_subtask(
+def test_several_subtasks_emit_the_rows_of_one_subtask_in_the_same_order(
     query: str, events: list[Event], subtasks: int, seed: int
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     alone, several = (run_logs(catalog, events, seed + count, count) for count in (1, subtasks))
     if query == BY_TIME["a condition on what comes out"]:
-        # One subtask numbers the rows of a cause before some are left out: then there are gaps.
+        # One subtask numbers the rows of a cause before the filter, which leaves gaps.
         alone, several = (
             {log: [row[0] for row in rows] for log, rows in logs.items()} for logs in (alone, several)
         )
@@ -178,7 +178,7 @@ def test_rows_and_their_order_are_those_of_one_subtask(
 
 @given(events=arrivals(), subtasks=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_what_reads_a_union_gives_its_rows_in_the_order_of_the_reference(
+def test_readers_of_a_union_emit_rows_in_the_order_of_the_reference_engine(
     events: list[Event], subtasks: int, seed: int
 ) -> None:
     union = "(SELECT k, v FROM a UNION ALL SELECT x, v FROM b) p"

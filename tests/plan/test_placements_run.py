@@ -1,4 +1,4 @@
-"""Units run in every placement that they have: rows, order and numbers are those of one subtask."""
+"""Tasks run in each of their placements: rows, order and numbers equal those of one subtask."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 @given(events=arrivals(), subtasks=st.sampled_from([2, 4, 6, 8]), seed=st.integers(0, 99), data=st.data())
 @settings(max_examples=20, deadline=None)
-def test_rows_order_and_numbers_are_those_of_one_subtask(
+def test_every_placement_emits_the_rows_order_and_numbers_of_one_subtask(
     query: str, events: list[Event], subtasks: int, seed: int, data: st.DataObject
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
@@ -91,7 +91,7 @@ def test_rows_order_and_numbers_are_those_of_one_subtask(
     assert run_logs(catalog, events, seed + 1, subtasks, exchanges=exchanges) == alone
 
 
-def test_a_hypercube_goes_on_from_checkpoints(tmp_path: Path) -> None:
+def test_a_hypercube_continues_from_checkpoints(tmp_path: Path) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {QUERIES['two keys']};").catalog
     events = [
         Event(n, "abc"[n % 3], n // 6 * 1_000_000, (n // 3 % 2, n, n % 2, n // 6 * 1_000_000))
