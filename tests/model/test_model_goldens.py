@@ -1,4 +1,4 @@
-"""The worked examples of the conceptual model, to the digit (G1-G15)."""
+"""Worked examples of the conceptual model, with all digits (G1-G15)."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ REGRESSION = {
 
 
 def over(text: str, values: Sequence[object], size: int) -> list[object]:
-    """The model over each full window, by its definition."""
+    """Return the values of the model over each full window, by its definition."""
     model = expression(text)
     rows = [dict(zip(model.parameters, v if isinstance(v, tuple) else (v,), strict=True)) for v in values]
     return [model.value(rows[k : k + size]) for k in range(len(rows) - size + 1)]
 
 
 def slides(text: str, values: Sequence[object], size: int, *, incremental: bool = True) -> list[object]:
-    """The same by one of the graphs."""
+    """Return the values of the model over each full window, by one of its graphs."""
     model = expression(text)
     graph = incremental_graph(model) if incremental else blocking_graph(model)
     later = [Instance((value,), leaving=1) for value in values[size:]]
