@@ -1,4 +1,4 @@
-"""Priorities of operators that queries share (P26, P27)."""
+"""Priorities of operators shared by several queries (P26, P27)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_golden_g13_to_g15_priority_defining_trees() -> None:
 
 @settings(max_examples=80)
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 5)), min_size=1, max_size=6))
-def test_no_subset_has_a_greater_priority_than_the_tree(cases: list[tuple[float, float]]) -> None:
+def test_no_subset_has_a_greater_priority_than_the_defining_tree(cases: list[tuple[float, float]]) -> None:
     segments = [SharedSegment(weight, 1 + rest) for weight, rest in cases]
     best = max(
         set_priority(subset, 1)
