@@ -1,7 +1,8 @@
 """GROUP BY over windows of FROM, and look-ups in views, against DuckDB.
 
-There a window is a join of each row with those before it, by their numbers and timestamps: nothing in it
-knows of streams, runs or groups that are kept.
+There a window is a join of each row with the rows before it, by their numbers and timestamps: the oracle has
+no
+streams, runs or stored groups.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ CREATE VIEW recent AS SELECT n, k, v FROM A [RANGE 3 SECONDS];
 SECOND = 1_000_000
 OURS = """count(*) AS c, count(v) AS cv, sum(i) AS s, sum(v) AS sv, avg(v) AS a, min(v) AS lo, max(i) AS hi,
     count(DISTINCT i) AS u, median(v) AS m"""
-# The same over the rows p that a row c sees.
+# the same aggregates over the rows p that a row c sees
 THEIRS = """count(*), count(p.v), sum(p.i), sum(p.v), avg(p.v), min(p.v), max(p.i), count(DISTINCT p.i),
     median(p.v)"""
 SEEN = "SELECT c.k, {} FROM a c JOIN a p ON p.n <= c.n AND {} GROUP BY c.n, c.k ORDER BY c.n"
 SAME = "p.k IS NOT DISTINCT FROM c.k"
-# Pairs in order: by the later member, then by the other.
+# Pairs ordered by the later row, then by the earlier row.
 PAIRS = f"""WITH pairs AS (SELECT a.k, a.v, b.i, a.ts AS at, b.ts AS bt, greatest(a.ts, b.ts) AS ts,
     row_number() OVER (ORDER BY greatest(a.ts, b.ts), least(a.ts, b.ts)) AS n
     FROM a JOIN b ON a.k = b.k
@@ -107,7 +108,7 @@ arrivals: st.SearchStrategy[list[tuple[int, str, Row]]] = st.lists(
 
 
 def events_of(chosen: list[tuple[int, str, Row]], apart: bool) -> list[Event]:
-    """Tuples with their numbers in their streams; timestamps of both differ if they are `apart`."""
+    """Return tuples with their numbers in their streams; timestamps of both differ if they are `apart`."""
     events: list[Event] = []
     now, come = 0, {"A": 0, "B": 0}
     for step, stream, row in chosen:
@@ -135,8 +136,10 @@ def by_duckdb(name: str, events: list[Event]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("name", CASES)
 @settings(max_examples=40, deadline=None)
 @given(chosen=arrivals, seed=st.integers(0, 9), ties=st.booleans())
-def test_rows_are_duckdbs(name: str, chosen: list[tuple[int, str, Row]], seed: int, ties: bool) -> None:
-    # Which of two tuples of one timestamp a join takes first is not for SQL to say.
+def test_rows_over_windows_and_views_equal_those_of_duckdb(
+    name: str, chosen: list[tuple[int, str, Row]], seed: int, ties: bool
+) -> None:
+    # SQL cannot say which of two tuples with equal timestamps a join takes first.
     events = events_of(chosen, apart=not ties or "join" in name)
     found = run_tasks(catalog_of(name), events, {}, seed, 1)["q"]
     assert [row for _, row in found] == by_duckdb(name, events)
