@@ -1,4 +1,4 @@
-"""A join on a ring gives the results of the definition under any schedule (S25-S34, slice-P12 to slice-P14)."""
+"""A ring join gives the results of the definition under any schedule (S25-S34, slice-P12 to slice-P14)."""
 
 from __future__ import annotations
 
