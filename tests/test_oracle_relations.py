@@ -40,11 +40,11 @@ PAIRS = f"""WITH pairs AS (SELECT a.k, a.v, b.i, a.ts AS at, b.ts AS bt, greates
     FROM a JOIN b ON a.k = b.k
     WHERE greatest(a.ts, b.ts) - a.ts < 4 * {SECOND} AND greatest(a.ts, b.ts) - b.ts < 2 * {SECOND}) """
 CASES = {
-    "a stretch of time": (
+    "a time range": (
         f"SELECT k, {OURS} FROM A [RANGE 3 SECONDS] GROUP BY k",
         SEEN.format(THEIRS, f"{SAME} AND c.ts - p.ts < 3 * {SECOND}"),
     ),
-    "a stretch of time, where": (
+    "a filtered time range": (
         f"SELECT k, {OURS} FROM A [RANGE 5 SECONDS] WHERE i > 1 GROUP BY k HAVING count(*) > 1",
         SEEN.format(THEIRS, f"{SAME} AND c.ts - p.ts < 5 * {SECOND} AND c.i > 1 AND p.i > 1").replace(
             "ORDER BY", "HAVING count(*) > 1 ORDER BY"
@@ -54,11 +54,11 @@ CASES = {
         f"SELECT k, {OURS} FROM A [ROWS 4] GROUP BY k",
         SEEN.format(THEIRS, f"{SAME} AND c.n - p.n < 4"),
     ),
-    "the last rows, where": (
+    "the filtered last rows": (
         f"SELECT k, {OURS} FROM A [ROWS 4] WHERE i > 1 GROUP BY k",
         SEEN.format(THEIRS, f"{SAME} AND c.n - p.n < 4 AND c.i > 1 AND p.i > 1"),
     ),
-    "the last rows, now and then": (
+    "the last rows with slide": (
         f"SELECT k, {OURS} FROM A [ROWS 5 SLIDE 3] GROUP BY k",
         f"""SELECT p.k, {THEIRS} FROM a c JOIN a p ON p.n <= c.n AND c.n - p.n < 5
         WHERE (c.n + 1) % 3 = 0 GROUP BY c.n, p.k ORDER BY c.n, min(p.n)""",
@@ -71,7 +71,7 @@ CASES = {
             THEIRS, f"p.k = c.k AND c.ts - p.at < 4 * {SECOND} AND c.ts - p.bt < 2 * {SECOND}"
         ),
     ),
-    "a join, now and then": (
+    "a join with slide": (
         f"SELECT A.k, {OURS.replace('(v', '(A.v').replace('i)', 'B.i)')} "
         "FROM A [RANGE 4 SECONDS SLIDE 3 SECONDS], B [RANGE 2 SECONDS SLIDE 3 SECONDS] WHERE A.k = B.k "
         "GROUP BY A.k",
@@ -80,12 +80,12 @@ CASES = {
         AND p.at >= (e.n * 3 - 4) * {SECOND} AND p.bt >= (e.n * 3 - 2) * {SECOND}
         GROUP BY e.n, p.k ORDER BY e.n, min(p.n)""",
     ),
-    "the latest of a view": (
+    "the latest row of a view": (
         "SELECT B.n, latest.n AS m, latest.v FROM B, latest",
         """SELECT b.n, p.n, p.v FROM b JOIN a p ON p.ts <= b.ts
         AND p.n >= (SELECT count(*) FROM a WHERE a.ts <= b.ts) - 2 ORDER BY b.n, p.n""",
     ),
-    "what is recent in a view": (
+    "recent rows of a view": (
         "SELECT B.n, r.n AS m, r.v FROM B LEFT JOIN recent AS r ON B.k = r.k AND B.i >= r.n",
         f"""SELECT b.n, p.n, p.v FROM b LEFT JOIN a p ON p.ts <= b.ts AND b.ts - p.ts < 3 * {SECOND}
         AND b.k = p.k AND b.i >= p.n ORDER BY b.n, p.n""",

@@ -152,8 +152,8 @@ CREATE AGGREGATE recent(seen int) : bigint { TABLE kept(v int, done boolean);
 """
 CALLS: dict[str, tuple[str, tuple[t.Type, ...], Window | None]] = {
     "trend by time": ("trend", (t.DOUBLE, t.INT), over("RANGE", 20)),
-    "beat that slides": ("beat", (t.DOUBLE,), over("ROWS", 7, 2)),
-    "average that expires actively": ("average", (t.INT,), over("RANGE", 10, None, True)),
+    "beat with slide": ("beat", (t.DOUBLE,), over("ROWS", 7, 2)),
+    "average with active expiration": ("average", (t.INT,), over("RANGE", 10, None, True)),
     "recent in groups": ("recent", (t.INT,), None),
 }
 VALUES = {

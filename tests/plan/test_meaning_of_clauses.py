@@ -18,7 +18,7 @@ OTHERWISE = {
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 3",
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 4",
     ),
-    "ranked by": (
+    "PARTITION BY and ORDER BY": (
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) = 1",
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY v ORDER BY k) = 1",
     ),

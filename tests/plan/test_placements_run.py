@@ -28,18 +28,18 @@ def over(names: str) -> str:
 
 QUERIES = {
     "two keys": f"SELECT a.v, b.v AS w, c.v AS z FROM {over('abc')} WHERE a.k = b.k AND b.x = c.x",
-    "in another order": f"SELECT c.v, b.v AS w FROM {over('cab')} WHERE a.k = b.k AND b.x = c.x",
+    "two keys, other order": f"SELECT c.v, b.v AS w FROM {over('cab')} WHERE a.k = b.k AND b.x = c.x",
     "a triangle": f"SELECT a.v, c.v AS w FROM {over('abc')} WHERE a.k = b.k AND b.x = c.x AND c.k = a.x",
     "a key and a comparison": f"SELECT a.v, c.v AS w FROM {over('abc')} WHERE a.k = b.k AND b.v < c.v",
     "no key": f"SELECT a.v, b.v AS w FROM {over('abc')} WHERE a.v < b.v AND b.v < c.v",
-    "every combination": f"SELECT a.v, b.v AS w, c.x FROM {over('abc')}",
+    "cross join": f"SELECT a.v, b.v AS w, c.x FROM {over('abc')}",
     "one key": f"SELECT a.v, c.v AS w FROM {over('abc')} WHERE a.k = b.k AND b.k = c.k",
     "four streams": f"SELECT a.v, d.v AS w FROM {over('abcd')} WHERE a.k = b.k AND b.x = c.x AND c.k = d.k",
     "a stream with itself": (
         "SELECT p.v, q.v AS w FROM a p [RANGE 3 SECONDS], a q [RANGE 2 SECONDS], b [RANGE 3 SECONDS] "
         "WHERE p.k = q.k AND q.x = b.x"
     ),
-    "what is selected and computed": (
+    "filtered and computed inputs": (
         "SELECT t.p + c.v AS n FROM a [RANGE 3 SECONDS], (SELECT k + 1 AS p, x FROM b WHERE v > 2) t "
         "[RANGE 3 SECONDS], c [RANGE 2 SECONDS] WHERE t.p = a.k AND t.x = c.x"
     ),

@@ -31,13 +31,13 @@ SOURCES = {
     "table using": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{place}')",
     "replaced stream": "CREATE OR REPLACE STREAM old_s (a varchar) SOURCE '{place}'",
     "new table": "CREATE TABLE IF NOT EXISTS t (a varchar) USING json OPTIONS (PATH '{place}')",
-    "foretold stream": "EXPLAIN REPLACE STREAM old_s (a varchar) SOURCE '{place}'",
+    "explained stream": "EXPLAIN REPLACE STREAM old_s (a varchar) SOURCE '{place}'",
     "through Spark": "CREATE TABLE t (a varchar) USING orc OPTIONS (path '{place}')",
 }
 SINKS = {
     "sink": "CREATE QUERY q WITH (sink = 'json:{place}') AS SELECT item FROM bid",
     "replaced sink": "CREATE OR REPLACE QUERY dear WITH (sink = 'parquet:{place}') AS SELECT item FROM bid",
-    "foretold sink": "EXPLAIN REPLACE QUERY dear WITH (sink = 'json:{place}') AS SELECT item FROM bid",
+    "explained sink": "EXPLAIN REPLACE QUERY dear WITH (sink = 'json:{place}') AS SELECT item FROM bid",
     "altered sink": "ALTER QUERY dear SET (sink = 'ARROW:{place}')",
 }
 # Spellings of paths outside of the folder {data}. Some go through links in the folder.

@@ -243,7 +243,7 @@ CHANGES = {
         "TERMINATE: { INSERT INTO RETURN SELECT top FROM seen; } }",
         "DROP AGGREGATE most",
     ),
-    "replaced": (
+    "replaced query and stream": (
         CREATE,
         "CREATE OR REPLACE QUERY cheap AS SELECT item FROM bid WHERE price < 4",
         "CREATE STREAM s AS SELECT item FROM bid",
@@ -262,14 +262,14 @@ CHANGES = {
     "setting": ("SET policy = 'hnr'", "SET policy = 'fcfs'"),
     "alert": ("CREATE ALERT a ON dear WHEN rows > 1 WEBHOOK 'http://localhost:9/'", "DROP ALERT a"),
     "pause": ("PAUSE QUERY dear", "RESUME QUERY dear"),
-    "wider": (
+    "added column": (
         "CREATE STREAM wide (a int)",
         "ALTER STREAM wide ADD COLUMN b int DEFAULT 1",
         "DROP STREAM wide",
     ),
     "alter": ("ALTER QUERY dear SET (weight = 2)", "ALTER QUERY dear SET (weight = NULL)"),
     "pause a stream": ("PAUSE STREAM bid", "RESUME STREAM bid"),
-    "past": (
+    "backfill": (
         "CREATE STREAM kept (a int, ts timestamp) ORDER BY ts RETAIN 1 DAY",
         "CREATE QUERY old FROM BEGINNING AS SELECT a FROM kept",
         "DROP QUERY old",
@@ -361,11 +361,11 @@ SECRETS = {
     "AS SELECT word FROM secret WHERE id = n; "  # the body replaces a call, so the caller needs permission
     "CREATE QUERY sales_q AS SELECT r.w FROM sales_bid AS b, TABLE(sales_words(b.item)) AS r",
     "a lookup": "CREATE QUERY sales_q AS SELECT word FROM sales_bid, secret WHERE id = item",
-    "a mistake in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
-    "a mistake in rows": "INSERT INTO sales_t SELECT wrod FROM secret",
+    "an error in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
+    "an error in rows": "INSERT INTO sales_t SELECT wrod FROM secret",
     "rows": "INSERT INTO sales_t SELECT word FROM secret",
     "an ad hoc query": "SELECT (SELECT word FROM secret) AS w",
-    "a mistake in an ad hoc query": "SELECT wrod FROM secret",
+    "an error in an ad hoc query": "SELECT wrod FROM secret",
 }
 
 
@@ -380,7 +380,7 @@ def test_rows_and_columns_of_forbidden_names_are_not_revealed(service: MillServi
     with pytest.raises(PermissionDenied) as refused:
         limited.execute(SECRETS[way])
     assert "word" not in str(refused.value)
-    if way == "a mistake in a query":
+    if way == "an error in a query":
         with pytest.raises(PermissionDenied):
             limited.check(SECRETS[way])
 

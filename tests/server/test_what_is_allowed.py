@@ -35,7 +35,7 @@ STATEMENTS = {
     "python": "CREATE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
     "file": "CREATE STREAM s (a int) SOURCE 'file:/etc/passwd?format=csv'",
     "path": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '/etc/passwd')",
-    "climb": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{folder}/../../etc/passwd')",
+    "parent folder": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{folder}/../../etc/passwd')",
     "tcp": "CREATE STREAM s (a int) SOURCE 'tcp://localhost:4445'",
     "kafka": "CREATE STREAM s (a int) SOURCE 'kafka://host:9092/topic'",
     "sink": "CREATE QUERY q WITH (sink = 'json:{folder}/%2e%2e/out') AS SELECT item FROM bid",

@@ -78,15 +78,15 @@ def test_a_failing_tuple_fails_as_in_the_base_version() -> None:
 REFUSED = {
     "doubles": "TABLE s(v Real); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + x; }",
-    "32 bits may overflow": "TABLE s(v Int); INITIALIZE: { INSERT INTO s VALUES (x); } "
+    "overflow of 32 bits": "TABLE s(v Int); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + x; }",
-    "another beginning": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x + 1); } "
+    "different start": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x + 1); } "
     "ITERATE: { UPDATE s SET v = v + x; }",
     "a condition": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + x WHERE v < 100; }",
     "not a sum": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v * x; }",
-    "of its own value": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
+    "depends on its own value": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + v; }",
 }
 

@@ -57,7 +57,7 @@ SOURCES: dict[str, tuple[pa.DataType, st.SearchStrategy[Value]]] = {
     ),
     "flag": (pa.bool_(), st.booleans()),
     "day": (pa.date32(), st.dates()),
-    "day in ms": (pa.date64(), st.dates()),
+    "date in ms": (pa.date64(), st.dates()),
     **{f"time in {unit}": (pa.timestamp(unit), integers(64, True)) for unit in UNITS},
     **{f"zoned in {unit}": (pa.timestamp(unit, "Asia/Tokyo"), integers(64, True)) for unit in UNITS},
 }
