@@ -1,8 +1,7 @@
 """GROUP BY over windows of FROM, and look-ups in views, against DuckDB.
 
 There a window is a join of each row with the rows before it, by their numbers and timestamps: the oracle has
-no
-streams, runs or stored groups.
+no streams, runs or stored groups.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def files(form: str, name: str, folder: Path, options: str = "") -> Iterator[tup
 
 @contextmanager
 def sent(name: str, folder: Path) -> Iterator[tuple[str, Send]]:
-    """Send lines over a socket; disconnect when the mill stops, and continue with the next mill."""
+    """Send lines over a socket; disconnect when the engine stops, and continue with the next engine."""
     with closing(Sender()) as sender:
         known: list[Mill] = []
 

@@ -46,7 +46,7 @@ def mill_in(folder: Path, spark: SparkSession, *statements: str) -> Mill:
         for statement in statements:
             mill.execute(statement)
     except BaseException:
-        mill.close()  # Otherwise the workers of the mill would occupy their slots.
+        mill.close()  # Otherwise the workers of the engine would occupy their Spark slots.
         raise
     return mill
 

@@ -1,13 +1,10 @@
 """Response times reported by slicemill, beside a measurement from outside (`make test-slow`).
 
 One process stamps tuples and sends them; another process reads results as they are committed. slicemill
-counts
-from the arrival at its reader to the moment at which a subscriber can read. The two measurements differ by
-the
-way from the sender to the reader and by the subscriber's polls of the journal. A busy machine makes both
-longer,
-so the span of time with the best agreement counts. If slicemill counted another time, such as a wait for the
-next batch or for a window to fill, all spans would differ.
+counts from the arrival at its reader to the moment at which a subscriber can read. The two measurements
+differ by the way from the sender to the reader and by the subscriber's polls of the journal. A busy machine
+makes both longer, so the span of time with the best agreement counts. If slicemill counted another time, such
+as a wait for the next batch or for a window to fill, all spans would differ.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Metrics of every kind of query against an observer who sees only tuples and results.
 
 The clock belongs to the test, so both agree exactly. The observer knows when each tuple was sent, and when
-each
-result could be read. A result caused by a tuple carries the tuple's stamp; a result released by time was due
-when the time of a stream reached the release time, which follows from the sent tuples.
+each result could be read. A result caused by a tuple carries the tuple's stamp; a result released by time was
+due when the time of a stream reached the release time, which follows from the sent tuples.
 """
 
 from __future__ import annotations

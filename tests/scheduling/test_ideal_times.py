@@ -54,8 +54,7 @@ def test_a_result_of_a_three_way_join_counts_three_rows() -> None:
     assert ideal_time("three", found) == pytest.approx(
         (cost.overhead + 3 * cost.per_row, cost.overhead + cost.per_row)
     )
-    # The rule for trees gives the same: rows cost before their first join, the overhead of the run comes
-    # last.
+    # The rule for trees gives the same: rows cost before their first join, the overhead of a run after it.
     row = JoinSide(1, cost.per_row, cost.per_row, 1)
     free = Join(0, 1, 1)
     pair = Joined(row, row, free, SegmentFigures(1, 0, 0))
@@ -77,7 +76,7 @@ def test_the_ideal_time_includes_the_tasks_upstream() -> None:
     assert ideal_time("a", found) == (0, 0)
 
 
-def test_slowdown_of_a_join_result_uses_the_ideal_time_of_its_last_row(tmp_path: Path) -> None:
+def test_a_running_three_way_join_has_the_ideal_time_of_three_rows(tmp_path: Path) -> None:
     with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
         mill.execute(STREAMS + THREE)
         mill.open()

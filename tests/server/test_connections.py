@@ -172,7 +172,7 @@ def test_idle_connections_do_not_stop_a_server(tmp_path: Path) -> None:
         for query in ("dear", "lines"):
             with client.stream("GET", f"/v1/queries/{query}/live", params={"since": 0}) as response:
                 assert any('"item": 2' in line for line in response.iter_lines())
-        connection.shutdown(socket.SHUT_RDWR)  # The mill writes the status file and reconnects.
+        connection.shutdown(socket.SHUT_RDWR)  # The engine writes the status file and reconnects.
         stack.enter_context(sender.accept()[0])
         assert client.get("/health").json()["ready"] is True
         server.send_signal(signal.SIGTERM)

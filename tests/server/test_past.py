@@ -67,7 +67,9 @@ def test_backfill_metrics_exist_only_during_the_backfill(mill: Mill) -> None:
 
 
 def test_replay_needs_the_operator_role_and_is_audited(mill: Mill) -> None:
-    mill.feed("s", pa.table({"v": [7], "ts": [7]}))  # Without a unit the number is no valid timestamp.
+    mill.feed(
+        "s", pa.table({"v": [7], "ts": [7]})
+    )  # Without a declared time unit the number is no valid timestamp.
     mill.dispatcher.admit_handed()
     service = MillService(mill, audit=AuditLog(mill.home.folder))
     with pytest.raises(PermissionDenied):

@@ -1,4 +1,4 @@
-"""Overload control: it keeps the lag bound, settles, and stops dropping when the load is over."""
+"""Overload control: the lag bound holds, shares settle, and dropping stops when the load is over."""
 
 from __future__ import annotations
 

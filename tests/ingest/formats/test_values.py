@@ -1,4 +1,4 @@
-"""A column that is cast as a whole has the values that the rule gives for each text alone."""
+"""A column cast as a whole has the values of a cast of each string alone."""
 
 from __future__ import annotations
 

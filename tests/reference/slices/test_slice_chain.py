@@ -347,7 +347,7 @@ def test_input_out_of_order_is_rejected() -> None:
 
 def test_a_probe_that_ends_early_is_closed_by_the_next_complete_probe() -> None:
     # The left window of the query ends in the first slice, its right window in the second: only left tuples
-    # reach it.
+    # reach the second slice.
     chain = Chain([Member("q", (MemberSide(2), MemberSide(6)))], ((2, 2), (2, 6)), anything)
     for stream, ts in ((0, 0), (1, 1), (0, 2)):
         assert chain.take() == []
