@@ -39,7 +39,7 @@ def path(first: OperatorSpec) -> list[Spec]:
         ("RR", "σ σ σ Σ1 Σ1 Σ1 Σ2 Σ2 Σ2"),
     ],
 )
-def test_g9_the_trace_of_a_path(strategy: Strategy, expected: str) -> None:
+def test_g9_a_path_has_the_published_trace_under_each_strategy(strategy: Strategy, expected: str) -> None:
     assert trace(path(keep("σ", "S")), strategy, 3) == expected
 
 
@@ -53,7 +53,7 @@ def test_a_break_point_causes_breadth_first_order_across_the_cut() -> None:
 
 
 @pytest.mark.parametrize(("strategy", "mean_us"), [("DFS", 11.0), ("BFS", 15.5)])
-def test_g8_latency_of_a_burst_through_a_selection_and_a_latent_union(
+def test_g8_a_burst_through_a_selection_and_a_latent_union_has_the_published_latency(
     strategy: Strategy, mean_us: float
 ) -> None:
     engine = Engine(

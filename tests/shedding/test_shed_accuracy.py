@@ -32,7 +32,9 @@ EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])
         (4, 0, Fraction(1), Fraction(2, 3), Fraction(2, 3)),
     ],
 )
-def test_example_4(dropped: int, split: int, lost: Fraction, values: Fraction, combined: Fraction) -> None:
+def test_example_4_has_the_corrected_costs_of_each_drop(
+    dropped: int, split: int, lost: Fraction, values: Fraction, combined: Fraction
+) -> None:
     found, inner = cost(EXAMPLE_4, dropped, None, METHODS["cals"])
     assert found == pytest.approx(split + float(lost)) and inner == bool(split)
     kept = [one for one in EXAMPLE_4 if one.number != dropped]

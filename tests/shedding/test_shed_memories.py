@@ -32,7 +32,7 @@ FORMS = (ScanMemory, FastMemory)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_trace_of_example_4(form: type[ScanMemory | FastMemory]) -> None:
+def test_example_4_has_the_expected_drops_and_accuracy(form: type[ScanMemory | FastMemory]) -> None:
     method = replace(METHODS["cals"], ties=TieBreak.OLDEST)
     three = form(3, method)
     assert feed(three, EXAMPLE_4) == [None, None, None, 1, 2]

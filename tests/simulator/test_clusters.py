@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slicemill_lab.simulator.clusters import logarithmic, scan, top_one, uniform
 
 
-def test_golden_g7_clusters_of_one_to_a_hundred() -> None:
+def test_golden_g7_priorities_of_1_to_100_have_the_published_clusters() -> None:
     assert uniform([1, 100], 2).pseudo == pytest.approx((1, 50.5))
     assert logarithmic([1, 100], 2).pseudo == pytest.approx((1, 10))
     assert logarithmic([1, 9.99, 10, 100], 2).member_of == (0, 0, 1, 1)

@@ -34,7 +34,7 @@ def run(work: Workload, policy: str, level: Level, **options: float) -> Simulate
     return simulate(work, tasks, make(policy, tasks.tasks, **options))
 
 
-def test_golden_g1_greedy_and_mss_in_the_loop() -> None:
+def test_golden_g1_mss_has_a_lower_total_latency_than_greedy() -> None:
     single = Path("first", (Stage("one", 1.0),)), Path("second", (Stage("two", 1.0),))
     costs = np.array([10.0, 1.0]), np.array([9.0])
     work = draw([Load(p, np.zeros(len(c)), costs=[c]) for p, c in zip(single, costs, strict=True)], 1)

@@ -66,7 +66,7 @@ def two_queries() -> SimulatedRun:
     return simulate(work, tasks, make("hr", tasks.tasks))
 
 
-def test_objectives_of_two_queries() -> None:
+def test_objectives_of_two_queries_equal_hand_computed_values() -> None:
     found = objectives(two_queries())
     assert (found["mean response"], found["longest response"]) == (2.5, 4.0)
     assert found["mean slowdown"] == pytest.approx((1 + 4 / 3) / 2)

@@ -43,7 +43,7 @@ def fas_priority(
     return float(fas.value(float(pending), min(selectivity, 1 - 1e-16), 0.0, cost, weight, 1.0, beta))
 
 
-def test_golden_g5_two_queries_by_rate_and_by_normalised_rate() -> None:
+def test_golden_g5_hr_and_hnr_have_the_published_responses_and_slowdowns() -> None:
     load = [Load(EXAMPLE[0], [0, 0, 0]), Load(EXAMPLE[1], [0, 0, 0], outputs=[[0, 1, 0]])]
     work = draw(load, 1)
     tasks = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE)
@@ -72,7 +72,7 @@ def test_golden_g5_two_queries_by_rate_and_by_normalised_rate() -> None:
     assert priorities("hnr", list(tasks.tasks)) == pytest.approx([0.04, 1 / 12])
 
 
-def test_golden_g6_balance_slowdown() -> None:
+def test_golden_g6_balance_slowdown_has_the_published_priorities() -> None:
     tasks = list(cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).tasks)
     assert priorities("bsd", tasks, wait=10) == pytest.approx([0.08, 0.416667], rel=1e-5)
     assert priorities("bsd", tasks, wait=1) == pytest.approx([0.008, 0.0416667], rel=1e-5)
@@ -140,11 +140,13 @@ GOLDEN_17 = [
 
 
 @pytest.mark.parametrize(("given_", "expected"), GOLDEN_17)
-def test_golden_g17_freshness(given_: tuple[float, float, int], expected: float) -> None:
+def test_golden_g17_freshness_has_the_published_priorities(
+    given_: tuple[float, float, int], expected: float
+) -> None:
     assert fas_priority(*given_) == pytest.approx(expected, rel=1e-4)
 
 
-def test_golden_g18_from_freshness_to_response() -> None:
+def test_golden_g18_freshness_with_beta_has_the_published_priorities() -> None:
     for beta, first, second in (
         (0, 0.125, 0.5),
         (0.25, 0.0996, 0.28117),

@@ -60,12 +60,12 @@ def values(
     return out
 
 
-def test_g14_decayed_average() -> None:
+def test_g14_a_decayed_average_has_the_published_values() -> None:
     found = values(DECAYED, "decay_online_avg", t.DOUBLE, None, [10.0, 20.0, 30.0])
     assert found == pytest.approx([10, 15.5, 20.3])
 
 
-def test_g15_average_of_three_rows_with_and_without_expire() -> None:
+def test_g15_an_average_of_three_rows_is_equal_with_and_without_expire() -> None:
     given: list[object] = [10.0, 20.0, 30.0, 40.0]
     assert values(MYAVG, "myavg", t.DOUBLE, over("ROWS", 2), given) == [10, 15, 20, 30]
     assert values(MEAN, "mean", t.DOUBLE, over("ROWS", 2), given) == [10, 15, 20, 30]
@@ -75,7 +75,7 @@ def test_g16_expiry_follows_row_numbers_after_deletes_from_the_window() -> None:
     assert values(HIGHEST, "highest", t.INT, over("ROWS", 2), [5, 3, 4, 1, 2, 6]) == [5, 5, 5, 4, 4, 6]
 
 
-def test_g17_panes() -> None:
+def test_g17_sums_over_panes_have_the_published_values() -> None:
     sums = [55, 210, 465, 820, 1275, 1775, 2275, 2775, 3275, 3775]
     assert values(TOTAL, "total", t.BIGINT, over("ROWS", 49, 10), list(range(1, 101))) == sums
 
@@ -84,7 +84,7 @@ def test_g18_a_window_with_a_longer_slide_skips_tuples() -> None:
     assert values(TOTAL, "total", t.BIGINT, over("ROWS", 9, 28), list(range(1, 57)), PYTHON) == [235, 515]
 
 
-def test_g21_duplicates() -> None:
+def test_g21_duplicates_are_dropped() -> None:
     seen: list[object] = [second * 1_000_000 for second in (0, 50, 90, 300)]
     assert values(FRESH, "fresh", t.TIMESTAMP, None, seen, PYTHON) == [0, 300_000_000]
 

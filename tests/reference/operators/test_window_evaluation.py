@@ -113,7 +113,7 @@ def test_g15_recomputation_and_delta_give_the_same_averages(definition: RowAggre
     assert [timed.row for timed in out] == [(10, 10), (20, 15), (30, 20), (40, 30)]
 
 
-def test_g16_max_over_three_rows() -> None:
+def test_g16_max_over_three_rows_has_the_published_values() -> None:
     out = run([over(BUILTINS["max"], WindowFrame("ROWS", 2))], in_seconds(5, 3, 4, 1, 2, 6))
     assert [timed.row[1] for timed in out] == [5, 5, 5, 4, 4, 6]
 

@@ -170,7 +170,7 @@ def bids(prices: range) -> list[Timed]:
 
 
 @pytest.mark.parametrize("algebraic", [True, False])
-def test_g17_a_sum_over_50_bids_every_10(algebraic: bool) -> None:
+def test_g17_a_sum_over_50_bids_every_10_has_the_published_values(algebraic: bool) -> None:
     total = replace(BUILTINS["sum"], algebraic=algebraic)
     out = run([over(total, WindowFrame("ROWS", 49, slide=10))], bids(range(1, 101)))
     assert [t.ts for t in out] == list(range(10, 101, 10))

@@ -109,7 +109,7 @@ class WatchedRing(Ring):
         super()._pass(node, partial)
 
 
-def test_golden_3() -> None:
+def test_golden_3_is_reproduced_on_a_ring_of_two_nodes() -> None:
     query = [Member("q", (MemberSide(4), MemberSide(4), MemberSide(4)))]
     join = RingJoin(query, anything, orders=[[1, 2], [0, 2], [1, 0]])
     ring = Ring(join, SlicePlacement(join, 2), random=Random(0))

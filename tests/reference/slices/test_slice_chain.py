@@ -61,7 +61,7 @@ def trace_one_way(slice_type: type[TimeSlice], schedule: list[str | int]) -> lis
     return lines
 
 
-def test_golden_trace_1_with_the_printed_purge_test() -> None:
+def test_golden_trace_1_is_reproduced_with_the_printed_purge_test() -> None:
     schedule: list[str | int] = ["a1", "a2", "a3", "b1", "b2", 2, 2, "a4", 2, 2]
     assert trace_one_way(ClosedTimeSlice, schedule) == [
         "a1 |  | ",
@@ -77,7 +77,7 @@ def test_golden_trace_1_with_the_printed_purge_test() -> None:
     ]
 
 
-def test_golden_trace_1_with_half_open_windows() -> None:
+def test_golden_trace_1_is_corrected_with_half_open_windows() -> None:
     schedule: list[str | int] = ["a1", "a2", "a3", "b1", "b2", 2, 2, "a4", 2, 2, 2]
     assert trace_one_way(TimeSlice, schedule) == [
         "a1 |  | ",
@@ -101,7 +101,9 @@ def test_golden_trace_1_with_half_open_windows() -> None:
         (TimeSlice, {4: "a3b1", 9: "a1b1 a2b1", 11: "a2b2 a3b2"}),
     ],
 )
-def test_golden_trace_1_outputs_by_slice(slice_type: type[TimeSlice], found: dict[int, str]) -> None:
+def test_golden_trace_1_has_the_published_outputs_of_each_slice(
+    slice_type: type[TimeSlice], found: dict[int, str]
+) -> None:
     outputs: dict[int, str] = {}
     now = 0
 
@@ -135,7 +137,7 @@ BINARY_TRACE: list[tuple[int, str, str, str]] = [
 ]
 
 
-def test_golden_trace_2() -> None:
+def test_golden_trace_2_is_reproduced() -> None:
     members = [member("short", 2), member("long", 4)]
     chain = Chain(members, ((2, 4), (2, 4)), anything)
     for ts, name, states, output in BINARY_TRACE:

@@ -22,7 +22,7 @@ def same_key(stream: int, row: Row, other: int, other_row: Row) -> bool:
     return row[0] == other_row[0]
 
 
-def test_golden_3() -> None:
+def test_golden_3_is_reproduced_by_a_multiway_join() -> None:
     one_query = [Member("q", (MemberSide(4), MemberSide(4), MemberSide(4)))]
     # A probes B then C, B probes A then C, C probes B then A; two slices on each stream.
     join = MultiwayJoin(one_query, anything, orders=[[1, 2], [0, 2], [1, 0]], ends=[(2, 4)] * 3)
@@ -153,7 +153,7 @@ def test_every_stored_tuple_serves_a_query_at_its_age(
     assert [cut[-1].end for cut in join.spans] == longest
 
 
-def test_the_published_example_of_an_omitted_probe() -> None:
+def test_a_probe_without_a_useful_query_is_omitted_as_published() -> None:
     # q1 has the shorter window on B, and q2 on C. Partial results of a beyond q1's window on B serve only q2,
     # so they do not probe C beyond q2's window.
     members = [

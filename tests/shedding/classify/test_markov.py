@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slicemill.extensions.classify.model import MarkovChains, chains
 
 
-def test_golden_transitions_and_two_predictions() -> None:
+def test_golden_transitions_give_the_published_predictions() -> None:
     # G23: 1→1, 1→2, 1→2, 2→1, not all in one history.
     counted = MarkovChains(np.zeros((1, 1, 2, 2), np.int64))
     for before, after in ((0, 0), (0, 1), (0, 1), (1, 0)):

@@ -32,7 +32,9 @@ STAGE = Stage("filter", time=2, selectivity=0.5, size_in=8, size_out=4)
         (Objective.MEMORY, 8 / 2),
     ],
 )
-def test_the_slope_of_a_single_component_that_feeds_a_sink(objective: Objective, rate: float) -> None:
+def test_a_component_that_feeds_a_sink_has_the_slope_of_its_objective(
+    objective: Objective, rate: float
+) -> None:
     assert slope(merged(chart([STAGE], objective))) == rate
 
 

@@ -35,7 +35,7 @@ def test_golden_g10_a_pair_is_not_charged_for_the_wait_for_its_partner() -> None
     assert ideal_departure(G10, (0, 0)) == 11
 
 
-def test_golden_g11_a_join_as_two_segments() -> None:
+def test_golden_g11_a_join_is_two_virtual_segments() -> None:
     left, right = virtual_segments(G11)
     assert (left.selectivity, left.cost, left.ideal_time) == pytest.approx((1.0, 6.5, 11))
     assert (right.selectivity, right.cost) == pytest.approx((0.4, 5.0))

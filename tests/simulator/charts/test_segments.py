@@ -14,7 +14,7 @@ SELECTIVITIES = st.builds(Fraction, st.integers(1, 9), st.integers(1, 9))
 STAGES = st.builds(Stage, st.just("stage"), TIMES, SELECTIVITIES)
 
 
-def test_golden_testbed_query_of_select_join_and_project() -> None:
+def test_golden_testbed_query_has_the_published_segment_values() -> None:
     stages = [Stage("select", 2, 0.5), Stage("join", 2, 0.5), Stage("project", 2)]
     assert derive(stages)[0] == SegmentFigures(selectivity=0.25, cost=3.5, ideal_time=6)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
 
 
-def test_golden_g13_to_g15_priority_defining_trees() -> None:
+def test_golden_g13_to_g15_have_the_published_priority_defining_trees() -> None:
     first = [SharedSegment(0.5, 2), SharedSegment(0.3, 2), SharedSegment(0.05, 5)]
     tree = defining_tree(first, 1)
     assert (set(tree.members), tree.priority) == ({0, 1}, pytest.approx(0.8 / 3))
