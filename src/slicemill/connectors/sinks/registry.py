@@ -185,7 +185,7 @@ def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
         if request.schema.changelog and not request.as_log:
             url = redact_address(request.url)
             raise SinkError(
-                f"results of query {request.query} change, and rows in a file cannot be retracted; write changes "
+                f"query {request.query} changes, and rows in a file cannot be retracted; write all changes "
                 f"('{url}?changelog=true'), end the SELECT with EMIT FINAL, or use a Postgres table"
             )
         return FolderSink(request.target.path, suffix, encode, request.files, request.durable)
