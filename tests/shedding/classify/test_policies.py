@@ -14,7 +14,7 @@ from slicemill.extensions.classify.model import (
     decide,
     decide_all,
     observe_stream,
-    view_of,
+    unobserved_arrays,
     zero_one,
 )
 from slicemill.extensions.classify.policies import (
@@ -47,7 +47,7 @@ def unit(seed: int, capacity: int, missing: float = 0.0) -> TimeUnit:
     values = random.random((TASKS, FEATURES))
     values[random.random(values.shape) < missing] = np.nan
     base = np.repeat(model.log_prior[..., np.newaxis], SAMPLES, axis=-1)
-    view = view_of(model, base, sampled, expected, values)
+    view = unobserved_arrays(model, base, sampled, expected, values)
     return TimeUnit(view, capacity, random.random((TASKS, FEATURES)), np.random.default_rng(seed))
 
 

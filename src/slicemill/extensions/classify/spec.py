@@ -1,4 +1,4 @@
-"""Specification of the classifier operator."""
+"""Plan node and EXPLAIN text of the operator that runs CREATE CLASSIFIER."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Classify(Operator):
-    """Classification of all tasks per time unit, from few observed features (M49-M57).
+    """Operator that classifies all objects in each time unit, from few observed features (M49-M57).
 
     The inputs are the feature streams, in order, and the table of training examples.
     """
