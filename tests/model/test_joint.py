@@ -13,7 +13,7 @@ X, Y = Condition(Parameter("x")), Condition(Parameter("y"))
 
 
 def kept(*models: Model, finite: bool = True) -> list[str]:
-    return [str(each.core) for each in joint(models, finite=finite).kept]
+    return [str(each.core) for each in joint(models, finite=finite).cores]
 
 
 def test_equal_cores_are_kept_once() -> None:
@@ -37,7 +37,7 @@ def test_as_many_are_kept_as_differ() -> None:
 
 
 def test_sums_of_distances_from_a_pivot_are_not_those_of_the_elements() -> None:
-    found = joint([model("covariance"), model("dot")], finite=True).kept
+    found = joint([model("covariance"), model("dot")], finite=True).cores
     assert [(str(each.core), each.centred) for each in found] == [
         ("sum(1)", False), ("sum(x*y)", True), ("sum(x)", False), ("sum(y)", False), ("sum(x*y)", False),
     ]  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_name_may_stand_for_other_things_in_other_models() -> None:
 
 def test_who_has_a_core() -> None:
     found = joint([expression("mean(x)"), expression("max(x)"), expression("n")], finite=True)
-    users = {str(each.core): found.users(place) for place, each in enumerate(found.kept)}
+    users = {str(each.core): found.models_using(place) for place, each in enumerate(found.cores)}
     assert users == {"sum(x)": [0], "sum(1)": [0, 2], "max(x)": [1]}
 
 

@@ -171,8 +171,8 @@ def test_state_has_a_place_for_each_core_and_no_more() -> None:
     calls = ModelCalls(asked, frame_over(WINDOWS[0]), form=PYTHON)
     sums = [name for name in calls.uda.start().arrays["S"].dtype.names if re.fullmatch(r"h\d+", name)]
     # n is counted in any case.
-    assert len(sums) + 1 == len(joint_state(asked).kept) == 7
-    assert len(joint_state(asked).kept) < sum(len(each.model.cores) for each in asked) / 4
+    assert len(sums) + 1 == len(joint_state(asked).cores) == 7
+    assert len(joint_state(asked).cores) < sum(len(each.model.cores) for each in asked) / 4
 
 
 def test_what_is_kept_for_others_goes_with_them() -> None:

@@ -154,7 +154,7 @@ def test_pruning_passes_over_tasks_and_streams_with_little_to_gain() -> None:
     quality = np.array([[0.4, 0.002], [0.3, 0.2]])
     for _ in range(2):
         assert pruning.candidates(risks, everything).all()
-        pruning.note(quality, everything)
+        pruning.record(quality, everything)
     # Threshold: the 20th percentile of these Q, 0.1208. Task 1 has less risk than that, stream 1 less Q.
     assert pruning.candidates(risks, everything).tolist() == [[True, False], [False, False]]
     # The risk of task 0 has changed: its streams are weighed again.

@@ -170,7 +170,7 @@ def _key(identifier: exp.Identifier, streams: list[Relation], training: Relation
     taken = ("class", *(column.name for column in _RESULT))
     if columns[0].name.lower() in taken:
         raise StatementError(
-            f"a classifier gives a column {found[0].name.lower()} of its own",
+            f"the result of a classifier has its own column {columns[0].name.lower()}",
             span_of(identifier),
             "rename the key in a CREATE STREAM … AS SELECT",
         )

@@ -168,7 +168,7 @@ class TaskClassifier:
         return base
 
     def _densities(self, values: Floats, lag: int) -> Floats:
-        """Return the log density of feature values under each class, for values that are `lag` time units old.
+        """Return the log density of feature values under each class, for values `lag` time units old.
 
         `values` is tasks × features × samples. The result is tasks × features × classes × samples.
         """

@@ -81,7 +81,7 @@ class Classifier(ComputedStream):
         return tuple(column for entry in self.inputs for column in entry.columns)
 
     def read(self, port: int) -> frozenset[str]:
-        """Return the columns that the classifier reads from an input. The last input is the training table."""
+        """Return the columns that the classifier reads from an input. The last input is the table."""
         key = () if self.key is None else (self.key,)
         columns = self.inputs[port].columns if port < len(self.inputs) else (*self.features, self.label)
         return frozenset((*key, *columns))

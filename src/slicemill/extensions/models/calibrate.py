@@ -1,4 +1,4 @@
-"""`slicemill calibrate`: measure the cost of the algorithms for models on this machine."""
+"""Command `slicemill calibrate`: measure the cost of the algorithms for models on this machine."""
 
 from __future__ import annotations
 

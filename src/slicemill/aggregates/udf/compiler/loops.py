@@ -200,7 +200,7 @@ class CallCode:
                 self.out.line(f"{self.loop.k('arrivals')} += 1")
             position = "position" if frame.unit == "ROWS" else "ts[i]"
             if joint is not None:
-                joint.answers_if = "False" if self.loop.timed else self._yields(0 if numbered else 1)
+                joint.result_test = "False" if self.loop.timed else self._yields(0 if numbered else 1)
             window.arrive(position, self._lower(position), given)
             if self.loop.timed:
                 if joint is None:

@@ -650,7 +650,7 @@ class AggregateCode(Protocol):
 class JointCode(AggregateCode, Protocol):
     """Writes a version of several calls that share state (`slicemill.aggregates.joint`)."""
 
-    answers_if: str
+    result_test: str
     """Source of the condition that an arriving tuple returns a result."""
 
     @property

@@ -1,10 +1,10 @@
 """Generated accumulators of model cores, one class per method (C14, C17, C24).
 
-`came` writes the code for an arriving element, `left` for an expiring one. Additions and removals accumulate
-rounding errors in sums and products. Such an accumulator is rebuilt from the window's elements after as many
-removals as there are elements (the rebase of C24, at n slides). It is rebuilt earlier if cancellation has
-lost too many digits, which happens after a large number has expired. To detect the loss, a sum also
-accumulates the absolute values of its elements, and the maximum of that total.
+`add_element` writes the code for an arriving element, `remove_element` for an expiring one. Additions and
+removals accumulate rounding errors in sums and products. Such an accumulator is rebuilt from the window's
+elements after as many removals as there are elements (the rebase of C24, at n slides). It is rebuilt earlier
+if cancellation has lost too many digits, which happens after a large number has expired. To detect the loss,
+a sum also accumulates the absolute values of its elements, and the maximum of that total.
 
 All fields are initially 0.
 """
@@ -65,21 +65,21 @@ class AccumulatorTarget:
 class AccumulatorCode(ABC):
     """Code generator for the accumulator of one core.
 
-    An accumulator with rounding errors (`worn`) is rebuilt occasionally. The element counter is already
-    incremented when `came` runs, and not yet decremented when `left` runs.
+    An accumulator with rounding errors (`inexact`) is rebuilt occasionally. The element counter is already
+    incremented when `add_element` runs, and not yet decremented when `remove_element` runs.
     """
 
-    worn = False
+    inexact = False
 
     def __init__(self, core: Core, target: AccumulatorTarget) -> None:
         self.core, self.target = core, target
 
     @property
-    def again(self) -> str:
-        """Return the variable that is true while a worn accumulator is rebuilt."""
+    def rebuilding(self) -> str:
+        """Return the variable that is true while a inexact accumulator is rebuilt."""
         return f"{self.target.record}_again{self.target.number}"
 
-    def is_spent(self) -> str:
+    def rebuild_test(self) -> str:
         """Return the source code of a test for lost digits, or an empty text."""
         return ""
 
@@ -92,11 +92,11 @@ class AccumulatorCode(ABC):
         return {}
 
     @abstractmethod
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         """Write the code for an arriving element. `image` is its value under the core's transform."""
 
     @abstractmethod
-    def left(self, image: Pair) -> None: ...
+    def remove_element(self, image: Pair) -> None: ...
 
     def write_aging(self) -> None:  # noqa: B027
         """Write the passing of `passed` seconds."""
@@ -108,10 +108,10 @@ class AccumulatorCode(ABC):
 class ElementCount(AccumulatorCode):
     """Number of elements n. The loop counts the elements already."""
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         pass
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         pass
 
     def value(self) -> Pair:
@@ -124,7 +124,7 @@ class PairSum(AccumulatorCode):
     With `weighed`, elements expire, so that the sum of absolute values is accumulated too.
     """
 
-    worn = True
+    inexact = True
 
     def __init__(self, core: Core, target: AccumulatorTarget, weighed: bool) -> None:
         super().__init__(core, target)
@@ -134,23 +134,23 @@ class PairSum(AccumulatorCode):
         names = ("h", "l", "worth", "most") if self._weighed else ("h", "l")
         return {self.target.name(name): "f8" for name in names}
 
-    def _changed(self, function: str, image: Pair) -> None:
+    def _write_change(self, function: str, image: Pair) -> None:
         high, low = self.value()
         self.target.out.line(f"{high}, {low} = dd.{function}({high}, {low}, {image[0]}, {image[1]})")
 
-    def came(self, image: Pair) -> None:
-        self._changed("add", image)
+    def add_element(self, image: Pair) -> None:
+        self._write_change("add", image)
         if self._weighed:
             worth, most = self.target.field("worth"), self.target.field("most")
             self.target.out.line(f"{worth} += abs({image[0]})")
             self.target.out.line(f"{most} = max({most}, {worth})")
 
-    def left(self, image: Pair) -> None:
-        self._changed("subtract", image)
+    def remove_element(self, image: Pair) -> None:
+        self._write_change("subtract", image)
         if self._weighed:
             self.target.out.line(f"{self.target.field('worth')} -= abs({image[0]})")
 
-    def is_spent(self) -> str:
+    def rebuild_test(self) -> str:
         if not self._weighed:
             return ""
         worth, most = self.target.field("worth"), self.target.field("most")
@@ -165,7 +165,7 @@ class ScaledProduct(AccumulatorCode):
 
     The exponent prevents overflow."""
 
-    worn = True
+    inexact = True
 
     def fields(self) -> dict[str, str]:
         parts = {"h": "f8", "l": "f8", "e": "i8", "zeros": "i8"}
@@ -175,13 +175,13 @@ class ScaledProduct(AccumulatorCode):
     def _parts(self) -> str:
         return ", ".join(self.target.field(part) for part in "hle")
 
-    def came(self, image: Pair) -> None:
-        self._changed(image, "+", inverse=False)
+    def add_element(self, image: Pair) -> None:
+        self._write_change(image, "+", inverse=False)
 
-    def left(self, image: Pair) -> None:
-        self._changed(image, "-", inverse=True)
+    def remove_element(self, image: Pair) -> None:
+        self._write_change(image, "-", inverse=True)
 
-    def _changed(self, image: Pair, sign: str, inverse: bool) -> None:
+    def _write_change(self, image: Pair, sign: str, inverse: bool) -> None:
         out, parts = self.target.out, self._parts
         with out.block(f"if {image[0]} == 0.0:"):
             out.line(f"{self.target.field('zeros')} {sign}= 1")
@@ -202,13 +202,13 @@ class TruthCount(AccumulatorCode):
     def fields(self) -> dict[str, str]:
         return {self.target.name("kept"): "i8"}
 
-    def came(self, image: Pair) -> None:
-        self._change(image, "+=")
+    def add_element(self, image: Pair) -> None:
+        self._write_change(image, "+=")
 
-    def left(self, image: Pair) -> None:
-        self._change(image, "-=")
+    def remove_element(self, image: Pair) -> None:
+        self._write_change(image, "-=")
 
-    def _change(self, image: Pair, operator: str) -> None:
+    def _write_change(self, image: Pair, operator: str) -> None:
         kept, out = self.target.field("kept"), self.target.out
         if self.core.aggregate == "xor":
             out.line(f"{kept} ^= np.int64({image[0]})")
@@ -237,7 +237,7 @@ class Candidates(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.target.name(self._pool): RecordColumns({"value": DOUBLE, "number": BIGINT})}
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
         rows = f"{target.record}.{pool}_rows"
@@ -252,7 +252,7 @@ class Candidates(AccumulatorCode):
         out.line(f"{rows} += 1")
         out.line(f"{target.field('arrived')} += 1")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
@@ -278,10 +278,10 @@ class ElementQueue(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.target.name(self._pool): RecordColumns({"value": DOUBLE})}
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         _append(self.target, self.target.name(self._pool), image[0])
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         drop_first(self.target, self.target.name(self._pool))
 
@@ -339,18 +339,18 @@ class RankHeaps(AccumulatorCode):
         for pool in self._pools:
             self.target.make_room(self.target.name(pool))
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         self._make_room()
         arrived, gone = self.target.field("arrived"), self.target.field("gone")
         target = self._target(self.target.count)
         # Numbers start at 1, so that their sign identifies the heap.
         self.target.out.line(f"{arrived} += 1")
-        self._call("came", f"{image[0]}, {arrived}, {gone} + 1, {target}")
+        self._call("insert", f"{image[0]}, {arrived}, {gone} + 1, {target}")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         self._make_room()
         gone, target = self.target.field("gone"), self._target(f"({self.target.count} - 1)")
-        self._call("left", f"{image[0]}, {gone} + 1, {target}")
+        self._call("remove_oldest", f"{image[0]}, {gone} + 1, {target}")
         self.target.out.line(f"{gone} += 1")
 
     def value(self) -> Pair:
@@ -387,12 +387,12 @@ class CombiningStacks(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.target.name(self._pool): RecordColumns({"value": BIGINT})}
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         _append(self.target, self.target.name(self._pool), f"np.int64({image[0]})")
         back = self.target.field("back")
         self.target.out.line(f"{back} = dd.greatest_common({back}, np.int64({image[0]}))")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
@@ -491,7 +491,7 @@ class RecomputedCore(AccumulatorCode):
         types |= {"at": BIGINT} if self._aged or not types else {}
         return {self.target.name(self._pool): RecordColumns(types)}
 
-    def keep(self, columns: Mapping[Expr, Pair], at: str) -> None:
+    def store_element(self, columns: Mapping[Expr, Pair], at: str) -> None:
         """Write the storage of an arriving element with these columns."""
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
@@ -503,27 +503,27 @@ class RecomputedCore(AccumulatorCode):
             out.line(f"{target.row(pool, rows)}.at = {at}")
         out.line(f"{rows} += 1")
 
-    def came(self, image: Pair) -> None:
-        """Write nothing, because `keep` stores the element.
+    def add_element(self, image: Pair) -> None:
+        """Write nothing, because `store_element` stores the element.
 
         The image depends on other elements and cannot be computed on arrival.
         """
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         drop_first(self.target, self.target.name(self._pool))
 
     def value(self) -> Pair:
         pool = self.target.name(self._pool)
         rows = f"{self.target.record}.{pool}_rows"
-        h, low = self.folded(self.core.aggregate, rows, lambda: self._image(pool, rows))
+        h, low = self.write_loop(self.core.aggregate, rows, lambda: self._image(pool, rows))
         for scalar in self.core.scalars:
             known = self.names[Symbol(scalar)][0]
             with self.target.out.block(f"if {known} != {known}:"):
                 self.target.out.line(f"{h} = np.nan")
         return h, low
 
-    def folded(self, aggregate: str, rows: str, image: Callable[[], Pair]) -> Pair:
+    def write_loop(self, aggregate: str, rows: str, image: Callable[[], Pair]) -> Pair:
         """Write an aggregate's loop over `rows` values.
 
         `image` writes the value with target q.
@@ -642,7 +642,7 @@ class LetteredCore(RecomputedCore):
         with out.block(f"for q in range({rows}):"):
             high, _ = self._image_of(self.core.transform, f"{self.target.row(pool, 'q')}.x0")
             out.line(f"{name}[q] = {high}")
-        found = self._written(flow(self.core.aggregate), name)
+        found = self._write_chain(flow(self.core.aggregate), name)
         out.line(f"{name}_value = {found}[0] if len({found}) > 0 and not {self._missing} else np.nan")
         return f"{name}_value", "0.0"
 
@@ -650,14 +650,14 @@ class LetteredCore(RecomputedCore):
         element = Parameter(self.core.columns[0])
         return Formulas(self.target.out, {element: (x, "0.0"), Parameter("x"): (x, "0.0")}).pair(function)
 
-    def _written(self, of: Flow, window: str) -> str:
+    def _write_chain(self, of: Flow, window: str) -> str:
         """Write a letter and its inputs.
 
         Return the name of the resulting array.
         """
         if isinstance(of, FlowInput):
             return window
-        given = [self._written(inner, window) for inner in of.inputs]
+        given = [self._write_chain(inner, window) for inner in of.inputs]
         out, first = self.target.out, given[0]
         name = out.fresh("vector")
         word, _, argument = of.text.partition(" ")
@@ -674,11 +674,11 @@ class LetteredCore(RecomputedCore):
                 out.line(f"{name} = {first}[{part}].copy()")
             case Op.AC:
                 known = next(key for key, found in ACCUMULATORS.items() if found.symbol == of.text)
-                self._folded(known, first, name, f"np.full(1, {name}_h)")
+                self._write_aggregate(known, first, name, f"np.full(1, {name}_h)")
             case Op.A if of.text in SEARCHES:
-                self._folded(of.text, first, name, f"np.full(min(len({first}), 1), {name}_h)")
+                self._write_aggregate(of.text, first, name, f"np.full(min(len({first}), 1), {name}_h)")
             case _:  # A or F by a condition
-                self._chosen(parse(argument), first, name, only_first=word == "first")
+                self._write_selection(parse(argument), first, name, only_first=word == "first")
         return name
 
     def _write_transform(self, of: FlowStep, first: str, name: str) -> None:
@@ -692,7 +692,7 @@ class LetteredCore(RecomputedCore):
                     out.line(f"{name}[q] = {high}")
             out.line(f"{self._missing} = {self._missing} or not abs({name}[q]) < np.inf")
 
-    def _chosen(self, condition: Expr, first: str, name: str, *, only_first: bool) -> None:
+    def _write_selection(self, condition: Expr, first: str, name: str, *, only_first: bool) -> None:
         out = self.target.out
         out.line(f"{name} = np.empty(len({first}))")
         out.line(f"{name}_count = 0")
@@ -704,11 +704,11 @@ class LetteredCore(RecomputedCore):
                 out.line(f"{name}_count += 1")
         out.line(f"{name} = {name}[:{name}_count].copy()")
 
-    def _folded(self, aggregate: str, first: str, name: str, given: str) -> None:
+    def _write_aggregate(self, aggregate: str, first: str, name: str, given: str) -> None:
         """Write Ac or A over an array.
 
         The result has at most one element.
         """
-        high, low = self.folded(aggregate, f"len({first})", lambda: (f"{first}[q]", "0.0"))
+        high, low = self.write_loop(aggregate, f"len({first})", lambda: (f"{first}[q]", "0.0"))
         self.target.out.line(f"{name}_h = {high} + {low}")
         self.target.out.line(f"{name} = {given}")

@@ -49,19 +49,19 @@ class ModelCode:
         self.windowed = self.definition.window
         self.joint = joint(self.models, finite=not self.shared.nullable)
         self.accumulators: list[AccumulatorCode] = [
-            self._accumulator(*kept) for kept in enumerate(self.joint.kept)
+            self._accumulator(*kept) for kept in enumerate(self.joint.cores)
         ]
         self.pools = [pool for accumulator in self.accumulators for pool in accumulator.pools()]
         self.pivots = self._pivots()
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
-        self.answers_if = "True"  # source of the test if an arriving tuple returns a result
+        self.result_test = "True"  # source of the test if an arriving tuple returns a result
 
     def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
         core, way = kept.core, classify(kept.core).way
-        count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
+        count = f"{self.record}.count{self.joint.condition_sets.index(kept.conditions)}"
         target = AccumulatorTarget(self.out, self.record, number, count, self._make_room)
-        if way is CoreMethod.RECOMPUTE or self._is_read_again(kept):
+        if way is CoreMethod.RECOMPUTE or self._is_recomputed(kept):
             return LetteredCore(core, target) if in_letters(core.aggregate) else RecomputedCore(core, target)
         if core.weight is None:
             return simple_accumulator(core, target, weighed=self.windowed and not kept.centred)
@@ -69,7 +69,7 @@ class ModelCode:
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, target) if stacked else ShiftedWeightedSum(core, target)
 
-    def _is_read_again(self, kept: FilteredCore) -> bool:
+    def _is_recomputed(self, kept: FilteredCore) -> bool:
         """Return True if recomputing a core is cheaper than maintaining it (C18).
 
         Distances from a pivot are always maintained.
@@ -80,8 +80,8 @@ class ModelCode:
         """Return a pivot for each expression with centred sums, by its elements."""
         found: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
         sums = self._sums_about_pivots()
-        for number, kept in enumerate(self.joint.kept):
-            vector = self.joint.vectors.index(kept.conditions)
+        for number, kept in enumerate(self.joint.cores):
+            vector = self.joint.condition_sets.index(kept.conditions)
             for atom, _ in powers(kept.core) or ():
                 if kept.centred or number in sums:
                     end, count = f"{len(found)}", f"{self.record}.count{vector}"
@@ -89,17 +89,19 @@ class ModelCode:
                     found.setdefault((kept.conditions, atom), made)
         return found
 
-    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
+    def _by_conditions(
+        self,
+    ) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
         """Yield suffix, conditions and accumulators for each distinct set of element conditions."""
-        for number, conditions in enumerate(self.joint.vectors):
-            both = zip(self.joint.kept, self.accumulators, strict=True)
+        for number, conditions in enumerate(self.joint.condition_sets):
+            both = zip(self.joint.cores, self.accumulators, strict=True)
             yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
 
     def _pivots_of(self, kept: FilteredCore) -> list[PivotCode]:
         return [self.pivots[kept.conditions, atom] for atom, _ in powers(kept.core) or () if kept.centred]
 
-    def _kept(self, accumulator: AccumulatorCode) -> FilteredCore:
-        return self.joint.kept[accumulator.target.number]
+    def _filtered_core(self, accumulator: AccumulatorCode) -> FilteredCore:
+        return self.joint.cores[accumulator.target.number]
 
     # -- interface of the loop ------------------------------------------------------------------------------
 
@@ -109,7 +111,7 @@ class ModelCode:
 
     def columns(self) -> RecordColumns:
         extra: list[tuple[str, str]] = []
-        for end, _, _ in self._vectors():
+        for end, _, _ in self._by_conditions():
             extra += [(f"{name}{end}", "i8") for name in ("count", "missing", "removed")]
         for pivot in self.pivots.values():
             extra += pivot.fields().items()
@@ -136,13 +138,17 @@ class ModelCode:
         fields: dict[str, str] = {}
         pools: dict[str, str] = {}
         for here, there in enumerate(numbers):
-            new = self.joint.vectors.index(self.joint.conditions[here])
-            old = other.joint.vectors.index(other.joint.conditions[there])
+            new = self.joint.condition_sets.index(self.joint.conditions[here])
+            old = other.joint.condition_sets.index(other.joint.conditions[there])
             fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "removed")}
             for index, origin in zip(self.joint.indices[here], other.joint.indices[there], strict=True):
                 to, of = self.accumulators[index], other.accumulators[origin]
                 fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
-                both = zip(self._pivots_of(self._kept(to)), other._pivots_of(other._kept(of)), strict=True)
+                both = zip(
+                    self._pivots_of(self._filtered_core(to)),
+                    other._pivots_of(other._filtered_core(of)),
+                    strict=True,
+                )
                 for new_pivot, old_pivot in both:
                     fields |= dict(zip(new_pivot.fields(), old_pivot.fields(), strict=True))
                 pools |= {
@@ -189,54 +195,56 @@ class ModelCode:
         if state is BodyState.TERMINATE:
             self.answer()
         elif state is BodyState.EXPIRE:
-            self._left()
+            self._write_expiry()
         else:
-            self._came()
-            if self.windowed and self.answers_if != "False":
-                with nullcontext() if self.answers_if == "True" else self.out.block(f"if {self.answers_if}:"):
+            self._write_arrival()
+            if self.windowed and self.result_test != "False":
+                with (
+                    nullcontext() if self.result_test == "True" else self.out.block(f"if {self.result_test}:")
+                ):
                     self.answer()
 
-    def _came(self) -> None:
+    def _write_arrival(self) -> None:
         """Write the code for an arrival, including the rebuild of worn accumulators.
 
         The newest tuple in the window is the arriving one.
         """
-        if not self.windowed or not any(accumulator.worn for accumulator in self.accumulators):
-            self._arrive(is_newest="")
+        if not self.windowed or not any(accumulator.inexact for accumulator in self.accumulators):
+            self._write_element_arrival(is_newest="")
             return
         out = self.out
         out.line("newest = k.window_rows - 1")
         out.line("begin = newest")
-        self._begin_again()
+        self._write_resets()
         with out.block("for j in range(begin, newest + 1):"):
             assert self.version.window is not None, "it is the window version"
             self.version.bind(self._window_row("j"), self.version.window.types)
-            self._arrive(is_newest="j == newest")
+            self._write_element_arrival(is_newest="j == newest")
 
-    def _begin_again(self) -> None:
+    def _write_resets(self) -> None:
         """Write the code that resets the accumulators that must be rebuilt."""
         out, record = self.out, self.record
         worn: list[AccumulatorCode] = []
-        for end, conditions, mine in self._vectors():
+        for end, conditions, mine in self._by_conditions():
             due = f"{record}.removed{end} >= {record}.count{end}"
             for (of, _), pivot in self.pivots.items():
                 if of == conditions:
-                    out.line(f"{pivot.again} = {due} or {pivot.is_spent()}")
+                    out.line(f"{pivot.replacing} = {due} or {pivot.replacement_test()}")
             for accumulator in mine:
-                if accumulator.worn:
+                if accumulator.inexact:
                     worn.append(accumulator)
-                    spent = [pivot.again for pivot in self._pivots_of(self._kept(accumulator))]
-                    spent = spent or [due, *filter(None, [accumulator.is_spent()])]
-                    out.line(f"{accumulator.again} = {' or '.join(spent)}")
-        with out.block(f"if {' or '.join(accumulator.again for accumulator in worn)}:"):
+                    spent = [pivot.replacing for pivot in self._pivots_of(self._filtered_core(accumulator))]
+                    spent = spent or [due, *filter(None, [accumulator.rebuild_test()])]
+                    out.line(f"{accumulator.rebuilding} = {' or '.join(spent)}")
+        with out.block(f"if {' or '.join(accumulator.rebuilding for accumulator in worn)}:"):
             out.line("begin = 0")
-            for end, _, _ in self._vectors():
+            for end, _, _ in self._by_conditions():
                 with out.block(f"if {record}.removed{end} >= {record}.count{end}:"):
                     out.line(f"{record}.removed{end} = 0")
                 out.line(f"{record}.count{end} = {record}.missing{end} = 0")
             for again, names in (
-                *((pivot.again, pivot.fields()) for pivot in self.pivots.values()),
-                *((accumulator.again, self._fields(accumulator)) for accumulator in worn),
+                *((pivot.replacing, pivot.fields()) for pivot in self.pivots.values()),
+                *((accumulator.rebuilding, self._fields(accumulator)) for accumulator in worn),
             ):
                 with out.block(f"if {again}:"):
                     for name in names:
@@ -252,7 +260,7 @@ class ModelCode:
         text = f"{self.version.window.row(row)}.a{index}"
         return Code(text, self.shared.null(f"window {index}", f"{text}_null"))
 
-    def _arrive(self, is_newest: str) -> None:
+    def _write_element_arrival(self, is_newest: str) -> None:
         """Write the code for a tuple's arrival.
 
         During a rebuild, accumulators that are not rebuilt process only the newest tuple.
@@ -264,11 +272,11 @@ class ModelCode:
             out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun{goes_on} else 0.0")
             out.line(f"{record}.now, {record}.begun = {at}, True")
             for accumulator in self.accumulators:
-                with self._if_new_element(accumulator.again if accumulator.worn else "", is_newest):
+                with self._if_new_element(accumulator.rebuilding if accumulator.inexact else "", is_newest):
                     accumulator.write_aging()
         names, formulas = self._element()
-        images = self._images(formulas)
-        for end, conditions, mine in self._vectors():
+        images = self._transformed_values(formulas)
+        for end, conditions, mine in self._by_conditions():
             with self._if_element(conditions, formulas, f"missing{end} += 1"):
                 out.line(f"{record}.count{end} += 1")
                 distances: dict[Expr, Pair] = {}
@@ -276,40 +284,42 @@ class ModelCode:
                     if of == conditions:
                         pivot.choose(formulas.pair(atom))
                         distances[atom] = pivot.distance(formulas.pair(atom))
-                        with self._if_new_element(pivot.again, is_newest):
-                            pivot.came(distances[atom])
-                near = self._near_images(mine, names, distances)
+                        with self._if_new_element(pivot.replacing, is_newest):
+                            pivot.add_element(distances[atom])
+                near = self._centred_values(mine, names, distances)
                 for accumulator in mine:
-                    with self._if_new_element(accumulator.again if accumulator.worn else "", is_newest):
+                    with self._if_new_element(
+                        accumulator.rebuilding if accumulator.inexact else "", is_newest
+                    ):
                         if isinstance(accumulator, RecomputedCore):
-                            accumulator.keep(names, f"{record}.now")
+                            accumulator.store_element(names, f"{record}.now")
                         else:
-                            accumulator.came(self._image(accumulator, {**images, **near}, "+"))
+                            accumulator.add_element(self._element_value(accumulator, {**images, **near}, "+"))
 
-    def _if_new_element(self, again: str, is_newest: str) -> AbstractContextManager[None]:
+    def _if_new_element(self, rebuilding: str, is_newest: str) -> AbstractContextManager[None]:
         if not is_newest:
             return nullcontext()
-        return self.out.block(f"if {' or '.join(filter(None, [again, is_newest]))}:")
+        return self.out.block(f"if {' or '.join(filter(None, [rebuilding, is_newest]))}:")
 
-    def _left(self) -> None:
+    def _write_expiry(self) -> None:
         out, record = self.out, self.record
         names, formulas = self._element()
-        images = self._images(formulas)
+        images = self._transformed_values(formulas)
         if self._uses_age:
             out.line(f"age = ({record}.now - {self._tuple_time()}) * 1e-6")
-        for end, conditions, mine in self._vectors():
+        for end, conditions, mine in self._by_conditions():
             with self._if_element(conditions, formulas, f"missing{end} -= 1"):
                 out.line(f"{record}.removed{end} += 1")
                 distances: dict[Expr, Pair] = {}
                 for (of, atom), pivot in self.pivots.items():
                     if of == conditions:
                         distances[atom] = pivot.distance(formulas.pair(atom))
-                        pivot.left(distances[atom])
-                near = self._near_images(mine, names, distances)
+                        pivot.remove_element(distances[atom])
+                near = self._centred_values(mine, names, distances)
                 for accumulator in mine:
                     again = isinstance(accumulator, RecomputedCore)
-                    image = _NOTHING if again else self._image(accumulator, {**images, **near}, "-")
-                    accumulator.left(image)
+                    image = _NOTHING if again else self._element_value(accumulator, {**images, **near}, "-")
+                    accumulator.remove_element(image)
                 out.line(f"{record}.count{end} -= 1")
 
     def _tuple_time(self) -> str:
@@ -321,7 +331,7 @@ class ModelCode:
         names: dict[Expr, Pair] = {}
         for column in dict.fromkeys(
             part
-            for kept in self.joint.kept
+            for kept in self.joint.cores
             for part in walk(kept.core.transform)
             if isinstance(part, Parameter)
         ):
@@ -338,22 +348,22 @@ class ModelCode:
             names[column] = name, "0.0"
         return names, Formulas(self.out, names)
 
-    def _images(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
+    def _transformed_values(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
         """Return the images of the tuple by (transform, centred)."""
         images: dict[tuple[Expr, bool], Pair] = {}
-        for kept, accumulator in zip(self.joint.kept, self.accumulators, strict=True):
+        for kept, accumulator in zip(self.joint.cores, self.accumulators, strict=True):
             key = kept.core.transform, False
             if not (kept.centred or isinstance(accumulator, RecomputedCore) or key in images):
                 images[key] = self._clamp_overflow(accumulator, formulas.pair(kept.core.transform))
         for condition in dict.fromkeys(
-            condition for conditions in self.joint.vectors for condition in conditions
+            condition for conditions in self.joint.condition_sets for condition in conditions
         ):
             formulas.pair(condition.of)  # computed here, so that all later code can use the value
         for _, atom in self.pivots:
             formulas.pair(atom)
         return images
 
-    def _near_images(
+    def _centred_values(
         self, mine: Sequence[AccumulatorCode], names: Mapping[Expr, Pair], distances: Mapping[Expr, Pair]
     ) -> dict[tuple[Expr, bool], Pair]:
         formulas = Formulas(self.out, names, known=distances)
@@ -362,7 +372,7 @@ class ModelCode:
                 accumulator, formulas.pair(accumulator.core.transform)
             )
             for accumulator in mine
-            if self._kept(accumulator).centred
+            if self._filtered_core(accumulator).centred
         }
 
     def _clamp_overflow(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
@@ -375,14 +385,14 @@ class ModelCode:
             self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
         return f"{name}h", f"{name}l"
 
-    def _image(
+    def _element_value(
         self, accumulator: AccumulatorCode, images: Mapping[tuple[Expr, bool], Pair], sign: str
     ) -> Pair:
         """Return a core's image.
 
         The core has no value while an element overflows.
         """
-        image = images[accumulator.core.transform, self._kept(accumulator).centred]
+        image = images[accumulator.core.transform, self._filtered_core(accumulator).centred]
         if _may_overflow(accumulator):
             self.out.line(f"{accumulator.target.field('huge')} {sign}= {image[0]}_huge")
         return image
@@ -412,7 +422,7 @@ class ModelCode:
             high, _ = formulas.pair(result)
             null = f"not abs({high}) < np.inf"
             if model.nulls is Nulls.POISON:
-                end = self.joint.vectors.index(self.joint.conditions[number])
+                end = self.joint.condition_sets.index(self.joint.conditions[number])
                 null += f" or {self.record}.missing{end} > 0"
             out.line(f"answer{number}_null = {null}")
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
@@ -460,10 +470,10 @@ class ModelCode:
         """Return the sums of first degree whose distances from a pivot a formula uses."""
         formulas = (*self.joint.results, *self.joint.lets.values())
         asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
-        return [number for number in range(len(self.joint.kept)) if f"u{number}" in asked]
+        return [number for number in range(len(self.joint.cores)) if f"u{number}" in asked]
 
     def _pivot_of_sum(self, number: int) -> PivotCode:
-        kept = self.joint.kept[number]
+        kept = self.joint.cores[number]
         ((atom, _),) = powers(kept.core) or ()
         return self.pivots[kept.conditions, atom]
 

@@ -50,18 +50,18 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], index: int) -> I
     (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
     if index >= len(arrays[made.record.upper()]):
         return
-    code = _reading(made)
+    code = _display_code(made)
     parts: dict[str, Any] = {"p": index, "math": math, "np": np, "dd": numerics, "heaps": heaps}
     parts |= {"ops": support, "exact": accumulator}
-    parts |= {name: _readable(array) for name, array in arrays.items()}
+    parts |= {name: _copy_with_attributes(array) for name, array in arrays.items()}
     with inside_python():
         exec("\n".join(code.out.lines), parts)
-    kept, results = parts["kept"], parts["results"]
+    values, results = parts["values"], parts["results"]
     for number, model in enumerate(code.models):
-        vector = code.joint.vectors.index(code.joint.conditions[number])
+        vector = code.joint.condition_sets.index(code.joint.conditions[number])
         placed = zip(code.joint.indices[number], code.joint.numbers[number], strict=True)
         cores = tuple(
-            CoreValue(core_node_id("ac", core), str(code.joint.kept[at]), _plain(kept[at]))
+            CoreValue(core_node_id("ac", core), str(code.joint.cores[at]), _plain(values[at]))
             for at, core in placed
         )
         value = _plain(results[number])
@@ -69,22 +69,22 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], index: int) -> I
         yield ModelValue(int(parts["elements"][vector]), truth, cores)
 
 
-def _reading(made: ModelCode) -> ModelCode:
+def _display_code(made: ModelCode) -> ModelCode:
     """Return code that writes core values and results into lists."""
     of = made.version
     code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.index, of.window, frozenset()))
     out, record = code.out, made.record
     out.line(f"{record} = k = {record.upper()}[p]")
-    vectors = range(len(code.joint.vectors))
+    vectors = range(len(code.joint.condition_sets))
     out.line(f"elements = [{', '.join(f'{record}.count{vector}' for vector in vectors)}]")
     pairs, formulas = code.write_values()
-    out.line(f"kept = [{', '.join(f'{high} + {low}' for high, low in pairs)}]")
+    out.line(f"values = [{', '.join(f'{high} + {low}' for high, low in pairs)}]")
     highs = [formulas.pair(result)[0] for result in code.joint.results]
     out.line(f"results = [{', '.join(highs)}]")
     return code
 
 
-def _readable(array: Any) -> Any:
+def _copy_with_attributes(array: Any) -> Any:
     """Return a copy, with fields as attributes."""
     copied = array.copy()
     return copied.view(with_attributes(copied.dtype)) if copied.dtype.names else copied

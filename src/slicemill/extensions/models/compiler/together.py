@@ -89,10 +89,10 @@ class ModelCalls:
             windowed,
             algebraic=False,
             formulas=models,
-            options=self._read_again(models) if windowed else frozenset(),
+            options=self._recomputed_cores(models) if windowed else frozenset(),
         )
 
-    def _read_again(self, models: Sequence[Model]) -> frozenset[str]:
+    def _recomputed_cores(self, models: Sequence[Model]) -> frozenset[str]:
         """Return the cores that are cheaper to recompute than to maintain.
 
         The choice for a core is independent of the other models.
@@ -108,7 +108,7 @@ class ModelCalls:
         return frozenset(
             str(core)
             for core, of_core in found.items()
-            if self._costs.choice(core, of_core, *sizes) is CoreMethod.RECOMPUTE
+            if self._costs.cheapest_method(core, of_core, *sizes) is CoreMethod.RECOMPUTE
         )
 
 

@@ -182,7 +182,7 @@ def _real_part(term: Term, names: Pair, paired: bool) -> str:
 class ShiftedWeightedSum(AccumulatorCode):
     """Weighted sum that is maintained by shifting. It accumulates rounding errors."""
 
-    worn = True
+    inexact = True
 
     def __init__(self, core: Core, target: AccumulatorTarget) -> None:
         super().__init__(core, target)
@@ -193,7 +193,7 @@ class ShiftedWeightedSum(AccumulatorCode):
         self.numbered = self.variable == POSITION and core.weight.modes_turn
 
     @property
-    def _gone(self) -> str:
+    def _expired_count(self) -> str:
         """Return the field with the number of expired elements."""
         return self.target.field("gone")
 
@@ -212,11 +212,11 @@ class ShiftedWeightedSum(AccumulatorCode):
     def _each(self) -> list[tuple[ModeSums, str]]:
         return [(powers, self._stem(mode)) for mode, powers in enumerate(self.powers)]
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         for powers, stem in self._each():
             if self.variable == POSITION:
                 count = self.target.count
-                number = f"({self._gone} + {count})" if self.numbered else ""
+                number = f"({self._expired_count} + {count})" if self.numbered else ""
                 powers.add(stem, count, image, whole=True, number=number)
             else:
                 if self.variable != AGE:
@@ -228,10 +228,10 @@ class ShiftedWeightedSum(AccumulatorCode):
             for powers, stem in self._each():
                 powers.shift(stem, stem, "passed", whole=False)
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         for powers, stem in self._each():
             if self.variable == POSITION:
-                number = f"({self._gone} + 1)" if self.numbered else ""
+                number = f"({self._expired_count} + 1)" if self.numbered else ""
                 powers.add(stem, "1", image, whole=True, sign="-", number=number)
             elif self.variable == AGE:
                 powers.add(stem, "age", image, whole=False, sign="-")
@@ -242,7 +242,7 @@ class ShiftedWeightedSum(AccumulatorCode):
                 if powers.degree or not self.numbered:
                     powers.shift(stem, stem, "-1", whole=True, turn=not self.numbered)
             if self.numbered:
-                self.target.out.line(f"{self._gone} += 1")
+                self.target.out.line(f"{self._expired_count} += 1")
 
     def value(self) -> Pair:
         stems = [self._stem(mode) for mode in range(len(self.powers))]
@@ -255,7 +255,7 @@ class ShiftedWeightedSum(AccumulatorCode):
         if not powers.turning:
             return stem
         out, back = self.target.out, self.target.out.fresh("back")
-        cosine, sine = powers.at(self._gone, whole=True)
+        cosine, sine = powers.at(self._expired_count, whole=True)
         for power in range(powers.degree + 1):
             (r, i), names = powers.names(stem, power), ", ".join(powers.names(back, power))
             out.line(f"{names} = {r} * {cosine} + {i} * {sine}, {i} * {cosine} - {r} * {sine}")
@@ -293,7 +293,7 @@ class WeightedStacks(AccumulatorCode):
     def _row(self, index: str, mode: int) -> str:
         return f"{self.target.row(self.target.name(self._pool), index)}.m{mode}_"
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
         out.line(f"{target.field('behind')} += 1")
@@ -306,7 +306,7 @@ class WeightedStacks(AccumulatorCode):
             powers.add(self._row(rows, mode), "1", image, whole=True)
         out.line(f"{rows} += 1")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
@@ -368,7 +368,7 @@ class PivotCode:
         self._moving = moving
 
     @property
-    def again(self) -> str:
+    def replacing(self) -> str:
         """Return the variable that is true while the pivot is replaced."""
         return f"{self._record}_pivot{self._end}_again"
 
@@ -379,7 +379,7 @@ class PivotCode:
         names = ("pivot", "away", "squares", "furthest") if self._moving else ("pivot",)
         return {f"{name}{self._end}": "f8" for name in names}
 
-    def is_spent(self) -> str:
+    def replacement_test(self) -> str:
         away, squares, furthest = self._field("away"), self._field("squares"), self._field("furthest")
         together = f"{self._count} * {squares}"
         return (
@@ -390,7 +390,7 @@ class PivotCode:
     def choose(self, image: Pair) -> None:
         """Write the choice of the first element as pivot. The element is already counted."""
         first = f"{self._count} == 1"
-        with self._out.block(f"if {self.again} and {first}:" if self._moving else f"if {first}:"):
+        with self._out.block(f"if {self.replacing} and {first}:" if self._moving else f"if {first}:"):
             self._out.line(f"{self._field('pivot')} = {image[0]} if abs({image[0]}) < {_GREATEST} else 0.0")
 
     def distance(self, image: Pair) -> Pair:
@@ -398,16 +398,16 @@ class PivotCode:
         self._out.line(f"{name}h, {name}l = dd.subtract({image[0]}, {image[1]}, {self._field('pivot')}, 0.0)")
         return f"{name}h", f"{name}l"
 
-    def came(self, distance: Pair) -> None:
+    def add_element(self, distance: Pair) -> None:
         if self._moving:
             squares, furthest = self._field("squares"), self._field("furthest")
-            self._changed("+", distance)
+            self._write_change("+", distance)
             self._out.line(f"{furthest} = max({furthest}, {squares})")
 
-    def left(self, distance: Pair) -> None:
-        self._changed("-", distance)
+    def remove_element(self, distance: Pair) -> None:
+        self._write_change("-", distance)
 
-    def _changed(self, sign: str, distance: Pair) -> None:
+    def _write_change(self, sign: str, distance: Pair) -> None:
         name = self._out.fresh("far")
         self._out.line(f"{name} = min(max({distance[0]}, -{_ENOUGH}), {_ENOUGH})")
         self._out.line(f"{self._field('away')} {sign}= {name}")
