@@ -1,7 +1,7 @@
-"""median, percentile and quantile: order statistics.
+"""Aggregates median, percentile and quantile (order statistics).
 
-The row form keeps the values sorted. The column form uses a Fenwick tree over the ranks of the values,
-which counts the window's values up to each rank in O(log n) per tuple.
+The row-by-row implementation stores the values in sorted order. The columnar implementation uses a Fenwick
+tree over the ranks of the values, which counts the window's values up to each rank in O(log n) per tuple.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from slicemill.kernels.kernel import kernel
 
 
 class Percentile:
-    """Percentile of the values as a float.
+    """Row-by-row percentile of the values of a window, as a float.
 
     The percentile is interpolated between two values: the 0.25 percentile of (0, 10) is 2.5. The share is the
     constant second argument, by default 0.5 (the median). NaN is the greatest value, as in Spark.
@@ -73,17 +73,20 @@ class Percentile:
 
     @staticmethod
     def _key(arg: object) -> tuple[bool, float]:
-        # Adding 0.0 turns -0.0 into 0.0, so that their order does not matter.
+        # Adding 0.0 converts -0.0 to 0.0, so that the order of zeros does not matter.
         number = float(cast(Number, arg)) + 0.0
         return (True, math.nan) if math.isnan(number) else (False, number)
 
 
-# -- over columns ------------------------------------------------------------------------------------------
+# -- columnar implementation -------------------------------------------------------------------------------
 
 
 @kernel
 def _find(tree: Int64s, top: int, index: int) -> int:
-    """Return the rank at a position of the sorted values."""
+    """Return the rank, among all distinct values, of the value at `index` in the sorted window.
+
+    `tree` is a Fenwick tree that counts the window's values by rank. `top` is its highest power of two.
+    """
     rank = 0
     step = top
     while step:
@@ -132,18 +135,18 @@ def _percentiles(
 
 
 def as_doubles(array: pa.Array) -> Floats:
-    """Return the numbers as doubles without negative zero; arbitrary for NULLs."""
+    """Convert a numeric column to doubles without negative zero. Values of NULLs are arbitrary."""
     if pa.types.is_decimal(array.type):
         encoded = array.dictionary_encode()
-        found = np.array([float(value) for value in encoded.dictionary.to_pylist()] or [0.0])
-        return found[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)] + 0.0
+        distinct = np.array([float(value) for value in encoded.dictionary.to_pylist()] or [0.0])
+        return distinct[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)] + 0.0
     plain: Floats = numbers(array).astype(np.float64) + 0.0
     return plain
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPercentile:
-    """Percentile over columns."""
+    """Columnar implementation of median, percentile and quantile."""
 
     share: float
 

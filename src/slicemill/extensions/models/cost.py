@@ -110,7 +110,7 @@ def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
 
 def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
     """Return a table of function calls per slide: a header, one line per core statistic, and the totals."""
-    rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored beside n elements")]
+    rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored besides n elements")]
     for core, found in zip(model.cores, model.classes, strict=True):
         cost = incremental(found, n, d)
         calls = map(str, (cost.transforms, cost.combinations, cost.inverses))
@@ -165,7 +165,7 @@ def _about_pivots(model: Model) -> set[int]:
 
 def price_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[str, ...]]:
     """Return a table of the nanoseconds per slide and the chosen method of each core statistic."""
-    rows: list[tuple[str, ...]] = [("core", "kept by", "ns", "blocking ns", "chosen")]
+    rows: list[tuple[str, ...]] = [("core", "method", "ns", "blocking ns", "chosen")]
     for core in price_cores(model, n, d, costs):
         update_ns = "-" if core.kept_ns is None else f"{core.kept_ns:.0f}"
         rows.append((core.core, core.way, update_ns, f"{core.blocking_ns:.0f}", core.chosen))
@@ -182,7 +182,7 @@ def ways_table(
     d, degree = min(d, n), 2
     once, twice, elements = str(d), str(2 * d), f"{n} elements"
     rows: list[tuple[str, ...]] = [
-        ("way", "T", "⊕", "inverse", "stored"),
+        ("method", "T", "⊕", "inverse", "stored"),
         ("blocking", str(n), str(max(n - 1, 0)), "0", elements),
     ]
     if CoreKind.INCREMENTAL in kinds:

@@ -90,13 +90,13 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         *_rewrites(definition),
         "",
         f"class   {found.kind}: {found.reason}",
-        f"state   {found.state_text} beside the elements of the window",
+        f"state   {found.state_text} besides the elements of the window",
         f"result  {model.finalisation}",
-        f"cores   {len(model.cores)}, which the formula uses "
+        f"cores   {format_count(len(model.cores), 'core statistic')}, which the formula uses "
         f"{format_count(_count_aggregations(model), 'time')}",
         "",
     ]
-    rows: list[tuple[str, ...]] = [("core", "class", "kept by", "state", "also in", "reason")]
+    rows: list[tuple[str, ...]] = [("core", "class", "method", "state", "also in", "reason")]
     for core, of_core in zip(model.cores, model.classes, strict=True):
         shared = ", ".join(_also_in(core, definition, catalog)) or "-"
         way = (of_core.kind.value, of_core.way.value, of_core.state_text)
@@ -107,7 +107,7 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         lines += _table(cost_table(model, use.n, use.d))
         lines += ["", f"nanoseconds in a slide, {_origin(costs)}"]
         lines += _table(price_table(model, use.n, use.d, costs))
-        lines += ["", "what each possible way of keeping one sum would take"]
+        lines += ["", "calls in a slide for one sum, by method"]
         lines += _table(ways_table(use.n, use.d, {found.kind for found in model.classes}))
     return "\n".join(lines) + "\n"
 

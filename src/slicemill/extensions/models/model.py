@@ -214,7 +214,7 @@ class Model(Formula):
         """Raise an error if the model uses row positions and the window is a time window (C6)."""
         if self.uses_position and not counts_rows:
             raise ModelError(
-                f"the model {self.text} uses position i, and a window of time has no fixed number of "
+                f"the model {self.text} uses position i, and a time window has no fixed number of "
                 f"positions: use ROWS … PRECEDING, or weights by age"
             )
 

@@ -111,8 +111,8 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
 def _describe(shared: SharedModels) -> Description:
     """Return the EXPLAIN text: the stored core statistics and the queries that use them."""
     cores = cores_of(shared)
-    asked = sum(len(core.users) for core in cores)
-    facts = [("kept", f"{pluralize(len(cores), 'core')}, asked for {pluralize(asked, 'time')}")]
+    uses = sum(len(core.users) for core in cores)
+    facts = [("stored", f"{pluralize(len(cores), 'core statistic')}, used {pluralize(uses, 'time')}")]
     for window in dict.fromkeys(core.window for core in cores):
         facts.append(("over", preceding(window)))
         for core in cores:
@@ -122,7 +122,7 @@ def _describe(shared: SharedModels) -> Description:
                 )
                 facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
     facts += partition(shared.keys)
-    return Description("γ", f"Cores of {pluralize(len(shared.calls), 'model')}", tuple(facts))
+    return Description("γ", f"Core statistics of {pluralize(len(shared.calls), 'model')}", tuple(facts))
 
 
 def _core_records(shared: SharedModels) -> list[dict[str, Any]]:
@@ -152,7 +152,9 @@ KINDS = (
         task=TaskOf.KEYS,
         keys=lambda shared: (shared.keys,),
         member=MemberKind(
-            words=lambda member: Description("γ", "From cores", window_calls(member.operator.calls)),
+            words=lambda member: Description(
+                "γ", "From core statistics", window_calls(member.operator.calls)
+            ),
             history_us=lambda member: longest_us(call.window for call in member.operator.calls),
             seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
             columns_stored=lambda member: member.columns,

@@ -27,9 +27,9 @@ def check_windows(
     """Raise an error if a model does not support the windows of its call."""
     if over and any(window is not None and window.active for window in windows):
         raise StatementError(
-            "a model answers when tuples come, not when they expire",
+            "a model emits results when tuples arrive, not when they expire",
             span_of(node),
-            "leave ACTIVE EXPIRATION out",
+            "remove ACTIVE EXPIRATION",
         )
     _check_positions(models_of(definition)[0], windows, grouped=grouped, node=node)
 
@@ -54,7 +54,7 @@ def _check_positions(
     by_time = any(w is not None and w.extent is not None and w.frame is FrameUnit.RANGE for w in windows)
     if by_time:
         raise StatementError(
-            "this model uses position i, and a window of time has no fixed number of positions",
+            "this model uses position i, and a time window has no fixed number of positions",
             span_of(node),
             "use ROWS … PRECEDING, or weights by age",
         )

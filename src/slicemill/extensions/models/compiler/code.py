@@ -1,8 +1,11 @@
-"""Code of models in a loop: arrival, expiry and results.
+"""Code generator for models over one window: code for arriving and expiring rows, and for results.
 
-Several models over one window are written together, so that equal cores are stored once
+A model is a formula over a window. A core statistic is a sum, count or extreme over the window from which the
+model's result is computed, and an accumulator is its stored state. An element is a row that a model includes.
+Models over one window are compiled together, so that equal core statistics are stored once
 (`slicemill.extensions.models.joint`). An accumulator with rounding errors or lost digits is rebuilt from the
-window, independently of other accumulators. So a result is bitwise equal whichever other models run.
+window, independently of other accumulators. So a result is bitwise equal whichever other models run. Methods
+append lines of Python code to a `Writer`. This code runs in the compiled loop over rows.
 """
 
 from __future__ import annotations
@@ -31,14 +34,15 @@ from slicemill.extensions.models.terms import Expr, Number, Parameter, Symbol, w
 from slicemill.extensions.models.weights import symbols_of
 
 _NOTHING = ("0.0", "0.0")
-_LONGEST_WHOLE = "9.2e18"  # limit of 64-bit integers
-_HEADS = ("rows", "begin", "at", "room")  # fields per pool
+_LONGEST_WHOLE = "9.2e18"  # greatest absolute value of 64-bit integers
+_HEADS = ("rows", "begin", "at", "room")  # record fields that describe a partition's block in a pool
 
 
 class ModelCode:
-    """Code generator for the base or window version of one or more models.
+    """Code generator for one or more models over one window, or over an unbounded stream.
 
-    The cores of the models are the state of the version.
+    The accumulators of the models' core statistics (sums, counts, extremes) are the state. `windowed` is True
+    if rows expire.
     """
 
     def __init__(self, version: Version) -> None:
@@ -49,61 +53,75 @@ class ModelCode:
         self.windowed = self.definition.window
         self.joint = joint(self.models, finite=not self.shared.nullable)
         self.accumulators: list[AccumulatorCode] = [
-            self._accumulator(*kept) for kept in enumerate(self.joint.cores)
+            self._accumulator(*numbered) for numbered in enumerate(self.joint.cores)
         ]
         self.pools = [pool for accumulator in self.accumulators for pool in accumulator.pools()]
         self.pivots = self._pivots()
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
-        self.result_test = "True"  # source of the test if an arriving tuple returns a result
+        self.result_test = "True"  # code expression that is true if an arriving tuple returns a result
 
-    def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
-        core, way = kept.core, classify(kept.core).way
-        count = f"{self.record}.count{self.joint.condition_sets.index(kept.conditions)}"
+    def _accumulator(self, number: int, filtered: FilteredCore) -> AccumulatorCode:
+        core, way = filtered.core, classify(filtered.core).way
+        count = f"{self.record}.count{self.joint.condition_sets.index(filtered.conditions)}"
         target = AccumulatorTarget(self.out, self.record, number, count, self._make_room)
-        if way is CoreMethod.RECOMPUTE or self._is_recomputed(kept):
+        if way is CoreMethod.RECOMPUTE or self._is_recomputed(filtered):
             return LetteredCore(core, target) if in_letters(core.aggregate) else RecomputedCore(core, target)
         if core.weight is None:
-            return simple_accumulator(core, target, weighed=self.windowed and not kept.centred)
-        # In a base version no element expires, so any weight can be maintained.
+            return simple_accumulator(core, target, weighed=self.windowed and not filtered.centred)
+        # Without a window no element expires, so a weighted sum never has to subtract an element.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, target) if stacked else ShiftedWeightedSum(core, target)
 
-    def _is_recomputed(self, kept: FilteredCore) -> bool:
-        """Return True if recomputing a core is cheaper than maintaining it (C18).
+    def _is_recomputed(self, filtered: FilteredCore) -> bool:
+        """Return True if recomputing a core statistic for each result is cheaper than updating it (C18).
 
-        Distances from a pivot are always maintained.
+        Sums of distances from a pivot are always updated.
         """
-        return self.windowed and not kept.centred and str(kept.core) in self.definition.options
+        return self.windowed and not filtered.centred and str(filtered.core) in self.definition.options
 
     def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
-        """Return a pivot for each expression with centred sums, by its elements."""
-        found: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
+        """Return the code generators of pivots, by the conditions of elements and the centred expression.
+
+        A pivot is a number close to the expression's values, from which centred sums use distances.
+        """
+        pivots: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
         sums = self._sums_about_pivots()
-        for number, kept in enumerate(self.joint.cores):
-            vector = self.joint.condition_sets.index(kept.conditions)
-            for atom, _ in powers(kept.core) or ():
-                if kept.centred or number in sums:
-                    end, count = f"{len(found)}", f"{self.record}.count{vector}"
-                    made = PivotCode(self.out, self.record, end, count, self.windowed)
-                    found.setdefault((kept.conditions, atom), made)
-        return found
+        for number, core in enumerate(self.joint.cores):
+            vector = self.joint.condition_sets.index(core.conditions)
+            for atom, _ in powers(core.core) or ():
+                if core.centred or number in sums:
+                    end, count = f"{len(pivots)}", f"{self.record}.count{vector}"
+                    pivot = PivotCode(self.out, self.record, end, count, self.windowed)
+                    pivots.setdefault((core.conditions, atom), pivot)
+        return pivots
 
     def _by_conditions(
         self,
     ) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
-        """Yield suffix, conditions and accumulators for each distinct set of element conditions."""
+        """Yield the accumulators, grouped by the conditions that rows must satisfy to be included.
+
+        Each group has the suffix of its record fields, its conditions and its accumulators.
+        """
         for number, conditions in enumerate(self.joint.condition_sets):
             both = zip(self.joint.cores, self.accumulators, strict=True)
-            yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
+            yield (
+                str(number),
+                conditions,
+                [code for filtered, code in both if filtered.conditions == conditions],
+            )
 
-    def _pivots_of(self, kept: FilteredCore) -> list[PivotCode]:
-        return [self.pivots[kept.conditions, atom] for atom, _ in powers(kept.core) or () if kept.centred]
+    def _pivots_of(self, filtered: FilteredCore) -> list[PivotCode]:
+        return [
+            self.pivots[filtered.conditions, atom]
+            for atom, _ in powers(filtered.core) or ()
+            if filtered.centred
+        ]
 
     def _filtered_core(self, accumulator: AccumulatorCode) -> FilteredCore:
         return self.joint.cores[accumulator.target.number]
 
-    # -- interface of the loop ------------------------------------------------------------------------------
+    # -- methods that the loop generator calls --------------------------------------------------------------
 
     @property
     def parts(self) -> int:
@@ -121,19 +139,19 @@ class ModelCode:
         return RecordColumns({}, extra=extra)
 
     def _fields(self, accumulator: AccumulatorCode) -> dict[str, str]:
-        """Return all record fields of a core."""
-        found = dict(accumulator.fields())
+        """Return all record fields of an accumulator, with their types."""
+        fields = dict(accumulator.fields())
         if _may_overflow(accumulator):
-            found[accumulator.target.name("huge")] = "i8"
+            fields[accumulator.target.name("huge")] = "i8"
         for pool in accumulator.pools():
-            found |= {f"{pool}_{part}": "i8" for part in _HEADS}
-        return found
+            fields |= {f"{pool}_{part}": "i8" for part in _HEADS}
+        return fields
 
     def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Map the state of another `ModelCode` to the state of this one.
+        """Map the state of generated code for more models to the state of this code.
 
         `numbers` are the indexes of these models in `other`. `other` has at least as many models, and may
-        share state that is separate here. Return record fields and pools, keyed by their names here.
+        share state that is separate here. Return the record fields and pools of `other` by their names here.
         """
         fields: dict[str, str] = {}
         pools: dict[str, str] = {}
@@ -205,9 +223,9 @@ class ModelCode:
                     self.answer()
 
     def _write_arrival(self) -> None:
-        """Write the code for an arrival, including the rebuild of worn accumulators.
+        """Write code for an arriving row, which first rebuilds accumulators that have lost digits.
 
-        The newest tuple in the window is the arriving one.
+        The arriving row is the newest row in the window.
         """
         if not self.windowed or not any(accumulator.inexact for accumulator in self.accumulators):
             self._write_element_arrival(is_newest="")
@@ -217,36 +235,36 @@ class ModelCode:
         out.line("begin = newest")
         self._write_resets()
         with out.block("for j in range(begin, newest + 1):"):
-            assert self.version.window is not None, "it is the window version"
+            assert self.version.window is not None, "only code for windows rebuilds accumulators"
             self.version.bind(self._window_row("j"), self.version.window.types)
             self._write_element_arrival(is_newest="j == newest")
 
     def _write_resets(self) -> None:
-        """Write the code that resets the accumulators that must be rebuilt."""
+        """Write code that resets the accumulators and pivots that must be rebuilt from the window."""
         out, record = self.out, self.record
-        worn: list[AccumulatorCode] = []
-        for end, conditions, mine in self._by_conditions():
+        inexact: list[AccumulatorCode] = []
+        for end, conditions, accumulators in self._by_conditions():
             due = f"{record}.removed{end} >= {record}.count{end}"
             for (of, _), pivot in self.pivots.items():
                 if of == conditions:
                     out.line(f"{pivot.replacing} = {due} or {pivot.replacement_test()}")
-            for accumulator in mine:
+            for accumulator in accumulators:
                 if accumulator.inexact:
-                    worn.append(accumulator)
-                    spent = [pivot.replacing for pivot in self._pivots_of(self._filtered_core(accumulator))]
-                    spent = spent or [due, *filter(None, [accumulator.rebuild_test()])]
-                    out.line(f"{accumulator.rebuilding} = {' or '.join(spent)}")
-        with out.block(f"if {' or '.join(accumulator.rebuilding for accumulator in worn)}:"):
+                    inexact.append(accumulator)
+                    tests = [pivot.replacing for pivot in self._pivots_of(self._filtered_core(accumulator))]
+                    tests = tests or [due, *filter(None, [accumulator.rebuild_test()])]
+                    out.line(f"{accumulator.rebuilding} = {' or '.join(tests)}")
+        with out.block(f"if {' or '.join(accumulator.rebuilding for accumulator in inexact)}:"):
             out.line("begin = 0")
             for end, _, _ in self._by_conditions():
                 with out.block(f"if {record}.removed{end} >= {record}.count{end}:"):
                     out.line(f"{record}.removed{end} = 0")
                 out.line(f"{record}.count{end} = {record}.missing{end} = 0")
-            for again, names in (
+            for rebuilding, names in (
                 *((pivot.replacing, pivot.fields()) for pivot in self.pivots.values()),
-                *((accumulator.rebuilding, self._fields(accumulator)) for accumulator in worn),
+                *((accumulator.rebuilding, self._fields(accumulator)) for accumulator in inexact),
             ):
-                with out.block(f"if {again}:"):
+                with out.block(f"if {rebuilding}:"):
                     for name in names:
                         out.line(f"{record}.{name} = 0")
 
@@ -261,9 +279,10 @@ class ModelCode:
         return Code(text, self.shared.null(f"window {index}", f"{text}_null"))
 
     def _write_element_arrival(self, is_newest: str) -> None:
-        """Write the code for a tuple's arrival.
+        """Write code that adds one row to the accumulators.
 
-        During a rebuild, accumulators that are not rebuilt process only the newest tuple.
+        During a rebuild, the code runs for each row of the window. Accumulators that are not rebuilt then
+        process only the newest row, for which the code expression `is_newest` is true.
         """
         out, record = self.out, self.record
         if self._uses_age:
@@ -276,7 +295,7 @@ class ModelCode:
                     accumulator.write_aging()
         names, formulas = self._element()
         images = self._transformed_values(formulas)
-        for end, conditions, mine in self._by_conditions():
+        for end, conditions, accumulators in self._by_conditions():
             with self._if_element(conditions, formulas, f"missing{end} += 1"):
                 out.line(f"{record}.count{end} += 1")
                 distances: dict[Expr, Pair] = {}
@@ -286,8 +305,8 @@ class ModelCode:
                         distances[atom] = pivot.distance(formulas.pair(atom))
                         with self._if_new_element(pivot.replacing, is_newest):
                             pivot.add_element(distances[atom])
-                near = self._centred_values(mine, names, distances)
-                for accumulator in mine:
+                near = self._centred_values(accumulators, names, distances)
+                for accumulator in accumulators:
                     with self._if_new_element(
                         accumulator.rebuilding if accumulator.inexact else "", is_newest
                     ):
@@ -307,7 +326,7 @@ class ModelCode:
         images = self._transformed_values(formulas)
         if self._uses_age:
             out.line(f"age = ({record}.now - {self._tuple_time()}) * 1e-6")
-        for end, conditions, mine in self._by_conditions():
+        for end, conditions, accumulators in self._by_conditions():
             with self._if_element(conditions, formulas, f"missing{end} -= 1"):
                 out.line(f"{record}.removed{end} += 1")
                 distances: dict[Expr, Pair] = {}
@@ -315,10 +334,12 @@ class ModelCode:
                     if of == conditions:
                         distances[atom] = pivot.distance(formulas.pair(atom))
                         pivot.remove_element(distances[atom])
-                near = self._centred_values(mine, names, distances)
-                for accumulator in mine:
-                    again = isinstance(accumulator, RecomputedCore)
-                    image = _NOTHING if again else self._element_value(accumulator, {**images, **near}, "-")
+                near = self._centred_values(accumulators, names, distances)
+                for accumulator in accumulators:
+                    recomputed = isinstance(accumulator, RecomputedCore)
+                    image = (
+                        _NOTHING if recomputed else self._element_value(accumulator, {**images, **near}, "-")
+                    )
                     accumulator.remove_element(image)
                 out.line(f"{record}.count{end} -= 1")
 
@@ -327,12 +348,15 @@ class ModelCode:
         return self.version.current("at").value
 
     def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
-        """Return the columns of the current tuple, and formulas of them."""
+        """Write code that reads the model's columns of the current row.
+
+        Return the names of their values, and a generator for formulas of these columns.
+        """
         names: dict[Expr, Pair] = {}
         for column in dict.fromkeys(
             part
-            for kept in self.joint.cores
-            for part in walk(kept.core.transform)
+            for core in self.joint.cores
+            for part in walk(core.core.transform)
             if isinstance(part, Parameter)
         ):
             argument = self._arguments[column.name]
@@ -341,42 +365,51 @@ class ModelCode:
             name = self.out.fresh("x")
             value = code.value
             if self.shared.nullable:
-                known = f"abs({value}) < np.inf"
-                known = known if code.known else f"not {code.null} and {known}"
-                value = f"{value} if {known} else np.nan"
+                valid = f"abs({value}) < np.inf"
+                valid = valid if code.known else f"not {code.null} and {valid}"
+                value = f"{value} if {valid} else np.nan"
             self.out.line(f"{name} = {value}")
             names[column] = name, "0.0"
         return names, Formulas(self.out, names)
 
     def _transformed_values(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
-        """Return the images of the tuple by (transform, centred)."""
+        """Write code that computes what the accumulators add for the current row, such as x^2.
+
+        Return the names of the values by expression, with False for expressions that are not centred.
+        """
         images: dict[tuple[Expr, bool], Pair] = {}
-        for kept, accumulator in zip(self.joint.cores, self.accumulators, strict=True):
-            key = kept.core.transform, False
-            if not (kept.centred or isinstance(accumulator, RecomputedCore) or key in images):
-                images[key] = self._clamp_overflow(accumulator, formulas.pair(kept.core.transform))
+        for core, accumulator in zip(self.joint.cores, self.accumulators, strict=True):
+            key = core.core.transform, False
+            if not (core.centred or isinstance(accumulator, RecomputedCore) or key in images):
+                images[key] = self._clamp_overflow(accumulator, formulas.pair(core.core.transform))
         for condition in dict.fromkeys(
             condition for conditions in self.joint.condition_sets for condition in conditions
         ):
-            formulas.pair(condition.of)  # computed here, so that all later code can use the value
+            formulas.pair(condition.of)  # the code is written here, so that all later code can use the value
         for _, atom in self.pivots:
             formulas.pair(atom)
         return images
 
     def _centred_values(
-        self, mine: Sequence[AccumulatorCode], names: Mapping[Expr, Pair], distances: Mapping[Expr, Pair]
+        self,
+        accumulators: Sequence[AccumulatorCode],
+        names: Mapping[Expr, Pair],
+        distances: Mapping[Expr, Pair],
     ) -> dict[tuple[Expr, bool], Pair]:
         formulas = Formulas(self.out, names, known=distances)
         return {
             (accumulator.core.transform, True): self._clamp_overflow(
                 accumulator, formulas.pair(accumulator.core.transform)
             )
-            for accumulator in mine
+            for accumulator in accumulators
             if self._filtered_core(accumulator).centred
         }
 
     def _clamp_overflow(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
-        """Replace an image that overflows by 0, and set `huge`."""
+        """Write code that replaces an infinite value by 0, and sets a flag for the replacement.
+
+        `image` is the value that the accumulator adds for the current row. Return the names of the new value.
+        """
         if not _may_overflow(accumulator):
             return image
         name = self.out.fresh("image")
@@ -388,9 +421,9 @@ class ModelCode:
     def _element_value(
         self, accumulator: AccumulatorCode, images: Mapping[tuple[Expr, bool], Pair], sign: str
     ) -> Pair:
-        """Return a core's image.
+        """Return the names of the value that an accumulator adds for the current row.
 
-        The core has no value while an element overflows.
+        Write code that counts infinite values. The core statistic has no value while the count is not 0.
         """
         image = images[accumulator.core.transform, self._filtered_core(accumulator).centred]
         if _may_overflow(accumulator):
@@ -400,21 +433,24 @@ class ModelCode:
     def _if_element(
         self, conditions: frozenset[Condition], formulas: Formulas, otherwise: str
     ) -> AbstractContextManager[None]:
-        """Write a condition for tuples that are elements, unless all are."""
+        """Write a condition for the rows that a group of accumulators includes, unless it includes all rows.
+
+        `otherwise` is the change of a record field for other rows.
+        """
         if not conditions:
             return nullcontext()
         limits = {condition: _LONGEST_WHOLE if condition.whole else "np.inf" for condition in conditions}
-        known = sorted(
+        tests = sorted(
             f"abs({formulas.pair(condition.of)[0]}) < {limit}" for condition, limit in limits.items()
         )
-        with self.out.block(f"if not ({' and '.join(known)}):"):
+        with self.out.block(f"if not ({' and '.join(tests)}):"):
             self.out.line(f"{self.record}.{otherwise}")
         return self.out.block("else:")
 
     # -- results -------------------------------------------------------------------------------------------
 
     def answer(self) -> None:
-        """Write the current results of the models."""
+        """Write code that computes and returns the current results of the models."""
         out = self.out
         formulas = Formulas(out, self._values(), rounded=True)
         codes = []
@@ -429,13 +465,19 @@ class ModelCode:
         self.version.give(codes)
 
     def write_values(self) -> tuple[list[Pair], Formulas]:
-        """Write the values of all accumulators. Return the values and their formulas."""
+        """Write code that computes the values of all core statistics.
+
+        Return the names of the values, and a generator for formulas of these values.
+        """
         values = self._values()
         pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
         return pairs, Formulas(self.out, values, rounded=True)
 
     def _values(self) -> dict[Expr, Pair]:
-        """Return the values of cores. Window values that cores need are computed first."""
+        """Write code that computes the values of all core statistics. Return their names by symbol.
+
+        The `let` values that other core statistics need are computed first.
+        """
         names: dict[Expr, Pair] = {}
 
         def need(name: str) -> None:
@@ -447,7 +489,7 @@ class ModelCode:
                 names[Symbol(name)] = Formulas(self.out, names, rounded=True).pair(self.joint.lets[name])
                 return
             number = core_number(Symbol(name))
-            assert number is not None, f"{name} is a value of the window"
+            assert number is not None, f"{name} denotes a core statistic"
             if name.startswith("u"):
                 need(f"c{number}")
                 total = names[Symbol(f"c{number}")]
@@ -467,15 +509,15 @@ class ModelCode:
         return names
 
     def _sums_about_pivots(self) -> list[int]:
-        """Return the sums of first degree whose distances from a pivot a formula uses."""
+        """Return the indexes of sums Σx of which a formula also uses the sum of distances Σ(x - pivot)."""
         formulas = (*self.joint.results, *self.joint.lets.values())
-        asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
-        return [number for number in range(len(self.joint.cores)) if f"u{number}" in asked]
+        names = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
+        return [number for number in range(len(self.joint.cores)) if f"u{number}" in names]
 
     def _pivot_of_sum(self, number: int) -> PivotCode:
-        kept = self.joint.cores[number]
-        ((atom, _),) = powers(kept.core) or ()
-        return self.pivots[kept.conditions, atom]
+        core = self.joint.cores[number]
+        ((atom, _),) = powers(core.core) or ()
+        return self.pivots[core.conditions, atom]
 
     def _value(self, accumulator: AccumulatorCode) -> Pair:
         high, low = accumulator.value()
@@ -497,7 +539,7 @@ class ModelCode:
 
 
 def _may_overflow(accumulator: AccumulatorCode) -> bool:
-    """Return True if a core's image of an element may overflow."""
+    """Return True if the value that an accumulator adds for an element, such as x^2, may be infinite."""
     return not isinstance(accumulator, RecomputedCore) and not isinstance(
         accumulator.core.transform, Parameter | Number
     )

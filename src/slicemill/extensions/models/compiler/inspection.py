@@ -1,6 +1,7 @@
-"""Inspection of running models: core values, read from the state (C19).
+"""Current values of models, computed from stored state for display (C19).
 
-The code that computes results runs once as Python, for display.
+A core statistic is a sum, count or extreme over the window from which a model's result is computed. The
+generated code that computes results runs once, as Python.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from slicemill.kernels.kernel import inside_python, with_attributes
 
 @dataclass(frozen=True, slots=True)
 class CoreValue:
-    """Value of a core, with its node in the model's graph and its text."""
+    """Current value of a core statistic, with its text and its node in the model's graph."""
 
     node: str
     core: str
@@ -35,9 +36,9 @@ class CoreValue:
 
 @dataclass(frozen=True, slots=True)
 class ModelValue:
-    """Current state of one model in one partition.
+    """Current result of one model in one partition, with the values of its core statistics.
 
-    `elements` is the number of elements in its window.
+    `elements` is the number of rows in the window that the model includes.
     """
 
     elements: int
@@ -46,7 +47,10 @@ class ModelValue:
 
 
 def values_of_models(module: Module, arrays: Mapping[str, Any], index: int) -> Iterator[ModelValue]:
-    """Yield the values of all models in a partition, from a copy of the arrays."""
+    """Yield the current values of all models of a call in one partition.
+
+    `arrays` is the stored state. It is copied and not changed.
+    """
     (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
     if index >= len(arrays[made.record.upper()]):
         return
@@ -70,7 +74,7 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], index: int) -> I
 
 
 def _display_code(made: ModelCode) -> ModelCode:
-    """Return code that writes core values and results into lists."""
+    """Generate code that computes the values of core statistics and the results of models, as lists."""
     of = made.version
     code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.index, of.window, frozenset()))
     out, record = code.out, made.record
@@ -85,7 +89,7 @@ def _display_code(made: ModelCode) -> ModelCode:
 
 
 def _copy_with_attributes(array: Any) -> Any:
-    """Return a copy, with fields as attributes."""
+    """Return a copy of a structured array whose fields can be read as attributes."""
     copied = array.copy()
     return copied.view(with_attributes(copied.dtype)) if copied.dtype.names else copied
 
