@@ -132,7 +132,7 @@ def test_explain_prints_the_table_with_the_choice(tmp_path: Path, monkeypatch: p
     text = explain_model(definition, catalog)
     table = text.partition("nanoseconds in a slide, as measured on this machine\n")[2].splitlines()[:3]
     assert [line.split() for line in table] == [
-        ["core", "kept", "by", "ns", "blocking", "ns", "chosen"],
+        ["core", "method", "ns", "blocking", "ns", "chosen"],
         ["median(x)", "two", "heaps", "900", "84", "recomputation"],
         ["sum(abs(x))", "delta", "6", "28", "delta"],
     ]

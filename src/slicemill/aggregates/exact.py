@@ -22,7 +22,9 @@ from slicemill.kernels.kernel import kernel
 Limbs: TypeAlias = NDArray[np.uint32]
 
 WHOLE = 4  # number of 32-bit limbs for decimals, and for sums of 64-bit integers
-SPARE = 5  # number of extra limbs in the buffer of `round_ratio`
+
+# Number of extra limbs in the buffer of `round_ratio`
+SPARE = 5
 
 _LIMB = np.uint64(32)
 _MASK = np.uint64(0xFFFF_FFFF)
@@ -181,7 +183,7 @@ def differences(sums: Limbs, starts: Int64s, ends: Int64s) -> Limbs:
 
 @kernel
 def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: int, buffer: Limbs) -> float:
-    """Return number / (first * second * third) * 2**exponent.
+    """Compute number / (first * second * third) * 2**exponent, rounded once to a double.
 
     The result is the nearest double; ties go to even. The number must not be negative. Divisors have up to 32
     bits. `buffer` has `SPARE` limbs more than the number.

@@ -251,7 +251,8 @@ def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
 # -- columnar implementation -------------------------------------------------------------------------------
 
 
-ODD = ("nan", "inf", "-inf")  # names of the values that are counted separately
+# Names of the values that are counted separately
+ODD = ("nan", "inf", "-inf")
 
 # Divisors of multi-precision integers must be less than this number.
 MANY = 2**32

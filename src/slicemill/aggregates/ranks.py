@@ -105,7 +105,7 @@ def _percentiles(
     top = 1
     while 2 * top < len(tree):
         top *= 2
-    out, found = np.zeros(len(starts)), np.zeros(len(starts), np.bool_)
+    out, has_value = np.zeros(len(starts)), np.zeros(len(starts), np.bool_)
     start = end = count = 0
     for i in range(len(starts)):
         while end < ends[i] or start < starts[i]:
@@ -127,11 +127,11 @@ def _percentiles(
             below, above = math.floor(at), math.ceil(at)
             lower = values[_find(tree, top, below)]
             upper = lower if below == above else values[_find(tree, top, above)]
-            found[i] = True
+            has_value[i] = True
             out[i] = lower if lower == upper else (above - at) * lower + (at - below) * upper
             if below == above:
                 out[i] = lower
-    return out, found
+    return out, has_value
 
 
 def as_doubles(array: pa.Array) -> Floats:
@@ -153,10 +153,10 @@ class ColumnPercentile:
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         argument = rows.arguments[0]
         values, ranks = np.unique(as_doubles(argument), return_inverse=True)
-        out, found = _percentiles(
+        out, has_value = _percentiles(
             values, ranks, weights_of(rows), valid_mask(argument), windows.starts, windows.ends, self.share
         )
-        return doubles(out, found)
+        return doubles(out, has_value)
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         codes, counted = distinct_codes(rows.arguments[0])

@@ -86,11 +86,11 @@ def test_only_these_calls_do_not_become_machine_code() -> None:
     assert others == {
         "interpreter, because avg is an aggregate of the user's own",
         "interpreter, because spread is an aggregate of the user's own",
-        "interpreter, because median of DOUBLE has no form in generated code",
-        "interpreter, because the stored table bands is read, which only the interpreter does",
-        "interpreter, because the stored table Bonus is read, which only the interpreter does",
+        "interpreter, because median of DOUBLE cannot be compiled",
+        "interpreter, because only the interpreter supports the stored table bands",
+        "interpreter, because only the interpreter supports the stored table Bonus",
         "interpreter, because reach is an aggregate of the user's own",
         "interpreter, because max is a built-in aggregate",  # under panes
         "interpreter, because GROUP BY and DISTINCT in a body have no form in generated code",
-        "Python, because concat has no machine form",
+        "Python, because concat cannot be compiled to machine code",
     }

@@ -85,12 +85,12 @@ def learn(values: Floats, labels: Int64s, classes: int, loss: Floats | None = No
         x, label = values[whole, t], labels[whole, t]
         spread = np.maximum(x.std(axis=0), _LEAST_DEVIATION)
         for c in range(classes):
-            mine = x[label == c]
-            log_prior[t, c] = np.log((len(mine) + 1) / (len(x) + classes))
+            of_class = x[label == c]
+            log_prior[t, c] = np.log((len(of_class) + 1) / (len(x) + classes))
             # A class with fewer than two examples uses the spread of all classes.
-            mean[t, :, c] = mine.mean(axis=0) if len(mine) else x.mean(axis=0)
-            own = mine.std(axis=0) if len(mine) > 1 else spread
-            deviation[t, :, c] = np.maximum(own, _LEAST_DEVIATION * spread)
+            mean[t, :, c] = of_class.mean(axis=0) if len(of_class) else x.mean(axis=0)
+            class_spread = of_class.std(axis=0) if len(of_class) > 1 else spread
+            deviation[t, :, c] = np.maximum(class_spread, _LEAST_DEVIATION * spread)
     return NaiveBayes(log_prior, mean, deviation, zero_one(classes) if loss is None else loss)
 
 
@@ -215,12 +215,12 @@ def chains(bins: Int64s, count: int, window: int | None = None, moves: Bools | N
     [[0.333, 0.667], [1.0, 0.0]]
     """
     _, tasks, features = bins.shape
-    made = MarkovChains(np.zeros((tasks, features, count, count), np.int64), window)
+    learnt = MarkovChains(np.zeros((tasks, features, count, count), np.int64), window)
     for at in range(1, len(bins)):
         seen = np.ones((tasks, features), np.bool_) if moves is None else moves[at]
-        _count(made.counts, bins[at - 1], bins[at], seen, made._ring, made._added)
-    _renew(made.counts, np.ones((tasks, features), np.bool_), made._matrices)
-    return made
+        _count(learnt.counts, bins[at - 1], bins[at], seen, learnt._ring, learnt._added)
+    _renew(learnt.counts, np.ones((tasks, features), np.bool_), learnt._matrices)
+    return learnt
 
 
 @kernel

@@ -52,18 +52,18 @@ def blocking(n: int) -> SlideCost:
     return SlideCost(n, max(n - 1, 0), 0, 0)
 
 
-def incremental(found: Classification, n: int, d: int) -> SlideCost:
+def incremental(class_: Classification, n: int, d: int) -> SlideCost:
     """Return the cost of updating a core statistic when a window of n elements slides by d elements.
 
     The number of combinations is an average over many slides.
     """
     d = min(d, n)
-    stored = found.state + found.per_element * n
-    match found.way:
-        case CoreMethod.DELTA if found.kind is CoreKind.INCREMENTAL:
+    stored = class_.state + class_.per_element * n
+    match class_.way:
+        case CoreMethod.DELTA if class_.kind is CoreKind.INCREMENTAL:
             return SlideCost(2 * d, 2 * d, d, stored)
         case CoreMethod.DELTA:
-            return SlideCost(2 * d, found.state**2 * d + 2 * d, 0, stored)
+            return SlideCost(2 * d, class_.state**2 * d + 2 * d, 0, stored)
         case CoreMethod.TWO_STACK:
             return SlideCost(d, 3 * d, 0, stored)
         case CoreMethod.DEQUE:
@@ -111,10 +111,10 @@ def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
 def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
     """Return a table of function calls per slide: a header, one line per core statistic, and the totals."""
     rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored besides n elements")]
-    for core, found in zip(model.cores, model.classes, strict=True):
-        cost = incremental(found, n, d)
+    for core, class_ in zip(model.cores, model.classes, strict=True):
+        cost = incremental(class_, n, d)
         calls = map(str, (cost.transforms, cost.combinations, cost.inverses))
-        rows.append((str(core), found.kind.value, *calls, found.state_text))
+        rows.append((str(core), class_.kind.value, *calls, class_.state_text))
     total = estimate(model, n, d)
     for name, cost in (("incremental", total.incremental), ("blocking", total.blocking)):
         numbers = (cost.transforms, cost.combinations, cost.inverses, cost.stored)
@@ -226,11 +226,11 @@ class CoreCosts:
     sort: float
     measured: bool = False
 
-    def update_cost(self, found: Classification, n: int, d: int) -> float:
+    def update_cost(self, class_: Classification, n: int, d: int) -> float:
         """Return the nanoseconds of updating a core statistic when n elements slide by d elements."""
-        match found.way:
+        match class_.way:
             case CoreMethod.DELTA:
-                return self.delta * max(found.state, 1) * d
+                return self.delta * max(class_.state, 1) * d
             case CoreMethod.DEQUE:
                 return self.deque * d
             case CoreMethod.QUEUE:
@@ -238,7 +238,7 @@ class CoreCosts:
             case CoreMethod.RANKED:
                 return self.ranked * d * _log(n)
             case CoreMethod.TWO_STACK:
-                return self.stacks * max(found.state, 1) * d
+                return self.stacks * max(class_.state, 1) * d
         return math.inf
 
     def recompute_cost(self, core: Core, n: int, d: int) -> float:
@@ -246,14 +246,14 @@ class CoreCosts:
         each = self.sort * _log(n) if core.aggregate in _SORTED else self.read
         return self.keep * d + each * n
 
-    def cheapest_method(self, core: Core, found: Classification, n: int, d: int) -> CoreMethod:
+    def cheapest_method(self, core: Core, class_: Classification, n: int, d: int) -> CoreMethod:
         """Return the cheapest method for a core statistic.
 
         The number of elements n is always counted. The choice depends only on the core statistic and the
         window, so that results are bitwise equal whichever other queries run.
         """
-        if core.counts or self.update_cost(found, n, d) <= self.recompute_cost(core, n, d):
-            return found.way
+        if core.counts or self.update_cost(class_, n, d) <= self.recompute_cost(core, n, d):
+            return class_.way
         return CoreMethod.RECOMPUTE
 
 

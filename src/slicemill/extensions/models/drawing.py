@@ -343,20 +343,20 @@ def _graph_sections(model: Model, use: WindowUse) -> list[_GraphSection]:
     costs = estimate(model, use.n, use.d)
     sizes = f"in a slide of {use.d:,} over {use.n:,} elements ({use.words})"
 
-    def again(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
+    def recomputed(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
         return (None, []) if node.core < 0 else (CoreKind.BLOCKING, [f"for {model.cores[node.core].symbol}"])
 
-    def kept(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
+    def updated(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
         if node.core < 0:
             return None, []
         found = model.classes[node.core]
         return found.kind, [f"for {model.cores[node.core].symbol}", f"{found.kind}: {found.reason}"]
 
     blocking = f"Blocking: all again, {costs.blocking.calls:,} calls {sizes}"
-    chapters = [_GraphSection(blocking, blocking_graph(model), again)]
+    chapters = [_GraphSection(blocking, blocking_graph(model), recomputed)]
     if any(found.way is not CoreMethod.RECOMPUTE for found in model.classes):
         words = f"Kept up: {costs.incremental.calls:,} calls {sizes}"
-        chapters.append(_GraphSection(words, execution_graph(model), kept))
+        chapters.append(_GraphSection(words, execution_graph(model), updated))
     return chapters
 
 

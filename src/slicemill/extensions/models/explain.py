@@ -83,14 +83,14 @@ def explained(name: str, catalog: Catalog, form: str) -> str:
 def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
     """Return EXPLAIN of a model as text: its class, stored state, core statistics and costs."""
     costs = core_costs()
-    model, found = definition.model, definition.model.classification
+    model, class_ = definition.model, definition.model.classification
     lines = [
         f"{definition.name}{definition.arguments} = {model.text}",
         *([f"letters {definition.letters}"] if definition.letters else []),
         *_rewrites(definition),
         "",
-        f"class   {found.kind}: {found.reason}",
-        f"state   {found.state_text} besides the elements of the window",
+        f"class   {class_.kind}: {class_.reason}",
+        f"state   {class_.state_text} besides the elements of the window",
         f"result  {model.finalisation}",
         f"cores   {format_count(len(model.cores), 'core statistic')}, which the formula uses "
         f"{format_count(_count_aggregations(model), 'time')}",
@@ -108,7 +108,7 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         lines += ["", f"nanoseconds in a slide, {_origin(costs)}"]
         lines += _table(price_table(model, use.n, use.d, costs))
         lines += ["", "calls in a slide for one sum, by method"]
-        lines += _table(ways_table(use.n, use.d, {found.kind for found in model.classes}))
+        lines += _table(ways_table(use.n, use.d, {class_.kind for class_ in model.classes}))
     return "\n".join(lines) + "\n"
 
 
@@ -166,15 +166,15 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
 
 
 def _core_record(number: int, definition: ModelDefinition, catalog: Catalog) -> dict[str, Any]:
-    core, found = definition.model.cores[number], definition.model.classes[number]
+    core, class_ = definition.model.cores[number], definition.model.classes[number]
     return {
         "core": str(core),
         "notation": core.symbol,
-        "class": found.kind,
-        "reason": found.reason,
-        "way": found.way,
-        "state": found.state,
-        "per_element": found.per_element,
+        "class": class_.kind,
+        "reason": class_.reason,
+        "way": class_.way,
+        "state": class_.state,
+        "per_element": class_.per_element,
         "also_in": _also_in(core, definition, catalog),
     }
 

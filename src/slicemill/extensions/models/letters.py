@@ -55,8 +55,13 @@ _IDENTITIES: dict[str, Expr] = {
     "or": Apply("<>", (number(0), number(0))),
 }
 _TOGETHER = {"+": "+", "×": "*", "and": "and", "or": "or"}
-_ORDERED = frozenset({"first", "last", "lag", "argmax", "argmin"})  # searches that depend on order
-_USED = ("R1", "R2", "R4", "R5", "R6", "R3", "R7", "R8", "R10")  # rules that rewrite operator chains
+
+# Searches whose result depends on the order of elements
+_ORDERED = frozenset({"first", "last", "lag", "argmax", "argmin"})
+
+# Rewrite rules for operator chains, in the order in which they are tried
+_USED = ("R1", "R2", "R4", "R5", "R6", "R3", "R7", "R8", "R10")
+
 _MOST_STEPS = 1000
 _MOST_LETTERS = 100
 

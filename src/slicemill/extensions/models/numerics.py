@@ -15,8 +15,10 @@ import numpy as np
 
 from slicemill.kernels.kernel import kernel
 
-_SPLIT = 134217729.0  # 2^27 + 1
-# A difference of two sums is rounding noise if it is below this share of the first sum.
+# 2^27 + 1, the factor that splits a double into two halves of 26 bits
+_SPLIT = 134217729.0
+
+# A difference of two sums is rounding noise if it is below this fraction of the first sum.
 NOISE = 2.0**-84
 _ROOM = 2.0**300
 

@@ -128,7 +128,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield the expression and all its subexpressions."""
+    """Yield an expression and all its subexpressions."""
     yield expr
     for child in children(expr):
         yield from walk(child)

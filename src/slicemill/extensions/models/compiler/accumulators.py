@@ -222,19 +222,19 @@ class TruthCount(AccumulatorCode):
         self._write_change(image, "-=")
 
     def _write_change(self, image: Pair, operator: str) -> None:
-        kept, out = self.target.field("kept"), self.target.out
+        counter, out = self.target.field("kept"), self.target.out
         if self.core.aggregate == "xor":
-            out.line(f"{kept} ^= np.int64({image[0]})")
+            out.line(f"{counter} ^= np.int64({image[0]})")
             return
         with out.block(f"if {image[0]} {'==' if self.core.aggregate == 'all' else '!='} 0.0:"):
-            out.line(f"{kept} {operator} 1")
+            out.line(f"{counter} {operator} 1")
 
     def value(self) -> Pair:
-        kept = self.target.field("kept")
+        counter = self.target.field("kept")
         texts = {
-            "xor": f"float({kept})",
-            "all": f"(1.0 if {kept} == 0 else 0.0)",
-            "any": f"(1.0 if {kept} > 0 else 0.0)",
+            "xor": f"float({counter})",
+            "all": f"(1.0 if {counter} == 0 else 0.0)",
+            "any": f"(1.0 if {counter} > 0 else 0.0)",
         }
         return texts[self.core.aggregate], "0.0"
 

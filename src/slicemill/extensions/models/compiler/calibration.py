@@ -18,8 +18,12 @@ from slicemill.extensions.models.model import expression
 from slicemill.functions.vectors import Vector
 from slicemill.types import DOUBLE
 
-_SIZE = 512  # number of elements per measured window
-_OFTEN, _SELDOM, _RARELY = 8, 64, 256  # number of elements per slide
+# Number of elements per measured window
+_SIZE = 512
+
+# Numbers of elements per slide
+_OFTEN, _SELDOM, _RARELY = 8, 64, 256
+
 _ROWS = 100 * _SIZE
 _ROUNDS = 3
 # Costs with which all values are updated, and costs with which all values are recomputed

@@ -34,8 +34,12 @@ from slicemill.extensions.models.terms import Expr, Number, Parameter, Symbol, w
 from slicemill.extensions.models.weights import symbols_of
 
 _NOTHING = ("0.0", "0.0")
-_LONGEST_WHOLE = "9.2e18"  # greatest absolute value of 64-bit integers
-_HEADS = ("rows", "begin", "at", "room")  # record fields that describe a partition's block in a pool
+
+# Greatest absolute value of 64-bit integers
+_LONGEST_WHOLE = "9.2e18"
+
+# Record fields that describe a partition's block in a pool
+_HEADS = ("rows", "begin", "at", "room")
 
 
 class ModelCode:
@@ -206,7 +210,7 @@ class ModelCode:
     def answers_once(self) -> bool:
         return self.windowed
 
-    # -- statements ----------------------------------------------------------------------------------------
+    # -- code for arriving and expiring rows ---------------------------------------------------------------
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
         self.version.state, self.version.bound = state, bound
@@ -447,7 +451,7 @@ class ModelCode:
             self.out.line(f"{self.record}.{otherwise}")
         return self.out.block("else:")
 
-    # -- results -------------------------------------------------------------------------------------------
+    # -- code for results ----------------------------------------------------------------------------------
 
     def answer(self) -> None:
         """Write code that computes and returns the current results of the models."""

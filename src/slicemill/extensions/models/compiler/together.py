@@ -69,11 +69,11 @@ class ModelCalls:
     def only(self, wanted: Collection[ModelCall], state: CompiledState) -> ModelCalls:
         """Return the evaluation of only these models. The state of all other models is dropped."""
         numbers = [number for number, each in enumerate(self.asked) if each in wanted]
-        left = ModelCalls(
+        remaining = ModelCalls(
             [self.asked[n] for n in numbers], self._frame, self.arguments, self._form, self._costs
         )
-        left.uda.take_over(state, self.uda, numbers)
-        return left
+        remaining.uda.take_over(state, self.uda, numbers)
+        return remaining
 
     def _definition(self, windowed: bool) -> AggregateDefinition:
         at = next((each.at for each in self.asked if each.at is not None), None)
