@@ -36,7 +36,7 @@ CLASSES = {
     ),
     "sum(sin(i*x))": (
         CoreKind.BLOCKING,
-        "not uniform: uses position i, which cannot be told from the element",
+        "not uniform: uses position i, which cannot be separated from the element",
     ),
     "sum(cos(2*pi*i/n)*x)": (CoreKind.BLOCKING, "the weight of each position changes with the dimension n"),
     "max(i*x)": (CoreKind.BLOCKING, "not uniform: uses position i"),
@@ -82,7 +82,7 @@ MISTAKES = {
     "where(x)": "where takes 3 arguments, not 1",
     "quantile(x, y)": "all but the first argument of quantile are numbers",
     "norm(x, 0)": "a number above 0",
-    "all(x)": r"all asks for a condition, as in all\(x > 0\)",
+    "all(x)": r"all needs a condition, as in all\(x > 0\)",
     "let n = 3 in n": "let needs a new name",
     "sum(let m = 2 in m*x)": "let m stands inside an aggregate",
 }

@@ -62,7 +62,7 @@ def test_calls_inside_of_expressions_nest_as_deep_also_in_a_thread() -> None:
 
 def test_a_circle_ends_with_a_message_and_leaves_nothing_behind() -> None:
     for _ in range(2):
-        with pytest.raises(ExpressionError, match="Keep what has been seen, or use WHILE"):
+        with pytest.raises(ExpressionError, match="which rows have been processed, or use WHILE"):
             asked(REACH, [(1, 2), (2, 1)], 1)
     assert asked(REACH, [(1, 2)], 1) == [(1,), (2,)]
     assert sys.getrecursionlimit() >= 1000

@@ -72,9 +72,9 @@ class Classifier(ComputedStream):
 
     @property
     def summary(self) -> str:
-        looks = f"looks at {self.options.capacity} values every {format_us(self.every_us)}"
+        observed = f"observes {self.options.capacity} values every {format_us(self.every_us)}"
         features = f"{', '.join(self.schema.names)}; of {', '.join(self.features)}"
-        return f"{features}; {looks}, policy {self.options.policy}; learnt from {self.training}"
+        return f"{features}; {observed}, policy {self.options.policy}; learnt from {self.training}"
 
     @property
     def features(self) -> tuple[str, ...]:

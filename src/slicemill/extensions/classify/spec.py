@@ -27,7 +27,7 @@ def _describe(classifier: Classifier) -> Description:
     facts += [
         ("learn", f"{classifier.label} from {classifier.training}"),
         ("every", format_us(classifier.every_us)),
-        ("look at", f"{pluralize(options.capacity, 'value')}, chosen by {options.policy}"),
+        ("observe", f"{pluralize(options.capacity, 'value')}, chosen by {options.policy}"),
     ]
     facts += [("by", options.observe)] if options.observe is not None else []
     if options.lag_us is not None:

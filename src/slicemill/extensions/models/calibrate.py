@@ -22,4 +22,4 @@ def calibrate() -> None:
     for name, figure in asdict(costs).items():
         if name != "measured":
             typer.echo(f"{name:8}{figure:8.2f} ns")
-    typer.echo(f"kept in {store_core_costs(costs)}")
+    typer.echo(f"stored in {store_core_costs(costs)}")

@@ -60,8 +60,8 @@ def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.E
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     if not number or not math.isfinite(float(str(value))):
         raise StatementError(
-            f"{template.name} wants a number for {name}",
+            f"{template.name} needs a constant number for {name}",
             span_of(node),
-            f"it has to be the same for all tuples; it is declared as {template}",
+            f"write a literal, which is the same for all tuples; it is declared as {template}",
         )
     return Fraction(str(value))

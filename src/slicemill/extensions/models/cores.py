@@ -191,7 +191,7 @@ def _scalar(expr: Expr, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
 
 def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
     if in_letters(expr.name):
-        reason = "letters that no expression says: the window is read as a vector"
+        reason = "operator letters without an equivalent formula: the window is read as a vector"
         return into.reference(Core(expr.name, canonical(expr.argument), blocked=reason))
     if expr.name == "sum" and _cancels(expr.argument):
         return into.reference(Core(expr.name, expr.argument))
@@ -214,7 +214,7 @@ def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: Collecte
         if not used:
             condition = isinstance(argument, Apply) and argument.function in CONDITIONS
             if expr.name in ("all", "any") and not condition:
-                raise ModelError(f"{expr.name} asks for a condition, as in {expr.name}({argument} > 0)")
+                raise ModelError(f"{expr.name} needs a condition, as in {expr.name}({argument} > 0)")
             return into.reference(Core(expr.name, argument, expr.options))
         reason = _why_not_uniform(used)
     argument = canonical(expr.argument)
@@ -312,7 +312,7 @@ def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
         elif used <= _PLACES:
             if of_element:
                 why = _why_not_uniform(used)
-                return f"{why}, which cannot be told from the element in {expression_text(atom)}"
+                return f"{why}, which cannot be separated from the element in {expression_text(atom)}"
             places.append((atom, power))
         elif used & _PLACES:
             within = expression_text(atom)
@@ -481,7 +481,7 @@ def _classify_weighted(core: Core) -> Classification:
 def worst(classes: Sequence[Classification]) -> Classification:
     """Return the class of a model: the worst class of its core statistics."""
     if not classes:
-        return Classification(CoreKind.INCREMENTAL, "a constant: looks at no element", CoreMethod.DELTA)
+        return Classification(CoreKind.INCREMENTAL, "a constant: reads no element", CoreMethod.DELTA)
     hardest = max(classes, key=lambda each: each.kind.rank)
     state = sum(each.state for each in classes)
     return Classification(

@@ -63,9 +63,9 @@ class ModelDefinition(CalledDefinition):
 
     @property
     def summary(self) -> str:
-        found, cores = self.model.classification, len(self.model.cores)
-        kept = f"{found.kind}, {format_count(cores, 'core')}, keeps {found.state_text}"
-        return f"{self.arguments} gives {self.model.text}; {kept}"
+        class_, cores = self.model.classification, len(self.model.cores)
+        state = f"{class_.kind}, {format_count(cores, 'core statistic')}, state of {class_.state_text}"
+        return f"{self.arguments} returns {self.model.text}; {state}"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ModelTemplate(CalledDefinition):
     @property
     def summary(self) -> str:
         results = dict.fromkeys(result.text for result in self.results)
-        return f"{self} gives {format_count(len(self.results), 'column')}: {', '.join(results)}"
+        return f"{self} returns {format_count(len(self.results), 'column')}: {', '.join(results)}"
 
     def __str__(self) -> str:
         columns = ", ".join(f"{name} DOUBLE" for name in self.parameters)

@@ -266,7 +266,7 @@ class _Retyping:
         inputs = []
         for entry in query.inputs:
             if entry.query is not None:
-                raise NoCompiledForm("only the interpreter supports a query in FROM")
+                raise NoCompiledForm("only the interpreter can read a query in FROM")
             schema = self._tables.get(entry.relation.lower(), entry.schema)
             inputs.append(replace(entry, schema=schema))
             columns |= {f"{entry.alias}.{column.name}": column.type for column in schema}

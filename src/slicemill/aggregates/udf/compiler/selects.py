@@ -145,7 +145,7 @@ class SelectWriter:
         table = entry.relation.lower()
         if entry.query is not None or table not in self._tables.bounds:
             what = "a query in FROM" if entry.query is not None else f"the stored table {entry.relation}"
-            raise NoCompiledForm(f"only the interpreter supports {what}")
+            raise NoCompiledForm(f"only the interpreter can read {what}")
         return table
 
     def _totals(self, query: RelationQuery, columns: Columns) -> Columns:
