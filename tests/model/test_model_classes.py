@@ -36,7 +36,7 @@ CLASSES = {
     ),
     "sum(sin(i*x))": (
         CoreKind.BLOCKING,
-        "not uniform: uses position i, which cannot be separated from the element",
+        "not uniform: uses position i, which cannot be told from the element",
     ),
     "sum(cos(2*pi*i/n)*x)": (CoreKind.BLOCKING, "the weight of each position changes with the dimension n"),
     "max(i*x)": (CoreKind.BLOCKING, "not uniform: uses position i"),

@@ -53,6 +53,7 @@ class Core:
     `transform` depends only on the element's columns. `weight` depends on its position or age. `blocked` is
     the reason why the core statistic cannot be updated when the window slides, or empty. The transform of a
     blocked core statistic may include positions and the names in `scalars`, which are values of the window.
+    Node ids of stored queries depend on the texts of reasons, so these texts must not change.
     """
 
     aggregate: str
@@ -191,7 +192,7 @@ def _scalar(expr: Expr, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
 
 def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
     if in_letters(expr.name):
-        reason = "operator letters without an equivalent formula: the window is read as a vector"
+        reason = "letters that no expression says: the window is read as a vector"
         return into.reference(Core(expr.name, canonical(expr.argument), blocked=reason))
     if expr.name == "sum" and _cancels(expr.argument):
         return into.reference(Core(expr.name, expr.argument))
@@ -312,7 +313,7 @@ def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
         elif used <= _PLACES:
             if of_element:
                 why = _why_not_uniform(used)
-                return f"{why}, which cannot be separated from the element in {expression_text(atom)}"
+                return f"{why}, which cannot be told from the element in {expression_text(atom)}"
             places.append((atom, power))
         elif used & _PLACES:
             within = expression_text(atom)
