@@ -345,14 +345,14 @@ def test_a_home_directory_of_format_5_continues_and_is_reported_as_unverified(
     home = tmp_path / "home"
     shutil.copytree(GOLDEN / "home", home)
     report = check_home(home)
-    assert report.format == 5 and report.mistakes == [] and report.unverified > 10
+    assert report.format == 5 and report.errors == [] and report.unverified > 10
     done = CliRunner().invoke(app, ["home", "check", str(home)])
     assert done.exit_code == 0 and "written without a checksum" in done.output
     upgrade(home)
     assert results_of_golden(home) == json.loads((GOLDEN / "expected.json").read_text())
     assert (home / "FORMAT").read_text() == "6\n"
     report = check_home(home)
-    assert report.format == 6 and report.mistakes == []
+    assert report.format == 6 and report.errors == []
 
 
 def test_an_upgrade_reports_the_old_and_the_new_format(tmp_path: Path) -> None:
