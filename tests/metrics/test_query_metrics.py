@@ -15,7 +15,7 @@ SECOND = 1_000_000
 
 
 def metrics(slo: str | None = None, weight: float = 1.0, name: str = "q") -> QueryMetrics:
-    return QueryMetrics(name, 0.0, weight, service_level(slo) if slo else None)
+    return QueryMetrics(query=name, since_s=0.0, weight=weight, slo=service_level(slo) if slo else None)
 
 
 def test_figures_count_every_result_and_buckets_add_up() -> None:
@@ -57,7 +57,7 @@ def test_buckets_tell_staleness_and_what_waits() -> None:
     query.add(2, ((3 * SECOND, 1), (15 * SECOND, 1)), 18.0, IdealTime(1.0, 1.0), record)
     query.add(1, ((25 * SECOND, 1),), 41.0, IdealTime(1.0, 1.0), record)
     query.note_waiting([(0, 4.0, 9), (1, 2.5, 5)], record)
-    plain = MillMetrics("fcfs", Summary(), [query], record).plain()["buckets"]
+    plain = MillMetrics(policy="fcfs", decisions=Summary(), queries=[query], record=record).plain()["buckets"]
     assert [bucket["from_s"] for bucket in plain] == [0, 10, 20, 30, 40]
     # It came at 5, and was stale from then to 18 and from 25 to 41; of the last bucket 2 s have passed.
     assert [bucket["staleness"] for bucket in plain] == pytest.approx([1, 0.8, 0.5, 1, 0.5])
@@ -67,7 +67,7 @@ def test_buckets_tell_staleness_and_what_waits() -> None:
     assert plain[2]["memory"] == {"mean_rows_waiting": 0, "most_rows_waiting": 0}
     assert record.of_query("q").stale == pytest.approx(13 + 16) == query.staleness * (42 - 5)
     # A query that is gone keeps what is known of its results; how long it was there is not known any more.
-    gone = MillMetrics("fcfs", Summary(), [], record).plain()["buckets"]
+    gone = MillMetrics(policy="fcfs", decisions=Summary(), queries=[], record=record).plain()["buckets"]
     assert gone[0]["staleness"] is None and gone[1]["response_s"]["count"] == 2
 
 
@@ -100,7 +100,9 @@ def test_before_the_first_result_figures_are_null_and_nothing_is_met() -> None:
     assert plain["response_s"] == dict.fromkeys(("mean", "max", "l2", "p50", "p95", "p99")) | {"count": 0}
     assert plain["slo"]["met"] is None
     assert metrics().met is None
-    together = MillMetrics("fcfs", Summary(), [metrics()], MetricsRecord(10.0)).plain()
+    together = MillMetrics(
+        policy="fcfs", decisions=Summary(), queries=[metrics()], record=MetricsRecord(10.0)
+    ).plain()
     assert json.loads(json.dumps(together, allow_nan=False))["slowdown"]["mean"] is None
 
 
@@ -109,9 +111,9 @@ def test_a_mill_weighs_staleness_by_queries() -> None:
     stale.add(1, ((50 * SECOND, 1),), 100.0, IdealTime(1.0, 1.0), MetricsRecord(10.0))
     for query in (stale, fresh):
         query.seen_s = 100.0
-    assert MillMetrics("fas", Summary(), [stale, fresh], MetricsRecord(10.0)).staleness == pytest.approx(
-        0.375
-    )
+    assert MillMetrics(
+        policy="fas", decisions=Summary(), queries=[stale, fresh], record=MetricsRecord(10.0)
+    ).staleness == pytest.approx(0.375)
 
 
 def test_service_levels_are_read_strictly() -> None:

@@ -203,23 +203,27 @@ class Mill:
         self._changing = threading.RLock()  # held while tables or declarations change
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
         self._running = RunningCatalog(
-            self.home,
-            self._id,
-            self._folder,
-            clock,
-            read_sources,
-            poll_ms,
-            self.dispatcher,
-            self._tables,
-            self._changes,
-            self.sinks,
-            self._ingest,
-            lambda query: handle_of(self, self._measuring, query),
+            home=self.home,
+            mill=self._id,
+            folder=self._folder,
+            clock=clock,
+            read_sources=read_sources,
+            poll_ms=poll_ms,
+            dispatcher=self.dispatcher,
+            tables=self._tables,
+            changes=self._changes,
+            sinks=self.sinks,
+            ingest=self._ingest,
+            handle=lambda query: handle_of(self, self._measuring, query),
         )
         self.lives = QueryLifecycle(self._running, self.watermark)
         self.dispatcher.between_rounds.append(self.lives.look)
         self.backfills = Backfills(
-            self.home, self.dispatcher, clock, self._running.replan, lambda: self.graph
+            home=self.home,
+            dispatcher=self.dispatcher,
+            clock=clock,
+            replan=self._running.replan,
+            graph=lambda: self.graph,
         )
         self.writing = TableSinkWriter(self._running, self._tables, self._changing, clock)
         self.dispatcher.between_rounds.append(self.writing.look)

@@ -228,7 +228,7 @@ class BackfillProgress:
         return ", ".join(words)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Backfills:
     """Backfills of a mill: advances them and merges their tasks.
 

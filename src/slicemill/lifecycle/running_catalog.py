@@ -69,7 +69,7 @@ class _Statement:
     staged: StagedChanges = NOTHING_STAGED
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RunningCatalog:
     """Declared names, with the queries, tasks, streams and sinks that run.
 

@@ -62,8 +62,8 @@ def starts_apart(
         if "done" in backfill or backfill["query"] not in replaced:
             name = backfill["query"]
             found[name] = BackfillPlan(
-                backfill.get("joins", False),
-                frozenset(backfill.get("again", ())),
+                joins=backfill.get("joins", False),
+                again=frozenset(backfill.get("again", ())),
                 renamed=task == backfill_task_id(name),
             )
     declared = {query.name for query in catalog.queries.values()}

@@ -200,7 +200,15 @@ class TaskChanges:
         for task in plan.tasks:
             graph = task_subgraph(plan.graph, task)
             tables = self.tables.versions_read_by(graph, catalog)
-            found.append(TaskPlan(task, graph, catalog, tables, self.exchanges(task, graph)))
+            found.append(
+                TaskPlan(
+                    task=task,
+                    graph=graph,
+                    catalog=catalog,
+                    tables=tables,
+                    exchanges=self.exchanges(task, graph),
+                )
+            )
         return found
 
     def _prepare_one(

@@ -156,7 +156,7 @@ class FinalOutputStep(Protocol):
 # Context of an execution step.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
     """Node of a step, with graph, catalog, tables and last state."""
 

@@ -35,7 +35,7 @@ from slicemill.plan.content import quote_name
 from slicemill.plan.tasks import Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
     """Backfill of a query or derived stream that starts in the past.
 

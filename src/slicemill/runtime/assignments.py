@@ -332,5 +332,12 @@ class Assignments:
                     assigned.writing_s = assigned.asked_s
             assigned.messages, assigned.cancelled = assigned.messages + 1, False
             record = self._record(worker, assigned.incarnation)
-            message = Message(assigned.asked, plans, self._sync, wall_clock_us(), assigned.messages, record)
+            message = Message(
+                items=assigned.asked,
+                plans=plans,
+                sync=self._sync,
+                now_us=wall_clock_us(),
+                number=assigned.messages,
+                record=record,
+            )
             self._pool.send(worker, message)

@@ -59,7 +59,7 @@ _UNKNOWN: Mapping[str, int] = {}
 _UNLIMITED = StepLimit(math.inf)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
     """Plan of a task, as sent to workers. Immutable and picklable."""
 
@@ -106,7 +106,7 @@ class TaskPlan:
         return any(self.graph[node_id].schema.changelog for node_id in self.task.nodes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
     """Output of a run: rows, watermark, and error of each log.
 
@@ -261,13 +261,13 @@ class TaskProgram:
         causes = Counter(map(id, bad.values()))
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
         return RunOutcome(
-            {log: table for log, (table, _) in good.items()},
-            {log: watermark for log, (_, watermark) in good.items()},
-            {log: str(problem) for log, problem in bad.items()},
-            {node_id: _rows(found.get(node_id)) for node_id in self._own},
-            earliest(self._dues()),
-            frozenset(log for log, problem in bad.items() if isinstance(problem, _Overrun)),
-            frozenset(log for log, problem in bad.items() if causes[id(problem)] > 1),
+            tables={log: table for log, (table, _) in good.items()},
+            watermarks={log: watermark for log, (_, watermark) in good.items()},
+            errors={log: str(problem) for log, problem in bad.items()},
+            rows={node_id: _rows(found.get(node_id)) for node_id in self._own},
+            due=earliest(self._dues()),
+            overran=frozenset(log for log, problem in bad.items() if isinstance(problem, _Overrun)),
+            shared=frozenset(log for log, problem in bad.items() if causes[id(problem)] > 1),
         )
 
     def _behind(self, source: str) -> frozenset[str]:
@@ -356,14 +356,14 @@ class TaskProgram:
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan
         context = StepContext(
-            node,
-            plan.graph,
-            plan.catalog,
-            plan.tables,
-            state,
-            plan.newcomers,
-            self._subtask,
-            plan.successors,
+            node=node,
+            graph=plan.graph,
+            catalog=plan.catalog,
+            tables=plan.tables,
+            state=state,
+            newcomers=plan.newcomers,
+            subtask=self._subtask,
+            successors=plan.successors,
         )
         return step_of(context)
 

@@ -28,7 +28,12 @@ class RunMetrics:
 
     def begin(self, query: QueryDefinition) -> QueryMetrics:
         """Start the metrics of a new query."""
-        counted = QueryMetrics(query.name, self._clock() / SECOND_US, query.options.weight, query.options.slo)
+        counted = QueryMetrics(
+            query=query.name,
+            since_s=self._clock() / SECOND_US,
+            weight=query.options.weight,
+            slo=query.options.slo,
+        )
         self._queries[query.name] = counted
         return counted
 
@@ -76,7 +81,15 @@ class RunMetrics:
         failing = {name: s.error for name, s in dispatcher.streams.items() if s.error is not None}
         policy = dispatcher.chooser.policy.name
         subtasks = [subtask for task in running.tasks for subtask in self._subtasks(task)]
-        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, subtasks)
+        return MillMetrics(
+            policy=policy,
+            decisions=dispatcher.decisions,
+            queries=found,
+            record=self._record,
+            streams=streams,
+            failing=failing,
+            subtasks=subtasks,
+        )
 
     def describe_subtasks(self, query: str) -> str:
         """Describe the work of each subtask of a query's task."""

@@ -102,7 +102,7 @@ CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
 _OVERDUE = 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TaskRun:
     """Run in progress: its epochs, input watermarks, and answers of subtasks."""
 
@@ -398,7 +398,13 @@ class RunningTask:
         """
         self._runs += 1
         if (failed := self._failed_run) is not None:
-            self.run = TaskRun(self, self._runs, failed.epochs, failed.input_watermarks, failed.shares)
+            self.run = TaskRun(
+                task=self,
+                number=self._runs,
+                epochs=failed.epochs,
+                input_watermarks=failed.input_watermarks,
+                shares=failed.shares,
+            )
             return self.run
         epochs: dict[str, list[Epoch]] = {}
         marks = dict(watermarks)
@@ -426,7 +432,7 @@ class RunningTask:
         if self._heavy is not None:
             self._heavy.predict(max(self.input_watermarks().values(), default=BEGINNING) + 1)
             self._spread_keys = self._heavy.keys
-        self.run = TaskRun(self, self._runs, epochs, marks, shares)
+        self.run = TaskRun(task=self, number=self._runs, epochs=epochs, input_watermarks=marks, shares=shares)
         return self.run
 
     def item(self, subtask: int, *, restore: bool, checkpoint: bool) -> RunTask:
@@ -440,24 +446,24 @@ class RunningTask:
             and not self.searching
         }
         return RunTask(
-            self._mill,
-            self.id,
-            subtask,
-            self.digest,
-            self._runs,
-            self._committed_run,
-            self._spans,
-            outputs,
-            self.state_folder,
-            self._moments,
-            self._begun_us,
-            self._field("latest"),
-            self._dropping,
-            self._spread_keys,
-            self._restore(subtask) if restore else None,
-            checkpoint and self.plan.task.stateful and not self.searching,
-            self.left_out,
-            self.limit_s,
+            mill=self._mill,
+            task=self.id,
+            subtask=subtask,
+            plan=self.digest,
+            run=self._runs,
+            after=self._committed_run,
+            inputs=self._spans,
+            outputs=outputs,
+            state_folder=self.state_folder,
+            moments=self._moments,
+            now_us=self._begun_us,
+            latest=self._field("latest"),
+            dropping=self._dropping,
+            heavy=self._spread_keys,
+            restore=self._restore(subtask) if restore else None,
+            checkpoint=checkpoint and self.plan.task.stateful and not self.searching,
+            failed=self.left_out,
+            limit_s=self.limit_s,
         )
 
     def _incomplete_until(self, log: str) -> int | None:
@@ -528,7 +534,7 @@ class RunningTask:
 
     def _restore(self, subtask: int) -> Restore:
         if not self.plan.task.stateful:
-            return Restore((), {}, {})
+            return Restore(files=(), replay={}, newcomers={})
         checkpoint = self._field("checkpoint")
         files = checkpoint["files"]
         input_watermarks = self.input_watermarks()
@@ -549,9 +555,25 @@ class RunningTask:
         if files and "placement" in checkpoint:
             before = former_subtasks(checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
-            return Restore(tuple(files), replayed, newcomers, successors, parts, before, heavy, begun)
+            return Restore(
+                files=tuple(files),
+                replay=replayed,
+                newcomers=newcomers,
+                successors=successors,
+                parts_taken=parts,
+                before=before,
+                heavy=heavy,
+                first_rows=begun,
+            )
         kept = tuple(files[subtask]) if files else ()
-        return Restore(kept, replayed, newcomers, successors, parts, first_rows=begun)
+        return Restore(
+            files=kept,
+            replay=replayed,
+            newcomers=newcomers,
+            successors=successors,
+            parts_taken=parts,
+            first_rows=begun,
+        )
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]

@@ -70,7 +70,7 @@ def merge_appended(parts: Iterable[Appended]) -> Appended:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Change:
     """Changes of a home that one commit applies.
 

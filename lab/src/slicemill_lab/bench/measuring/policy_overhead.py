@@ -84,7 +84,7 @@ def _tasks(home: Home, count: int) -> list[RunningTask]:
     plans = []
     for task in split_into_tasks(graph):
         needed = frozenset(node for root, _ in task.outputs for node in graph.ancestors(root))
-        plans.append(TaskPlan(task, graph.only(needed), streams, {}))
+        plans.append(TaskPlan(task=task, graph=graph.only(needed), catalog=streams, tables={}))
     fields = {plan.task.id: new_fields(plan, home) for plan in plans}
     logs = {log: to_arrow(plan.graph[node].schema) for plan in plans for node, log in plan.task.outputs}
     home.commit(Change(created=logs, tasks=fields))
