@@ -35,8 +35,7 @@ history keeps its separate task. An example is a window that counts rows or neve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -385,7 +384,7 @@ class Backfills:
         newest = task.fields[BACKFILL]["newest"]
         if not all(_is_at_same_position(*pair, newest[pair[0].name]) for pair in readings):
             return False
-        with _freeze_watermarks(self.dispatcher):
+        with self.dispatcher.frozen_watermarks():
             for one in tasks:
                 _run_to_head(self.dispatcher, one)
                 self.dispatcher.finish(one)
@@ -469,7 +468,7 @@ class Backfills:
 
         Call while the driver is paused.
         """
-        with _freeze_watermarks(self.dispatcher):
+        with self.dispatcher.frozen_watermarks():
             catch_up_upstream(self.dispatcher, self.dispatcher.running.tasks, task.plan.task.inputs)
             for one in (task, other):
                 _run_to_head(self.dispatcher, one)
@@ -550,21 +549,3 @@ def _run_to_head(dispatcher: Dispatcher, task: RunningTask) -> None:
         return task.has_pending or any(known.get(log, BEGINNING) < dispatcher.watermark(log) for log in logs)
 
     dispatcher.run_while(task, is_behind)
-
-
-@contextmanager
-def _freeze_watermarks(dispatcher: Dispatcher) -> Iterator[None]:
-    """Freeze all watermarks, so that several tasks read equal values."""
-    known: dict[str, int] = {}
-    asked = dispatcher.watermark
-
-    def held(log: str) -> int:
-        if log not in known:
-            known[log] = asked(log)
-        return known[log]
-
-    dispatcher.watermark = held
-    try:
-        yield
-    finally:
-        dispatcher.watermark = asked

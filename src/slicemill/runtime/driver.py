@@ -47,7 +47,7 @@ from slicemill.runtime.messages import (
 )
 from slicemill.runtime.spark_session import cause
 from slicemill.runtime.step_limit import StepPosition, make_folder
-from slicemill.runtime.streams import ReplayedRows, RunningStream
+from slicemill.runtime.streams import ReplayedRows, RunningStream, stream_of
 from slicemill.runtime.task_queue import Goal, RunningTasks
 from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
@@ -58,6 +58,7 @@ from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import StorageFull
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import STEPS
+from slicemill.time import BEGINNING
 
 AfterRun = Callable[[RunningTask, list[RunDone], int], None]  # the last argument is the commit time
 
@@ -93,7 +94,7 @@ class _Round(NamedTuple):
 class Dispatcher:
     """Scheduling loop of a mill, and owner of its workers.
 
-    `watermark` returns the watermark of a log. `after_run` is called for every committed run.
+    `after_run` is called for every committed run.
     """
 
     def __init__(
@@ -101,7 +102,6 @@ class Dispatcher:
         pool: Pool,
         home: Home,
         mill: str,
-        watermark: Callable[[str], int],
         clock: Callable[[], int],
         chooser: Chooser,
         after_run: AfterRun,
@@ -117,7 +117,6 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningTasks([], home.logs, {}, clock())
         self.quantum_s = quantum_s
-        self.watermark = watermark
         self.advance: Callable[[], bool] = lambda: False  # advances backfills; True if it did
         self.between_rounds: list[Callable[[], None]] = []  # called by the loop
         self._pool = pool
@@ -151,6 +150,7 @@ class Dispatcher:
         self._stalled_ends_s = math.inf  # the same for stalled workers
         self._dropping: frozenset[str] = frozenset()  # queries that the current statement drops
         self._dropping_s = 0.0
+        self._frozen: dict[str, int] | None = None  # watermarks that stay the same, by log
 
     # -- for the mill ----------------------------------------------------------------------------------
 
@@ -198,6 +198,44 @@ class Dispatcher:
             return set(task.logs_behind(at.step))
         tasks = [self._task(item.task) for item in items if isinstance(item, RunTask)]
         return {log for task in tasks if task is not None for _, log in task.plan.task.outputs}
+
+    # -- watermarks ------------------------------------------------------------------------------------
+
+    def watermark(self, log: str) -> int:
+        """Announce and return the watermark of a log of a stream or task.
+
+        For a paused query or stream, return the watermark at the pause.
+        """
+        if self._frozen is None:
+            return self._watermark(log)
+        if log not in self._frozen:
+            self._frozen[log] = self._watermark(log)
+        return self._frozen[log]
+
+    def _watermark(self, log: str) -> int:
+        if "paused" in (life := self._home.lives.get(log, {})):
+            return int(life["paused"]["watermark"])
+        if log in self.streams:
+            return self.streams[log].watermark(self._clock())
+        writer = self.running.writers.get(log)
+        if writer is not None:
+            inputs = [self._watermark(read) for read in writer.inputs_of_idle(log)]
+            return writer.watermark_now(log, inputs)
+        for fields in self._home.tasks.values():  # the task is stored but has not resumed yet
+            if log in fields["outputs"]:
+                return int(fields["output_watermarks"].get(log, BEGINNING))
+        return stream_of(log, self.streams).side_watermark(log, self._clock())
+
+    @contextmanager
+    def frozen_watermarks(self) -> Iterator[None]:
+        """Inside the context, all tasks read the same watermark of a log."""
+        self._frozen = {}
+        try:
+            yield
+        finally:
+            self._frozen = None
+
+    # -- control ---------------------------------------------------------------------------------------
 
     def resize(self, count: int) -> None:
         """Add workers, or remove the last ones. The loop must be paused."""
@@ -737,7 +775,8 @@ class Dispatcher:
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
         quantum_s = self.quantum_s if self._assignments.resident else math.inf
-        positions, batches = self.running.ready(self.watermark, now, quantum_s)
+        watermarks = {log: self.watermark(log) for log in self.running.logs_to_check()}
+        positions, batches = self.running.ready(watermarks, now, quantum_s)
         if not len(positions):
             return {}
         within = self.running.within_components(self.chooser.components, positions)
@@ -884,15 +923,13 @@ class Dispatcher:
             self.problem = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
 
     def _send_items(self, queues: Mapping[int, list[Item]]) -> None:
-        self._assignments.ask(queues, self._plan_bytes)
-
-    def _plan_bytes(self, item: Item) -> bytes:
-        if isinstance(item, ReadStream):
-            return self.streams[item.stream].pickled
-        assert isinstance(item, RunTask)
-        task = self._task(item.task)
-        assert task is not None
-        return task.packed
+        plans: dict[str, bytes] = {}
+        for item in (item for queue in queues.values() for item in queue):
+            if isinstance(item, ReadStream):
+                plans[item.plan] = self.streams[item.stream].pickled
+            elif isinstance(item, RunTask) and (task := self._task(item.task)) is not None:
+                plans[item.plan] = task.packed
+        self._assignments.send(queues, plans)
 
     def _task(self, task_id: str) -> RunningTask | None:
         visitor = self._visitor

@@ -265,7 +265,7 @@ class TaskProgram:
             watermarks={log: watermark for log, (_, watermark) in good.items()},
             errors={log: str(problem) for log, problem in bad.items()},
             rows={node_id: _rows(found.get(node_id)) for node_id in self._own},
-            due=earliest(self._dues()),
+            due=earliest(list(self._dues())),
             overran=frozenset(log for log, problem in bad.items() if isinstance(problem, _Overrun)),
             shared=frozenset(log for log, problem in bad.items() if causes[id(problem)] > 1),
         )

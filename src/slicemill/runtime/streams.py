@@ -96,6 +96,12 @@ def logs_of(stream: Stream) -> dict[str, Any]:
     return logs
 
 
+def stream_of(log: str, streams: Mapping[str, RunningStream]) -> RunningStream:
+    """Return the running stream to which a log belongs."""
+    names = (log, log.removesuffix(LATE), log.removesuffix(ERRORS))
+    return streams[next(name for name in names if name in streams)]
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
     """Rows of a replay, and stream fields to commit with them."""

@@ -38,7 +38,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -268,23 +268,25 @@ class RunningTask:
         """Return the watermark of an output after the last run."""
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
-    def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
-        """Return the current watermark of an output (M23).
+    def inputs_of_idle(self, log: str) -> frozenset[str]:
+        """Return the inputs whose watermarks advance an output without a run (M23).
 
-        An idle task holds back no rows, so its watermark advances without a run. The watermark is then the
-        minimum of the input watermarks (`given`), minus the SLACK of the task's operators. At the end of
-        input the task must run, because it may emit more rows.
+        An idle task holds back no rows. The set is empty if the output's watermark advances only by a run.
         """
-        own = self.watermark(log)
-        if self.begins:
-            return own
         inputs = self._read_by[log]
         # Rows that wait for other inputs do not hold back this output's watermark.
-        if self.run is not None or any(due.keys() <= inputs for due in self.due):
-            return own
-        if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
-            return own
-        least = min(map(given, inputs))
+        if self.begins or self.run is not None or any(due.keys() <= inputs for due in self.due):
+            return frozenset()
+        behind = any(self._home.logs[read].head > self.cursor(read) for read in inputs)
+        return frozenset() if behind else inputs
+
+    def watermark_now(self, log: str, inputs: Iterable[int]) -> int:
+        """Return the current watermark of an output, given those of `inputs_of_idle`.
+
+        The watermark is the minimum of the inputs, minus the SLACK of the task's operators. At the end of
+        input the task must run, because it may emit more rows.
+        """
+        own, least = self.watermark(log), min(inputs, default=END)
         return own if least == END else max(own, least - self._slack_us[log])
 
     @cached_property
@@ -627,7 +629,7 @@ class RunningTask:
         fields["cursors"] = {**self._field("cursors"), **cursors}
         fields["input_watermarks"] = dict(run.input_watermarks)
         fields["output_watermarks"] = output_watermarks
-        fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
+        fields["due"] = list(earliest([due for done in run.done for due in done.due])) or None
         if self.begins:
             fields["begun"] = True
         if failed != self.failed:

@@ -555,7 +555,7 @@ class Sampler:
 
 
 def announced_watermark(mill: Mill, log: str) -> int:
-    """Return the announced watermark of a log without advancing it, unlike `Mill.watermark`."""
+    """Return the announced watermark of a log without advancing it."""
     if log in mill.streams:
         return mill.streams[log].announced
     writer = mill.dispatcher.running.writers.get(log)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,8 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
     """Return ready tasks in the order of the policy, then other tasks by CPU use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
     tasks, now_us = list(running.tasks), wall_clock_us()
-    ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
+    announced = {log: announced_watermark(mill, log) for log in running.logs_to_check()}
+    ready, _ = running.ready(announced, now_us, QUANTUM_S)
     # Tasks that wait for time or for a run in progress have a priority for their next run as well.
     waiting = [place for place, task in enumerate(tasks) if running.rows_waiting(task.id)[0] > 0]
     positions = np.union1d(ready, np.array(waiting, ready.dtype))

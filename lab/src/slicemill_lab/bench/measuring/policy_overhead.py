@@ -59,7 +59,7 @@ def _measured(home: Home, running: list[RunningTask]) -> dict[str, float]:
             home.commit(Change(logs={STREAM: Appended(extents, 0, 0, wall_clock_us())}))
             began, now = time.perf_counter(), wall_clock_us()
             board.refresh(now)
-            positions, batches = board.ready(lambda _: 0, now)
+            positions, batches = board.ready(dict.fromkeys(board.logs_to_check(), 0), now)
             chosen = chooser.choose(batches, _TASKS_PER_ROUND)
             took.append(time.perf_counter() - began)
             board.ran(running[positions[chosen[0]]], now)
