@@ -72,20 +72,19 @@ from slicemill.lifecycle.task_fields import complete_from_of
 from slicemill.lifecycle.undeclared_logs import remove_undeclared
 from slicemill.lifecycle.views import answer, window_rows
 from slicemill.metrics.query_metrics import MillMetrics
+from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.partitioning import MOST_SUBTASKS
 from slicemill.plan.placement import AUTO, parse_placement_kind
 from slicemill.runtime.autoscaler import Autoscaler
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.driver_limit import CpuTimeLimit
-from slicemill.runtime.messages import RunDone
 from slicemill.runtime.rescale import Rescaler
 from slicemill.runtime.run_metrics import RunMetrics
 from slicemill.runtime.spark_ingest import SparkIngest
 from slicemill.runtime.spark_session import begin_session, can_grow, configure, most_workers, worker_count
 from slicemill.runtime.state_view import StoredSlice, explain_with_measures, slices_of
 from slicemill.runtime.streams import RunningStream, SourceFailed, check_sources
-from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.sharing import Execution, Pool, borrow_pool, return_pool
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
@@ -615,16 +614,15 @@ class Mill:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def _after_run(self, task: RunningTask, results: list[RunDone], now: int) -> None:
-        for _, log in task.plan.task.outputs:
+    def _after_run(self, run: RunRecord) -> None:
+        for log, rows in run.written.items():
             query = self.queries.get(log)
             if query is None:
                 continue
-            query.error = task.failed.get(log)
-            self._measuring.ran(log, results)
-            rows = sum(result.written[log].rows for result in results if log in result.written)
-            if rows and query.error is None and query.log.hold is None:
-                self._measuring.delivered(log, rows, task, results, now)
+            query.error = run.failed.get(log)
+            readable = rows > 0 and query.error is None and query.log.hold is None
+            self._measuring.add(log, run, readable=readable)
+            if readable:
                 query.delivered()
         self.sinks.notify()
         self.alerts.notify()

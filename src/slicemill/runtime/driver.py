@@ -24,11 +24,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.metrics.profiling import add_stage_times, stage
 from slicemill.metrics.quality_of_service import Summary
+from slicemill.metrics.run_record import RunRecord
 from slicemill.runtime.assignments import Assignments, CurrentStep
 from slicemill.runtime.backpressure import POLL_S, PollTimer
 from slicemill.runtime.balance import Rebalancer
@@ -60,8 +62,6 @@ from slicemill.storage.home import Home
 from slicemill.storage.home_state import STEPS
 from slicemill.time import BEGINNING
 
-AfterRun = Callable[[RunningTask, list[RunDone], int], None]  # the last argument is the commit time
-
 # Maximum number of tasks in a message. One decision ranks all ready tasks.
 _TASKS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
@@ -87,14 +87,14 @@ class _Round(NamedTuple):
     """Uncommitted round: journal record, finished runs, streams with fed rows."""
 
     change: Change
-    finished: list[tuple[RunningTask, list[RunDone]]]
+    finished: list[tuple[RunningTask, RunRecord]]
     handed: list[RunningStream]
 
 
 class Dispatcher:
     """Scheduling loop of a mill, and owner of its workers.
 
-    `after_run` is called for every committed run.
+    `after_run` is called with the record of every committed run.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Dispatcher:
         mill: str,
         clock: Callable[[], int],
         chooser: Chooser,
-        after_run: AfterRun,
+        after_run: Callable[[RunRecord], None],
         *,
         quantum_s: float = QUANTUM_S,
     ) -> None:
@@ -593,7 +593,7 @@ class Dispatcher:
                 self._left = _Round(change, finished, handed)
                 raise
         given_up, self._given_up = self._given_up, []
-        finished += [(task, []) for task in given_up]
+        finished += [(task, task.record_of_failure()) for task in given_up]
         for stream in handed:
             stream.drop_committed_rows()
         if finished or handed:
@@ -623,12 +623,14 @@ class Dispatcher:
                 self.rounds += 1
                 return
 
-    def _deliver(self, finished: list[tuple[RunningTask, list[RunDone]]]) -> None:
+    def _deliver(self, finished: list[tuple[RunningTask, RunRecord]]) -> None:
         now = self._clock()  # results are readable since the commit
         with stage("deliver"):
-            for task, done in finished:
+            for task, record in finished:
                 self.running.ran(task, now)
-                self._after_run(task, done, now)
+                warm_us = self.running.warm_us(task, now)
+                ideal = {log: self.running.ideal_time(log) for log, rows in record.written.items() if rows}
+                self._after_run(replace(record, committed_us=now, warm_us=warm_us, ideal=ideal))
         with self.changed:
             self.changed.notify_all()
 
@@ -636,7 +638,7 @@ class Dispatcher:
         self,
         answer: WorkerAnswer,
         change: Change,
-        finished: list[tuple[RunningTask, list[RunDone]]],
+        finished: list[tuple[RunningTask, RunRecord]],
         handed: list[RunningStream],
     ) -> None:
         step = None
@@ -696,7 +698,7 @@ class Dispatcher:
             self._report_failed_write(done.failed)
 
     def _ran(
-        self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningTask, list[RunDone]]]
+        self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningTask, RunRecord]]
     ) -> None:
         task = self._task(done.task)
         if task is None or task.run is None or task.run.number != done.run:
@@ -707,8 +709,9 @@ class Dispatcher:
         elif task.run.all_done:
             if task.run.errors:  # the next run omits the failed queries
                 self._assignments.unload(task.id)
+            answers = task.run.done
             finished.append((task, task.finish(now, change)))
-            for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
+            for log, samples in (pair for answer in answers for pair in answer.key_samples.items()):
                 self.running.arrived(log, samples)
         elif task.run.failed is not None and task.run.answered == task.subtasks:
             self._give_up(task, task.run.failed, change)

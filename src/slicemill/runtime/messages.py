@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from slicemill.ingest.stream import Announced, HandedRows
 from slicemill.metrics.due_times import Arrivals, TimeMoments
+from slicemill.metrics.run_record import SubtaskRecord
 from slicemill.operators.alignment import Dues
 from slicemill.operators.join.heavy_keys import NO_WORK, KeySample, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
@@ -201,8 +202,16 @@ class RunDone:
     shared: frozenset[str] = frozenset()  # outputs with an error of a step that several outputs share
 
     @property
-    def pairs(self) -> int:
-        return sum(found.total for found in self.compared.values())
+    def record(self) -> SubtaskRecord:
+        """Return the work of the subtask."""
+        return SubtaskRecord(
+            subtask=self.subtask,
+            rows=self.rows_in,
+            pairs=sum(found.total for found in self.compared.values()),
+            cpu_s=self.cpu_s,
+            bytes_read=self.bytes_read,
+            state_bytes=self.state_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)

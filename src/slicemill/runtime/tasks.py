@@ -45,7 +45,8 @@ from pathlib import Path
 from typing import Any
 
 from slicemill.catalog.catalog import LATE, TimestampKind
-from slicemill.metrics.due_times import TimeMoments
+from slicemill.metrics.due_times import Arrivals, TimeMoments
+from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.alignment import Dues, earliest
 from slicemill.operators.join.heavy_keys import KeySample
 from slicemill.operators.join.slices.coverage import Covers
@@ -78,7 +79,7 @@ from slicemill.runtime.step_limit import FAR_LONGER
 from slicemill.runtime.workers.plan_messages import pack_plan
 from slicemill.scheduling.statistics import MadeOf, TaskStatistics, made_of
 from slicemill.shedding.accuracy import AccuracyReport, merge_reports
-from slicemill.shedding.load import Backlog
+from slicemill.shedding.load import Backlog, Comparisons
 from slicemill.storage.changes import Appended, Change, merge_appended
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import BEFORE, SINCE_CHECKPOINT, fallback_fields
@@ -603,19 +604,18 @@ class RunningTask:
         # A step that exceeded its time limit would exceed it again.
         return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
 
-    def finish(self, now: int, change: Change) -> list[RunDone]:
-        """Add a finished run to a change; return its subtasks' answers."""
+    def finish(self, now: int, change: Change) -> RunRecord:
+        """Add a finished run to a change; return its record."""
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run, self._cleared = None, 0, run.number, False
         self.warm_us = now if self.warm_us is None else self.warm_us
         failed = {**self.failed, **run.errors}
-        for node_id in {node_id for done in run.done for node_id in done.sheds}:
-            self.sheds[node_id] = merge_reports([d.sheds[node_id] for d in run.done if node_id in d.sheds])
-        self.state_bytes = sum(done.state_bytes for done in run.done)
-        self._load.compared([done.compared for done in run.done], run.rows)
-        outputs = [log for _, log in self.plan.task.outputs]
-        self.statistics.add(run.rows_by_input(), outputs, run.done)
+        record = self._record(run, failed)
+        self.sheds.update(record.sheds)
+        self.state_bytes = record.state_bytes
+        self._load.add(record)
+        self.statistics.add(record)
         self._rows_since_checkpoint += max(run.rows, 1)
         output_watermarks: dict[str, int] = {}
         for node_id, log in self.plan.task.outputs:
@@ -646,7 +646,44 @@ class RunningTask:
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
             self._rows_since_checkpoint = 0
             self._checkpointed_s = time.monotonic()
-        return run.done
+        return record
+
+    def _record(self, run: TaskRun, failed: Mapping[str, str]) -> RunRecord:
+        """Return the record of a finished run, before its commit."""
+        outputs = [log for _, log in self.plan.task.outputs]
+        arrivals: dict[str, Arrivals] = {}
+        emitted: dict[str, int] = {}
+        compared: dict[str, list[Comparisons]] = {}
+        sheds: dict[str, list[AccuracyReport]] = {}
+        for done in run.done:
+            # Rows of a backfill are counted, but their response times are meaningless.
+            for log, pairs in () if self.catching_up else done.arrivals.items():
+                arrivals[log] = (*arrivals.get(log, ()), *pairs)
+            for node_id, rows in done.rows.items():
+                emitted[node_id] = emitted.get(node_id, 0) + rows
+            for node_id, comparisons in done.compared.items():
+                compared.setdefault(node_id, []).append(comparisons)
+            for node_id, report in done.sheds.items():
+                sheds.setdefault(node_id, []).append(report)
+        return RunRecord(
+            task=self.id,
+            read=run.rows_by_input(),
+            written={log: sum(d.written[log].rows for d in run.done if log in d.written) for log in outputs},
+            emitted=emitted,
+            failed=failed,
+            arrivals=arrivals,
+            compared=compared,
+            sheds={node_id: merge_reports(reports) for node_id, reports in sheds.items()},
+            subtasks=[done.record for done in run.done],
+            seconds=max(sum(done.seconds.values()) for done in run.done),
+            python_s=sum(done.python_s for done in run.done),
+            collecting_s=sum(done.collecting_s for done in run.done),
+        )
+
+    def record_of_failure(self) -> RunRecord:
+        """Return the record of an abandoned run, after its commit."""
+        written = {log: 0 for _, log in self.plan.task.outputs}
+        return RunRecord(task=self.id, written=written, failed=self.failed)
 
     def _heavy_keys(self) -> HeavyKeys | None:
         """Return the heavy keys of a join that is partitioned by key.
