@@ -211,8 +211,7 @@ def input_nodes(node: Node, graph: QueryGraph) -> tuple[str, ...]:
 
 def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
     """Return the maximum bits of the sequence numbers that an operator reads."""
-    kind = kind_of(node.operator)
-    return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
+    return bits_of(kind_of(node.operator).numbered_by(node.operator, node, graph), graph, catalog)
 
 
 def bits_of(sources: Iterable[str], graph: QueryGraph, catalog: Catalog) -> int:
