@@ -4,30 +4,39 @@ A change of the catalog has three steps: the new catalog is planned, its plan is
 (`CatalogDiff`), and the difference is applied (`lifecycle.running_catalog`). The comparison changes nothing,
 so its result can be printed instead of applied:
 
-    task "sums" changes: adds hourly, drops daily
-    task "alerts" starts: writes alerts
+    task sums changes: adds hourly, drops daily
+    task alerts starts: writes alerts
     stream readings is read
     log alerts is created
+
+`slicemill explain --changes` prints the difference that a script would make in a home.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog, Stream
-from slicemill.lifecycle.replace import NOTHING_REPLACED, Replacement
+from slicemill.columns.arrow_schema import to_arrow
+from slicemill.lifecycle.catalog_journal import StoredStatements, in_force, new_entries
+from slicemill.lifecycle.replace import NOTHING_REPLACED, Replacement, with_users
+from slicemill.lifecycle.start_positions import starts_apart
+from slicemill.lifecycle.task_fields import query_placements
+from slicemill.plan.backfill_tasks import backfill_tasks
 from slicemill.plan.partitioning import Exchange
-from slicemill.plan.planner import Plan
+from slicemill.plan.planner import Plan, Planner
 from slicemill.plan.projection_pushdown import SourceProjection
-from slicemill.plan.tasks import Task
 from slicemill.runtime.pipeline import TaskPlan
 from slicemill.runtime.streams import Supply
 from slicemill.runtime.tasks import RunningTask
+from slicemill.sql.errors import SourceText
+from slicemill.storage.home_reader import HomeReader
 
 
 class TaskEffect(StrEnum):
@@ -65,23 +74,6 @@ class TaskDiff:
             parts = [f"adds {', '.join(added)}"] if added else []
             parts += [f"drops {', '.join(dropped)}"] if dropped else []
         return f"task {self.task} {self.effect.value}" + (f": {', '.join(parts)}" if parts else "")
-
-
-def diff_stored_tasks(
-    tasks: Iterable[Task], stored: Mapping[str, Mapping[str, Any]], backfills: Collection[str] = ()
-) -> tuple[TaskDiff, ...]:
-    """Compare the tasks of a plan with the tasks of a home that is not open, by their outputs."""
-    found = []
-    for task in tasks:
-        after = sorted(log for _, log in task.outputs)
-        before: list[str] = stored.get(task.id, {}).get("outputs", [])
-        effect = TaskEffect.CONTINUES if before == after else TaskEffect.CHANGES
-        if task.id not in stored:
-            effect = TaskEffect.BACKFILLS if task.id in backfills else TaskEffect.STARTS
-        found.append(TaskDiff(task=task.id, effect=effect, before=before, after=after))
-    kept = {diff.task for diff in found}
-    ended = {task: fields["outputs"] for task, fields in stored.items() if task not in kept}
-    return (*found, *(TaskDiff(task=t, effect=TaskEffect.ENDS, before=b) for t, b in ended.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,3 +118,44 @@ class CatalogDiff:
         yield from (f"log {name} is dropped" for name in self.dropped)
         yield from (f"the sink of {name} is replaced" for name in self.replaced_sinks)
         yield from (f"the sink of {name} is opened" for name in self.new_sinks)
+
+
+def predict_changes(script: SourceText, home: HomeReader) -> CatalogDiff:
+    """Predict what a script would change, from the committed state of a home.
+
+    The mill of the home may be running. Tasks are compared by their queries.
+    """
+    stored = StoredStatements.of(home.statements, home.folder, home.logs)
+    bound = bind(script, stored.catalog, lambda: stored.catalog)
+    catalog, same, replaced = stored.reconcile(bound)
+    replacing = NOTHING_REPLACED
+    if replaced:
+        entries = new_entries(bound, home.statements, 0, same)
+        after = in_force([*home.statements, *entries])
+        catalog, replacing = with_users(catalog, replaced, after, bound.source)
+    past = starts_apart(catalog, home, lambda stream: stream.has_past, replacing.logs, replacing.past)
+    plan = Planner().plan(catalog, query_placements(home.tasks), past)
+    backfills, tasks = backfill_tasks(plan.apart, plan.tasks), []
+    for task in plan.tasks:
+        outputs = sorted(log for _, log in task.outputs)
+        before: list[str] = home.tasks.get(task.id, {}).get("outputs", [])
+        effect = TaskEffect.CONTINUES
+        if task.id not in home.tasks:
+            effect = TaskEffect.BACKFILLS if task.id in backfills else TaskEffect.STARTS
+        elif before != outputs or not replacing.logs.isdisjoint(outputs):
+            effect = TaskEffect.CHANGES
+        tasks.append(TaskDiff(task=task.id, effect=effect, before=before, after=outputs))
+    kept = {diff.task for diff in tasks}
+    for task_id, fields in home.tasks.items():
+        if task_id not in kept:
+            tasks.append(TaskDiff(task=task_id, effect=TaskEffect.ENDS, before=fields["outputs"]))
+    declared = {query.name: query for query in catalog.queries.values() if query.continuous}
+    gone = {one.name for one in stored.catalog.queries.values()} - declared.keys()
+    return CatalogDiff(
+        catalog=catalog,
+        plan=plan,
+        replacing=replacing,
+        tasks=tasks,
+        created={name: to_arrow(one.schema) for name, one in declared.items() if name not in home.logs},
+        dropped=sorted(name for name in gone if name in home.logs),
+    )

@@ -395,6 +395,7 @@ class RunningCatalog:
         with self._restart_reading(), self.dispatcher.paused():
             tables = {*dropped_tables, *statement.staged.versions}
             diff = self.diff(catalog, statement.replacing, gone, tables)
+            _LOGGER.debug("the catalog changes:\n%s", diff)
             # Everything is checked before anything is registered, so that an error leaves no half-created
             # query.
             self._check_new_sockets(diff)

@@ -35,12 +35,13 @@ from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.streams import MOVED
 from slicemill.runtime.tasks import BACKFILL
 from slicemill.storage.home import Home
+from slicemill.storage.home_reader import HomeReader
 from slicemill.time import BEGINNING, END
 
 
 def starts_apart(
     catalog: Catalog,
-    home: Home,
+    home: Home | HomeReader,
     can_be_read: Callable[[Stream], bool],
     replaced: Collection[str] = (),
     again: Collection[str] = (),
@@ -81,7 +82,7 @@ def starts_apart(
     return found
 
 
-def was_read(stream: str, home: Home) -> bool:
+def was_read(stream: str, home: Home | HomeReader) -> bool:
     """Return True if a stream's source was read before."""
     fields: Mapping[str, Any] = home.streams.get(stream, {})
     return bool(fields.get("offsets")) or MOVED in fields
@@ -95,7 +96,7 @@ class _StartSearch:
     """
 
     catalog: Catalog
-    home: Home
+    home: Home | HomeReader
     can_be_read: Callable[[Stream], bool]
     written: Collection[str]
 
