@@ -213,13 +213,7 @@ class Mill:
         )
         self.lives = QueryLifecycle(self._running)
         self.dispatcher.between_rounds.append(self.lives.look)
-        self.backfills = Backfills(
-            home=self.home,
-            dispatcher=self.dispatcher,
-            clock=clock,
-            replan=self._running.replan,
-            graph=lambda: self.graph,
-        )
+        self.backfills = Backfills(running=self._running)
         self.writing = TableSinkWriter(self._running, self._tables, self._changing, clock)
         self.dispatcher.between_rounds.append(self.writing.look)
         self.dispatcher.advance = self.backfills.advance

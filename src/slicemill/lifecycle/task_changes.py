@@ -16,9 +16,9 @@ from typing import Any
 from slicemill.catalog.catalog import AGAIN, JOINING, Catalog
 from slicemill.columns.arrow_schema import to_arrow
 from slicemill.errors import SlicemillError
-from slicemill.lifecycle.backfill import backfill_fields, catch_up_upstream
 from slicemill.lifecycle.catalog_diff import CatalogDiff, TaskDiff, TaskEffect
 from slicemill.lifecycle.replace import Replacement
+from slicemill.lifecycle.start_positions import backfill_fields
 from slicemill.lifecycle.tables import TableVersions
 from slicemill.lifecycle.task_fields import (
     LEFT_OUT,
@@ -139,7 +139,7 @@ class TaskChanges:
                 self._prepare_backfill(plan, running, current, prepared, diff)
             elif part.effect is TaskEffect.STARTS:
                 self._create_logs(plan, prepared)
-                self._catch_up(current, plan.task.inputs)
+                self.dispatcher.catch_up_upstream(current, plan.task.inputs)
                 prepared.set_fields(part.task, new_fields(plan, self.home))
             elif part.effect is TaskEffect.CHANGES or running is None or running.plan.tables != tables:
                 self._create_logs(plan, prepared)
@@ -324,7 +324,7 @@ class TaskChanges:
         if before is None:
             known = without_new_queries(plan, fields["outputs"])
             before = self._restarted(replace(known, tables=tables))
-        self._catch_up(feeding, plan.task.inputs)
+        self.dispatcher.catch_up_upstream(feeding, plan.task.inputs)
         if before is running and before.catching_up:
             # A backfill joins with the current tables, so the change need not wait for its end.
             self.dispatcher.checkpoint([before])
@@ -338,11 +338,8 @@ class TaskChanges:
 
     def _finish(self, task: RunningTask, feeding: Sequence[RunningTask]) -> None:
         """Process all pending input of a task before it ends."""
-        self._catch_up(feeding, task.plan.task.inputs)
+        self.dispatcher.catch_up_upstream(feeding, task.plan.task.inputs)
         self.dispatcher.finish(task)
-
-    def _catch_up(self, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
-        catch_up_upstream(self.dispatcher, tasks, logs)
 
 
 def _ended(task: RunningTask) -> TaskDiff:

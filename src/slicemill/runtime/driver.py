@@ -398,6 +398,19 @@ class Dispatcher:
         """
         self.run_while(task, lambda: task.has_pending)
 
+    def catch_up_upstream(self, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
+        """Run those of the tasks that are upstream of some logs to the heads of their inputs.
+
+        The loop must be paused.
+        """
+        wanted, upstream = set(logs), []
+        for task in reversed(tasks):
+            if any(log in wanted for _, log in task.plan.task.outputs):
+                wanted.update(task.plan.task.inputs)
+                upstream.append(task)
+        for task in reversed(upstream):
+            self.catch_up(task)
+
     def run_while(self, task: RunningTask, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
         self._visitor = task
         try:

@@ -10,9 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from slicemill.catalog.catalog import Catalog
 from slicemill.columns.arrow_schema import to_arrow, with_system_columns
@@ -104,6 +106,38 @@ class TaskPlan:
     def has_changes(self) -> bool:
         """Return True if an operator emits a changelog."""
         return any(self.graph[node_id].schema.changelog for node_id in self.task.nodes)
+
+
+# Serialization of task plans for workers, node by node.
+#
+# Serialized nodes are cached. So when a query is added to a plan of a thousand queries, only its nodes are
+# serialized. Nodes are immutable, and the planner reuses the nodes of unchanged statements (`plan.planner`).
+
+_PACKED_NODES = 1 << 14  # nodes of some thousand queries
+
+
+def pack_plan(plan: TaskPlan) -> bytes:
+    """Serialize a plan; equal plans have equal bytes."""
+    nodes = [_pack_node(node) for node in plan.graph]
+    message: bytes = cloudpickle.dumps((replace(plan, graph=QueryGraph({}, plan.graph.streams)), nodes))
+    return message
+
+
+def unpack_plan(message: bytes) -> TaskPlan:
+    plan, packed_nodes = cast(tuple[TaskPlan, list[bytes]], cloudpickle.loads(message))
+    nodes = map(_unpack_node, packed_nodes)
+    return replace(plan, graph=QueryGraph({node.id: node for node in nodes}, plan.graph.streams))
+
+
+@lru_cache(_PACKED_NODES)
+def _pack_node(node: Node) -> bytes:
+    found: bytes = cloudpickle.dumps(node)  # it may contain user-defined functions
+    return found
+
+
+@lru_cache(_PACKED_NODES)
+def _unpack_node(packed_node: bytes) -> Node:
+    return cast(Node, cloudpickle.loads(packed_node))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,11 +72,10 @@ from slicemill.runtime.messages import (
     RunDone,
     RunTask,
 )
-from slicemill.runtime.pipeline import TaskPlan
+from slicemill.runtime.pipeline import TaskPlan, pack_plan
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.skew import HeavyKeys, SkewedSide
 from slicemill.runtime.step_limit import FAR_LONGER
-from slicemill.runtime.workers.plan_messages import pack_plan
 from slicemill.scheduling.statistics import MadeOf, TaskStatistics, made_of
 from slicemill.shedding.accuracy import AccuracyReport, merge_reports
 from slicemill.shedding.load import Backlog, Comparisons

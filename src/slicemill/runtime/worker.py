@@ -58,12 +58,11 @@ from slicemill.runtime.messages import (
     RunTask,
     item_failure,
 )
-from slicemill.runtime.pipeline import TaskPlan, TaskProgram
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram, unpack_plan
 from slicemill.runtime.rescale import redistribute_state
 from slicemill.runtime.shuffle import PartitionedRows, add_subtask_order, is_large, sample_keys
 from slicemill.runtime.step_limit import StepLimit, StepRecord, current_step
 from slicemill.runtime.workers.events import WorkerContext
-from slicemill.runtime.workers.plan_messages import unpack_plan
 from slicemill.storage.changes import Appended, merge_appended
 from slicemill.storage.checkpoints import (
     CheckpointDamaged,
