@@ -110,7 +110,7 @@ def test_the_legend_names_what_the_busiest_node_uses(page: Page, busy: str) -> N
             node["cpu"] = BIG if node is graph["nodes"][-1] else BIG / 4
         route.fulfill(response=answer, body=json.dumps(graph))
 
-    legend = page.locator(".legend", has_text="load of its unit")
+    legend = page.locator(".legend", has_text="load of its task")
     page.goto(f"{busy}/#/graph")
     expect(legend).to_contain_text("100 % of a core")
     page.route("**/v1/graph?*", with_a_busy_node)

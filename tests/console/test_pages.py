@@ -89,7 +89,7 @@ def test_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> None:
     picture = page.get_by_role("img", name=re.compile("^Slices of joins of auction and bid"))
     for text in ("auction · subtask", "bid · subtask", "kB", "60 s"):
         expect(picture).to_contain_text(text)
-    expect(page.get_by_role("heading", name="Cells over workers").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Subtasks over workers").first).to_be_visible()
 
 
 def test_a_model_has_both_graphs_and_a_budget_its_accuracy(page: Page, busy: str) -> None:
