@@ -134,14 +134,19 @@ class TaskChanges:
                 prepared.gone.append(part.task)
                 continue
             tables = self.tables.versions_read_by(part.plan.graph, part.plan.catalog)
-            plan, running = replace(part.plan, tables=tables), part.running
+            running = part.running
+            if part.effect is TaskEffect.CONTINUES and running is not None and running.plan.tables == tables:
+                prepared.parts.append((running.plan, running))
+                current.append(running)
+                continue
+            plan = replace(part.plan, tables=tables)
             if part.effect is TaskEffect.BACKFILLS:
                 self._prepare_backfill(plan, running, current, prepared, diff)
             elif part.effect is TaskEffect.STARTS:
                 self._create_logs(plan, prepared)
                 self.dispatcher.catch_up_upstream(current, plan.task.inputs)
                 prepared.set_fields(part.task, new_fields(plan, self.home))
-            elif part.effect is TaskEffect.CHANGES or running is None or running.plan.tables != tables:
+            else:
                 self._create_logs(plan, prepared)
                 self._warn_of_missed_rows(part.task, part.after, prepared)
                 running = self._change_queries(plan, running, current, prepared, diff.replacing)
