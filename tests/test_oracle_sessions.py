@@ -75,7 +75,7 @@ def by_tasks(tuples: Sequence[Timed], borders: Sequence[int]) -> dict[str, list[
     shared = [node.operator for node in graph if isinstance(node.operator, SharedSessions)]
     assert len(shared) == 1 and len(shared[0].members) == len(QUERIES), "they keep their rows once"
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, CATALOG, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=CATALOG, tables={}))
     schema = graph[graph.streams["S"]].schema
     out: dict[str, list[tuple[Any, ...]]] = {name: [] for name in QUERIES}
     places = sorted({0, *(border for border in borders if border < len(tuples)), len(tuples)})

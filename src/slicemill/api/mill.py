@@ -72,20 +72,19 @@ from slicemill.lifecycle.task_fields import complete_from_of
 from slicemill.lifecycle.undeclared_logs import remove_undeclared
 from slicemill.lifecycle.views import answer, window_rows
 from slicemill.metrics.query_metrics import MillMetrics
+from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.graph import QueryGraph
 from slicemill.plan.partitioning import MOST_SUBTASKS
 from slicemill.plan.placement import AUTO, parse_placement_kind
 from slicemill.runtime.autoscaler import Autoscaler
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.driver_limit import CpuTimeLimit
-from slicemill.runtime.messages import RunDone
 from slicemill.runtime.rescale import Rescaler
 from slicemill.runtime.run_metrics import RunMetrics
 from slicemill.runtime.spark_ingest import SparkIngest
 from slicemill.runtime.spark_session import begin_session, can_grow, configure, most_workers, worker_count
 from slicemill.runtime.state_view import StoredSlice, explain_with_measures, slices_of
 from slicemill.runtime.streams import RunningStream, SourceFailed, check_sources
-from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.sharing import Execution, Pool, borrow_pool, return_pool
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
@@ -93,7 +92,7 @@ from slicemill.sql.errors import Diagnostic, EslError, SourceText
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import StorageFull, raise_storage_full, unique_name
 from slicemill.storage.home import Home
-from slicemill.time import BEGINNING, SECOND_US, wall_clock_us
+from slicemill.time import SECOND_US, wall_clock_us
 from slicemill.types import Row
 
 if TYPE_CHECKING:
@@ -185,9 +184,7 @@ class Mill:
         # Cache of `versions`: (kind, name) -> (number of statements in the home at that time, versions)
         self._versions: dict[tuple[str, str], tuple[int, list[QueryVersion]]] = {}
         self._collected_s = time.monotonic()
-        self.dispatcher = Dispatcher(
-            self._pool, self.home, self._id, self.watermark, clock, chooser, self._after_run
-        )
+        self.dispatcher = Dispatcher(self._pool, self.home, self._id, clock, chooser, self._after_run)
         self._measuring = RunMetrics(self.dispatcher, clock)
         self.replacing = Rescaler(self.home, self.dispatcher, self._id)
         if subtasks is None and kind is None:
@@ -196,31 +193,27 @@ class Mill:
         self._changes = TaskChanges(self.home, self.dispatcher, self._tables, self._id, subtasks, kind)
         self.sinks = SinkRunner(self.home)
         self.alerts = AlertRunner(self, clock)
-        self.collector = RetentionCollector(
-            self.home, self.dispatcher, int(keep_s * SECOND_US), clock, self.watermark
-        )
+        self.collector = RetentionCollector(self.home, self.dispatcher, int(keep_s * SECOND_US), clock)
         self.refreshing = TableRefresher(lambda: self.catalog, self.refresh, clock)
         self._changing = threading.RLock()  # held while tables or declarations change
         self._ingest = SparkIngest(self._spark, self._folder, self.dispatcher, clock)
         self._running = RunningCatalog(
-            self.home,
-            self._id,
-            self._folder,
-            clock,
-            read_sources,
-            poll_ms,
-            self.dispatcher,
-            self._tables,
-            self._changes,
-            self.sinks,
-            self._ingest,
-            lambda query: handle_of(self, self._measuring, query),
+            home=self.home,
+            mill=self._id,
+            folder=self._folder,
+            clock=clock,
+            read_sources=read_sources,
+            poll_ms=poll_ms,
+            dispatcher=self.dispatcher,
+            tables=self._tables,
+            changes=self._changes,
+            sinks=self.sinks,
+            ingest=self._ingest,
+            handle=lambda query: handle_of(self, self._measuring, query),
         )
-        self.lives = QueryLifecycle(self._running, self.watermark)
+        self.lives = QueryLifecycle(self._running)
         self.dispatcher.between_rounds.append(self.lives.look)
-        self.backfills = Backfills(
-            self.home, self.dispatcher, clock, self._running.replan, lambda: self.graph
-        )
+        self.backfills = Backfills(running=self._running)
         self.writing = TableSinkWriter(self._running, self._tables, self._changing, clock)
         self.dispatcher.between_rounds.append(self.writing.look)
         self.dispatcher.advance = self.backfills.advance
@@ -342,12 +335,8 @@ class Mill:
         """Compute the row changes of a script before its declarations take effect."""
         gone = [name.name for name in dropped if name.kind == "TABLE"]
         changes = [change for change, _ in bound.changes]
-
-        def held(view: View) -> Sequence[Row]:
-            return window_rows(view, self.home, self.watermark)
-
         try:
-            return self._tables.stage(changes, catalog, gone, held)
+            return self._tables.stage(changes, catalog, gone, self._window)
         except RejectedChange as refused:
             index = bound.changes[refused.index][1]
             raise EslError(bound.source, [Diagnostic(refused.message, index, refused.hint)]) from None
@@ -402,8 +391,13 @@ class Mill:
         if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
             return evaluate_relation(relation.query, self.catalog, self._held)
         if isinstance(relation, View):
-            return window_rows(relation, self.home, self.watermark)
+            return self._window(relation)
         return self._tables.now(self._table(name))
+
+    def _window(self, view: View) -> Sequence[Row]:
+        """Return the current rows of a view over a stream. A new view has no log yet."""
+        log = self.home.logs.get(view.name)
+        return [] if log is None else window_rows(view, log, self.dispatcher.watermark(log.name))
 
     def rows_of_table(self, name: str) -> pa.Table:
         """Return the current rows of a table as a pyarrow table."""
@@ -614,35 +608,15 @@ class Mill:
 
     # -- inside ----------------------------------------------------------------------------------------
 
-    def watermark(self, log: str) -> int:
-        """Return the watermark of a log of a stream or task.
-
-        For a paused query or stream, it is the watermark at the pause.
-        """
-        if "paused" in (life := self.home.lives.get(log, {})):
-            return int(life["paused"]["watermark"])
-        now = self._clock()
-        streams = self.dispatcher.streams
-        if log in streams:
-            return streams[log].watermark(now)
-        writer = self.dispatcher.running.writers.get(log)
-        if writer is not None:
-            return writer.watermark_now(log, self.watermark)
-        for fields in self.home.tasks.values():  # the task is stored but has not resumed yet
-            if log in fields["outputs"]:
-                return int(fields["output_watermarks"].get(log, BEGINNING))
-        return streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
-
-    def _after_run(self, task: RunningTask, results: list[RunDone], now: int) -> None:
-        for _, log in task.plan.task.outputs:
+    def _after_run(self, run: RunRecord) -> None:
+        for log, rows in run.written.items():
             query = self.queries.get(log)
             if query is None:
                 continue
-            query.error = task.failed.get(log)
-            self._measuring.ran(log, results)
-            rows = sum(result.written[log].rows for result in results if log in result.written)
-            if rows and query.error is None and query.log.hold is None:
-                self._measuring.delivered(log, rows, task, results, now)
+            query.error = run.failed.get(log)
+            readable = rows > 0 and query.error is None and query.log.hold is None
+            self._measuring.add(log, run, readable=readable)
+            if readable:
                 query.delivered()
         self.sinks.notify()
         self.alerts.notify()

@@ -39,7 +39,7 @@ _SHORTEST_S = 0.001
 Told = Callable[[str, float], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRequest:
     """Options of a simulation; durations are in seconds."""
 

@@ -15,6 +15,7 @@ from slicemill.extension import load, statements
 if TYPE_CHECKING:
     from slicemill.catalog.catalog import Catalog
     from slicemill.operators.graph import QueryGraph
+    from slicemill.sql.errors import SourceText
 
 
 class Format(StrEnum):
@@ -42,6 +43,9 @@ def explain(
     subtasks: Annotated[
         int, typer.Option(min=1, max=1 << 16, metavar="N", help="How many ways work may be split.")
     ] = 8,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="What the script would start, change and end in the home.")
+    ] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
 ) -> None:
     """Show the query graph: streams, operators and the arcs between them."""
@@ -51,6 +55,9 @@ def explain(
     from slicemill.plan.overlapping_joins import NOTHING_RUNS, merge_overlapping_joins
     from slicemill.plan.tasks import split_into_tasks
 
+    if changes:
+        _write(_explained_changes(read(file), home), output)
+        return
     catalog = bind(read(file)).catalog
     if uda is not None:
         from slicemill.explain.aggregates import explain_uda
@@ -74,6 +81,15 @@ def explain(
     if query is not None:
         graph = _query_subgraph(graph, query)
     _write(_render_graph(graph, form, subtasks, home), output)
+
+
+def _explained_changes(script: SourceText, home: Path | None) -> str:
+    from slicemill.lifecycle.catalog_diff import predict_changes
+    from slicemill.storage.home_reader import HomeReader
+
+    if home is None:
+        raise SlicemillError("--changes compares a script with a home; give --home FOLDER")
+    return str(predict_changes(script, HomeReader(home)))
 
 
 def _render_graph(graph: QueryGraph, form: Format, subtasks: int, home: Path | None) -> str:

@@ -46,15 +46,15 @@ def simulate(
     from slicemill.capacity.simulate import simulate as print_plan
 
     wish = SimulationRequest(
-        rate or [],
-        policy or ["fcfs"],
-        cores,
-        seconds_of(duration) or 0.0,
-        seconds_of(every) or 0.0,
-        seconds_of(validate),
-        seed,
-        home,
-        costs,
-        save,
+        rates=rate or [],
+        policies=policy or ["fcfs"],
+        cores=cores,
+        duration_s=seconds_of(duration) or 0.0,
+        every_s=seconds_of(every) or 0.0,
+        validate_s=seconds_of(validate),
+        seed=seed,
+        home=home,
+        costs=costs,
+        save=save,
     )
     print_plan(read(file), wish, as_json)

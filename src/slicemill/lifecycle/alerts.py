@@ -61,7 +61,7 @@ _FIRST_PAUSE_US, _LONGEST_PAUSE_US = SECOND_US, 300 * SECOND_US
 _LONGEST_WISH_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertStatus:
     """Status of an alert.
 
@@ -253,17 +253,17 @@ class AlertDelivery:
             log = self._home.logs.get(name)
             waiting += len(log.epochs(after=epoch)) if log is not None else 0
         return AlertStatus(
-            alert.name,
-            alert.on,
-            alert.text,
-            alert.url,
-            "following" if alert.condition is None else state.value,
-            min((alarm.since_us for alarm in alarms.values()), default=None),
-            firing,
-            self._sent,
-            self._sent_us,
-            waiting,
-            self._error or self._unclear,
+            name=alert.name,
+            on=alert.on,
+            condition=alert.text,
+            url=alert.url,
+            state="following" if alert.condition is None else state.value,
+            since_us=min((alarm.since_us for alarm in alarms.values()), default=None),
+            firing=firing,
+            sent=self._sent,
+            sent_us=self._sent_us,
+            waiting=waiting,
+            error=self._error or self._unclear,
         )
 
 

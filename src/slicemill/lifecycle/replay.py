@@ -171,4 +171,4 @@ def _write_rows(parsed: Parsed, folder: Path, now: int) -> HandedRows:
     rows = (writer.append(parsed.table),) if parsed.table.num_rows else ()
     bad = (writer.append(parsed.errors),) if parsed.errors is not None else ()
     writer.release()
-    return HandedRows(folder, rows, bad, BEGINNING, now, now)
+    return HandedRows(folder=folder, rows=rows, errors=bad, offset=BEGINNING, arrival_us=now, seen_us=now)

@@ -29,14 +29,12 @@ class RetentionCollector:
         dispatcher: Dispatcher,
         keep_us: int,
         clock: Callable[[], int],
-        watermark: Callable[[str], int],
     ) -> None:
         self.keep_us = keep_us
         self.compactor = Compactor(home.durable)
         self._home = home
         self._dispatcher = dispatcher
         self._clock = clock
-        self._watermark = watermark
 
     def collect(self, catalog: Catalog, streams: Iterable[str], readers: Iterable[Mapping[str, int]]) -> None:
         """Free epochs and fold changelogs in one record.
@@ -66,7 +64,8 @@ class RetentionCollector:
         changing = changelogs_of(catalog)
         based = self.compactor.look(home.logs, changing, freed)
         freed = {name: first for name, first in freed.items() if not home.logs[name].changes}
-        freed |= first_epochs_in_use(views.values(), home, self._watermark)
+        watermarks = {name: self._dispatcher.watermark(name) for name in views if name in home.logs}
+        freed |= first_epochs_in_use(views.values(), home, watermarks)
         home.commit(Change(freed=freed, based=based))
         home.free(self._dispatcher.writers)
 

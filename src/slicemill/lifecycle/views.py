@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from slicemill.aggregates.udf.lookup import evaluate_relation
 from slicemill.catalog.catalog import Catalog, Table, View
@@ -38,22 +38,19 @@ def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) ->
     return evaluate_relation(query, catalog, lambda t: relation_rows(t, catalog, rows))
 
 
-def window_rows(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
+def window_rows(view: View, log: Log, watermark: int) -> list[Row]:
     """Return the rows in a view's window at the latest known time."""
-    log = home.logs.get(view.name)
-    if log is None:
-        return []  # the log of a new view does not exist yet
     found = [row for epoch in log.epochs() for row in timed_rows(log.read(epoch), view.schema)]
     return view_content(view, found, _now(log, watermark))
 
 
-def first_epochs_in_use(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
+def first_epochs_in_use(views: Iterable[View], home: Home, watermarks: Mapping[str, int]) -> dict[str, int]:
     """Return the first epoch that the window of each view still needs."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)
         if log is not None:
-            first = _first_epoch_in_use(_window(view), log, _now(log, watermark))
+            first = _first_epoch_in_use(_window(view), log, _now(log, watermarks[view.name]))
             if first > log.first:
                 freed[view.name] = first
     return freed
@@ -73,10 +70,9 @@ def _first_epoch_in_use(window: Window, log: Log, now: int) -> int:
     return first
 
 
-def _now(log: Log, watermark: Callable[[str], int]) -> int:
-    reached = watermark(log.name)
+def _now(log: Log, watermark: int) -> int:
     newest = BEGINNING if log.max_ts is None else log.max_ts
-    return max(newest, reached) if reached < END else newest
+    return max(newest, watermark) if watermark < END else newest
 
 
 def _window(view: View) -> Window:

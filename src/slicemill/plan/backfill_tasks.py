@@ -35,7 +35,7 @@ from slicemill.plan.content import quote_name
 from slicemill.plan.tasks import Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
     """Backfill of a query or derived stream that starts in the past.
 
@@ -119,7 +119,7 @@ def split_backfill_task(
         names |= {
             node: f"{node} of {quote_name(query)} apart"
             for node in task.nodes
-            if node not in roots and kind_of(graph[node].operator).own_name is None
+            if node not in roots and kind_of(graph[node].operator).own_name(graph[node].operator) is None
         }
     units_apart = []
     for task in chosen:
@@ -223,8 +223,6 @@ def task_of(tasks: tuple[Task, ...], query: str) -> Task:
 
 
 def _rename_node(node: Node, names: dict[str, str]) -> Node:
-    refer, operator = kind_of(node.operator).refer, node.operator
-    if refer is not None:
-        operator = refer(operator, lambda other: names.get(other, other))
+    operator = kind_of(node.operator).refer(node.operator, lambda other: names.get(other, other))
     inputs = tuple(names.get(source, source) for source in node.inputs)
     return replace(node, id=names.get(node.id, node.id), operator=operator, inputs=inputs)

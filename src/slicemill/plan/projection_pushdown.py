@@ -153,10 +153,8 @@ def _input_columns(node: Node, port: int, wanted: frozenset[str]) -> frozenset[s
     None means all columns.
     """
     operator, kind = node.operator, kind_of(node.operator)
-    if kind.columns_read is None:
-        return None
     read = kind.columns_read(operator, port, wanted)
-    if not all(isinstance(part, _OF_THE_ROW) for expr in read.exprs for part in walk(expr)):
+    if read is None or not all(isinstance(part, _OF_THE_ROW) for expr in read.exprs for part in walk(expr)):
         return None
     taken = set(read.names).union(*(columns_of(expr) for expr in read.exprs))
     alias = kind.alias(operator, port)

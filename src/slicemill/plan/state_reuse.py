@@ -17,7 +17,6 @@ from slicemill.operators.protocol import SharedOperator, with_members
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Part
 from slicemill.plan.tasks import Task
-from slicemill.types import Column
 
 if TYPE_CHECKING:
     from slicemill.plan.planner import Plan
@@ -88,10 +87,11 @@ def state_suffices(before: QueryGraph, after: QueryGraph, name: str) -> bool:
     return was is None or now is None or now <= was
 
 
-def _columns_stored(graph: QueryGraph, name: str) -> set[Column] | None:
+def _columns_stored(graph: QueryGraph, name: str) -> set[object] | None:
     member = _member(graph, name)
     kind = None if member is None else kind_of(graph[graph[name].inputs[0]].operator).member
-    return None if kind is None or kind.columns_stored is None else set(kind.columns_stored(member))
+    columns = None if kind is None else kind.columns_stored(member)
+    return None if columns is None else set(columns)
 
 
 def successors(

@@ -144,9 +144,9 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
 def log_of(node: Node, graph: QueryGraph) -> str | None:
     """Return the log that stores a node's output, if any."""
     kind = kind_of(node.operator)
-    if kind.relation is not None:
+    if kind.relation(node.operator) is not None:
         return None
-    return graph.stream_of(node.id) if kind.own_name is None else kind.own_name(node.operator)
+    return kind.own_name(node.operator) or graph.stream_of(node.id)
 
 
 # Partitioning keys of operators, traced back to columns of logs.

@@ -6,35 +6,17 @@ slowest subtask, without waiting time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from slicemill.metrics.quality_of_service import IdealTime
+from slicemill.metrics.run_record import RunRecord, SubtaskRecord
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
-from slicemill.shedding.load import Comparisons
-from slicemill.storage.changes import Appended
 
 # Statistics of a subtask, for load balancing, placement and display (S52).
-
-
-class SubtaskReport(Protocol):
-    """A subtask's report of a run, for load balancing (subset of `runtime.messages.RunDone`)."""
-
-    @property
-    def subtask(self) -> int: ...
-    @property
-    def rows_in(self) -> int: ...
-    @property
-    def pairs(self) -> int: ...  # row pairs that joins have compared
-    @property
-    def cpu_s(self) -> float: ...
-    @property
-    def bytes_read(self) -> int: ...
-    @property
-    def state_bytes(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -51,13 +33,13 @@ class SubtaskStatistics:
     bytes_read: int = 0
     state_bytes: int = 0
 
-    def add(self, report: SubtaskReport) -> None:
+    def add(self, record: SubtaskRecord) -> None:
         self.runs += 1
-        self.rows += report.rows_in
-        self.pairs += report.pairs
-        self.cpu_s += report.cpu_s
-        self.bytes_read += report.bytes_read
-        self.state_bytes = report.state_bytes
+        self.rows += record.rows
+        self.pairs += record.pairs
+        self.cpu_s += record.cpu_s
+        self.bytes_read += record.bytes_read
+        self.state_bytes = record.state_bytes
 
     def plain(self) -> dict[str, Any]:
         return {**asdict(self), "cpu_s": round(self.cpu_s, 6)}
@@ -65,19 +47,6 @@ class SubtaskStatistics:
 
 # Assumed overhead of a run, until a run has been measured.
 _FIRST_GUESS_S = 0.002
-
-
-class RunReport(SubtaskReport, Protocol):
-    """A subtask's report of a run, for task statistics (subset of `runtime.messages.RunDone`)."""
-
-    @property
-    def compared(self) -> Mapping[str, Comparisons]: ...  # by join
-    @property
-    def seconds(self) -> Mapping[str, float]: ...  # by stage
-    @property
-    def written(self) -> Mapping[str, Appended]: ...  # by log
-    @property
-    def rows(self) -> Mapping[str, int]: ...  # emitted, by operator
 
 
 @dataclass(slots=True)
@@ -97,33 +66,26 @@ class TaskStatistics:
         default_factory=dict
     )  # row pairs by join, total of all runs and subtasks
 
-    def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
-        """Add a run to the statistics.
-
-        `rows` has the rows read, by input. `outputs` are all logs that the run could write.
-        """
-        rows_in = sum(rows.values())
-        for log, number in rows.items():
+    def add(self, record: RunRecord) -> None:
+        """Add a run to the statistics."""
+        for log, number in record.read.items():
             self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
             self.rows_read[log] = self.rows_read.get(log, 0) + number
         # Skip the cost of the first run, which includes compilation and imports.
         if self.runs:
-            self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
+            self.cost.observe(record.rows, record.seconds)
         self.runs += 1
-        self.rows_in += rows_in
-        written = dict.fromkeys(outputs, 0)
-        for result in results:
-            self.cpu_s += result.cpu_s
-            self.subtasks.setdefault(result.subtask, SubtaskStatistics()).add(result)
-            for log, appended in result.written.items():
-                written[log] = written.get(log, 0) + appended.rows
-            for join, found in result.compared.items():
-                self.compared[join] = self.compared.get(join, 0) + found.total
-            for node, made in result.rows.items():
-                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + made
-        self.rows_out += sum(written.values())
-        for log, made in written.items():
-            self._count(log, rows_in, made)
+        self.rows_in += record.rows
+        self.rows_out += sum(record.written.values())
+        self.cpu_s += record.cpu_s
+        for subtask in record.subtasks:
+            self.subtasks.setdefault(subtask.subtask, SubtaskStatistics()).add(subtask)
+        for join, found in record.compared.items():
+            self.compared[join] = self.compared.get(join, 0) + sum(one.total for one in found)
+        for node, made in record.emitted.items():
+            self.rows_by_node[node] = self.rows_by_node.get(node, 0) + made
+        for log, made in record.written.items():
+            self._count(log, record.rows, made)
 
     def _count(self, log: str, rows_in: int, rows_out: int) -> None:
         if rows_in and log not in self.selectivities:

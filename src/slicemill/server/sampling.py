@@ -47,7 +47,7 @@ _WRITTEN_EVERY_S = 60.0
 _WRITING_SHARE = 500  # at most 1/500 of the time is spent on writing the history
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSample:
     """Sample of a stream. `watermark_us` is None before the first row and after the end of the stream."""
 
@@ -62,7 +62,7 @@ class StreamSample:
     ended: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySample:
     """Sample of a query.
 
@@ -101,7 +101,7 @@ class QuerySample:
         return Severity.NONE if self.cause is None else self.cause.attention
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSample:
     """Sample of a task: cores in use, rates per node, and waiting rows."""
 
@@ -134,7 +134,7 @@ class MillEvent:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MillSample:
     at_s: float
     policy: str
@@ -287,7 +287,15 @@ class Sampler:
             queries[name] = self._query(name, metrics, task, totals, situation, keep)
         found = tuple(problems(mill))
         workers = tuple(self._workers(totals))
-        sample = MillSample(now_us / SECOND_US, mill.policy, found, streams, queries, tasks, workers)
+        sample = MillSample(
+            at_s=now_us / SECOND_US,
+            policy=mill.policy,
+            problems=found,
+            streams=streams,
+            queries=queries,
+            tasks=tasks,
+            workers=workers,
+        )
         self._note_events(sample)
         if keep:
             self._kept_s = totals.at
@@ -307,15 +315,15 @@ class Sampler:
         running = self._mill.streams[name]
         counts = running.counts
         return StreamSample(
-            name,
-            self._rate(f"stream {name}", counts.read, totals),
-            counts.read,
-            counts.unneeded,
-            counts.late,
-            counts.bad,
-            running.error,
-            _moment(running.announced),
-            running.ended,
+            name=name,
+            rate=self._rate(f"stream {name}", counts.read, totals),
+            read=counts.read,
+            unneeded=counts.unneeded,
+            late=counts.late,
+            bad=counts.bad,
+            error=running.error,
+            watermark_us=_moment(running.announced),
+            ended=running.ended,
         )
 
     def _task(self, task: RunningTask, totals: _CounterSnapshot) -> TaskSample:
@@ -323,18 +331,18 @@ class Sampler:
         waits = task.id in running.position
         outputs = [log for _, log in task.plan.task.outputs]
         return TaskSample(
-            task.id,
-            self._rate(f"cpu {task.id}", known.cpu_s, totals),
-            running.rows_waiting(task.id)[0] if waits else 0,
-            running.longest_wait_s(task.id, self._wall_us()) if waits else 0.0,
-            task.state_bytes,
-            task.subtasks,
-            tuple(log for log in outputs if log in self._mill.queries),
-            {
+            id=task.id,
+            cpu=self._rate(f"cpu {task.id}", known.cpu_s, totals),
+            rows_waiting=running.rows_waiting(task.id)[0] if waits else 0,
+            longest_wait_s=running.longest_wait_s(task.id, self._wall_us()) if waits else 0.0,
+            state_bytes=task.state_bytes,
+            subtasks=task.subtasks,
+            queries=tuple(log for log in outputs if log in self._mill.queries),
+            node_rates={
                 node: self._rate(f"node {node}", rows, totals)
                 for node, rows in list(known.rows_by_node.items())
             },
-            {
+            input_rates={
                 log: self._rate(f"read {task.id} {log}", rows, totals)
                 for log, rows in list(known.rows_read.items())
             },
@@ -421,30 +429,30 @@ class Sampler:
             }
             ring.add(self._wall_us() / SECOND_US, values)
         return QuerySample(
-            name,
-            situation.state,
-            situation.task,
-            sharing,
-            metrics.rows,
-            rate,
-            ring.last("p50_ms"),
-            ring.last("p99_ms"),
-            ring.last("slowdown"),
-            ring.last("staleness"),
-            metrics.memory.rows,
-            metrics.memory.state_bytes,
-            cpu / sharing,
-            cpu,
-            situation.level,
-            situation.level_met,
-            lag_s,
-            self._budget(name),
-            None if shed is None else shed.dropped,
-            None if shed is None else situation.shed_share,
-            None if shed is None else shed.accuracy,
-            watermark_us,
-            metrics.policy,
-            cause_of(situation),
+            name=name,
+            state=situation.state,
+            task=situation.task,
+            shared_by=sharing,
+            rows=metrics.rows,
+            rate=rate,
+            p50_ms=ring.last("p50_ms"),
+            p99_ms=ring.last("p99_ms"),
+            slowdown=ring.last("slowdown"),
+            staleness=ring.last("staleness"),
+            rows_waiting=metrics.memory.rows,
+            state_bytes=metrics.memory.state_bytes,
+            cpu=cpu / sharing,
+            task_cpu=cpu,
+            level=situation.level,
+            level_met=situation.level_met,
+            lag_s=lag_s,
+            budget=self._budget(name),
+            shed=None if shed is None else shed.dropped,
+            shed_share=None if shed is None else situation.shed_share,
+            accuracy=None if shed is None else shed.accuracy,
+            watermark_us=watermark_us,
+            policy=metrics.policy,
+            cause=cause_of(situation),
         )
 
     def _budget(self, name: str) -> str | None:
@@ -547,7 +555,7 @@ class Sampler:
 
 
 def announced_watermark(mill: Mill, log: str) -> int:
-    """Return the announced watermark of a log without advancing it, unlike `Mill.watermark`."""
+    """Return the announced watermark of a log without advancing it."""
     if log in mill.streams:
         return mill.streams[log].announced
     writer = mill.dispatcher.running.writers.get(log)

@@ -8,7 +8,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.runtime.workers.plan_messages import unpack_plan
+from slicemill.runtime.pipeline import unpack_plan
 from slicemill.storage.check import check_home
 from slicemill.time import wall_clock_us
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool, rows_as_table

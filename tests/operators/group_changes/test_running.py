@@ -70,7 +70,7 @@ def context_of(calls: list[str], keys: list[str]) -> StepContext:
     catalog = bind(f"{_STREAM} CREATE QUERY q AS SELECT {selected} FROM s {grouped};").catalog
     graph = build_graph(catalog)
     (node,) = [node for node in graph if isinstance(node.operator, GroupChanges)]
-    return StepContext(node, graph, catalog, {}, None)
+    return StepContext(node=node, graph=graph, catalog=catalog, tables={}, state=None)
 
 
 def broken_of(rows: Broken, names: tuple[str, ...], first: int) -> pa.Table:
@@ -124,7 +124,9 @@ def restored(step: GroupChangesStep, context: StepContext) -> GroupChangesStep:
     """The step as it is behind a checkpoint."""
     state = stored(step.state)
     assert isinstance(state, GroupChangesState) and isinstance(context.node.operator, GroupChanges)
-    made = StepContext(context.node, context.graph, context.catalog, context.tables, state)
+    made = StepContext(
+        node=context.node, graph=context.graph, catalog=context.catalog, tables=context.tables, state=state
+    )
     return GroupChangesStep(context.node.operator, made)
 
 
@@ -248,7 +250,14 @@ def test_groups_of_the_first_version_go_on_in_windows() -> None:
     assert isinstance(operator, GroupChanges)
     before = GroupChangesState(figures=None)
     step = GroupChangesStep(
-        operator, StepContext(context.node, context.graph, context.catalog, context.tables, before)
+        operator,
+        StepContext(
+            node=context.node,
+            graph=context.graph,
+            catalog=context.catalog,
+            tables=context.tables,
+            state=before,
+        ),
     )
     by_rows = row_step(changing_groups(operator, context), context)
     rows: Given = [(0, 1, 1, "a"), (1, 2, 1, "a"), (0, 5, 1, "b")]

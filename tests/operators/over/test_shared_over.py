@@ -62,7 +62,7 @@ def states(*queries: str, before: dict[str, object] | None = None, first: int = 
     catalog = bind(STREAM + "".join(texts)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}), before)
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}), before)
     rows = [Timed(n * SECOND, (n % 2, n * 0.1, 7.0 - n, n * SECOND)) for n in range(first, first + 400)]
     done = program.run({"s": to_table(rows, SCHEMA, [row.ts for row in rows])}, {"s": rows[-1].ts})
     assert not done.errors, done.errors

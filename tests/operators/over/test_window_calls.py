@@ -121,7 +121,13 @@ def run(
             table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
             kept, stored = stored, {}
             for task in split_into_tasks(graph):
-                plan = TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, subtasks))
+                plan = TaskPlan(
+                    task=task,
+                    graph=graph,
+                    catalog=catalog,
+                    tables={},
+                    exchanges=exchanges_of(task, graph, subtasks),
+                )
                 programs = [
                     TaskProgram(plan, read_checkpoint(folder, kept.get((task.id, subtask), ())))
                     for subtask in range(plan.subtasks)

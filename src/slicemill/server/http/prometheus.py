@@ -173,7 +173,7 @@ class MillCollector(Collector):
         now = wall_clock_us()
         for stream, running in streams.items():
             failing.add_metric([stream], float(running.error is not None))
-            watermark = self._mill.watermark(stream)
+            watermark = self._mill.dispatcher.watermark(stream)
             _add(lag, [stream], (now - watermark) / SECOND_US if 0 < watermark < END else None)
         yield failing
         yield lag

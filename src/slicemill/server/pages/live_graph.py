@@ -86,7 +86,7 @@ def _index(key: _GraphKey) -> GraphIndex:
     return GraphIndex(graph, queries, needed, component)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNode:
     """Node of the graph, or one node for all private nodes of the `folded` queries."""
 
@@ -288,20 +288,20 @@ class LiveGraphReader:
             own = describe_node(graph[operator], graph)
             facts.append(f"{own.title.lower()} {', '.join(text for _, text in own.facts[:1])}".strip())
         return LiveNode(
-            node.id,
-            node.name,
-            operator_name(node.operator),
-            role_of(node).value,
-            words.title,
-            facts,
-            self._tasks.get(node.id),
-            self._rate(node.id),
-            task.cpu if task is not None else 0.0,
-            task.rows_waiting if task is not None else 0,
-            task.longest_wait_s if task is not None else 0.0,
-            task.state_bytes if task is not None else 0,
-            self._index.needed_by[node.id].bit_count(),
-            [],
+            id=node.id,
+            label=node.name,
+            operator=operator_name(node.operator),
+            role=role_of(node).value,
+            title=words.title,
+            facts=facts,
+            task=self._tasks.get(node.id),
+            rate=self._rate(node.id),
+            cpu=task.cpu if task is not None else 0.0,
+            rows_waiting=task.rows_waiting if task is not None else 0,
+            longest_wait_s=task.longest_wait_s if task is not None else 0.0,
+            state_bytes=task.state_bytes if task is not None else 0,
+            queries=self._index.needed_by[node.id].bit_count(),
+            folded=[],
         )
 
     def _group(self, group: str, stands_for: Mapping[str, str]) -> LiveNode:
@@ -314,20 +314,20 @@ class LiveGraphReader:
         samples = [self._sample.tasks[task] for task in tasks if task in self._sample.tasks]
         label = queries[0] if len(queries) == 1 else f"{len(queries)} queries"
         return LiveNode(
-            group,
-            label,
-            "folded",
-            "sink",
-            label,
-            [f"{len(members)} operators of their own"],
-            next(iter(tasks)) if len(tasks) == 1 else None,
-            sum(self._rate(name) for name in queries),
-            max((task.cpu for task in samples), default=0.0),
-            max((task.rows_waiting for task in samples), default=0),
-            max((task.longest_wait_s for task in samples), default=0.0),
-            sum(task.state_bytes for task in samples),
-            len(queries),
-            queries,
+            id=group,
+            label=label,
+            operator="folded",
+            role="sink",
+            title=label,
+            facts=[f"{len(members)} operators of their own"],
+            task=next(iter(tasks)) if len(tasks) == 1 else None,
+            rate=sum(self._rate(name) for name in queries),
+            cpu=max((task.cpu for task in samples), default=0.0),
+            rows_waiting=max((task.rows_waiting for task in samples), default=0),
+            longest_wait_s=max((task.longest_wait_s for task in samples), default=0.0),
+            state_bytes=sum(task.state_bytes for task in samples),
+            queries=len(queries),
+            folded=queries,
         )
 
     def _arcs(self, chosen: Iterable[str], stands_for: Mapping[str, str], shown: set[str]) -> list[LiveArc]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ RULES = {
 """Rule of each policy, as shown to users."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityLine:
     """Unit with its position in the schedule and the reason.
 
@@ -68,7 +67,8 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
     """Return ready tasks in the order of the policy, then other tasks by CPU use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
     tasks, now_us = list(running.tasks), wall_clock_us()
-    ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
+    announced = {log: announced_watermark(mill, log) for log in running.logs_to_check()}
+    ready, _ = running.ready(announced, now_us, QUANTUM_S)
     # Tasks that wait for time or for a run in progress have a priority for their next run as well.
     waiting = [place for place, task in enumerate(tasks) if running.rows_waiting(task.id)[0] > 0]
     positions = np.union1d(ready, np.array(waiting, ready.dtype))
@@ -88,17 +88,17 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
         run_s = statistics.cost.overhead + statistics.cost.per_row * rows
         found.append(
             PriorityLine(
-                task.id,
-                [log for log in logs if log in mill.queries],
-                None if place is None else place + 1,
-                priority if priority is not None and math.isfinite(priority) else None,
-                _priority_reason(place, position in can_run, rows, wait_s, run_s, rows * per_row),
-                rows,
-                wait_s,
-                1000 * statistics.cost.overhead,
-                1e6 * statistics.cost.per_row,
-                per_row,
-                known.cpu if known is not None else 0.0,
+                task=task.id,
+                queries=[log for log in logs if log in mill.queries],
+                place=None if place is None else place + 1,
+                priority=priority if priority is not None and math.isfinite(priority) else None,
+                why=_priority_reason(place, position in can_run, rows, wait_s, run_s, rows * per_row),
+                rows_waiting=rows,
+                longest_wait_s=wait_s,
+                overhead_ms=1000 * statistics.cost.overhead,
+                row_us=1e6 * statistics.cost.per_row,
+                per_row=per_row,
+                cpu=known.cpu if known is not None else 0.0,
             )
         )
     return sorted(found, key=lambda one: (one.place or math.inf, -one.cpu, one.task))
