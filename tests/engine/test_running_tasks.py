@@ -15,8 +15,9 @@ from slicemill.api.mill import Mill
 from slicemill.runtime.task_queue import Goal, RunningTasks
 from slicemill.runtime.tasks import RunningTask
 from slicemill.scheduling.statistics import BatchCost
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import END
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SCRIPT = """
 CREATE STREAM a (x int, ts timestamp) ORDER BY ts;
@@ -62,7 +63,7 @@ class Works:
 
     def can_run(self, task: RunningTask) -> bool:
         """What the table says, by asking."""
-        reached = {log: self.mill.watermark(log) for log in task.plan.task.inputs}
+        reached = {log: self.mill.running.watermark(log) for log in task.plan.task.inputs}
         held = any(all(reached[log] >= ts for log, ts in due.items()) for due in task.due)
         end = any(until == END and task.input_watermarks().get(log) != END for log, until in reached.items())
         return bool(task.pending()) or held or end
@@ -70,7 +71,7 @@ class Works:
     def check(self) -> list[RunningTask]:
         now = self.clock.now
         self.running.refresh(now)
-        positions, batches = self.running.ready(self.mill.watermark, now)
+        positions, batches = self.running.ready(self.mill.running.watermark, now)
         ready = [self.tasks[position] for position in positions]
         assert ready == [task for task in self.tasks if self.can_run(task)]
         for task, rows, wait in zip(ready, batches.rows, batches.wait, strict=True):
@@ -113,7 +114,7 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
         works.arrive("a", [1, 5, 9])
         works.clock.now += 3 * SECOND
         works.check()
-        positions, batches = works.running.ready(works.mill.watermark, works.clock.now)
+        positions, batches = works.running.ready(works.mill.running.watermark, works.clock.now)
         by_name = {works.tasks[position].id: index for index, position in enumerate(positions)}
         plain, slid = (by_name[works.running.writers[name].id] for name in ("plain", "slid"))
         assert batches.figures.weight[positions[[plain, slid]]].tolist() == [1, 2]
@@ -172,7 +173,7 @@ def slacks(mill: Mill) -> dict[str, float]:
     """By one of its logs, how long each task that could run has until its deadline."""
     running, now = mill.dispatcher.running, mill.dispatcher._clock()
     running.refresh(now)
-    positions, batches = running.ready(mill.watermark, now)
+    positions, batches = running.ready(mill.running.watermark, now)
     names = [running.tasks[position].plan.task.outputs[0][1] for position in positions]
     return dict(zip(names, batches.slack.tolist(), strict=True))
 
@@ -195,7 +196,7 @@ def test_the_end_of_a_window_is_its_deadline_and_that_of_who_feeds_it(tmp_path: 
         assert found["often"] == pytest.approx(6, abs=1e-3)
         assert found["sums"] == pytest.approx(16 + 5, abs=1e-3)
         assert found["plain"] == pytest.approx(40, abs=1e-3)
-        mill.policy = "edf"
+        mill.dispatcher.chooser.set_policy("edf")
         first = [task.plan.task.outputs[0][1] for task in mill.dispatcher._ranked()]
         assert first == ["often", "sums", "plain"]
         clock.now += 7 * SECOND  # the window of `often` has ended, and its result is late
@@ -207,7 +208,7 @@ def test_a_task_that_runs_is_not_ready(tmp_path: Path) -> None:
         works.arrive("a", [1, 5, 9])
         (first, *others) = works.check()
         works.running.began(first)
-        assert [works.tasks[p] for p in works.running.ready(works.mill.watermark, 2)[0]] == others
+        assert [works.tasks[p] for p in works.running.ready(works.mill.running.watermark, 2)[0]] == others
         works.running.ran(first, 2)
         assert works.check() == [first, *others]
 
@@ -221,7 +222,7 @@ def test_what_was_shed_does_not_count_for_the_policy(tmp_path: Path) -> None:
         for share, rows in ((1.0, 40), (0.5, 20), (0.001, 1)):
             task.kept_share = share
             works.running.ran(task, 2)
-            positions, batches = works.running.ready(works.mill.watermark, 2)
+            positions, batches = works.running.ready(works.mill.running.watermark, 2)
             assert batches.rows[positions.tolist().index(index)] == rows
         assert works.running.rows[index] == 40, "all of them wait, and the shedder counts them"
 
@@ -248,7 +249,7 @@ def test_rows_of_the_rarer_side_of_a_join_count_for_more(tmp_path: Path) -> None
             feed_rows(mill, stream, [(1, clock.now)])
             mill.dispatcher.admit_handed()
             running.refresh(clock.now)
-            return float(running.ready(mill.watermark, clock.now)[1].worth[0])
+            return float(running.ready(mill.running.watermark, clock.now)[1].worth[0])
 
         assert worth("l") == pytest.approx(10 / (2 * 2))
         assert worth("r") == pytest.approx(10 / (2 * 2) + 10 / (2 * 8))
@@ -273,6 +274,6 @@ def test_time_passes_over_a_derived_stream_that_no_row_comes_through(tmp_path: P
             feed_rows(mill, "t", [(number, clock.now)])
             mill.dispatcher.run_all()
             # The last one of `t` may still have one of `s` at the same time before it.
-            assert {row[0] for _, row in mill.queries["q"].rows()} >= {500, *range(1, number)}
+            assert {row[0] for _, row in mill.queries["q"].timed_rows()} >= {500, *range(1, number)}
         finish(mill)
-        assert [row[0] for _, row in mill.queries["q"].rows()] == [500, 1, 2, 3, 4]
+        assert [row[0] for _, row in mill.queries["q"].timed_rows()] == [500, 1, 2, 3, 4]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from slicemill.testing import inline_pool
 from slicemill_lab import on_engine
 from slicemill_lab.mill.classify import BFF, RANDOM
 from slicemill_lab.mill.engine import classifying
 from slicemill_lab.mill.engine.classifying import classified, walks_to_classify
-from support.engine import inline_pool
 
 
 def test_as_many_values_are_looked_at_as_are_not_shed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ from slicemill.api import mill
 from slicemill.sql.errors import SourceText
 from slicemill.server import serve
 from slicemill.server.network import ServerSockets
-from support.engine import inline_pool
+from slicemill.testing import inline_pool
 
 home, folder, port = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 serve.Mill = lambda spark, home: mill.Mill(home=home, pool=inline_pool(1), poll_ms=5)

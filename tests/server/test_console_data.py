@@ -128,7 +128,7 @@ def test_slices_of_a_join_say_who_wants_how_much(client: httpx.Client, service: 
         at = second * 1_000_000
         feed_rows(service.mill, "sale", [(1, 5, at)])
         bid(service, (1, 20, at + 1))
-    service.mill.checkpoint()
+    service.mill.dispatcher.checkpoint_all()
     (chain,) = get(client, "/v1/slices/far")
     assert sorted(chain["queries"]) == ["far", "near"]
     assert chain["reaches"] == {"far": 60, "near": 10}
@@ -159,7 +159,7 @@ def test_moves_of_cuts_are_remembered_while_nobody_looks(
         for second in (1, 2, 3):
             feed_rows(service.mill, "sale", [(1, 5, second * 1_000_000)])
             bid(service, (1, 20, second * 1_000_000 + 1))
-            service.mill.checkpoint()
+            service.mill.dispatcher.checkpoint_all()
             marks.append(service.mill.home.tasks[TASK]["checkpoint"])
             eventually(lambda: looked[-1:] == [(TASK, marks[-1])])
     finally:

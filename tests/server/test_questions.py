@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from server.conftest import bid
+from slicemill.adhoc.pushdown import parse_query, pushdowns_of
+from slicemill.adhoc.query import InMemoryRelation, LogRelation
 from slicemill.columns.arrow_schema import with_system_columns
 from slicemill.columns.merge import in_order
 from slicemill.errors import SlicemillError
 from slicemill.lifecycle.compaction import ChangelogTables
-from slicemill.server.adhoc.ask import InMemoryRelation, LogRelation
-from slicemill.server.adhoc.pushdown import parse_query, pushdowns_of
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.changes import Appended, Change

@@ -59,7 +59,7 @@ def test_garbage_collection_within_runs_is_counted_for_the_queries_of_the_task(
 ) -> None:
     bid(service, (1, 20, 1))
     query = service.mill.queries["dear"]
-    before, run = query.metrics().collecting_s, TaskProgram.run
+    before, run = query.measured().collecting_s, TaskProgram.run
 
     def run_with_garbage(self: TaskProgram, *arguments: Any) -> Any:
         gc.collect()
@@ -67,7 +67,7 @@ def test_garbage_collection_within_runs_is_counted_for_the_queries_of_the_task(
 
     monkeypatch.setattr(TaskProgram, "run", run_with_garbage)
     bid(service, (1, 20, 2))
-    counted = query.metrics()
+    counted = query.measured()
     assert 0 < counted.collecting_s - before < counted.cpu_s
 
 
@@ -125,13 +125,13 @@ def test_a_stream_that_has_ended_holds_nobody_and_is_an_event(service: MillServi
     bid(service, (1, 20, 1_000_000))
     feed_rows(service.mill, "sale", [(1, 5, 1_000_000)])
     sampler.take()
-    service.mill.streams["sale"].ended = True
+    service.mill.running.streams["sale"].ended = True
     clock.now += 1
     sample = sampler.take()
     assert (sample.streams["sale"].ended, sample.streams["bid"].ended) == (True, False)
     assert sample.queries["sold"].cause is None
     assert [event.text for event in sampler.events][:1] == ["stream sale has ended"]
-    service.mill.streams["bid"].ended = True
+    service.mill.running.streams["bid"].ended = True
     service.mill.dispatcher.run_all()
     cause = sampler.take().queries["dear"].cause
     assert cause is not None
@@ -139,10 +139,10 @@ def test_a_stream_that_has_ended_holds_nobody_and_is_an_event(service: MillServi
 
 
 def test_looking_announces_no_watermark(service: MillService) -> None:
-    before = service.mill.streams["bid"].announced
+    before = service.mill.running.streams["bid"].announced
     sampler, _ = sampler_of(service.mill)
     sampler.take()
-    assert service.mill.streams["bid"].announced == before
+    assert service.mill.running.streams["bid"].announced == before
 
 
 def test_charts_go_on_after_a_restart(service: MillService, tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ from slicemill.api import mill
 from slicemill.server import serve
 from slicemill.server.network import ServerSockets
 from slicemill.sql.errors import SourceText
-from support.engine import inline_pool
+from slicemill.testing import inline_pool
 from pathlib import Path
 
 home, folder = map(Path, sys.argv[1:])

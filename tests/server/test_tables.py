@@ -117,7 +117,7 @@ def test_a_running_query_meets_the_rows_of_its_tuples_time(
     bid(service, (1, 6, 2))
     service.mill.dispatcher.end_streams()
     service.mill.dispatcher.run_all()
-    assert [timed.row for timed in service.mill.queries["named"].rows()] == [("old", 5), ("new", 6)]
+    assert [timed.row for timed in service.mill.queries["named"].timed_rows()] == [("old", 5), ("new", 6)]
 
 
 def test_rows_are_for_operators_to_change_and_names_are_kept_to(service: MillService, tmp_path: Path) -> None:

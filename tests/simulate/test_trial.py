@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.api.mill import Mill
 from slicemill.binder import bind
 from slicemill.capacity.trial import TrialSamples, costs_of_home, measure, open_trial_mill, read_sample
 from slicemill.capacity.trial_run import try_policies
@@ -17,6 +16,7 @@ from slicemill.errors import SlicemillError
 from slicemill.scheduling.capacity import Output
 from slicemill.scheduling.rehearsal import Traffic, polls, total_rows
 from slicemill.sql.errors import SourceText
+from slicemill.testing import open_mill
 
 SCRIPT = SourceText(
     """\
@@ -69,7 +69,7 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
 
 
 def test_costs_of_a_home_are_those_its_tasks_have_learned(spark: SparkSession, tmp_path: Path) -> None:
-    with Mill(spark, tmp_path / "home", subtasks=2, read_sources=False) as mill:
+    with open_mill(spark, tmp_path / "home", subtasks=2, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         streams = TrialSamples(RATES).of(mill)
@@ -100,7 +100,7 @@ def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark:
         mill.dispatcher.admit_handed()
         log = mill.home.logs["bid"]
         times = pa.concat_tables([log.read(epoch) for epoch in log.epochs()]).column(TS).to_pylist()
-        assert mill.streams["bid"].counts.late == 0
+        assert mill.running.streams["bid"].counts.late == 0
     assert times == sorted(times)
     assert 0.5 * 1200 < len(times) < 1200  # even auctions, or a high price
     assert times[0] < 1_900_000
@@ -114,8 +114,8 @@ def test_a_trial_gives_nothing_to_sinks_and_has_its_own_policy(spark: SparkSessi
         stream = TrialSamples(RATES).of(mill)["bid"]
         mill.feed("bid", stream.rows(400, 2_000_000))
         mill.dispatcher.run_all()
-        assert mill.policy == "rr"
-        assert mill.queries["dear"].rows()
+        assert mill.dispatcher.chooser.policy.name == "rr"
+        assert mill.queries["dear"].timed_rows()
     assert not out.exists() or not list(out.iterdir())
 
 

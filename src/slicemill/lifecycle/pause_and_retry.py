@@ -18,7 +18,7 @@ RESTART. A query that stalls takes seconds of a worker each time, so it gets few
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -73,10 +73,9 @@ class QueryStatus:
 
 @dataclass(slots=True)
 class QueryLifecycle:
-    """Lifecycle changes of running queries; `watermark` returns the watermark of a log."""
+    """Lifecycle changes of running queries."""
 
     running: RunningCatalog
-    watermark: Callable[[str], int]
     _looked_us: int = 0
 
     def of(self, name: str) -> QueryStatus:
@@ -140,7 +139,7 @@ class QueryLifecycle:
                 "epoch": log.end.epoch,
                 "max_ts": log.end.max_ts,
                 "as_of": home.epoch,
-                "watermark": self.watermark(name) if known else BEGINNING,
+                "watermark": self.running.watermark(name) if known else BEGINNING,
                 "at": self.running.clock(),
                 "by": by,
             }
