@@ -15,8 +15,8 @@ from slicemill.server.service import MillService
 from slicemill.testing import Clock, inline_pool
 from slicemill.time import BEGINNING, EARLIEST
 from slicemill.types import Row
+from support.adhoc_queries import ask
 from support.engine import fed_mill, feed_rows, finish
-from support.questions import ask
 
 _STREAM = "CREATE STREAM S (k int, v int, ts timestamp) ORDER BY ts;"
 _COUNT = "CREATE QUERY q AS SELECT count(*) AS n, sum(v) AS total FROM S EMIT CHANGES;"

@@ -10,8 +10,8 @@ import pytest
 from slicemill.api.mill import Mill
 from slicemill.server.service import MillService
 from slicemill.testing import Clock, inline_pool
+from support.adhoc_queries import ask
 from support.engine import checkpoint_twice, fed_mill, feed_rows, finish
-from support.questions import ask
 
 SECOND = 1_000_000
 SCRIPT = """

@@ -30,9 +30,9 @@ from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home_reader import HomeReader
 from slicemill.testing import Clock, inline_pool
 from slicemill.types import Row
+from support.adhoc_queries import ask
 from support.changelogs import TableOfNow
 from support.engine import checkpoint_twice, fed_mill, feed_rows, finish
-from support.questions import ask
 
 SECOND = 1_000_000
 
