@@ -81,7 +81,7 @@ def test_over_http_a_query_has_its_progress(mill: Mill) -> None:
     mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT v FROM s")
     with serving(MillService(mill), ServerSockets()) as url, connect(url) as connection:
         query = connection.queries["q"]
-        assert query.metrics()["state"] == "backfilling"
+        assert query.status().state == "backfilling"
         found = query.progress()
         assert found is not None
         assert (found["rows_done"], found["rows"], found["share"]) == (0, 30, 0.0)
