@@ -168,7 +168,7 @@ def _questions(draw: st.DrawFn) -> str:
 def test_a_question_gives_what_it_gives_over_the_whole_log(
     epochs: list[Rows], sql: str, extents: int
 ) -> None:
-    from slicemill.server.adhoc import ask as question_rows
+    from slicemill.adhoc import query as question_rows
 
     before = question_rows._FIRST_ROWS
     question_rows._FIRST_ROWS = 2  # so that few rows are many looks
