@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import slicemill
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.testing import Clock, inline_pool
@@ -241,6 +242,11 @@ def test_values_of_every_type_are_the_same(tmp_path: Path) -> None:
             "moments": [at],
             "nothing": None,
         }
+
+
+def test_a_mill_has_at_most_15_public_methods() -> None:
+    names = [name for name in vars(slicemill.Mill) if not name.startswith("_")]
+    assert len(names) <= 15, names
 
 
 def receiver() -> tuple[Callable[[LiveEpoch], None], Callable[[int], list[int]]]:

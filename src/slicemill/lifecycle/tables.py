@@ -1,7 +1,7 @@
 """Table versions: a table changes as a whole, between two tuples.
 
     tuples of bid     1    2    3  │  4    5
-    rows of item      first        │  second          INSERT INTO item …, mill.refresh("item"), or a start
+    rows of item      first        │  second          INSERT INTO item …, a refresh, or a start
 
 Each version of a table is a file in the home, named by a digest of its content. A file may contain only the
 difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so each
