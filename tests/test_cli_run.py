@@ -19,7 +19,7 @@ from slicemill.api.mill import Mill
 from slicemill.api.status import watch
 from slicemill.cli import live_table as console
 from slicemill.runtime import spark_session as session
-from support.engine import inline_pool
+from slicemill.testing import inline_pool, open_mill
 
 BIDS = (
     "CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts USING json OPTIONS (path 'bids');\n"
@@ -62,7 +62,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str | Non
 
     def make(spark: object, home: Path | None, **options: Any) -> Mill:
         del spark
-        return Mill(home=home, pool=inline_pool(), **{k: v for k, v in options.items() if k != "execution"})
+        return open_mill(
+            home=home, pool=inline_pool(), **{k: v for k, v in options.items() if k != "execution"}
+        )
 
     def called(script: str, *options: str) -> int:
         (tmp_path / "script.esl").write_text(script)
@@ -191,17 +193,17 @@ def test_the_run_time_counts_from_the_first_read_of_the_sources(tmp_path: Path) 
     from rich.console import Console
 
     write(tmp_path, "1.json", *ROWS)
-    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool()) as mill:
+    with open_mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool()) as mill:
         mill.execute(BIDS + DEAR)
         watching = threading.Thread(target=watch, args=(mill, 0.0, Console(stderr=True)))
         watching.start()
         watching.join(0.2)
         assert watching.is_alive()
-        assert not mill.streams["bid"].asked
+        assert not mill.running.streams["bid"].asked
         mill.start()
         watching.join(PATIENCE_S)
         assert not watching.is_alive()
-        assert mill.streams["bid"].counts.read == 4
+        assert mill.running.streams["bid"].counts.read == 4
 
 
 # -- Exit --------------------------------------------------------------------------------------------------

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from slicemill.api.mill import Mill
+from slicemill.testing import Clock, inline_pool
 from support.corpus import Case, check_rows, parameters, prepare
-from support.engine import Clock, fed_mill, inline_pool, run_case
+from support.engine import fed_mill, run_case
 
 
 @pytest.mark.parametrize("case", parameters())

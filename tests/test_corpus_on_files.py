@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 
-from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import SourceSpec, Stream
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.types import Column, Kind, Row, TimestampUnit
 from support.corpus import Case, Event, Runnable, check_rows, prepare, sent_row
-from support.engine import Clock, finish, inline_pool, results_of, turn
+from support.engine import finish, results_of, turn
 from support.placed_cases import placed_cases
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -116,18 +116,18 @@ def check_from_files(case: Case, form: str, folder: Path) -> None:
     if reason := left_out(runnable, declared, form):
         pytest.skip(reason)
     source = FileSource(runnable, form, folder)
-    with Mill(home=folder / "home", pool=inline_pool(), clock=source.clock) as mill:
+    with open_mill(home=folder / "home", pool=inline_pool(), clock=source.clock) as mill:
         for name, rows in runnable.tables.items():
-            mill.table(name, rows)
+            mill.tables.set_rows(name, rows)
         mill.execute(source.script())
         mill.open()
-        streams = {name: running.stream for name, running in mill.streams.items()}
+        streams = {name: running.stream for name, running in mill.running.streams.items()}
         turn(mill)
         moments = groupby(runnable.events, key=lambda event: (event.arrival_us, event.stream))
         for (source.clock.now, stream), events in moments:
             if stream in streams:
                 source.write(streams[stream], list(events))
-                mill.streams[stream].handle_notice()  # polls again within the same moment
+                mill.running.streams[stream].handle_notice()  # polls again within the same moment
                 turn(mill)
         finish(mill)
         results = results_of(mill)

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 from slicemill.api.mill import Mill
 from slicemill.plan.placement import AUTO, PlacementKind
 from slicemill.runtime.workers.sharing import Execution
+from slicemill.testing import Clock, open_mill
 from support.corpus import Case, check_rows, prepare
-from support.engine import Clock, run_case
+from support.engine import run_case
 from support.placed_cases import SUBTASKS, placed_cases
 
 PLACED = placed_cases()
@@ -59,8 +60,8 @@ def check(
     """Run a case and compare its rows. Each start draws its number of subtasks unless `subtasks` is given."""
     runnable = prepare(case)
 
-    def open_mill(clock: Clock, chosen: int) -> Mill:
-        return Mill(
+    def started(clock: Clock, chosen: int) -> Mill:
+        return open_mill(
             spark,
             home,
             subtasks=subtasks or chosen,
@@ -70,6 +71,6 @@ def check(
             read_sources=False,
         )
 
-    results = run_case(runnable, open_mill, seed)
+    results = run_case(runnable, started, seed)
     for query, expected in runnable.expected.items():
         check_rows(expected, results[query.lower()], query)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.api.mill import Mill
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
+from slicemill.testing import inline_pool, open_mill
 from slicemill.time import SteadyClock, wall_clock_us
-from support.engine import inline_pool, turn
+from support.engine import turn
 
 SECOND = 1_000_000_000
 HOUR = 3_600 * SECOND
@@ -54,19 +54,19 @@ def test_a_source_is_read_after_the_clock_was_set_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "in").mkdir()
-    with Mill(home=tmp_path / "home", pool=inline_pool(1), folder=tmp_path, subtasks=1) as mill:
+    with open_mill(home=tmp_path / "home", pool=inline_pool(1), folder=tmp_path, subtasks=1) as mill:
         mill.execute(f"{STREAM}; CREATE QUERY q AS SELECT v FROM s")
         mill.open()
-        mill.read_all()
+        mill.running.read_all()
         real, set_back = time.time_ns, 0
         monkeypatch.setattr(time, "time_ns", lambda: real() - set_back)
         set_back = HOUR
         (tmp_path / "in" / "1.json").write_text('{"v": 1}\n')
-        moment = mill.streams["s"].next_read_us
+        moment = mill.running.streams["s"].next_read_us
         assert moment is not None
         wall_clock_us.not_before(moment)  # ends the pause of some milliseconds between two polls
         turn(mill)
-        assert [row.row for row in mill.queries["q"].rows()] == [(1,)]
+        assert [row.row for row in mill.queries["q"].timed_rows()] == [(1,)]
 
 
 def test_the_clock_continues_from_the_last_commit_of_the_home_directory(
@@ -79,6 +79,6 @@ def test_the_clock_continues_from_the_last_commit_of_the_home_directory(
     home.close()
     clock = SteadyClock()
     monkeypatch.setattr("slicemill.api.mill.wall_clock_us", clock)
-    with caplog.at_level(logging.WARNING, "slicemill"), Mill(home=tmp_path, pool=inline_pool(1)):
+    with caplog.at_level(logging.WARNING, "slicemill"), open_mill(home=tmp_path, pool=inline_pool(1)):
         assert clock() >= ahead
     assert re.search(r"the clock of this machine is 3\d\d\d s behind the last commit", caplog.text)

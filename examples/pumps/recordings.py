@@ -70,9 +70,9 @@ def main() -> None:
 
 def compare() -> None:
     """Both ways, over workers in this process."""
-    from slicemill.api.mill import Mill
     from slicemill.runtime.workers.inline import InlinePool
     from slicemill.runtime.workers.sharing import HANDLER
+    from slicemill.testing import open_mill
 
     script = (HERE / "pumps.esl").read_text()
     everything = PUMPS * len(FEATURES)
@@ -84,7 +84,7 @@ def compare() -> None:
     ):  # the first one compiles
         with (
             tempfile.TemporaryDirectory() as home,
-            Mill(home=Path(home) / "home", folder=HERE.parents[1], pool=InlinePool(1, HANDLER)) as mill,
+            open_mill(home=Path(home) / "home", folder=HERE.parents[1], pool=InlinePool(1, HANDLER)) as mill,
         ):
             mill.execute(
                 script.replace("capacity = 6", f"capacity = {capacity}").replace("'bff'", f"'{policy}'")
@@ -92,7 +92,7 @@ def compare() -> None:
             begin = time.process_time()
             mill.drain()
             spent = time.process_time() - begin
-            rows = [timed.row for timed in mill.queries["decisions"].rows()]
+            rows = [timed.row for timed in mill.queries["decisions"].timed_rows()]
         units = [(row[0], round((row[1] / 1e6 - BEGIN.timestamp()) / 10) - 1, row[2]) for row in rows]
         wrong = sum(said != (wear_of(pump, unit) > FAILING) for pump, unit, said in units)
         found = {"cpu_seconds": round(spent, 2), "errors": round(wrong / len(units), 3)}

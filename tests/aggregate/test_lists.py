@@ -25,9 +25,10 @@ from slicemill.plan.tasks import split_into_tasks
 from slicemill.runtime.pipeline import TaskPlan, TaskProgram
 from slicemill.server.encoding import csv_text, json_rows
 from slicemill.server.postgres.values import describe_columns, encode_columns
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import END
 from slicemill.types import BIGINT, TIMESTAMP, Timed, list_of
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SECOND = 1_000_000
 SCRIPT = """CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts;
@@ -141,4 +142,4 @@ def test_a_too_long_list_over_the_whole_history_stops_only_its_own_query(
             mill.queries["q"].error or ""
         )
         assert mill.queries["short"].error is None
-        assert len(mill.queries["short"].rows()) == len(rows)
+        assert len(mill.queries["short"].timed_rows()) == len(rows)

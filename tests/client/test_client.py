@@ -59,8 +59,8 @@ def test_a_mistake_is_raised_with_its_place(connection: Connection) -> None:
 def test_a_query_lives_and_ends(connection: Connection) -> None:
     query = connection.query("CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5")
     assert "price < 5" in query.explain()
-    assert query.metrics()["state"] == "running"
-    query.stop()
+    assert query.status().state == "running"
+    query.drop()
     assert list(connection.queries) == ["dear"]
 
 
@@ -99,7 +99,7 @@ def test_a_loop_follows_results(connection: Connection, service: MillService) ->
             await server.execute("CREATE QUERY all_of_them AS SELECT price FROM bid")
             found: list[int] = []
             await asyncio.to_thread(bid, service, (1, 20, 1))
-            async for rows in server.subscribe("dear", since=0):
+            async for rows in server.follow("dear", since=0):
                 found += [row["price"] for row in rows.rows]
                 if len(found) == 2:
                     return found

@@ -177,5 +177,5 @@ def test_an_example_gives_the_rows_of_the_reference_engine(
         for query in run_script(bind(text).catalog, ROOT).queries:
             got = mill.queries[query.name]
             assert got.error is None
-            assert sorted(got.rows(), key=repr) == sorted(query.rows, key=repr), query.name
+            assert sorted(got.timed_rows(), key=repr) == sorted(query.rows, key=repr), query.name
             assert query.rows, query.name

@@ -10,8 +10,9 @@ import pyarrow as pa
 from slicemill.api.mill import Mill
 from slicemill.connectors.follow import Follower
 from slicemill.connectors.sinks.registry import open_sink
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import Timed
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SCRIPT = "CREATE STREAM s (n int, ts timestamp) ORDER BY ts; CREATE QUERY q AS SELECT n FROM s;"
 SECOND = 1_000_000
@@ -31,7 +32,7 @@ def test_result_timestamps_have_a_timestamp_type_in_every_interface(tmp_path: Pa
     tables: list[pa.Table] = []
     with mill_with_rows(tmp_path, 0) as mill:
         query = mill.queries["q"]
-        query.subscribe(tables.append)
+        query.subscribe(lambda live: tables.append(live.table))
         memory = open_sink("memory:", "q", query.schema)
         mill.sinks.add("q", memory, "memory")
         mill.sinks.add("q", open_sink(lambda _, table: tables.append(table), "q", query.schema), "function")
@@ -46,7 +47,7 @@ def test_result_timestamps_have_a_timestamp_type_in_every_interface(tmp_path: Pa
         frame = query.to_pandas()
         assert str(frame["_ts"].dt.tz) == "UTC"
         assert frame["_ts"].tolist() == [moment]
-        assert query.rows() == [Timed(5 * SECOND, (7,))]
+        assert query.timed_rows() == [Timed(5 * SECOND, (7,))]
     assert open_sink("memory:", "q", query.schema).to_arrow().schema == tables[0].schema  # type: ignore[attr-defined]
 
 
@@ -59,7 +60,7 @@ def test_a_read_of_the_newest_rows_reads_only_the_last_epochs(tmp_path: Path) ->
         assert (query.newest(0), epochs) == ([], [])
         newest = query.newest(5)
         assert len(epochs) == 8
-        assert newest == query.rows()[-5:]
+        assert newest == query.timed_rows()[-5:]
         assert len(query.newest(1_000)) == 40
         mill.execute("DROP QUERY q")
         assert query.newest(5) == newest

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slicemill.api.mill import Mill
 from slicemill.server.auth import Access
 from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
-from support.engine import inline_pool
+from slicemill.testing import inline_pool, open_mill
 
 _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 EXTRAS = """
@@ -48,10 +47,10 @@ def thousand() -> str:
 @contextmanager
 def console_server(home: Path, esl: str = "", *, port: int = 0, tokens: bool = False) -> Iterator[str]:
     """Yield the URL of a server over a running engine; with `tokens`, those of its home directory apply."""
-    with Mill(home=home, pool=inline_pool(), subtasks=2) as mill:
+    with open_mill(home=home, pool=inline_pool(), subtasks=2) as mill:
         if esl:
             mill.execute(esl)
-        mill.restore()
+        mill.statements.restore()
         mill.start()
         access = Access(home if tokens else None)
         with serving(MillService(mill), ServerSockets(port=port), access) as url:

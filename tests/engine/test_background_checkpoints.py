@@ -109,7 +109,7 @@ def begin_checkpoint(mill: Mill) -> RunningTask:
 
 
 def sums(mill: Mill) -> list[tuple[object, ...]]:
-    return sorted((timed.row for timed in mill.queries["total"].rows()), key=repr)
+    return sorted((timed.row for timed in mill.queries["total"].timed_rows()), key=repr)
 
 
 def expected(rounds: int) -> list[tuple[object, ...]]:
@@ -140,7 +140,7 @@ def test_a_kill_between_the_snapshots_and_the_last_file_goes_back_to_the_checkpo
     mill = opened(tmp_path, pool)
     feed(mill, 0)
     mill.dispatcher.run_all()
-    mill.checkpoint()
+    mill.dispatcher.checkpoint_all()
     feed(mill, 20)
     mill.dispatcher.run_all()
     task = begin_checkpoint(mill)
@@ -171,7 +171,7 @@ def test_a_mill_that_dies_while_a_checkpoint_is_written_starts_from_the_one_befo
     mill = opened(tmp_path, pool)
     feed(mill, 0)
     mill.dispatcher.run_all()
-    mill.checkpoint()
+    mill.dispatcher.checkpoint_all()
     feed(mill, 20)
     mill.dispatcher.run_all()
     begin_checkpoint(mill)
@@ -194,7 +194,7 @@ def test_whoever_pauses_the_engine_waits_for_checkpoints(mill: Mill, pool: HeldP
     feed(mill, 20)
     run(mill)
     begin_checkpoint(mill)
-    mill.set_workers(1)
+    mill.rescaler.set_workers(1)
     assert not pool.held
     feed(mill, 40)
     mill.dispatcher.run_all()
@@ -255,11 +255,11 @@ def test_subtasks_change_while_a_checkpoint_is_written(tmp_path: Path, pool: Hel
         if changed:
             kinds = placements_of(task.plan.task, task.plan.graph, 3)
             (by_time,) = [one for one in kinds if one.kind is PlacementKind.TIME]
-            assert mill.replacing.rescale(task, by_time)
+            assert mill.rescaler.rescale(task, by_time)
         feed(mill, 40)
         mill.dispatcher.run_all()
         mill.close()
-        return sorted((timed.row for timed in mill.queries["pairs"].rows()), key=repr)
+        return sorted((timed.row for timed in mill.queries["pairs"].timed_rows()), key=repr)
 
     as_it_was = pairs(tmp_path / "one", HeldPool(), changed=False)
     assert as_it_was and pairs(tmp_path / "other", pool, changed=True) == as_it_was

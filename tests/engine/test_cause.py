@@ -14,10 +14,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.runtime.spark_session import cause
-from support.engine import inline_pool
+from slicemill.testing import inline_pool, open_mill
 
 
 # Functions for tasks are made inside others: so they travel whole, and workers need not know this module.
@@ -112,7 +111,7 @@ def test_a_mill_that_cannot_read_a_source_says_why_and_goes_on_when_it_can(tmp_p
         "CREATE STREAM bid (item int, ts timestamp micros) ORDER BY ts USING json OPTIONS (path 'bids');"
         "CREATE QUERY q AS SELECT item FROM bid"
     )
-    with Mill(home=tmp_path / "home", pool=inline_pool(1), folder=tmp_path) as mill:
+    with open_mill(home=tmp_path / "home", pool=inline_pool(1), folder=tmp_path) as mill:
         mill.execute(script)
         folder = mill.home.logs["bid"].folder
         folder.rmdir()
@@ -122,4 +121,4 @@ def test_a_mill_that_cannot_read_a_source_says_why_and_goes_on_when_it_can(tmp_p
         folder.unlink()
         folder.mkdir()
         mill.drain()
-        assert [timed.row for timed in mill.queries["q"].rows()] == [(1,)]
+        assert [timed.row for timed in mill.queries["q"].timed_rows()] == [(1,)]

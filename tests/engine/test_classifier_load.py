@@ -8,7 +8,8 @@ from unittest import mock
 
 from slicemill.api.mill import Mill
 from slicemill.shedding.load import Backlog
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 TASKS, CAPACITY, UNITS = 10, 20, 24
@@ -26,7 +27,7 @@ EXAMPLES = [
 
 def opened(folder: Path, clock: Clock) -> Mill:
     mill = fed_mill(folder, clock, inline_pool(), 1)
-    mill.table("e", EXAMPLES)
+    mill.tables.set_rows("e", EXAMPLES)
     mill.execute(SCRIPT)
     mill.open()
     return mill
@@ -47,9 +48,9 @@ def observed(folder: Path, waits: list[float], crash_after: int | None = None) -
             mill = opened(folder, clock)
     finish(mill)
     looked: dict[int, int] = {}
-    for timed in mill.queries["q"].rows():
+    for timed in mill.queries["q"].timed_rows():
         looked[timed.ts] = looked.get(timed.ts, 0) + int(str(timed.row[3]))
-    decided = len(list(mill.queries["q"].rows()))
+    decided = len(list(mill.queries["q"].timed_rows()))
     mill.close()
     assert decided == TASKS * len(waits)
     return [looked[ts] for ts in sorted(looked)]

@@ -15,8 +15,9 @@ from slicemill.errors import SlicemillError
 from slicemill.functions.evaluate import compile_vector
 from slicemill.runtime import driver_limit as computing_limit
 from slicemill.runtime.driver_limit import CpuTimeLimit
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import INT, VARCHAR, Schema
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SLOW = "levenshtein(repeat('a', n * 100), repeat('b', n * 100))"
 SCRIPT = f"""
@@ -28,19 +29,19 @@ CREATE QUERY asked AS SELECT d FROM slow;
 
 
 def _change(mill: Mill) -> object:
-    return mill.change_rows(f"UPDATE sizes SET n = {SLOW}")
+    return mill.statements.change_rows(f"UPDATE sizes SET n = {SLOW}")
 
 
 def _insert(mill: Mill) -> object:
-    return mill.change_rows(f"INSERT INTO sizes SELECT {SLOW} FROM sizes")
+    return mill.statements.change_rows(f"INSERT INTO sizes SELECT {SLOW} FROM sizes")
 
 
 def _view(mill: Mill) -> object:
-    return mill.held("slow")
+    return mill.tables.rows("slow")
 
 
 def _ask(mill: Mill) -> object:
-    return mill.ask("asked")
+    return mill.tables.rows("asked")
 
 
 @pytest.mark.parametrize("compute", [_change, _insert, _view, _ask])
@@ -54,8 +55,8 @@ def test_what_takes_long_is_ended_and_changes_nothing(
         with pytest.raises(SlicemillError, match=r"took more than 0\.3 s of processor time and was ended"):
             compute(mill)
         assert time.thread_time() - began < 3
-        assert list(mill.held("sizes")) == [(1000,)]
-        assert mill.change_rows("UPDATE sizes SET n = 1") == [1]
+        assert list(mill.tables.rows("sizes")) == [(1000,)]
+        assert mill.statements.change_rows("UPDATE sizes SET n = 1") == [1]
         assert compute(mill) is not None
 
 
@@ -97,4 +98,4 @@ def test_a_constant_that_may_take_long_is_not_computed_when_its_query_is_compile
         mill.open()
         feed_rows(mill, "s", [(1, 1), (2, 2)])
         mill.dispatcher.run_all()
-        assert [tuple(timed.row) for timed in mill.queries["q"].rows()] == [(31, 2), (32, 2)]
+        assert [tuple(timed.row) for timed in mill.queries["q"].timed_rows()] == [(31, 2), (32, 2)]

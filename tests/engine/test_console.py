@@ -19,7 +19,8 @@ from slicemill.cli.live_table import logs_table
 from slicemill.errors import SlicemillError
 from slicemill.runtime import spark_session as session
 from slicemill.storage.home import Home
-from support.engine import Clock, fed_mill, inline_pool, rows_as_table
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, rows_as_table
 
 SCRIPT = """
 CREATE STREAM bid (item int, price int) ORDER BY current_time;
@@ -188,7 +189,7 @@ def test_what_keeps_a_mill_from_going_on_is_shown(tmp_path: Path) -> None:
         mill.execute(SCRIPT)
         mill.open()
         assert problems(mill) == []
-        mill.streams["bid"].failed("no such file", 0)
+        mill.running.streams["bid"].failed("no such file", 0)
         mill.dispatcher.problem = "no space is left"
         assert problems(mill) == [
             "no space is left",

@@ -19,7 +19,8 @@ from slicemill.api.mill import Mill
 from slicemill.runtime import culprits
 from slicemill.runtime import tasks as task
 from slicemill.runtime.culprits import CulpritSearch
-from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import checkpoint_twice, fed_mill, feed_rows, finish
 from support.fork_pool import ForkPool
 
 SECOND = 1_000_000
@@ -94,13 +95,13 @@ def feed(mill: Mill, first: int, last: int) -> None:
     for begin in range(first, last, 4):
         part = ROWS[begin : min(begin + 4, last)]
         feed_rows(mill, "s", part)
-        if "u" in mill.streams:
+        if "u" in mill.running.streams:
             feed_rows(mill, "u", [(at, k, 0) for at, k, _ in part])
         mill.dispatcher.run_all()
 
 
 def rows(mill: Mill, name: str) -> list[tuple[object, ...]]:
-    return [(timed.ts, *timed.row) for timed in mill.queries[name].rows()]
+    return [(timed.ts, *timed.row) for timed in mill.queries[name].timed_rows()]
 
 
 def errors(mill: Mill) -> set[str]:
@@ -234,7 +235,7 @@ def test_only_the_query_that_is_stuck_in_machine_code_is_stopped(
     function.on_bad = lambda: deque(repeat(0, 10**12), maxlen=0).clear()
     expected = rows_without(tmp_path, "windows", ["q5"])
     pool = ForkPool(1)
-    mill = Mill(home=tmp_path / "home", pool=pool, clock=Clock(), subtasks=1, read_sources=False)
+    mill = open_mill(home=tmp_path / "home", pool=pool, clock=Clock(), subtasks=1, read_sources=False)
     with mill:
         mill.execute(script("windows", ["q5"]))
         mill.open()

@@ -20,8 +20,9 @@ from slicemill.plan.partitioning import Along, Exchange
 from slicemill.runtime import shuffle as exchange
 from slicemill.runtime.pipeline import RunOutcome, TaskProgram
 from slicemill.runtime.shuffle import PartitionedRows, add_subtask_order, sample_keys
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import BIGINT, DOUBLE, INT, VARCHAR, Column, Schema
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SCHEMA = Schema((Column("k", INT), Column("name", VARCHAR), Column("x", DOUBLE), Column("n", BIGINT)))
 K, NAME, X, N = (ColumnRef(column.name, column.type) for column in SCHEMA)
@@ -164,7 +165,7 @@ def run_queries(home: Path, subtasks: int) -> tuple[dict[str, list[Any]], Mill]:
             feed_rows(mill, "S", table)
             mill.dispatcher.run_some()
         finish(mill)
-        results = {name: [(t.ts, t.row) for t in query.rows()] for name, query in mill.queries.items()}
+        results = {name: [(t.ts, t.row) for t in query.timed_rows()] for name, query in mill.queries.items()}
         assert all(query.error is None for query in mill.queries.values())
         return results, mill
 

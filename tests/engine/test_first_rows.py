@@ -12,10 +12,11 @@ from slicemill.api.mill import Mill
 from slicemill.operators.changelog.group import GlobalAggregateRow
 from slicemill.runtime.pipeline import TaskPlan
 from slicemill.server.service import MillService
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import BEGINNING, EARLIEST
 from slicemill.types import Row
 from support.adhoc_queries import ask
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 _STREAM = "CREATE STREAM S (k int, v int, ts timestamp) ORDER BY ts;"
 _COUNT = "CREATE QUERY q AS SELECT count(*) AS n, sum(v) AS total FROM S EMIT CHANGES;"
@@ -33,7 +34,7 @@ def _opened(home: Path, esl: str, subtasks: int = 1) -> Mill:
 
 def _told(mill: Mill, query: str = "q") -> list[tuple[int, Row]]:
     mill.dispatcher.run_all()
-    return [(timed.ts, timed.row) for timed in mill.queries[query].rows()]
+    return [(timed.ts, timed.row) for timed in mill.queries[query].timed_rows()]
 
 
 def _table(mill: Mill, query: str) -> list[tuple[object, ...]]:
@@ -47,7 +48,7 @@ def test_a_global_aggregate_has_its_row_before_any_tuple_arrives(tmp_path: Path,
     with _opened(tmp_path, _STREAM + _COUNT, subtasks) as mill:
         assert _told(mill) == [_FIRST]
         assert _table(mill, "q") == [(0, None)]
-        assert mill.ask("q") == [(0, None)]
+        assert mill.tables.rows("q") == [(0, None)]
         finish(mill)
         assert _told(mill) == [_FIRST]
 
@@ -137,7 +138,7 @@ def test_queries_over_a_global_aggregate_read_its_row_before_any_tuple_arrives(
 
 def test_a_log_is_complete_up_to_no_time_before_its_first_row_is_in_it(tmp_path: Path) -> None:
     with _opened(tmp_path, _STREAM + _NESTED) as mill:
-        mill.streams["S"].announce_at_least("S", 5 * _S)
+        mill.running.streams["S"].announce_at_least("S", 5 * _S)
         assert mill.dispatcher.watermark("Large") == BEGINNING
         mill.dispatcher.run_all()
         assert mill.dispatcher.watermark("Large") == 5 * _S
@@ -251,7 +252,7 @@ def test_sinks_and_subscribers_get_the_row_before_any_tuple_arrives(tmp_path: Pa
     query = _COUNT.replace("QUERY q AS", "QUERY q WITH (sink = 'memory:') AS")
     with _opened(tmp_path, _STREAM + query) as mill:
         got: list[object] = []
-        mill.queries["q"].subscribe(lambda table: got.extend(table.drop_columns(["_ts"]).to_pylist()))
+        mill.queries["q"].subscribe(lambda live: got.extend(live.table.drop_columns(["_ts"]).to_pylist()))
         mill.dispatcher.run_all()
         mill.sinks.deliver_new()
         assert got == [{"_op": "insert", "n": 0, "total": None}]

@@ -9,11 +9,12 @@ import pytest
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 ESL = """
@@ -59,7 +60,7 @@ def test_both_engines_agree(tmp_path: Path) -> None:
             mill.dispatcher.run_all()
         finish(mill)
         for name in ("chosen", "windows", "total"):
-            found = list(mill.queries[name].rows())
+            found = list(mill.queries[name].timed_rows())
             assert found and sorted(found) == sorted(Timed(*row[:2]) for row in engine.results(name))
 
 

@@ -17,7 +17,8 @@ import pytest
 from connectors.sender import Sender, eventually
 from slicemill.api.mill import Mill
 from slicemill.runtime.workers.inline import InlinePool
-from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import feed_rows, rows_as_table, turn
 
 SECOND = 1_000_000
 BEGIN = 1_800_000_000 * SECOND
@@ -67,7 +68,7 @@ class Waiting:
 
     def feed(self, stream: str, number: int) -> None:
         row = (1, number, self.clock.now)
-        columns = self.mill.streams[stream].stream.schema.names
+        columns = self.mill.running.streams[stream].stream.schema.names
         self.mill.feed(stream, rows_as_table(self.mill, stream, [row[: len(columns)]]))
 
     def out(self) -> dict[str, bool]:
@@ -76,7 +77,7 @@ class Waiting:
         for number, name in enumerate(WAITING):
             query = self.mill.queries[f"q{number}"]
             assert query.error is None, query.error
-            found[name] = any(timed.row[1] == 4 for timed in query.rows())
+            found[name] = any(timed.row[1] == 4 for timed in query.timed_rows())
         return found
 
     def polls(self, until: int) -> dict[str, bool]:
@@ -92,7 +93,7 @@ class Waiting:
 @contextmanager
 def waiting(home: Path, kind_a: str, kind_b: str) -> Iterator[Waiting]:
     clock = Clock(BEGIN)
-    mill = Mill(home=home, pool=inline_pool(1), clock=clock, subtasks=1, read_sources=False)
+    mill = open_mill(home=home, pool=inline_pool(1), clock=clock, subtasks=1, read_sources=False)
     try:
         for name, kind in (("a", kind_a), ("b", kind_b)):
             time = ", ts timestamp" if kind.startswith("external") else ""
@@ -132,8 +133,8 @@ def test_a_tuple_waits_for_the_time_of_the_other_stream_and_one_poll(
         both.feed("a", 3)
         turn(both.mill)
         if state == "ended":
-            both.mill.dispatcher.admit_rows(both.mill.streams["b"])
-            both.mill.streams["b"].ended = True
+            both.mill.dispatcher.admit_rows(both.mill.running.streams["b"])
+            both.mill.running.streams["b"].ended = True
         both.clock.now += SECOND
         sent = both.clock.now
         both.feed("a", 4)
@@ -155,13 +156,13 @@ def test_a_tuple_waits_for_the_time_of_the_other_stream_and_one_poll(
 
 def numbers(mill: Mill, query: str = "out") -> list[object]:
     assert mill.queries[query].error is None, mill.queries[query].error
-    return [timed.row[0] for timed in mill.queries[query].rows()]
+    return [timed.row[0] for timed in mill.queries[query].timed_rows()]
 
 
 @contextmanager
 def opened(folder: Path, script: str) -> Iterator[tuple[Mill, Clock]]:
     clock = Clock(BEGIN)
-    with Mill(home=folder / "home", folder=folder, pool=inline_pool(1), clock=clock, subtasks=1) as mill:
+    with open_mill(home=folder / "home", folder=folder, pool=inline_pool(1), clock=clock, subtasks=1) as mill:
         mill.execute(script)
         mill.open()
         yield mill, clock
@@ -190,7 +191,7 @@ def test_late_and_bad_rows_have_the_time_of_the_clock(tmp_path: Path) -> None:
     with opened(tmp_path, script) as (mill, clock):
         feed_rows(mill, "s", [(4, BEGIN - 1)])
         turn(mill)
-        (late,) = [timed for timed in mill.queries["out"].rows() if timed.row[0] == 4] or [None]
+        (late,) = [timed for timed in mill.queries["out"].timed_rows() if timed.row[0] == 4] or [None]
         assert late is None or late.ts >= before
 
 
@@ -209,7 +210,7 @@ def test_rows_that_wait_to_be_admitted_are_no_silence(tmp_path: Path) -> None:
             clock.now += 10 * SECOND
         turn(mill)
         assert numbers(mill) == [0, 1, 2, 3] and numbers(mill, "late") == []
-        stamps = [timed.ts for timed in mill.queries["stamped"].rows()]
+        stamps = [timed.ts for timed in mill.queries["stamped"].timed_rows()]
         assert stamps == [BEGIN + number * 10 * SECOND for number in range(4)]
 
 
@@ -255,7 +256,7 @@ def test_a_silent_socket_lets_out_what_is_held_back(tmp_path: Path) -> None:
             def have_come() -> bool:
                 clock.now += SECOND
                 turn(mill)
-                return bool(mill.streams["s"].fields.get("next_arrival", 0) == 3)
+                return bool(mill.running.streams["s"].fields.get("next_arrival", 0) == 3)
 
             eventually(have_come)
             clock.now += 4 * SECOND
@@ -284,7 +285,7 @@ def test_what_is_held_back_comes_out_when_the_source_ends(tmp_path: Path) -> Non
         turn(mill)
         clock.now += 3600 * SECOND
         turn(mill)
-        assert mill.streams["bid"].ended
+        assert mill.running.streams["bid"].ended
         assert numbers(mill, "counted") == [len(numbers(mill))] and len(numbers(mill)) > 0
 
 

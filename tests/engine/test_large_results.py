@@ -8,7 +8,8 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.operators.join import answers
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 STREAMS = """
 CREATE STREAM a (k int, c int, ts timestamp micros) ORDER BY ts;
@@ -38,7 +39,7 @@ def _opened(home: Path, queries: str) -> Mill:
 
 def _feed(mill: Mill, rows: int, first: int = 0) -> None:
     for stream in "abd":
-        if stream in mill.streams:
+        if stream in mill.running.streams:
             feed_rows(mill, stream, [(first + n, 1, first + n) for n in range(rows)])
 
 

@@ -18,7 +18,8 @@ from slicemill.runtime.load_control import LoadControl
 from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.shedding.load import Backlog, SheddingDecision
 from slicemill.storage.log import Epoch
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"
 SECOND = 1_000_000
@@ -64,7 +65,7 @@ class Works:
         finish(self.mill)
 
     def rows(self, query: str) -> Counter[tuple[object, ...]]:
-        return Counter((timed.ts, *timed.row) for timed in self.mill.queries[query].rows())
+        return Counter((timed.ts, *timed.row) for timed in self.mill.queries[query].timed_rows())
 
     def shed(self) -> AccuracyReport:
         (found,) = [report for task in self.tasks for report in task.sheds.values()]
@@ -114,7 +115,7 @@ def test_what_each_input_loses_is_counted(tmp_path: Path) -> None:
         works.arrive(batch, 5)
     works.end()
     lost = works.rows("exact").total() - works.rows("shed").total()
-    found = works.mill.queries["shed"].metrics().shed
+    found = works.mill.queries["shed"].measured().shed
     assert found is not None
     assert 0 < lost == found.dropped
     assert found.arrived == 400
@@ -255,7 +256,9 @@ def test_the_same_pairs_are_given_up_in_however_many_subtasks(
                 works.mill.dispatcher.run_all()
             finish(works.mill)
             reports = [(report.arrived, report.accuracy) for report in task.sheds.values()]
-            found = [[(t.ts, *t.row) for t in works.mill.queries[name].rows()] for name in ("exact", "shed")]
+            found = [
+                [(t.ts, *t.row) for t in works.mill.queries[name].timed_rows()] for name in ("exact", "shed")
+            ]
             works.mill.close()
             return [*found, reports]
 

@@ -13,6 +13,7 @@ from slicemill.errors import SlicemillError
 from slicemill.runtime.messages import CheckpointTask, Item, Message, ReadStream
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.testing import open_mill
 from slicemill.time import wall_clock_us
 from support.engine import fed_mill, feed_rows, finish
 
@@ -45,7 +46,7 @@ def pool() -> MortalPool:
 
 
 def rows(mill: Mill, query: str) -> list[tuple[object, ...]]:
-    return sorted((timed.row for timed in mill.queries[query].rows()), key=repr)
+    return sorted((timed.row for timed in mill.queries[query].timed_rows()), key=repr)
 
 
 def test_a_checkpoint_has_the_subtasks_of_one_run(tmp_path: Path, pool: MortalPool) -> None:
@@ -63,10 +64,10 @@ def test_a_checkpoint_has_the_subtasks_of_one_run(tmp_path: Path, pool: MortalPo
     feed(mill, 0)
     # One subtask is written as of now, the other is not: together they are no checkpoint, now or later.
     pool.deadly, pool.deaths = (lambda item: isinstance(item, CheckpointTask) and item.subtask == 0), 1
-    mill.checkpoint()
+    mill.dispatcher.checkpoint_all()
     assert not pool.deaths
     feed(mill, 20)
-    mill.checkpoint()
+    mill.dispatcher.checkpoint_all()
     mill.close(checkpoint=False)
     mill = open_mill()
     feed(mill, 40)
@@ -99,7 +100,7 @@ def test_a_drain_reads_all_there_is(tmp_path: Path, pool: MortalPool) -> None:
     for number in range(3):
         row = {"item": number, "price": 1.0, "ts": number}
         (tmp_path / "bids" / f"{number}.json").write_text(json.dumps(row))
-    with Mill(home=tmp_path / "home", pool=pool, folder=tmp_path) as mill:
+    with open_mill(home=tmp_path / "home", pool=pool, folder=tmp_path) as mill:
         mill.execute(f"{BID} USING json OPTIONS (path 'bids', maxFilesPerTrigger 1); {TOTAL}")
         pool.deadly, pool.deaths = (lambda item: isinstance(item, ReadStream) and not item.flush), 2
         mill.drain()
@@ -120,6 +121,6 @@ def test_state_is_written_though_its_worker_has_died_since_the_last_run(
         with mill.dispatcher.paused():
             mill.dispatcher._take(pool.wait(0))
         assert task.is_checkpoint_outdated
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         assert not task.is_checkpoint_outdated and not task.dirty
         assert len(rows(mill, "total")) == 10

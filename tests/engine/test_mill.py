@@ -44,7 +44,7 @@ def mill_in(folder: Path, spark: SparkSession) -> Mill:
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
-    return [timed.row for timed in mill.queries[query].rows()]
+    return [timed.row for timed in mill.queries[query].timed_rows()]
 
 
 def test_the_auction_gives_the_rows_of_the_reference_engine(spark: SparkSession, tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_the_auction_gives_the_rows_of_the_reference_engine(spark: SparkSession,
         mill.drain()
         expected = run_script(bind(text).catalog, ROOT)
         for query in expected.queries:
-            assert sorted(mill.queries[query.name].rows(), key=repr) == sorted(query.rows, key=repr), (
+            assert sorted(mill.queries[query.name].timed_rows(), key=repr) == sorted(query.rows, key=repr), (
                 query.name
             )
             assert mill.queries[query.name].error is None
@@ -77,12 +77,12 @@ def test_bad_rows_and_late_rows_go_to_streams_of_their_own(spark: SparkSession, 
 def wait_for(mill: Mill, query: str, rows: int) -> None:
     """Until the query has so many rows; what goes wrong meanwhile is raised."""
     for _ in range(2_000):
-        mill.check()
-        if len(mill.queries[query].rows()) >= rows:
+        mill.dispatcher.check()
+        if len(mill.queries[query].timed_rows()) >= rows:
             return
         with mill.dispatcher.changed:
             mill.dispatcher.changed.wait(0.05)
-    raise AssertionError(f"{query} has {mill.queries[query].rows()}")
+    raise AssertionError(f"{query} has {mill.queries[query].timed_rows()}")
 
 
 def test_a_mill_that_starts_again_goes_on_where_it_was(spark: SparkSession, folder: Path) -> None:
@@ -109,12 +109,12 @@ def test_queries_come_and_go_while_others_run(spark: SparkSession, folder: Path)
         write(folder, "2.json", (2, 30.0, 2_000_000), (3, 1.0, 3_000_000))
         wait_for(mill, "cheap", 1)
         wait_for(mill, "dear", 2)
-        dear.stop()
+        dear.drop()
         assert "dear" not in mill.queries
         write(folder, "3.json", (4, 50.0, 4_000_000), (5, 2.0, 5_000_000))
         mill.drain()
-        assert [t.row for t in cheap.rows()] == [(3,), (5,)]
-        assert [t.row for t in dear.rows()] == [(1, 20.0), (2, 30.0)]
+        assert [t.row for t in cheap.timed_rows()] == [(3,), (5,)]
+        assert [t.row for t in dear.timed_rows()] == [(1, 20.0), (2, 30.0)]
         assert len(values(mill, "mean")) == 5
 
 
@@ -150,12 +150,12 @@ def test_any_streaming_frame_can_be_a_stream_and_results_can_be_followed(
         mill.stream("offers", frame.selectExpr("item", "price", "timestamp_micros(ts) AS ts"), time="ts")
         query = mill.query("SELECT item FROM offers WHERE price > 25")
         seen: list[int] = []
-        query.subscribe(lambda table: seen.extend(table.column("item").to_pylist()))
+        query.subscribe(lambda live: seen.extend(row["item"] for row in live.rows))
         mill.drain()
         assert seen == [2]
         assert query.to_pandas()["item"].tolist() == [2]
         assert "Filter" in query.explain()
-        assert query.metrics().rows == 1
+        assert query.measured().rows == 1
 
 
 def test_a_sink_gets_every_result_once_also_over_a_restart(spark: SparkSession, folder: Path) -> None:
@@ -184,5 +184,5 @@ def test_what_all_have_read_is_freed(spark: SparkSession, folder: Path) -> None:
             mill.stop()
             mill.dispatcher.run_all()
             checkpoint_twice(mill)
-            mill.collect()
+            mill.retention.collect()
             assert all(len(log) == 0 for log in mill.home.logs.values())

@@ -18,9 +18,10 @@ from slicemill.errors import SlicemillError
 from slicemill.scheduling.policies import POLICIES
 from slicemill.scheduling.portions import Aim
 from slicemill.sql.errors import EslError
+from slicemill.testing import inline_pool, open_mill
 from slicemill.time import wall_clock_us
 from slicemill_oracle.runner import run_script
-from support.engine import fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 BID = "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts"
 QUERIES = """
@@ -37,7 +38,7 @@ BATCH = 5
 
 def mill_in(folder: Path, policy: str = "fcfs") -> Mill:
     mill = fed_mill(folder / "home", wall_clock_us, inline_pool(), subtasks=2)
-    mill.policy = policy
+    mill.dispatcher.chooser.set_policy(policy)
     mill.execute(f"{BID}; {QUERIES}")
     mill.open()
     return mill
@@ -65,7 +66,7 @@ def test_rows_are_those_of_the_reference_under_every_policy_and_while_it_changes
                 mill.dispatcher.run_some()
         finish(mill)
         assert mill.dispatcher.decisions.count > len(POLICIES)
-        assert {n: sorted(query.rows(), key=repr) for n, query in mill.queries.items()} == expected
+        assert {n: sorted(query.timed_rows(), key=repr) for n, query in mill.queries.items()} == expected
 
 
 def test_a_component_changes_between_memory_and_latency_while_it_runs(tmp_path: Path) -> None:
@@ -95,17 +96,17 @@ def run_with(
             feed_rows(mill, "other", [(x, ts) for x, _, ts in batch])
             if number < len(switches):
                 component, goal = switches[number]
-                mill.set_policy(goal, component)
+                mill.execute(f"SET policy = '{goal}' FOR \"{component}\"")
                 if not live:
                     mill.dispatcher.run_some()
         mill.dispatcher.stop()
         finish(mill)
-        return {name: query.rows() for name, query in mill.queries.items()}
+        return {name: query.timed_rows() for name, query in mill.queries.items()}
 
 
 def test_metrics_tell_by_which_policy_a_query_s_component_runs(tmp_path: Path) -> None:
     def shown() -> dict[str, str]:
-        found = mill.metrics().plain()
+        found = mill.metrics()
         return {"": found["policy"]} | {query["query"]: query["policy"] for query in found["queries"]}
 
     with mill_in(tmp_path) as mill:
@@ -113,11 +114,11 @@ def test_metrics_tell_by_which_policy_a_query_s_component_runs(tmp_path: Path) -
             "CREATE STREAM other (x int, ts timestamp) ORDER BY ts; CREATE QUERY apart AS SELECT x FROM other"
         )
         names = [name for name in mill.queries if name != "apart"]
-        mill.policy = "hnr"
+        mill.dispatcher.chooser.set_policy("hnr")
         assert shown() == dict.fromkeys(["", "apart", *names], "hnr")
         mill.execute("SET policy = 'chain' FOR dear")
         assert shown() == {"": "hnr", "apart": "hnr", **dict.fromkeys(names, "chain")}
-        assert mill.queries["apart"].metrics().policy == "hnr"
+        assert mill.queries["apart"].measured().policy == "hnr"
         mill.execute("SET policy = 'lsf' FOR bid; SET policy = 'fas'")
         assert shown() == {"": "fas", "apart": "fas", **dict.fromkeys(names, "lsf")}
         mill.execute("SET policy = 'default' FOR bid; SET policy = 'default' FOR dear")
@@ -141,21 +142,21 @@ def test_a_policy_of_a_component_decides_within_it_and_not_when_it_is_its_turn(t
         assert found == {"rb": bid, "hr": {apart}}, "the last one that was set counts"
         mill.execute("SET policy = 'default' FOR bid; SET policy = 'default' FOR dear; SET policy = 'lsf'")
         assert list(chooser.components) == ["apart"]
-        assert mill.policy == "lsf"
+        assert mill.dispatcher.chooser.policy.name == "lsf"
         with pytest.raises(EslError, match="no stream or continuous query deer"):
-            mill.set_policy("hr", "deer")
+            mill.execute("SET policy = 'hr' FOR deer")
 
 
 def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
     with mill_in(tmp_path, policy="hnr") as mill:
-        assert mill.queries["dear"].metrics().met is None
+        assert mill.queries["dear"].measured().met is None
         feed(mill, 0)
         mill.dispatcher.run_all()  # the warm-up
         for number in range(1, len(ROWS) // BATCH):
             feed(mill, number)
         finish(mill)
-        dear, hurried, never = (mill.queries[name].metrics() for name in ("dear", "hurried", "never"))
-        assert dear.rows == len(mill.queries["dear"].rows())
+        dear, hurried, never = (mill.queries[name].measured() for name in ("dear", "hurried", "never"))
+        assert dear.rows == len(mill.queries["dear"].timed_rows())
         assert dear.rows == dear.figures.response.count + dear.warm_up.count
         assert dear.figures.response.count and dear.warm_up.count
         assert dear.figures.response.mean <= dear.figures.response.largest
@@ -165,19 +166,21 @@ def test_a_mill_tells_how_its_queries_are_doing(tmp_path: Path) -> None:
         assert (dear.met, hurried.met, never.met) == (True, False, None)
         assert dear.figures.tardiness.largest == 0 < hurried.figures.tardiness.mean
         assert (dear.memory.rows, dear.memory.most_rows) == (0, len(ROWS) - BATCH)
-        assert mill.queries["mean"].metrics().memory.state_bytes > 0
+        assert mill.queries["mean"].measured().memory.state_bytes > 0
         # Through a derived stream, one row takes as long as through both tasks.
         writers = mill.dispatcher.running.writers
         alone = [writers[name].statistics.cost.ideal_time for name in ("hurried", "cheap")]
         assert hurried.ideal_s == pytest.approx(sum(alone))
-        plain = json.loads(json.dumps(mill.metrics().plain(), allow_nan=False))
+        plain = json.loads(json.dumps(mill.metrics(), allow_nan=False))
         assert plain["policy"] == "hnr"
-        warm = sum(query.metrics().warm_up.count for query in mill.queries.values())
-        assert plain["slowdown"]["count"] + warm == sum(len(query.rows()) for query in mill.queries.values())
+        warm = sum(query.measured().warm_up.count for query in mill.queries.values())
+        assert plain["slowdown"]["count"] + warm == sum(
+            len(query.timed_rows()) for query in mill.queries.values()
+        )
         assert plain["queries"][0]["slo"]["met"] is True
         in_buckets = sum(bucket["response_s"]["count"] for bucket in plain["buckets"])
         assert in_buckets == plain["response_s"]["count"]
-        levels = [str(level) for level in queries_table(mill, RowRates(), 0.0).columns[8].subtasks]
+        levels = [str(level) for level in queries_table(mill, RowRates(), 0.0).columns[8].cells]
         assert levels == ["met", "", "missed", ""]
 
 
@@ -214,8 +217,8 @@ def test_what_was_measured_is_known_after_a_restart_and_goes_into_priorities(
 
 def test_an_unknown_policy_is_a_mistake_with_a_hint(tmp_path: Path) -> None:
     with pytest.raises(SlicemillError, match="did you mean"):
-        Mill(home=tmp_path, pool=inline_pool(), policy="hrn")
-    with Mill(home=tmp_path, pool=inline_pool()) as mill:
+        open_mill(home=tmp_path, pool=inline_pool(), policy="hrn")
+    with open_mill(home=tmp_path, pool=inline_pool()) as mill:
         with pytest.raises(EslError, match="did you mean hr or hnr"):
             mill.execute("SET policy = 'hrn'")
-        assert mill.policy == "fcfs"
+        assert mill.dispatcher.chooser.policy.name == "fcfs"

@@ -9,8 +9,9 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.runtime import tasks as task
+from slicemill.testing import inline_pool, open_mill
 from slicemill.time import wall_clock_us
-from support.engine import fed_mill, feed_rows, finish, inline_pool, rows_as_table
+from support.engine import fed_mill, feed_rows, finish, rows_as_table
 
 BID = (
     "CREATE STREAM bid (item int, price double, ts timestamp micros) ORDER BY ts "
@@ -29,16 +30,16 @@ def write(folder: Path, name: str, *rows: tuple[int, float, int]) -> None:
 
 def read(mill: Mill) -> None:
     """All that is there, without ending the streams."""
-    mill.read_all()
+    mill.running.read_all()
     mill.dispatcher.run_all()
 
 
 def mill_in(folder: Path, subtasks: int = 1) -> Mill:
-    return Mill(home=folder / "home", pool=inline_pool(), folder=folder, subtasks=subtasks)
+    return open_mill(home=folder / "home", pool=inline_pool(), folder=folder, subtasks=subtasks)
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
-    return sorted((timed.row for timed in mill.queries[query].rows()), key=repr)
+    return sorted((timed.row for timed in mill.queries[query].timed_rows()), key=repr)
 
 
 def test_state_stays_split_as_it_was_whatever_the_number_of_cores(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_queries_registered_one_by_one_are_taken_up_together(tmp_path: Path) -> 
         read(mill)
         # What comes in now is not run before the mill ends.
         write(tmp_path, "2.json", (2, 2.0, 2))
-        mill.read_all()
+        mill.running.read_all()
     with mill_in(tmp_path) as mill:
         for statement in statements:
             mill.execute(statement)

@@ -15,8 +15,9 @@ from slicemill.api.mill import Mill
 from slicemill.runtime.task_queue import Goal, RunningTasks
 from slicemill.runtime.tasks import RunningTask
 from slicemill.scheduling.statistics import BatchCost
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import END
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool, watermarks
+from support.engine import fed_mill, feed_rows, finish, watermarks
 
 SCRIPT = """
 CREATE STREAM a (x int, ts timestamp) ORDER BY ts;
@@ -195,7 +196,7 @@ def test_the_end_of_a_window_is_its_deadline_and_that_of_who_feeds_it(tmp_path: 
         assert found["often"] == pytest.approx(6, abs=1e-3)
         assert found["sums"] == pytest.approx(16 + 5, abs=1e-3)
         assert found["plain"] == pytest.approx(40, abs=1e-3)
-        mill.policy = "edf"
+        mill.dispatcher.chooser.set_policy("edf")
         first = [task.plan.task.outputs[0][1] for task in mill.dispatcher._ranked()]
         assert first == ["often", "sums", "plain"]
         clock.now += 7 * SECOND  # the window of `often` has ended, and its result is late
@@ -273,6 +274,6 @@ def test_time_passes_over_a_derived_stream_that_no_row_comes_through(tmp_path: P
             feed_rows(mill, "t", [(number, clock.now)])
             mill.dispatcher.run_all()
             # The last one of `t` may still have one of `s` at the same time before it.
-            assert {row[0] for _, row in mill.queries["q"].rows()} >= {500, *range(1, number)}
+            assert {row[0] for _, row in mill.queries["q"].timed_rows()} >= {500, *range(1, number)}
         finish(mill)
-        assert [row[0] for _, row in mill.queries["q"].rows()] == [500, 1, 2, 3, 4]
+        assert [row[0] for _, row in mill.queries["q"].timed_rows()] == [500, 1, 2, 3, 4]

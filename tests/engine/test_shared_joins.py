@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from slicemill.api.mill import Mill
+from slicemill.testing import inline_pool
 from slicemill.time import END, wall_clock_us
-from support.engine import fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 STREAMS = """
 CREATE STREAM A (k int, v int, ts timestamp) ORDER BY ts;
@@ -42,7 +43,7 @@ def expected(seconds: range, window_s: int, first: int = 0) -> list[tuple[int, i
 
 
 def pairs(mill: Mill, name: str) -> list[tuple[int, int]]:
-    return sorted((t.row[0], t.row[1] // SECOND) for t in mill.queries[name].rows())
+    return sorted((t.row[0], t.row[1] // SECOND) for t in mill.queries[name].timed_rows())
 
 
 def test_joins_come_and_go_with_state_kept(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ def test_joins_come_and_go_with_state_kept(tmp_path: Path) -> None:
         assert mill.queries["always"].complete_from() == -END
         came = 4 * SECOND + SECOND // 2
         assert mill.queries["later"].complete_from() == came, "what it wants of the past is stored already"
-        held = mill.queries["always"].state()
+        held = mill.queries["always"].state_slices()
         assert {h.task for h in held} == {TASK} and 7 <= sum(h.rows for h in held) <= 9
         later = mill.queries["later"]
         mill.execute("DROP QUERY later")
@@ -67,7 +68,7 @@ def test_joins_come_and_go_with_state_kept(tmp_path: Path) -> None:
         assert pairs(mill, "always") == expected(range(12), 4)
         possible = [pair for pair in expected(range(9), 2) if pair[0] != 7]
         known = [(a, b) for a, b in possible if max(a, b + 0.5) * SECOND >= came and max(a, b) < 8]
-        found = sorted((t.row[0], t.row[1] // SECOND) for t in later.rows())
+        found = sorted((t.row[0], t.row[1] // SECOND) for t in later.timed_rows())
         assert set(known) <= set(found) <= set(possible)
 
 
@@ -125,8 +126,8 @@ def test_so_are_windows(tmp_path: Path) -> None:
         mill.execute(window("again WITH (incomplete = 'show')"))
         seconds(mill, range(6, 9))
         finish(mill)
-        assert [timed.row[1] for timed in mill.queries["again"].rows()] == [1, 2, 3, 3, 3, 2, 1]
-        assert [timed.row[1] for timed in mill.queries["stays"].rows()][:5] == [1, 2, 3, 4, 5]
+        assert [timed.row[1] for timed in mill.queries["again"].timed_rows()] == [1, 2, 3, 3, 3, 2, 1]
+        assert [timed.row[1] for timed in mill.queries["stays"].timed_rows()][:5] == [1, 2, 3, 4, 5]
 
 
 def test_a_join_that_is_new_after_a_restart_finds_what_is_stored(tmp_path: Path) -> None:

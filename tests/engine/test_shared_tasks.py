@@ -31,7 +31,7 @@ def write(folder: Path, name: str, seconds: range) -> None:
 def arrived(mill: Mill, rows: int) -> None:
     mill.dispatcher.run_all()
     for _ in range(3_000):
-        mill.check()
+        mill.dispatcher.check()
         if sum(epoch.rows for epoch in mill.home.logs["bid"].epochs(after=-1)) >= rows:
             return
         with mill.dispatcher.changed:
@@ -40,7 +40,7 @@ def arrived(mill: Mill, rows: int) -> None:
 
 
 def rows(mill: Mill, name: str) -> list[tuple[object, float]]:
-    return [(timed.row[1], timed.ts / 1_000_000) for timed in mill.queries[name].rows()]
+    return [(timed.row[1], timed.ts / 1_000_000) for timed in mill.queries[name].timed_rows()]
 
 
 def test_queries_join_and_leave_a_running_task(spark: SparkSession, tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_queries_join_and_leave_a_running_task(spark: SparkSession, tmp_path: Pa
         sums = [(float(sum(s for s in range(1, 10) if e - 3 <= s < e)), float(e)) for e in range(2, 13)]
         assert rows(mill, "total") == sums
         # What came before it joined, up to 4, is not in its windows.
-        found = [(timed.row[1], timed.ts / 1_000_000) for timed in most.rows()]
+        found = [(timed.row[1], timed.ts / 1_000_000) for timed in most.timed_rows()]
         assert found and found == [(float(e - 1), float(e)) for e in range(6, 6 + len(found))]
         mill.execute("DROP QUERY total")
         assert not mill.dispatcher.tasks

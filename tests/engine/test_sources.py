@@ -19,7 +19,8 @@ from slicemill.api.mill import Mill
 from slicemill.api.status import problems
 from slicemill.errors import SlicemillError
 from slicemill.runtime.streams import SourceFailed
-from support.engine import Clock, feed_rows, inline_pool, rows_as_table, turn
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import feed_rows, rows_as_table, turn
 
 SECOND = 1_000_000
 HINT = "a number needs its task: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
@@ -27,11 +28,11 @@ HINT = "a number needs its task: declare the column as TIMESTAMP SECONDS, MILLIS
 
 def mill_in(folder: Path, clock: Callable[[], int] | None = None) -> Mill:
     given = {} if clock is None else {"clock": clock}
-    return Mill(home=folder / "home", folder=folder, pool=inline_pool(1), **given)  # type: ignore[arg-type]
+    return open_mill(home=folder / "home", folder=folder, pool=inline_pool(1), **given)  # type: ignore[arg-type]
 
 
 def rows(mill: Mill, query: str) -> list[tuple[object, ...]]:
-    return [timed.row for timed in mill.queries[query].rows()]
+    return [timed.row for timed in mill.queries[query].timed_rows()]
 
 
 # -- numbers that are times ---------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ def test_a_number_is_no_time_until_its_task_is_declared(
         told = [str(reason) for (reason,) in rows(mill, "bad")]
         assert len(told) == 2 and all(HINT in reason for reason in told)
     # The hint works when followed.
-    with Mill(folder=tmp_path, pool=inline_pool(1)) as mill:
+    with open_mill(folder=tmp_path, pool=inline_pool(1)) as mill:
         mill.execute(
             f"CREATE STREAM s (n int, ts timestamp seconds) ORDER BY ts {using}; {queries.format('s')}"
         )
@@ -80,7 +81,7 @@ def test_rows_of_a_program_are_checked_like_those_of_a_source(tmp_path: Path) ->
     script = "CREATE QUERY good AS SELECT n, ts FROM s; CREATE QUERY bad AS SELECT reason FROM s_errors;"
     numbers = pa.table({"n": pa.array([1, 2**40]), "ts": pa.array([5, 6], pa.int64())})
     for task, good, bad in (("", 0, 2), (" millis", 1, 1)):
-        with Mill(pool=inline_pool(1)) as mill:
+        with open_mill(pool=inline_pool(1)) as mill:
             mill.execute(f"CREATE STREAM s (n int, ts timestamp{task}) ORDER BY ts; {script}")
             mill.feed("s", numbers)
             mill.drain()
@@ -136,7 +137,7 @@ def test_a_source_that_fails_stops_only_what_reads_it_and_is_tried_again_ever_le
     with mill_in(tmp_path, clock) as mill:
         mill.execute(TWO)
         mill.open()
-        stream = mill.streams["a"]
+        stream = mill.running.streams["a"]
         reads: list[int] = []
         link.rename(tmp_path / "kept")
         # Written just now, it may not be whole: it is tried again.
@@ -159,7 +160,7 @@ def test_a_source_that_fails_stops_only_what_reads_it_and_is_tried_again_ever_le
         assert problems(mill) == [
             f"a cannot be read: {stream.error}; its queries wait, and it is tried again"
         ]
-        assert mill.metrics().plain()["failing_sources"] == {"a": stream.error}
+        assert mill.metrics()["failing_sources"] == {"a": stream.error}
         mill.dispatcher.run_all()
         assert rows(mill, "of_b") == [(7,)]
         with pytest.raises(SourceFailed, match="reading a stopped: cannot read"):
@@ -168,7 +169,7 @@ def test_a_source_that_fails_stops_only_what_reads_it_and_is_tried_again_ever_le
         (tmp_path / "kept").replace(link)
         clock.now += 30 * SECOND
         poll()
-        assert stream.error is None and mill.metrics().plain()["failing_sources"] == {}
+        assert stream.error is None and mill.metrics()["failing_sources"] == {}
         mill.drain()
         assert rows(mill, "of_a") == [(1,), (2,)]
 
@@ -201,7 +202,7 @@ def test_rows_that_were_handed_over_and_cannot_be_read_are_tried_again_ever_less
         mill.open()
         feed_rows(mill, "b", [(7,)])
         mill.feed("a", rows_as_table(mill, "a", [(1,)]))
-        stream = mill.streams["a"]
+        stream = mill.running.streams["a"]
         (handed,) = stream.feed_folder.iterdir()
         handed.rename(tmp_path / "kept")
         tried: list[int] = []
@@ -255,7 +256,7 @@ def test_names_that_are_paths_stay_in_the_home(tmp_path: Path) -> None:
         mill.open()
         mill.dispatcher.read_all()
         mill.dispatcher.run_all()
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         for number, name in enumerate(names):
             assert rows(mill, f"{name}/q") == ([(1,)] if number % 2 else [])
     outside = [path for path in tmp_path.rglob("*") if (folder / "home") not in (path, *path.parents)]

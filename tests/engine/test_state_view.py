@@ -22,8 +22,9 @@ from slicemill.storage.changes import Change
 from slicemill.storage.checkpoints import write_checkpoint
 from slicemill.storage.home import Home
 from slicemill.storage.home_reader import HomeReader
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import Timed
-from support.engine import Clock, fed_mill, inline_pool, rows_as_table
+from support.engine import fed_mill, rows_as_table
 from support.tasks import exchanges_of, spread
 
 SCRIPT = """
@@ -125,9 +126,9 @@ def test_a_query_tells_what_it_keeps_after_a_checkpoint_of_its_own(tmp_path: Pat
         mill.dispatcher.admit_handed()
         clock.now += SECOND
         mill.dispatcher.run_all()
-        held = mill.queries["long"].state()
+        held = mill.queries["long"].state_slices()
         assert sum(part.wanted["long"] for part in held) == 3
-        assert {part.subtask for part in mill.queries["short"].state()} <= {0, 1}
+        assert {part.subtask for part in mill.queries["short"].state_slices()} <= {0, 1}
         assert held == [part for part in slices_of(tmp_path) if "long" in part.wanted]
 
 

@@ -13,7 +13,8 @@ from slicemill.api.status import problems
 from slicemill.runtime import driver as dispatcher
 from slicemill.runtime import tasks as task
 from slicemill.runtime.step_limit import StepLimit, StepOverran
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SCRIPT = """
 CREATE STREAM bid (item int, price int, ts timestamp micros) ORDER BY ts;

@@ -26,7 +26,8 @@ from slicemill.runtime.step_limit import (
     make_folder,
     remove_records,
 )
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import fed_mill, feed_rows
 from support.fork_pool import ForkPool
 
 SCRIPT = """
@@ -78,7 +79,7 @@ def _rows(mill: Mill, name: str) -> list[object]:
 
 
 def _mill(home: Path, pool: ForkPool, script: str = SCRIPT, subtasks: int = 1) -> Mill:
-    mill = Mill(home=home, pool=pool, clock=Clock(), subtasks=subtasks, read_sources=False)
+    mill = open_mill(home=home, pool=pool, clock=Clock(), subtasks=subtasks, read_sources=False)
     mill.execute(script)
     mill.open()
     return mill

@@ -50,14 +50,14 @@ def test_a_mill_gives_the_rows_of_the_reference_and_says_what_it_dropped(
         mill.execute(SCRIPT.replace("'readings'", "'readings', maxFilesPerTrigger 1"))
         mill.drain()
         for name, reference in expected.items():
-            query, metrics = mill.queries[name], mill.queries[name].metrics()
+            query, metrics = mill.queries[name], mill.queries[name].measured()
             assert query.error is None
-            assert sorted(query.rows(), key=repr) == sorted(reference.rows, key=repr)
+            assert sorted(query.timed_rows(), key=repr) == sorted(reference.rows, key=repr)
             assert (metrics.shed is None) == (name == "whole") == (reference.shed is None)
             if metrics.shed is not None and reference.shed is not None:
                 assert metrics.shed.dropped == reference.shed.dropped
                 assert metrics.shed.accuracy == pytest.approx(reference.shed.accuracy)
                 assert json.loads(json.dumps(metrics.plain()))["shed"]["dropped"] == metrics.shed.dropped
-        shed = mill.queries["small"].metrics().shed
+        shed = mill.queries["small"].measured().shed
         assert shed is not None and shed.dropped > 0 and 0.2 < shed.accuracy < 1 and len(shed.buckets) > 5
         assert "accuracy" in [str(column.header) for column in queries_table(mill, RowRates(), 0.0).columns]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.api.mill import Mill
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.types import Timed
-from support.engine import Clock, feed_rows, inline_pool, turn
+from support.engine import feed_rows, turn
 
 SECOND = 1_000_000
 BEGIN = 100 * SECOND
@@ -14,7 +14,9 @@ BEGIN = 100 * SECOND
 
 def test_a_row_without_a_partner_comes_out_when_the_clock_has_passed_its_window(tmp_path: Path) -> None:
     clock = Clock(BEGIN)
-    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, subtasks=1) as mill:
+    with open_mill(
+        home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, subtasks=1
+    ) as mill:
         mill.execute(
             """CREATE STREAM a (k int, v int) ORDER BY current_time;
             CREATE STREAM b (k int, w int) ORDER BY current_time;
@@ -28,19 +30,21 @@ def test_a_row_without_a_partner_comes_out_when_the_clock_has_passed_its_window(
         clock.now += 1
         turn(mill)
         pair = Timed(BEGIN + SECOND, (10, 11))
-        assert list(mill.queries["q"].rows()) == [pair]
+        assert list(mill.queries["q"].timed_rows()) == [pair]
         clock.now = BEGIN + 5 * SECOND - 1
         turn(mill)
-        assert list(mill.queries["q"].rows()) == [pair]
+        assert list(mill.queries["q"].timed_rows()) == [pair]
         clock.now = BEGIN + 5 * SECOND + 1
         turn(mill)
-        assert list(mill.queries["q"].rows()) == [pair, Timed(BEGIN + 5 * SECOND, (20, None))]
+        assert list(mill.queries["q"].timed_rows()) == [pair, Timed(BEGIN + 5 * SECOND, (20, None))]
 
 
 def test_a_row_without_partners_in_two_streams_comes_out_by_the_clock(tmp_path: Path) -> None:
     """It is known to be without the second one a microsecond after the first."""
     clock = Clock(BEGIN)
-    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, subtasks=1) as mill:
+    with open_mill(
+        home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1), clock=clock, subtasks=1
+    ) as mill:
         mill.execute(
             """CREATE STREAM a (k int, v int) ORDER BY current_time;
             CREATE STREAM b (k int, w int) ORDER BY current_time;
@@ -55,13 +59,13 @@ def test_a_row_without_partners_in_two_streams_comes_out_by_the_clock(tmp_path: 
         feed_rows(mill, "c", [(2, 22)])
         clock.now += 1
         turn(mill)
-        assert list(mill.queries["q"].rows()) == []
+        assert list(mill.queries["q"].timed_rows()) == []
         clock.now = BEGIN + 5 * SECOND - 1
         turn(mill)
-        assert list(mill.queries["q"].rows()) == []
+        assert list(mill.queries["q"].timed_rows()) == []
         clock.now = BEGIN + 5 * SECOND + 2
         turn(mill)
-        assert list(mill.queries["q"].rows()) == [
+        assert list(mill.queries["q"].timed_rows()) == [
             Timed(BEGIN + 5 * SECOND, (10, 11, None)),
             Timed(BEGIN + 5 * SECOND, (20, None, 22)),
             Timed(BEGIN + 5 * SECOND + 1, (30, None, None)),

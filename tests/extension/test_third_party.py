@@ -25,7 +25,8 @@ PER_SLOT = [(8.0,), (5.0,)]
 ON_WORKERS = """
 import sys
 from pathlib import Path
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 clock = Clock()
 mill = fed_mill(Path(sys.argv[1]), clock, inline_pool(), 2)

@@ -25,9 +25,10 @@ from hypothesis import strategies as st
 from connectors.sender import Sender, eventually
 from slicemill.api.mill import Mill
 from slicemill.binder import bind
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.types import Row
 from slicemill_oracle.runner import run_script
-from support.engine import Clock, feed_rows, finish, inline_pool, turn
+from support.engine import feed_rows, finish, turn
 
 SECOND = 1_000_000
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -142,8 +143,8 @@ def sent(name: str, folder: Path) -> Iterator[tuple[str, Send]]:
 
 def arrived(mill: Mill, name: str) -> int:
     turn(mill)
-    mill._clock.now += SECOND  # type: ignore[attr-defined]
-    return int(mill.streams[name].fields.get("next_arrival", 0))
+    mill.running.clock.now += SECOND  # type: ignore[attr-defined]
+    return int(mill.running.streams[name].fields.get("next_arrival", 0))
 
 
 PATHS = {
@@ -170,7 +171,7 @@ def run(
         text = script(slack, {name: source for name, (source, _) in opened.items()})
 
         def started() -> Mill:
-            mill = Mill(home=folder / "home", folder=folder, pool=pool, clock=clock, subtasks=subtasks)
+            mill = open_mill(home=folder / "home", folder=folder, pool=pool, clock=clock, subtasks=subtasks)
             mill.execute(text)
             mill.open()
             return mill
@@ -194,7 +195,7 @@ def run(
             turn(mill)
             finish(mill)
             assert {name: query.error for name, query in mill.queries.items() if query.error} == {}
-            return {name: [timed.row for timed in query.rows()] for name, query in mill.queries.items()}
+            return {name: [timed.row for timed in query.timed_rows()] for name, query in mill.queries.items()}
         finally:
             mill.close()
 
@@ -235,13 +236,15 @@ def test_lists_survive_a_round_trip_through_json_and_parquet_files(tmp_path: Pat
     files = [("in.json", f"parquet:{tmp_path}/one"), (f"{tmp_path}/one/*.parquet", f"json:{tmp_path}/two")]
     for number, (source, sink) in enumerate(files):
         pool, clock = inline_pool(1), Clock(BEGIN_US)
-        with closing(Mill(home=tmp_path / f"home{number}", folder=tmp_path, pool=pool, clock=clock)) as mill:
+        with closing(
+            open_mill(home=tmp_path / f"home{number}", folder=tmp_path, pool=pool, clock=clock)
+        ) as mill:
             mill.execute(declared.format(source) + copied.format(sink))
             mill.open()
             turn(mill)
             finish(mill)
             turn(mill)
-            found = [timed.row[:2] for timed in mill.queries["q"].rows()]
+            found = [timed.row[:2] for timed in mill.queries["q"].timed_rows()]
         assert found == [(n, None if tags is None else tuple(tags)) for n, tags in enumerate(lists)]
     lines = [line for path in (tmp_path / "two").glob("*.jsonl") for line in path.read_text().splitlines()]
     assert [json.loads(line)["tags"] for line in lines] == lists

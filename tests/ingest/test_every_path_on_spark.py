@@ -49,7 +49,7 @@ def test_batches_of_spark_have_the_order_of_their_files(spark: SparkSession, tmp
                     f"CREATE QUERY late_{name} AS SELECT n FROM {name}_late;"
                 )
         mill.drain()
-        found = {name: [timed.row[0] for timed in query.rows()] for name, query in mill.queries.items()}
+        found = {name: [timed.row[0] for timed in query.timed_rows()] for name, query in mill.queries.items()}
     for name in names:
         assert (found[f"good_{name}"], found[f"late_{name}"]) == (admitted, late), name
 
@@ -75,7 +75,7 @@ def test_a_silent_spark_stream_does_not_delay_other_streams(spark: SparkSession,
         write_csv(tmp_path / "b.csv", 1, [(begin - BEGIN_US) // SECOND])
         (tmp_path / "b.csv").rename(tmp_path / "b" / "b.csv")
         query = mill.queries["out"]
-        eventually(lambda: mill.streams["b"].fields.get("next_arrival") == 1)
+        eventually(lambda: mill.running.streams["b"].fields.get("next_arrival") == 1)
         mill.feed("a", rows_as_table(mill, "a", [(2, begin + 1)]))
-        eventually(lambda: [timed.row[0] for timed in query.rows()] == [1, 2])
-        mill.check()
+        eventually(lambda: [timed.row[0] for timed in query.timed_rows()] == [1, 2])
+        mill.dispatcher.check()

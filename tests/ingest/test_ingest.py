@@ -52,7 +52,7 @@ def mill_in(folder: Path, spark: SparkSession, *statements: str) -> Mill:
 
 
 def read(mill: Mill) -> None:
-    mill.read_all()
+    mill.running.read_all()
     mill.dispatcher.run_all()
 
 
@@ -76,7 +76,7 @@ def wait_until(mill: Mill, true: Callable[[], bool]) -> None:
 
 
 def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
-    return [timed.row for timed in mill.queries[query].rows()]
+    return [timed.row for timed in mill.queries[query].timed_rows()]
 
 
 @pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
@@ -89,7 +89,7 @@ def test_a_column_is_stored_from_the_creation_of_the_first_query_that_needs_it(
             if statement is not None:
                 mill.execute(statement)
             write(tmp_path, f"bids/{number}", (number, float(number), number))
-            mill.read_all()
+            mill.running.read_all()
             found.append(stored(mill)[-1])  # Rows that all queries have read are freed later.
             mill.dispatcher.run_all()
         assert found == [["item"], ["item", "price"], ["price"]]
@@ -102,10 +102,10 @@ def test_a_new_query_starts_after_rows_that_were_stored_for_earlier_queries(
 ) -> None:
     write(tmp_path, "bids/1", (1, 1.0, 1))
     with mill_in(tmp_path, spark, BID.format(reader), ITEMS) as mill:
-        mill.read_all()
+        mill.running.read_all()
     write(tmp_path, "bids/2", (2, 2.0, 2))
     with mill_in(tmp_path, spark, BID.format(reader), ITEMS, PRICES) as mill:
-        mill.read_all()
+        mill.running.read_all()
         mill.dispatcher.run_some()
     # The query existed when the second file was stored, and exists after another restart.
     with mill_in(tmp_path, spark, BID.format(reader), ITEMS, PRICES) as mill:
@@ -156,7 +156,7 @@ def test_a_dropped_stream_does_not_stop_other_streams_of_its_spark_query(
         write(tmp_path, "asks/2", (2, 0.0, 2))
         read(mill)
         assert values(mill, "items") == [(1,), (2,)]
-        assert mill.streams["ask"].counts.rows == 1
+        assert mill.running.streams["ask"].counts.rows == 1
         with pytest.raises(SlicemillError, match="ask was read under another declaration"):
             mill.execute(ASK.format(BY_SPARK).replace("item int", "item bigint") + f"; {ASKED}")
     write(tmp_path, "bids/3", (3, 1.0, 3))
@@ -179,12 +179,12 @@ def test_a_failing_spark_source_stops_only_its_stream_and_is_retried(
         damaged.write_bytes(b"PAR1 and nothing else")
         write(tmp_path, "bids/1", (1, 1.0, 1))
         with pytest.raises(SourceFailed, match="reading trade stopped: "):
-            mill.read_all()
+            mill.running.read_all()
         mill.dispatcher.run_all()
         assert values(mill, "items") == [(1,)] and values(mill, "traded") == [(1,)]
     write(tmp_path, "bids/2", (2, 2.0, 2))
     with mill_in(tmp_path, spark, *statements) as mill:
-        ingest, stream = mill._ingest, mill.streams["trade"]
+        ingest, stream = mill._ingest, mill.running.streams["trade"]
         mill.start()
         reading = ingest._running["trade"]
         for number, pause in enumerate((200_000, 400_000, 800_000)):

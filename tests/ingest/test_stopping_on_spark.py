@@ -25,8 +25,8 @@ def test_reading_stops_even_if_a_spark_batch_is_never_committed(
         spark.conf.set("spark.sql.streaming.stopTimeout", "300")
         try:
             # Without the dispatcher's loop no commit of the batch happens, and Spark waits for the commit.
-            mill._ingest.start(mill.streams, 50)
-            eventually(lambda: mill.streams["s"].has_handed)
+            mill._ingest.start(mill.running.streams, 50)
+            eventually(lambda: mill.running.streams["s"].has_handed)
             mill._ingest.stop()
         finally:
             spark.conf.set("spark.sql.streaming.stopTimeout", str(1000 * STOP_S))
@@ -36,4 +36,4 @@ def test_reading_stops_even_if_a_spark_batch_is_never_committed(
         )
         mill.dispatcher.admit_handed()
         mill.dispatcher.run_all()
-        assert [tuple(timed.row) for timed in mill.queries["q"].rows()] == [(1,)]
+        assert [tuple(timed.row) for timed in mill.queries["q"].timed_rows()] == [(1,)]

@@ -36,8 +36,9 @@ from slicemill.plan.tasks import Task
 from slicemill.runtime import skew
 from slicemill.runtime.rescale import can_change
 from slicemill.scheduling.balance import Move
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import BEGINNING
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 WORKERS = 3
 # Some tens of rows are enough to find keys heavy, and light again.
@@ -123,7 +124,7 @@ class _Stage:
         elif word == "place":
             self._place(number)
         elif word == "workers":
-            self.mill.set_workers(number + 1)
+            self.mill.rescaler.set_workers(number + 1)
         else:
             self.mill.close(checkpoint=word == "restart")
             self.mill = self._opened()
@@ -139,12 +140,12 @@ class _Stage:
                 if can_change(plan.task, plan.graph, placement)
             ]
             if possible:
-                assert self.mill.replacing.rescale(task, chooser.choice(possible))
+                assert self.mill.rescaler.rescale(task, chooser.choice(possible))
 
     def given(self, number: int) -> GivenRows:
         query = self.mill.queries[f"q{number}"]
         assert query.error is None, (self.live[number], query.error)
-        return [(timed.ts, timed.row) for timed in query.rows()]
+        return [(timed.ts, timed.row) for timed in query.timed_rows()]
 
 
 def check(scene: Scene) -> int:

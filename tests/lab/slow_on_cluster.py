@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from slicemill.testing import inline_pool
 from slicemill_lab import on_engine
 from slicemill_lab.slice.ring.on_cluster import MeasuredNodes, NodesRun, measured_nodes
-from support.engine import inline_pool
 
 RUNS = [NodesRun(nodes, placement, 0.8, (40, 60, 40)) for placement in ("time", "cube") for nodes in (1, 4)]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from slicemill.testing import inline_pool
 from slicemill_lab import on_engine
 from slicemill_lab.mill.classify import BFF, RANDOM
 from slicemill_lab.mill.engine import classifying
 from slicemill_lab.mill.engine.classifying import classified, walks_to_classify
-from support.engine import inline_pool
 
 
 def test_the_number_of_observed_values_is_that_of_values_not_shed(monkeypatch: pytest.MonkeyPatch) -> None:

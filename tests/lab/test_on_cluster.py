@@ -6,9 +6,9 @@ from itertools import product
 
 import pytest
 
+from slicemill.testing import inline_pool
 from slicemill_lab import on_engine
 from slicemill_lab.slice.ring.on_cluster import NodesRun, measured_nodes
-from support.engine import inline_pool
 
 SECOND = 1_000_000
 

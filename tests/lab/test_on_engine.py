@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from slicemill.testing import inline_pool
 from slicemill_lab import on_engine
 from slicemill_lab.mill.engine.union import B, C, EngineRun, run_union
 from slicemill_lab.mill.graphs import Rates
-from support.engine import inline_pool
 
 RATES = Rates(50, 2)
 

@@ -51,13 +51,13 @@ def now_us() -> int:
 
 def wait_for_rows(mill: Mill, rows: int) -> None:
     """Wait until every query has emitted so many more rows."""
-    goals = {name: mill.queries[name].metrics().rows + rows for name in QUERIES}
+    goals = {name: mill.queries[name].measured().rows + rows for name in QUERIES}
     with mill.dispatcher.changed:
         assert mill.dispatcher.changed.wait_for(
-            lambda: all(mill.queries[name].metrics().rows >= goal for name, goal in goals.items()),
+            lambda: all(mill.queries[name].measured().rows >= goal for name, goal in goals.items()),
             PATIENCE_S,
         )
-    mill.check()
+    mill.dispatcher.check()
 
 
 def test_response_times_agree_with_those_measured_from_outside(spark: SparkSession, tmp_path: Path) -> None:
@@ -82,10 +82,10 @@ def test_response_times_agree_with_those_measured_from_outside(spark: SparkSessi
                 with mill.dispatcher.paused():
                     began = now_us()
                     for name in QUERIES:
-                        mill.queries[name].metrics().responses = Quantiles()
+                        mill.queries[name].measured().responses = Quantiles()
                 wait_for_rows(mill, ROWS_PER_SPAN)
                 with mill.dispatcher.paused():
-                    found = {name: mill.queries[name].metrics().response_ms(0.5) for name in QUERIES}
+                    found = {name: mill.queries[name].measured().response_ms(0.5) for name in QUERIES}
                     told.append((began, now_us(), {name: ms for name, ms in found.items() if ms is not None}))
     seen = load(samples)
     for name in QUERIES:

@@ -18,7 +18,9 @@ import pyarrow as pa
 import pytest
 
 from slicemill.api.mill import Mill
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from slicemill.lifecycle.query import LiveRows
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SECOND = 1_000_000
 BEGAN = 1_700_000_000 * SECOND
@@ -153,7 +155,7 @@ class World:
         self.outside = Outside()
         self.results: dict[str, list[tuple[int, dict[str, Any], int, Any]]] = {}
         self.mill = fed_mill(home, self.clock, inline_pool(), subtasks=self.chance.choice([1, 3]))
-        self.mill.table("history", [(k, v, v > 5) for v in range(11) for k in range(3)])
+        self.mill.tables.set_rows("history", [(k, v, v > 5) for v in range(11) for k in range(3)])
         self.mill.execute(SCRIPT)
         queries = {**CAUSED, **{name: text for name, (text, _, _) in RELEASED.items()}}
         self.mill.execute(
@@ -167,11 +169,11 @@ class World:
             query.subscribe(self._subscriber(name))
         self.mill.open()
 
-    def _subscriber(self, name: str) -> Callable[[pa.Table], None]:
-        def receive(table: pa.Table) -> None:
-            times = table.column("_ts").cast(pa.int64()).to_pylist()
+    def _subscriber(self, name: str) -> Callable[[LiveRows], None]:
+        def receive(live: LiveRows) -> None:
+            times = live.table.column("_ts").cast(pa.int64()).to_pylist()
             ideal = self.mill.dispatcher.running.ideal_time(name)
-            for ts, row in zip(times, table.to_pylist(), strict=True):
+            for ts, row in zip(times, live.rows, strict=True):
                 self.results[name].append((ts, row, self.clock.now, ideal))
 
         return receive
@@ -254,14 +256,14 @@ def test_every_metric_agrees_with_the_observer(seed: int, tmp_path: Path) -> Non
         for name in (*CAUSED, *RELEASED):
             check(mill, name, world.seen(name), now_s=world.clock.now / SECOND)
         for stream, sent in world.outside.sent.items():
-            counts = mill.streams[stream].counts
+            counts = mill.running.streams[stream].counts
             assert counts.read == len(sent)
             assert counts.read == counts.rows + counts.unneeded + counts.late
-            assert mill.metrics().plain()["streams"][stream]["read"] == len(sent)
+            assert mill.metrics()["streams"][stream]["read"] == len(sent)
 
 
 def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
-    metrics = mill.queries[name].metrics()
+    metrics = mill.queries[name].measured()
     # Only the engine knows when its tasks were warm.
     running = mill.dispatcher.running
     warm_s = running.warm_us(running.writers[name], 0) / SECOND
@@ -311,7 +313,7 @@ def test_a_wait_for_an_upstream_task_that_starts_is_warm_up(tmp_path: Path) -> N
                 with mill.dispatcher.paused():
                     mill.dispatcher.catch_up(union)
         mill.dispatcher.run_all()
-        metrics = mill.queries["q"].metrics()
+        metrics = mill.queries["q"].measured()
         assert metrics.warm_up.count == metrics.rows >= 5
         assert metrics.figures.response.count == 0
         clock.now += SECOND

@@ -25,9 +25,10 @@ from slicemill.extensions.models.cost import ASSUMED, CoreCosts, core_costs, cos
 from slicemill.extensions.models.explain import explain_model, explain_model_json, models_named
 from slicemill.extensions.models.model import expression
 from slicemill.functions.vectors import from_values, to_values
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import END
 from slicemill.types import DOUBLE
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 FREE = CoreCosts(0, 0, 0, 0, 0, 1, 1, 1)  # only a reread of the window costs nothing
@@ -160,7 +161,7 @@ def test_a_running_query_keeps_the_costs_of_its_start(
         if number == 0:
             mill.close()
     finish(mill)
-    found = [timed.row[0] for timed in mill.queries["q"].rows()]
+    found = [timed.row[0] for timed in mill.queries["q"].timed_rows()]
     mill.close()
     model = expression("median(x) + sum(abs(x))")
     wanted = [model.value([{"x": v} for v in values[max(0, end - 8) : end]]) for end in range(6, 31, 6)]

@@ -13,10 +13,11 @@ from slicemill.extensions.models.canonical_graphs import blocking_graph, increme
 from slicemill.extensions.models.graph import InstancePhase, ModelEdge, ModelGraph, ModelNode, Op
 from slicemill.extensions.models.model import expression
 from slicemill.extensions.models.terms import ModelError
+from slicemill.testing import Clock, inline_pool
 from slicemill_lab.model.reference.aggregate import graph_statements
 from slicemill_lab.model.reference.interpret import Instance, run
 from slicemill_lab.model.reference.windows import SlidingCountWindow
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 DECLARED = "CREATE STREAM s (k int, v real, ts timestamp) ORDER BY ts;\n"
@@ -91,7 +92,7 @@ def test_a_query_gives_the_rows_of_the_pure_graph(values, size, cuts, pool, tmp_
         for name, graph in GRAPHS.items():
             stream = [(value, place) for place, value in enumerate(values)]
             wanted = [None if v is None else float(v) for v in run(graph, slides.instances(stream))]
-            assert [timed.row[0] for timed in mill.queries[f"q_{name}"].rows()] == wanted, name
+            assert [timed.row[0] for timed in mill.queries[f"q_{name}"].timed_rows()] == wanted, name
     finally:
         mill.close()
 
@@ -104,7 +105,7 @@ def test_a_group_has_the_value_of_all_its_elements(pool, tmp_path: Path) -> None
         mill.open()
         feed_rows(mill, "s", [(k, v, 0) for k, v in ((1, 2.0), (2, 5.0), (1, None), (1, 3.0))])
         finish(mill)
-        assert sorted(timed.row for timed in query.rows()) == [(1, 13.0), (2, 25.0)]
+        assert sorted(timed.row for timed in query.timed_rows()) == [(1, 13.0), (2, 25.0)]
     finally:
         mill.close()
 

@@ -17,9 +17,10 @@ from slicemill.extensions.models.flow import flow, value_of
 from slicemill.extensions.models.letters import from_letters
 from slicemill.extensions.models.terms import ModelError
 from slicemill.functions.vectors import to_values
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import END
 from slicemill.types import DOUBLE
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 NO_EXPRESSION = {
@@ -74,7 +75,7 @@ def test_letters_run_as_queries(tmp_path: Path) -> None:
         mill.open()
         feed_rows(mill, "s", [(value, place * SECOND) for place, value in enumerate(values)])
         finish(mill)
-        rows = [timed.row for timed in query.rows()]
+        rows = [timed.row for timed in query.timed_rows()]
     finally:
         mill.close()
     for place, row in enumerate(rows):

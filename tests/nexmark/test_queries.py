@@ -14,10 +14,11 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.binder import bind
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill_lab.bench.inputs.nexmark_answers import ANSWERS, OFFER
 from slicemill_lab.bench.inputs.nexmark_queries import ARRIVING, NAMES, event_tables, script
 from support.changelogs import Row, TableOfNow, same_rows
-from support.engine import Clock, finish, inline_pool
+from support.engine import finish
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples/nexmark"
@@ -49,7 +50,7 @@ def played(
     (folder / "examples/nexmark").mkdir(parents=True)
     shutil.copy(FOLDER / "side.csv", folder / "examples/nexmark")
     clock = Clock(START)
-    with Mill(
+    with open_mill(
         home=folder / "home",
         folder=folder,
         subtasks=2,
@@ -117,7 +118,7 @@ def test_the_net_effect_of_changes_equals_sql_over_all_events(
     query = mill.queries[name]
     assert query.error is None, query.error
     table = TableOfNow(mill.catalog.queries[name].schema)
-    for timed in query.rows():
+    for timed in query.timed_rows():
         table.apply(timed.ts, timed.row)
     table.check_key()
     expected = answer(database, ANSWERS[name])

@@ -19,10 +19,11 @@ from slicemill.api.mill import Mill
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
+from slicemill.testing import Clock, inline_pool
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 Row = tuple[object, ...]
 Told = dict[str, list[tuple[int, Row]]]
@@ -131,7 +132,7 @@ def by_mill(fed: Sequence[Fed], seed: int) -> Told:
             finish(mill)
             for query in mill.queries.values():
                 assert query.error is None, query.error
-            return {n: [(t.ts, t.row) for t in query.rows()] for n, query in mill.queries.items()}
+            return {n: [(t.ts, t.row) for t in query.timed_rows()] for n, query in mill.queries.items()}
         finally:
             mill.close()
 

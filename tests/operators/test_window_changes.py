@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slicemill.columns.rows import plain_rows
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 LENGTH, SLIDE, LATE = 4, 2, 3

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from slicemill.api.mill import Mill
 from slicemill.storage.home_state import checkpoint_files
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -36,10 +37,10 @@ def test_a_rank_in_windows_keeps_only_windows_that_have_not_ended(tmp_path: Path
             feed_rows(mill, "s", [(n * n % 13, (4 * step + n) * SECOND) for n in range(4)])
             mill.dispatcher.run_all()
             if step % 20 == 19:
-                mill.checkpoint()
+                mill.dispatcher.checkpoint_all()
                 sizes.append(checkpoint_bytes(mill))
         # From the second on there are two checkpoints. A window has some groups of 40 bytes; forty more of
         # them would be seen.
         assert max(sizes) < sizes[1] + 1_000
         finish(mill)
-        assert len({row.row[2] for row in query.rows()}) == (4 * 60 + 8) // 2
+        assert len({row.row[2] for row in query.timed_rows()}) == (4 * 60 + 8) // 2

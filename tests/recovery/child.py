@@ -26,6 +26,7 @@ from recovery import daemon, kill
 from recovery.scenario import lines, passing, put_next, statements
 from recovery.warm import warm_up
 from slicemill.api import mill
+from slicemill.lifecycle import retention
 from slicemill.runtime import tasks as task
 from slicemill.runtime.spark_session import local_session
 from slicemill.runtime.tasks import RunningTask
@@ -76,7 +77,7 @@ def run_mill(spark: SparkSession, work: Work) -> None:
     arm(work, kill.ANYWHERE)
     # Small figures, so that a short run checkpoints, frees and writes snapshots too.
     task.CHECKPOINT_ROWS = 4
-    mill._BETWEEN_COLLECTIONS_S = 0.0
+    retention.BETWEEN_COLLECTIONS_S = 0.0
     mill.Home = functools.partial(Home, snapshot_every=(_SNAPSHOT_EVERY, _SNAPSHOT_EVERY))  # type: ignore[misc,assignment]
     running = mill.Mill(spark, work.home, folder=work.folder, subtasks=work.subtasks)
     for statement in statements(work.database, work.by_spark):
@@ -91,9 +92,9 @@ def run_mill(spark: SparkSession, work: Work) -> None:
     name = f"passing_{os.getpid()}"
     running.execute(passing(name))
     running.execute(f"DROP QUERY {name}")
-    running.checkpoint()
+    running.dispatcher.checkpoint_all()
     with running.dispatcher.paused():
-        running.collect()
+        running.retention.collect()
     if work.drain:
         arm(work, kill.DRAINING)
         running.drain()
@@ -115,10 +116,10 @@ def wait_for_all(running: mill.Mill, folder: Path) -> None:
 
 
 def _is_done(running: mill.Mill, there: Mapping[str, int]) -> bool:
-    running.check()
+    running.dispatcher.check()
     wrong = {query.name: query.error for query in running.queries.values() if query.error is not None}
     assert not wrong, wrong
-    for stream, count in ((stream, there[stream]) for stream in running.streams):
+    for stream, count in ((stream, there[stream]) for stream in running.running.streams):
         # Rows are numbered as they arrive, unreadable ones apart.
         fields = running.home.streams.get(stream, {})
         if fields.get("next_arrival", 0) + fields.get("next_error", 0) < count:

@@ -20,7 +20,8 @@ from slicemill.catalog.catalog import Table as TableDefinition
 from slicemill.errors import SlicemillError
 from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.runtime.workers.inline import InlinePool
-from support.engine import Clock, feed_rows, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import feed_rows
 
 Object = tuple[str, str]  # kind and name
 Row = tuple[int, int]
@@ -198,7 +199,7 @@ def next_change(declared: Declared, dice: random.Random) -> Change:
 
 def new_home(home: Path) -> None:
     """Make a home in which the first statements were run and some rows have arrived."""
-    with Mill(home=home, pool=inline_pool(), clock=Clock(), subtasks=2, read_sources=False) as mill:
+    with open_mill(home=home, pool=inline_pool(), clock=Clock(), subtasks=2, read_sources=False) as mill:
         mill.execute(BASE)
         mill.open()
         feed(mill, 0)
@@ -206,8 +207,8 @@ def new_home(home: Path) -> None:
 
 def reopened(home: Path, pool: InlinePool | None = None) -> Mill:
     """A mill that goes on with a home, as a server does after a start."""
-    mill = Mill(home=home, pool=pool or inline_pool(), clock=Clock(), subtasks=2, read_sources=False)
-    assert mill.restore() == []
+    mill = open_mill(home=home, pool=pool or inline_pool(), clock=Clock(), subtasks=2, read_sources=False)
+    assert mill.statements.restore() == []
     mill.open()
     return mill
 
@@ -220,7 +221,7 @@ def feed(mill: Mill, first: int) -> None:
 
 def found_in(mill: Mill) -> Declared:
     """What a mill has, as plain values; raises where its parts do not fit together."""
-    found: dict[Object, tuple[object, ...]] = {("policy", ""): (mill.policy,)}
+    found: dict[Object, tuple[object, ...]] = {("policy", ""): (mill.dispatcher.chooser.policy.name,)}
     names: set[str] = set()
     for (kind, _), entry in in_force(mill.home.statements).items():
         name, number = entry["name"], re.search(r"\b[1-9]\d{3}\b", entry["text"])
@@ -230,7 +231,7 @@ def found_in(mill: Mill) -> Declared:
             found["query", name] = mark, mill.catalog.queries[name].options.weight, paused
             names.add(name)
         elif kind == "relation" and isinstance(relation := mill.catalog.relation(name), TableDefinition):
-            found["table", name] = tuple(sorted(mill.held(relation.name)))
+            found["table", name] = tuple(sorted(mill.tables.rows(relation.name)))
         elif kind == "relation" and entry["text"].split()[-1] != "at" and name not in ("s", "w"):
             what = "view" if " VIEW " in entry["text"] else "stream"
             found[what, name] = (mark,)
@@ -260,9 +261,9 @@ def check_usable(home: Path, scratch: Path) -> None:
         for kind, name in before:
             if kind == "query":
                 assert mill.queries[name].error is None
-                mill.queries[name].rows()
+                mill.queries[name].timed_rows()
             elif kind in ("table", "view"):
-                mill.held(name)
+                mill.tables.rows(name)
         order = {"alert": 0, "query": 1, "view": 2, "stream": 2, "function": 3, "table": 4}
         for kind, name in sorted((one for one in before if one[0] in order), key=lambda one: order[one[0]]):
             mill.execute(f"DROP {kind} {name}")
@@ -281,7 +282,7 @@ def check_usable(home: Path, scratch: Path) -> None:
             mill.execute(f"CREATE ALERT {name} ON q1 WEBHOOK 'http://127.0.0.1:9/'")
         feed(mill, 2_000_000)
         assert all(query.error is None for query in mill.queries.values())
-        assert all(mill.queries[name].rows() for name in _QUERIES)
+        assert all(mill.queries[name].timed_rows() for name in _QUERIES)
     except SlicemillError as problem:
         raise AssertionError(f"a name cannot be used: {problem}") from problem
     finally:

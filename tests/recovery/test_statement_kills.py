@@ -23,11 +23,10 @@ from recovery.mixed_statements import (
     new_home,
     reopened,
 )
-from slicemill.api.mill import Mill
 from slicemill.storage.changes import Change as Record
 from slicemill.storage.home import Home
 from slicemill.storage.journal import JournalEndWriter
-from support.engine import Clock, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
 
 # Something of each kind that is there, and something that is not.
 FIRST = (
@@ -129,7 +128,7 @@ def test_a_statement_is_whole_or_absent_whatever_record_is_interrupted(
 def test_every_kind_of_statement_is_one_record(kind: str, home: Path, tmp_path: Path) -> None:
     shutil.copytree(home, tmp_path / "home")
     mill = reopened(tmp_path / "home")
-    mill.checkpoint()  # so that nothing is left to be written before tasks change
+    mill.dispatcher.checkpoint_all()  # so that nothing is left to be written before tasks change
     records: list[Record] = []
     commit = mill.home.commit
     with pytest.MonkeyPatch.context() as patched:
@@ -196,10 +195,10 @@ def test_the_log_of_a_query_half_dropped_is_used_again(home: Path, tmp_path: Pat
 
 
 def test_a_dropped_stream_keeps_its_rows(tmp_path: Path) -> None:
-    with Mill(home=tmp_path, pool=inline_pool(), clock=Clock(), read_sources=False) as mill:
+    with open_mill(home=tmp_path, pool=inline_pool(), clock=Clock(), read_sources=False) as mill:
         mill.execute("CREATE STREAM s (at timestamp) ORDER BY at RETAIN 1 DAYS")
         mill.execute("DROP STREAM s")
-    with Mill(home=tmp_path, pool=inline_pool(), clock=Clock(), read_sources=False) as mill:
+    with open_mill(home=tmp_path, pool=inline_pool(), clock=Clock(), read_sources=False) as mill:
         assert "s" in mill.home.logs
 
 

@@ -6,8 +6,7 @@ import tempfile
 from pathlib import Path
 
 from recovery.scenario import Feed, statements
-from slicemill.api.mill import Mill
-from support.engine import inline_pool
+from slicemill.testing import inline_pool, open_mill
 
 
 def warm_up() -> None:
@@ -16,6 +15,6 @@ def warm_up() -> None:
         feed.release(feed.rest)
         # The second mill reads the checkpoints of the first.
         for _ in range(2):
-            with Mill(home=Path(folder) / "home", pool=inline_pool(), folder=folder, subtasks=2) as mill:
+            with open_mill(home=Path(folder) / "home", pool=inline_pool(), folder=folder, subtasks=2) as mill:
                 mill.execute(";".join(statements(None)))
                 mill.drain()

@@ -11,11 +11,12 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.tasks import split_into_tasks
 from slicemill.scheduling.statistics import BatchCost, LogOrigin, MadeOf, TaskStatistics, ideal_time, made_of
+from slicemill.testing import inline_pool
 from slicemill.time import wall_clock_us
 from slicemill_lab.charts import composites
 from slicemill_lab.charts.composites import Join, Joined, JoinSide
 from slicemill_lab.charts.segments import SegmentFigures
-from support.engine import fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 STREAMS = """
 CREATE STREAM a (k int, x int, ts timestamp) ORDER BY ts;
@@ -85,13 +86,13 @@ def test_a_running_three_way_join_has_the_ideal_time_of_three_rows(tmp_path: Pat
                 feed_rows(mill, name, [(1, number, 1_000_000 * number)])
             mill.dispatcher.run_all()
         finish(mill)
-        metrics = mill.queries["three"].metrics()
+        metrics = mill.queries["three"].measured()
         assert metrics.rows == 27
         cost = mill.dispatcher.running.writers["three"].statistics.cost
         assert metrics.ideal_s == pytest.approx(cost.overhead + 3 * cost.per_row)
         # Slowdowns of the last run use the present statistics; those of earlier runs used earlier statistics.
         assert (metrics.warm_up.count, metrics.figures.slowdown.count) == (1, 26)
-        buckets = mill.metrics().plain()["buckets"]
+        buckets = mill.metrics()["buckets"]
         assert sum(bucket["response_s"]["count"] for bucket in buckets) == 26
         assert any(bucket["memory"]["most_rows_waiting"] == 3 for bucket in buckets)
         assert all(bucket["staleness"] + bucket["freshness"] == pytest.approx(1) for bucket in buckets)

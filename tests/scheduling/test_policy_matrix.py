@@ -8,15 +8,15 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
-import pyarrow as pa
 
-from slicemill.api.mill import Mill
 from slicemill.kernels.arrays import Floats
+from slicemill.lifecycle.query import LiveRows
 from slicemill.metrics.quality_of_service import StaleTime
 from slicemill.scheduling.statistics import BatchCost, Selectivity
+from slicemill.testing import Clock, open_mill
 from slicemill_lab.policies.registry import OBJECTIVES
 from slicemill_lab.testbeds.arrivals import on_off
-from support.engine import Clock, rows_as_table
+from support.engine import rows_as_table
 from support.virtual_pool import VirtualPool
 
 SECOND = 1_000_000
@@ -37,7 +37,7 @@ class Turns:
     def __init__(self, folder: Path) -> None:
         self.clock = Clock(SECOND)
         pool = VirtualPool(self.clock, ROUND_S)
-        self.mill = Mill(home=folder, pool=pool, clock=self.clock, subtasks=1, read_sources=False)
+        self.mill = open_mill(home=folder, pool=pool, clock=self.clock, subtasks=1, read_sources=False)
         self.mill.execute(SCRIPT)
         self.mill.open()
         self.tasks = [self.mill.dispatcher.running.writers[f"q{n}"] for n in range(QUERIES)]
@@ -45,8 +45,8 @@ class Turns:
         self.left: dict[str, list[tuple[Floats, float]]] = defaultdict(list)
         for name, query in self.mill.queries.items():
 
-            def receive(table: pa.Table, name: str = name) -> None:
-                self.left[name].append((table.column("number").to_numpy(), self.clock.now / SECOND))
+            def receive(live: LiveRows, name: str = name) -> None:
+                self.left[name].append((live.table.column("number").to_numpy(), self.clock.now / SECOND))
 
             query.subscribe(receive)
         self.feed(0, 1, self.clock.now)
@@ -60,7 +60,7 @@ class Turns:
 
     def under(self, policy: str, seed: int, load: float = LOAD) -> dict[str, float]:
         """Return the metrics of a policy, by objective."""
-        self.mill.policy = policy
+        self.mill.dispatcher.chooser.set_policy(policy)
         for n, task in enumerate(self.tasks):
             task.statistics.cost = replace(COSTS[n])
             task.statistics.selectivities[f"q{n}"] = Selectivity(PERCENTS[n] / 100)

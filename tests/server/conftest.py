@@ -13,7 +13,8 @@ from slicemill.server.auth import Principal, UserRole
 from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows
 
 BIDS = """
 CREATE STREAM bid (item int, price int, ts timestamp micros) ORDER BY ts;

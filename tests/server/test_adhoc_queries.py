@@ -14,12 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from server.conftest import bid
+from slicemill.adhoc.pushdown import parse_query, pushdowns_of
+from slicemill.adhoc.query import InMemoryRelation, LogRelation
 from slicemill.columns.arrow_schema import with_system_columns
 from slicemill.columns.merge import in_order
 from slicemill.errors import SlicemillError
 from slicemill.lifecycle.compaction import ChangelogTables
-from slicemill.server.adhoc.ask import InMemoryRelation, LogRelation
-from slicemill.server.adhoc.pushdown import parse_query, pushdowns_of
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.changes import Appended, Change
@@ -168,7 +168,7 @@ def _questions(draw: st.DrawFn) -> str:
 def test_an_ad_hoc_query_with_pushdown_returns_the_rows_of_a_full_scan(
     epochs: list[Rows], sql: str, extents: int
 ) -> None:
-    from slicemill.server.adhoc import ask as question_rows
+    from slicemill.adhoc import query as question_rows
 
     before = question_rows._FIRST_ROWS
     question_rows._FIRST_ROWS = 2  # a small first block, so that few rows need many reads

@@ -112,14 +112,13 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 import sys
 from concurrent.futures import Future
 from pathlib import Path
-from slicemill.api import mill
 from slicemill.sql.errors import SourceText
 from slicemill.server import serve
 from slicemill.server.network import ServerSockets
-from support.engine import inline_pool
+from slicemill.testing import inline_pool, open_mill
 
 home, folder, port = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-serve.Mill = lambda spark, home: mill.Mill(home=home, pool=inline_pool(1), poll_ms=5)
+serve.Mill = lambda spark, home: open_mill(home=home, pool=inline_pool(1), poll_ms=5)
 script = f'''
 CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTIONS (path '{folder}');
 CREATE STREAM line (item int, ts timestamp) ORDER BY ts SOURCE 'tcp://127.0.0.1:{port}';

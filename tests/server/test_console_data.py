@@ -136,7 +136,7 @@ def test_join_state_slices_report_the_rows_that_each_query_needs(
         at = second * 1_000_000
         feed_rows(service.mill, "sale", [(1, 5, at)])
         bid(service, (1, 20, at + 1))
-    service.mill.checkpoint()
+    service.mill.dispatcher.checkpoint_all()
     (chain,) = get(client, "/v1/slices/far")
     assert sorted(chain["queries"]) == ["far", "near"]
     assert chain["reaches"] == {"far": 60, "near": 10}
@@ -167,7 +167,7 @@ def test_slice_border_changes_are_recorded_without_console_requests(
         for second in (1, 2, 3):
             feed_rows(service.mill, "sale", [(1, 5, second * 1_000_000)])
             bid(service, (1, 20, second * 1_000_000 + 1))
-            service.mill.checkpoint()
+            service.mill.dispatcher.checkpoint_all()
             marks.append(service.mill.home.tasks[TASK]["checkpoint"])
             eventually(lambda: looked[-1:] == [(TASK, marks[-1])])
     finally:

@@ -17,7 +17,8 @@ from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.storage.filesystem import StorageFull
-from support.engine import Clock, fed_mill, inline_pool, rows_as_table
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, rows_as_table
 from support.full_disk import FullDisk, disk_that_fills, fill, small_file_system
 
 DECLARED = BIDS + (
@@ -52,7 +53,9 @@ def disk() -> Iterator[FullDisk]:
 def state(service: MillService) -> object:
     """Return all that statements change, from the catalog and from the journal."""
     mill = service.mill
-    rows = {name: list(mill.held(name)) for name in ("t", "u") if mill.catalog.relation(name) is not None}
+    rows = {
+        name: list(mill.tables.rows(name)) for name in ("t", "u") if mill.catalog.relation(name) is not None
+    }
     statements = [(entry["name"], entry["text"]) for entry in service.statements()]
     lives = {name: "paused" in life for name, life in mill.home.lives.items()}
     return (
@@ -61,8 +64,8 @@ def state(service: MillService) -> object:
         lives,
         sorted(mill.queries),
         sorted(mill.home.logs),
-        sorted(mill.streams),
-        mill.policy,
+        sorted(mill.running.streams),
+        mill.dispatcher.chooser.policy.name,
     )
 
 
@@ -76,13 +79,13 @@ def test_a_statement_on_a_full_disk_changes_nothing_and_works_later(
         user.execute(DECLARED)
         mill.open()
         bid(service, (1, 20, 1), (2, 5, 2))
-        before, results = state(service), mill.queries["dear"].rows()
+        before, results = state(service), mill.queries["dear"].timed_rows()
         disk.full = True
         for _ in range(2):
             with pytest.raises(StorageFull, match="no space is left"):
                 user.execute(text)
             assert state(service) == before
-            assert mill.queries["dear"].rows() == results
+            assert mill.queries["dear"].timed_rows() == results
         disk.full = False
         user.execute(text)
         after = state(service)
@@ -90,7 +93,7 @@ def test_a_statement_on_a_full_disk_changes_nothing_and_works_later(
         bid(service, *[(3, 30, 3)] if "more" not in text else ())
         assert all(query.error is None for query in mill.queries.values())
     with fed_mill(tmp_path / "home", Clock(), inline_pool()) as mill:
-        assert mill.restore() == []
+        assert mill.statements.restore() == []
         mill.open()
         assert state(MillService(mill)) == after
 
@@ -109,8 +112,8 @@ def test_a_run_that_a_full_disk_interrupted_is_repeated_when_space_is_free(
         disk.full = False
         mill.execute("CREATE QUERY q AS SELECT item FROM bid")
         bid(service, (2, 30, 2))
-        assert [timed.row for timed in mill.queries["dear"].rows()] == [(1, 20), (2, 30)]
-        assert [timed.row for timed in mill.queries["q"].rows()][-1] == (2,)
+        assert [timed.row for timed in mill.queries["dear"].timed_rows()] == [(1, 20), (2, 30)]
+        assert [timed.row for timed in mill.queries["q"].timed_rows()][-1] == (2,)
 
 
 def test_a_statement_does_not_wait_for_a_dispatcher_that_waits_for_space(
@@ -138,8 +141,8 @@ def test_a_statement_does_not_wait_for_a_dispatcher_that_waits_for_space(
         clock.now += 60_000_000
         mill.dispatcher.notify()
         with mill.dispatcher.changed:
-            assert mill.dispatcher.changed.wait_for(lambda: len(mill.queries["dear"].rows()) == 2, 60)
-        mill.check()
+            assert mill.dispatcher.changed.wait_for(lambda: len(mill.queries["dear"].timed_rows()) == 2, 60)
+        mill.dispatcher.check()
         mill.execute("CREATE QUERY q AS SELECT item FROM bid")
 
 
@@ -196,7 +199,7 @@ def test_a_committed_statement_succeeds_even_if_its_audit_entry_cannot_be_writte
             assert "the audit log" in done.json()["answers"][0]["message"]
             declared = client.post("/v1/statements", json={"text": "CREATE QUERY q AS SELECT item FROM bid"})
             assert declared.status_code == 200 and "the audit log" in declared.text
-        assert list(mill.held("t")) == [(1, 1), (2, 2)]
+        assert list(mill.tables.rows("t")) == [(1, 1), (2, 2)]
         assert any("the audit log" in problem for problem in service.problems())
         log.rmdir()
         assert not service.problems()

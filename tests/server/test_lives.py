@@ -78,13 +78,13 @@ def test_a_paused_query_is_reported_as_paused_and_emits_its_results_after_resume
         bid(service, (2, 30, 2))
         assert [row["item"] for row in dear.rows()] == [1]
         assert rows(user, "SELECT item FROM dear") == [{"item": 1}]
-        life = dear.life()
-        assert (life["state"], life["paused_since"]) == ("paused", "1970-01-01T00:00:00+00:00")
+        status = dear.status()
+        assert (status.state, status.paused_us) == ("paused", 0)
         assert [row["state"] for row in rows(user, "SHOW QUERIES")] == ["paused"]
         dear.resume()
         service.mill.dispatcher.run_all()  # No other query reads the task, so its run had been postponed.
         assert [row["item"] for row in dear.rows()] == [1, 2]
-        assert dear.life()["state"] == "running"
+        assert dear.status().state == "running"
 
 
 def test_results_and_events_carry_the_version_of_their_query(
@@ -95,7 +95,7 @@ def test_results_and_events_carry_the_version_of_their_query(
         dear = connection.queries["dear"]
         new = "SELECT item, price * 2 AS twice FROM bid"
         effects = dear.explain_replace(new)
-        assert [row["effect"] for row in effects] == ["keeps", "complete from", "columns"]
+        assert [one.effect for one in effects] == ["keeps", "complete from", "columns"]
         dear.replace(new)
         bid(service, (2, 3, 2))
         assert [(row["item"], row["twice"]) for row in dear.rows()] == [(2, 6)]
@@ -106,7 +106,7 @@ def test_results_and_events_carry_the_version_of_their_query(
             if len(events) == 2:
                 break
         assert events == [(1, [1]), (2, [2])]
-        assert [one["version"] for one in dear.versions() if one["by"] == "ann"] == [1]
+        assert [one.number for one in dear.versions() if one.by == "ann"] == [1]
     first = client.get("/v1/queries/dear/results").json()
     assert (first["version"], [row["price"] for row in first["rows"]]) == (1, [20])
     second = client.get("/v1/queries/dear/results", params={"since": first["next"]})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.api.mill import Mill
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
-from support.engine import Clock, checkpoint_twice, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import checkpoint_twice
 
 BID = "CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTIONS (path 'bids')"
 COUNTS = "AS SELECT item, count(*) AS n FROM bid [RANGE 4 SECONDS SLIDE 2 SECONDS] GROUP BY item"
@@ -22,7 +22,7 @@ class People:
     def __init__(self, folder: Path) -> None:
         self.folder, self.clock = folder, Clock(10**15)
         (folder / "bids").mkdir()
-        self.mill = Mill(home=folder / "home", folder=folder, pool=inline_pool(), clock=self.clock)
+        self.mill = open_mill(home=folder / "home", folder=folder, pool=inline_pool(), clock=self.clock)
         self.mill.open()
         self.user = UserSession(MillService(self.mill))
 
@@ -35,13 +35,13 @@ class People:
         rows = "".join(f"{n % 2},{n},2026-01-01 00:00:{n:02}\n" for n in range(first, last + 1))
         (self.folder / "bids" / f"{first:02}.csv").write_text(rows)
         self.clock.now += 1_000_000
-        self.mill.read_all()
+        self.mill.running.read_all()
         self.mill.dispatcher.run_all()
 
     def forget(self) -> None:
         """Free the rows that all queries have read."""
         checkpoint_twice(self.mill)
-        self.mill.collect()
+        self.mill.retention.collect()
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_create_or_replace_reports_the_effects_of_explain_replace(people: People
     people.say(f"CREATE QUERY a {COUNTS}")
     people.bid(1, 5)
     text = f"CREATE OR REPLACE QUERY a {COUNTS.replace('count(*)', 'sum(price)')}"
-    effects = people.mill.explain_replace(text)
+    effects = people.mill.statements.explain_replace(text)
     lines = people.say(text).splitlines()
     assert lines[1:] == [f"{one.name} {one.effect}: {one.what}" for one in effects]
     assert any(one.effect == "complete from" for one in effects)

@@ -23,7 +23,8 @@ from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
-from support.engine import Clock, fed_mill, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill
 
 SECRET = "s3cret"
 SINK = f"postgres://ada:{SECRET}@127.0.0.1:1/shop"
@@ -98,7 +99,7 @@ def old_home(tmp_path: Path) -> Iterator[MillService]:
         mill.home.commit(Change(catalog=[entry, again, away]))
     assert files_with_secret(folder)
     with fed_mill(folder, Clock(), inline_pool()) as mill:
-        assert mill.restore() == []
+        assert mill.statements.restore() == []
         mill.open()
         yield MillService(mill)
 

@@ -17,8 +17,9 @@ from slicemill.server.live_results import LiveCounts
 from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
+from slicemill.testing import Clock, inline_pool
 from slicemill_client import connect
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (v bigint, ts timestamp) ORDER BY ts RETAIN 1 HOUR"
@@ -59,7 +60,7 @@ def test_backfill_metrics_exist_only_during_the_backfill(mill: Mill) -> None:
     assert 'slicemill_query_backfill_rows_left{query="q"} 30.0' in text
     mill.dispatcher.run_all()
     assert 'backfill_ratio{query="q"}' not in prometheus_text(mill, ["q"], LiveCounts()).decode()
-    metrics = mill.queries["q"].metrics()
+    metrics = mill.queries["q"].measured()
     assert (metrics.rows, metrics.responses.count) == (
         30,
         0,
@@ -85,7 +86,7 @@ def test_backfill_progress_is_available_over_http(mill: Mill) -> None:
     mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT v FROM s")
     with serving(MillService(mill), ServerSockets()) as url, connect(url) as connection:
         query = connection.queries["q"]
-        assert query.metrics()["state"] == "backfilling"
+        assert query.status().state == "backfilling"
         found = query.progress()
         assert found is not None
         assert (found["rows_done"], found["rows"], found["share"]) == (0, 30, 0.0)

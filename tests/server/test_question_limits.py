@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 
 from server.conftest import bid
+from slicemill.adhoc.errors import AdhocQueryCancelled, AdhocQueryRejected, OutOfMemory
+from slicemill.adhoc.query import InMemoryRelation, QueryableRelation
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.ask import InMemoryRelation, QueryableRelation
-from slicemill.server.adhoc.errors import AdhocQueryCancelled, AdhocQueryRejected, OutOfMemory
 from slicemill.server.adhoc.pool import AdhocLimits, AnswerRows, QueryProcessPool
 from slicemill.server.network import ServerSockets, serving
 from slicemill.server.service import MillService

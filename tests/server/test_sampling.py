@@ -59,7 +59,7 @@ def test_garbage_collection_during_a_run_counts_for_the_queries_of_its_task(
 ) -> None:
     bid(service, (1, 20, 1))
     query = service.mill.queries["dear"]
-    before, run = query.metrics().collecting_s, TaskProgram.run
+    before, run = query.measured().collecting_s, TaskProgram.run
 
     def run_with_garbage(self: TaskProgram, *arguments: Any) -> Any:
         gc.collect()
@@ -67,7 +67,7 @@ def test_garbage_collection_during_a_run_counts_for_the_queries_of_its_task(
 
     monkeypatch.setattr(TaskProgram, "run", run_with_garbage)
     bid(service, (1, 20, 2))
-    counted = query.metrics()
+    counted = query.measured()
     assert 0 < counted.collecting_s - before < counted.cpu_s
 
 
@@ -125,13 +125,13 @@ def test_an_ended_stream_delays_no_watermark_and_is_reported_as_an_event(service
     bid(service, (1, 20, 1_000_000))
     feed_rows(service.mill, "sale", [(1, 5, 1_000_000)])
     sampler.take()
-    service.mill.streams["sale"].ended = True
+    service.mill.running.streams["sale"].ended = True
     clock.now += 1
     sample = sampler.take()
     assert (sample.streams["sale"].ended, sample.streams["bid"].ended) == (True, False)
     assert sample.queries["sold"].cause is None
     assert [event.text for event in sampler.events][:1] == ["stream sale has ended"]
-    service.mill.streams["bid"].ended = True
+    service.mill.running.streams["bid"].ended = True
     service.mill.dispatcher.run_all()
     cause = sampler.take().queries["dear"].cause
     assert cause is not None
@@ -139,10 +139,10 @@ def test_an_ended_stream_delays_no_watermark_and_is_reported_as_an_event(service
 
 
 def test_sampling_announces_no_watermark(service: MillService) -> None:
-    before = service.mill.streams["bid"].announced
+    before = service.mill.running.streams["bid"].announced
     sampler, _ = sampler_of(service.mill)
     sampler.take()
-    assert service.mill.streams["bid"].announced == before
+    assert service.mill.running.streams["bid"].announced == before
 
 
 def test_metrics_history_continues_after_a_restart(service: MillService, tmp_path: Path) -> None:

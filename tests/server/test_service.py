@@ -11,7 +11,8 @@ from slicemill.errors import SlicemillError
 from slicemill.server.service import MillService, NotFound
 from slicemill.server.user_session import UserSession
 from slicemill.sql.errors import EslError
-from support.engine import Clock, fed_mill, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill
 
 
 def rows(user: UserSession, text: str) -> list[dict[str, object]]:
@@ -34,12 +35,12 @@ def test_a_restart_needs_no_script(tmp_path: Path) -> None:
         mill.open()
         bid(MillService(mill), (1, 20, 1))
     with fed_mill(tmp_path / "home", Clock(), inline_pool()) as mill:
-        assert mill.restore() == []
+        assert mill.statements.restore() == []
         mill.open()
         user = UserSession(MillService(mill))
         bid(user.service, (2, 30, 2))
         assert [row["item"] for row in rows(user, "SELECT item FROM dear")] == [1, 2]
-        assert mill.policy == "hnr"
+        assert mill.dispatcher.chooser.policy.name == "hnr"
 
 
 def test_ad_hoc_queries_see_results_with_their_timestamps(user: UserSession) -> None:

@@ -102,15 +102,14 @@ def test_systemd_is_notified_when_the_server_is_ready(
 SERVER = """
 import sys
 from concurrent.futures import Future
-from slicemill.api import mill
 from slicemill.server import serve
 from slicemill.server.network import ServerSockets
 from slicemill.sql.errors import SourceText
-from support.engine import inline_pool
+from slicemill.testing import inline_pool, open_mill
 from pathlib import Path
 
 home, folder = map(Path, sys.argv[1:])
-serve.Mill = lambda spark, home: mill.Mill(home=home, pool=inline_pool(1), poll_ms=5)
+serve.Mill = lambda spark, home: open_mill(home=home, pool=inline_pool(1), poll_ms=5)
 script = f'''
 CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTIONS (path '{folder}');
 CREATE QUERY total AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n FROM bid;

@@ -117,7 +117,7 @@ def test_a_running_lookup_join_reads_the_table_as_of_the_time_of_each_row(
     bid(service, (1, 6, 2))
     service.mill.dispatcher.end_streams()
     service.mill.dispatcher.run_all()
-    assert [timed.row for timed in service.mill.queries["named"].rows()] == [("old", 5), ("new", 6)]
+    assert [timed.row for timed in service.mill.queries["named"].timed_rows()] == [("old", 5), ("new", 6)]
 
 
 def test_row_changes_need_the_operator_role_and_access_to_the_table(

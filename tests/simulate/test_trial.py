@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from slicemill.api.mill import Mill
 from slicemill.binder import bind
 from slicemill.capacity.trial import TrialSamples, costs_of_home, measure, open_trial_mill, read_sample
 from slicemill.capacity.trial_run import try_policies
@@ -17,6 +16,7 @@ from slicemill.errors import SlicemillError
 from slicemill.scheduling.capacity import Output
 from slicemill.scheduling.rehearsal import Traffic, polls, total_rows
 from slicemill.sql.errors import SourceText
+from slicemill.testing import open_mill
 
 SCRIPT = SourceText(
     """\
@@ -71,7 +71,7 @@ def test_measured_costs_describe_the_tasks_of_the_trial(spark: SparkSession) -> 
 def test_costs_from_a_home_directory_are_those_measured_by_its_tasks(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with Mill(spark, tmp_path / "home", subtasks=2, read_sources=False) as mill:
+    with open_mill(spark, tmp_path / "home", subtasks=2, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         streams = TrialSamples(RATES).of(mill)
@@ -102,7 +102,7 @@ def test_recorded_rows_are_played_in_time_order_without_unread_rows(spark: Spark
         mill.dispatcher.admit_handed()
         log = mill.home.logs["bid"]
         times = pa.concat_tables([log.read(epoch) for epoch in log.epochs()]).column(TS).to_pylist()
-        assert mill.streams["bid"].counts.late == 0
+        assert mill.running.streams["bid"].counts.late == 0
     assert times == sorted(times)
     assert 0.5 * 1200 < len(times) < 1200  # even auctions, or a high price
     assert times[0] < 1_900_000
@@ -116,8 +116,8 @@ def test_a_trial_writes_to_no_sink_and_has_its_own_policy(spark: SparkSession, t
         stream = TrialSamples(RATES).of(mill)["bid"]
         mill.feed("bid", stream.rows(400, 2_000_000))
         mill.dispatcher.run_all()
-        assert mill.policy == "rr"
-        assert mill.queries["dear"].rows()
+        assert mill.dispatcher.chooser.policy.name == "rr"
+        assert mill.queries["dear"].timed_rows()
     assert not out.exists() or not list(out.iterdir())
 
 

@@ -31,7 +31,8 @@ from slicemill.connectors.stored_files import source_errors
 from slicemill.connectors.tcp.spool import Spool, SpoolPosition
 from slicemill.errors import SlicemillError
 from slicemill.storage.check import check_home
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -112,9 +113,9 @@ def make_home(home: Path, *, collect: bool = False) -> None:
         for number in range(_FEEDS - _LAST):
             feed(mill, number)
             if number in (1, 3, 4):
-                mill.checkpoint()
+                mill.dispatcher.checkpoint_all()
             if collect:
-                mill.collect()
+                mill.retention.collect()
             if number == 2:
                 mill.execute(MORE_ITEMS)
         mill.close(checkpoint=False)
@@ -142,15 +143,15 @@ def results_after(home: Path) -> tuple[dict[str, Any], list[str]]:
         finish(mill)
         told = [query.error for query in mill.queries.values() if query.error is not None]
         told += [why for task in mill.dispatcher.tasks.values() for why in task.failed.values()]
-        told += [stream.error for stream in mill.streams.values() if stream.error is not None]
+        told += [stream.error for stream in mill.running.streams.values() if stream.error is not None]
         found = {}
         for name in mill.queries:
             try:
-                found |= {name: sorted((t.ts, t.row) for t in mill.queries[name].rows())}
+                found |= {name: sorted((t.ts, t.row) for t in mill.queries[name].timed_rows())}
             except SlicemillError as problem:
                 told.append(str(problem))
         try:
-            found["item"] = sorted(mill.held("item"))
+            found["item"] = sorted(mill.tables.rows("item"))
         except SlicemillError as problem:
             told.append(str(problem))
         return found, told

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from slicemill.api.mill import Mill
 from slicemill.cli import app
 from slicemill.errors import SlicemillError
 from slicemill.storage.backup import upgrade_home
@@ -23,10 +22,11 @@ from slicemill.storage.home_reader import HomeReader
 from slicemill.storage.home_state import HomeError
 from slicemill.storage.journal import JournalEnd, read_end
 from slicemill.storage.segments import ExtentDamaged, SegmentWriters
+from slicemill.testing import Clock, inline_pool, open_mill
 from storage.flips import SCRIPT, SECOND, feed, make_home, results_after
 from storage.homes import FOLDER, commit_rows, memory_files, view
 from storage.tables import COLUMNS
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 GOLDEN = Path(__file__).parent / "golden_home_5"
 
@@ -315,12 +315,12 @@ def test_queries_without_a_valid_checkpoint_stop_and_start_empty_after_a_repair(
         mill.execute(SCRIPT)
         mill.open()
         for _ in range(3):
-            mill.lives.look()
+            mill.lifecycle.look()
             clock.now += 60 * SECOND
         feed(mill, 20)
         finish(mill)
         assert not any(task.failed for task in mill.dispatcher.tasks.values())
-        sums = [row.row for row in mill.queries["total"].rows() if row.ts > 59 * SECOND]
+        sums = [row.row for row in mill.queries["total"].timed_rows() if row.ts > 59 * SECOND]
         assert len(sums) == 12
 
 
@@ -335,7 +335,7 @@ def results_of_golden(home: Path) -> dict[str, Any]:
             feed_rows(mill, stream, [(k % 3, price + k, 12 * SECOND + k * SECOND // 2) for k in range(4)])
         mill.dispatcher.run_all()
         finish(mill)
-        return {n: sorted([t.ts, list(t.row)] for t in q.rows()) for n, q in mill.queries.items()}
+        return {n: sorted([t.ts, list(t.row)] for t in q.timed_rows()) for n, q in mill.queries.items()}
 
 
 @pytest.mark.parametrize("upgrade", [lambda _: None, upgrade_home], ids=["opened", "upgraded"])
@@ -367,4 +367,4 @@ def test_the_engine_reports_in_one_sentence_why_a_damaged_home_directory_does_no
     filled(tmp_path)
     flip(tmp_path / "journal" / "000000000000.records", 20)
     with pytest.raises(SlicemillError, match="is damaged at byte"):
-        Mill(home=tmp_path, pool=inline_pool(1))
+        open_mill(home=tmp_path, pool=inline_pool(1))

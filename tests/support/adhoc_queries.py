@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from slicemill.server.adhoc.ask import QueryableRelation, run_adhoc_query
+from slicemill.adhoc.query import QueryableRelation, run_adhoc_query
 
 
 def ask(

@@ -11,11 +11,12 @@ from slicemill.api.mill import Mill
 from slicemill.binder import bind
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
+from slicemill.testing import Clock, inline_pool
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
 from support.changelogs import SECOND, Row, TimedRow
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 
 def by_mill(
@@ -48,7 +49,7 @@ def by_mill(
             for query in mill.queries.values():
                 assert query.error is None, query.error
             return {
-                name: [(timed.ts, timed.row) for timed in query.rows()]
+                name: [(timed.ts, timed.row) for timed in query.timed_rows()]
                 for name, query in mill.queries.items()
             }
         finally:

@@ -14,28 +14,14 @@ from slicemill.catalog.queries import RelationQuery
 from slicemill.columns.arrow_schema import is_system_column
 from slicemill.columns.rows import to_table
 from slicemill.runtime.workers.inline import InlinePool
-from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.testing import Clock, open_mill
 from slicemill.types import Timed
 from support.corpus import Event, Runnable, TimedRow, sent_row
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    def __init__(self, now: int = 0) -> None:
-        self.now = now
-
-    def __call__(self) -> int:
-        return self.now
-
-
-def inline_pool(workers: int = 2) -> InlinePool:
-    return InlinePool(workers, HANDLER)
-
-
 def rows_as_table(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
     """Return rows in the types that the source of a declared stream sends."""
-    schema = mill.streams[stream].stream.source_schema
+    schema = mill.running.streams[stream].stream.source_schema
     table = to_table([Timed(0, row) for row in rows], schema, [0] * len(rows))
     return table.drop_columns([name for name in table.column_names if is_system_column(name)])
 
@@ -61,7 +47,7 @@ def checkpoint_twice(mill: Mill) -> None:
     for _ in range(2):
         for task in mill.dispatcher.tasks.values():
             task._rows_since_checkpoint = 1
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
 
 
 def watermarks(mill: Mill) -> dict[str, int]:
@@ -77,13 +63,13 @@ def finish(mill: Mill) -> None:
 
 def admit(mill: Mill, stream: str, events: Sequence[Event]) -> None:
     """Let tuples of a case in; they arrive now."""
-    declared = mill.streams[stream].stream
+    declared = mill.running.streams[stream].stream
     rows = [sent_row(declared, e.row) for e in events if e.row is not None and e.ts_us is not None]
     if rows:
         feed_rows(mill, stream, rows)
     for event in events:
         if event.row is None and event.ts_us is not None:
-            mill.streams[stream].announce_at_least(stream, event.ts_us)
+            mill.running.streams[stream].announce_at_least(stream, event.ts_us)
 
 
 def run_case(
@@ -106,7 +92,7 @@ def run_case(
     def started(*, given: bool) -> Mill:
         mill = open_mill(clock, chooser.choice([1, 2, 5]))
         for name, rows in tables.items() if given else ():
-            mill.table(name, rows)
+            mill.tables.set_rows(name, rows)
         mill.execute(runnable.case.esl)
         mill.open()
         return mill
@@ -115,14 +101,14 @@ def run_case(
         while changes and changes[0].at_us <= clock.now:
             change = changes.pop(0)
             tables[change.table] = change.rows
-            mill.table(change.table, change.rows)
+            mill.tables.set_rows(change.table, change.rows)
 
     mill = started(given=True)
     try:
         moments = groupby(runnable.events, key=lambda event: (event.arrival_us, event.stream))
         for (clock.now, stream), events in moments:
             change_tables()
-            if stream in mill.streams:
+            if stream in mill.running.streams:
                 admit(mill, stream, list(events))
             if chooser.random() < runs:
                 mill.dispatcher.run_some()
@@ -142,13 +128,13 @@ def results_of(mill: Mill) -> dict[str, list[TimedRow]]:
     results: dict[str, list[TimedRow]] = {}
     for name, query in mill.catalog.queries.items():
         if isinstance(query.query, RelationQuery):
-            results[name] = [(None, row) for row in mill.ask(name)]
+            results[name] = [(None, row) for row in mill.tables.rows(name)]
         else:
             assert mill.queries[query.name].error is None, mill.queries[query.name].error
-            results[name] = [(timed.ts, timed.row) for timed in mill.queries[query.name].rows()]
+            results[name] = [(timed.ts, timed.row) for timed in mill.queries[query.name].timed_rows()]
     return results
 
 
 def fed_mill(home: Path, clock: Callable[[], int], pool: InlinePool, subtasks: int = 1) -> Mill:
     """A mill over workers in this process, whose streams get what a test feeds them."""
-    return Mill(home=home, pool=pool, clock=clock, subtasks=subtasks, read_sources=False)
+    return open_mill(home=home, pool=pool, clock=clock, subtasks=subtasks, read_sources=False)

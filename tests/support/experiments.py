@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from slicemill.testing import inline_pool
 from slicemill_lab import on_engine, plotting
 from slicemill_lab.experiment import to_json
 from slicemill_lab.published.kept import PUBLISHED
 from slicemill_lab.registry import load
-from support.engine import inline_pool
 
 # Those that take more than a few seconds; `make test-slow` runs them.
 LONG = frozenset(

@@ -10,7 +10,7 @@ from slicemill.runtime.workers.events import WorkerAnswer
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
 from slicemill.scheduling.statistics import BatchCost
-from support.engine import Clock
+from slicemill.testing import Clock
 
 
 class VirtualPool(InlinePool):

@@ -21,7 +21,8 @@ import pyarrow.parquet as pq
 
 import slicemill
 from slicemill.api.mill import Mill
-from support.engine import inline_pool, turn
+from slicemill.testing import inline_pool, open_mill
+from support.engine import turn
 
 ROWS, STEP_US, START_US, LIMIT_S = 2_000, 10_000, 1_700_000_000_000_000, 60
 SOURCE = f"{Path(slicemill.__file__).resolve().parent}/"
@@ -67,7 +68,7 @@ def walk(kind: str, folder: Path) -> Walk:
     for stream in ("s", "r"):
         (folder / stream).mkdir()
         _write_batch(folder / stream, 0)
-    mill = Mill(home=folder / "home", pool=inline_pool(), folder=folder)
+    mill = open_mill(home=folder / "home", pool=inline_pool(), folder=folder)
     mill.execute(SCRIPTS[kind].format(folder=folder))
     mill.open()
     try:
@@ -125,7 +126,7 @@ def _turn_until_rows(mill: Mill, before: int) -> None:
 
 
 def _result_rows(mill: Mill) -> int:
-    return sum(len(query.rows()) for query in mill.queries.values())
+    return sum(len(query.timed_rows()) for query in mill.queries.values())
 
 
 def main() -> None:

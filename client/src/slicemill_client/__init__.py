@@ -8,7 +8,7 @@
         for epoch in mill.queries["dear"].follow():
             print(epoch.rows)
 
-Method names are those of `slicemill.Mill`, which runs queries without a server.
+A `slicemill.Mill`, which runs queries without a server, has the same methods (`SqlConnection`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,21 @@ from __future__ import annotations
 from slicemill_client.asynchronous import AsyncConnection, connect_async
 from slicemill_client.connection import Connection, RemoteQuery, connect
 from slicemill_client.errors import ClientError, ServerUnreachable, StatementMistake, StatementRefused
-from slicemill_client.messages import LiveRows, StatementResult
+from slicemill_client.messages import LiveRows, QueryStatus, QueryVersion, ReplaceEffect, StatementResult
+from slicemill_client.protocols import QueryHandle, SqlConnection
 
 __all__ = [
     "AsyncConnection",
     "ClientError",
     "Connection",
     "LiveRows",
+    "QueryHandle",
+    "QueryStatus",
+    "QueryVersion",
     "RemoteQuery",
+    "ReplaceEffect",
     "ServerUnreachable",
+    "SqlConnection",
     "StatementMistake",
     "StatementRefused",
     "StatementResult",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -11,7 +12,15 @@ import httpx
 
 from slicemill_client.connection import headers_of
 from slicemill_client.errors import ServerUnreachable
-from slicemill_client.messages import EventParser, LiveRows, StatementResult, checked, results_of
+from slicemill_client.messages import (
+    SYSTEM_COLUMNS,
+    EventParser,
+    LiveRows,
+    StatementResult,
+    checked,
+    decode_rows,
+    results_of,
+)
 
 _SILENCE_S = 60.0
 _RETRY_S = 1.0
@@ -43,15 +52,16 @@ class AsyncConnection:
         return results_of(response.json())
 
     async def ask(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of an ad hoc query."""
+        """Return the rows of an ad hoc query, `SELECT …`."""
         *_, last = await self.execute(sql)
-        return last.rows
+        return decode_rows(last.rows, last.columns or ())
 
-    async def subscribe(self, query: str, since: int | None = None) -> AsyncIterator[LiveRows]:
+    async def follow(self, query: str, since: int | None = None) -> AsyncIterator[LiveRows]:
         """Yield results as they are committed, until the query is dropped.
 
         Starts with epoch `since`, or without it with the next new results.
         """
+        version, types = 0, list[tuple[str, str]]()
         while True:
             params = {} if since is None else {"since": since}
             parser = EventParser()
@@ -68,12 +78,20 @@ class AsyncConnection:
                         found = parser.line(line)
                         if found is not None:
                             since = found.next
-                            yield found
+                            if found.version != version:
+                                version, types = found.version, await self._types(query)
+                            yield replace(found, rows=decode_rows(found.rows, types))
             except httpx.HTTPError:
                 await asyncio.sleep(_RETRY_S)
                 continue
             if parser.ended:
                 return
+
+    async def _types(self, query: str) -> list[tuple[str, str]]:
+        """Return the columns of a query with their types; only `_ts` if the query was dropped meanwhile."""
+        response = await self._http.get(f"/v1/queries/{query}")
+        columns = response.json()["columns"] if response.is_success else []
+        return [*SYSTEM_COLUMNS, *((column["name"], column["type"]) for column in columns)]
 
     async def __aenter__(self) -> AsyncConnection:
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +15,16 @@ from slicemill_client.errors import ClientError, ServerUnreachable, StatementRef
 from slicemill_client.messages import (
     ARROW,
     NEXT_EPOCH,
+    SYSTEM_COLUMNS,
     VERSION,
     EventParser,
     LiveRows,
+    QueryStatus,
+    QueryVersion,
+    ReplaceEffect,
     StatementResult,
     checked,
+    decode_rows,
     results_of,
 )
 
@@ -29,7 +35,6 @@ if TYPE_CHECKING:
 _SILENCE_S = 60.0
 _RETRY_S = 1.0
 _ROWS_AT_ONCE = 100_000
-_LIFE = ("state", "error", "failures", "next_try", "paused_since", "paused_by", "version")
 
 
 def connect(url: str = "http://127.0.0.1:8080", token: str | None = None, **options: Any) -> Connection:
@@ -67,7 +72,7 @@ class Connection:
     def ask(self, sql: str) -> list[dict[str, Any]]:
         """Return the rows of an ad hoc query, `SELECT …`."""
         *_, last = self.execute(sql)
-        return last.rows
+        return decode_rows(last.rows, last.columns or ())
 
     def check(self, text: str) -> None:
         """Raise StatementRefused if the statements have errors. Nothing is run."""
@@ -93,7 +98,7 @@ class Connection:
         return self.request("GET", path, params={"format": form}).text
 
     def metrics(self) -> dict[str, Any]:
-        """Return all metrics of the server's mill."""
+        """Return the metrics of all queries, streams and subtasks."""
         found: dict[str, Any] = self.request("GET", "/v1/metrics").json()
         return found
 
@@ -174,6 +179,24 @@ class RemoteQuery:
         client reconnects and continues from its last epoch. No result is lost or duplicated as long as the
         server retains the results.
         """
+        version, types = 0, list[tuple[str, str]]()
+        for live in self.follow_json(since, stopped):
+            if live.version != version:
+                version, types = live.version, self._types()
+            yield replace(live, rows=decode_rows(live.rows, types))
+
+    def _types(self) -> list[tuple[str, str]]:
+        """Return the columns with their types; empty if the query was dropped meanwhile."""
+        try:
+            columns = self._entry()["columns"]
+        except StatementRefused:
+            columns = []
+        return [*SYSTEM_COLUMNS, *((column["name"], column["type"]) for column in columns)]
+
+    def follow_json(
+        self, since: int | None = None, stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[LiveRows]:
+        """Yield results as `follow` does, with values as in JSON: timestamps, for instance, are texts."""
         wait = threading.Event().wait
         while not stopped():
             params = {} if since is None else {"since": since}
@@ -210,15 +233,20 @@ class RemoteQuery:
 
     def progress(self) -> dict[str, Any] | None:
         """Return the progress of a backfill (FROM BEGINNING), or None after the query has caught up."""
-        found: dict[str, Any] | None = self.metrics()["progress"]
+        found: dict[str, Any] | None = self._entry()["progress"]
         return found
 
     def metrics(self) -> dict[str, Any]:
-        """Return state and metrics of the query."""
+        """Return the metrics of the query."""
+        found: dict[str, Any] = self._entry()["metrics"] or {}
+        return found
+
+    def _entry(self) -> dict[str, Any]:
+        """Return the server's description of the query."""
         found: dict[str, Any] = self._connection.request("GET", self._path).json()
         return found
 
-    def stop(self) -> None:
+    def drop(self) -> None:
         """Drop the query."""
         self._do("DROP")
 
@@ -238,25 +266,24 @@ class RemoteQuery:
         """Replace the definition of the query by `SELECT …`. State that fits the new definition is kept."""
         self._connection.execute(f"CREATE OR REPLACE QUERY {self._quoted} AS {select}")
 
-    def explain_replace(self, select: str) -> list[dict[str, Any]]:
+    def explain_replace(self, select: str) -> list[ReplaceEffect]:
         """Return the effects of `replace` on state and results."""
         (found,) = self._connection.execute(f"EXPLAIN REPLACE QUERY {self._quoted} AS {select}")
-        return found.rows
+        return [ReplaceEffect(**row) for row in found.rows]
 
-    def life(self) -> dict[str, Any]:
-        """Return state (running, paused, failed, restarting), error, failures, next retry and version."""
-        found = self.metrics()
-        return {name: found[name] for name in _LIFE}
+    def status(self) -> QueryStatus:
+        """Return the state (running, paused, failed or restarting), the last error and the next retry."""
+        return QueryStatus.of(self._entry())
 
     @property
     def version(self) -> int:
-        """The version of the definition: 1, and one more after each replacement."""
-        return int(self.metrics()["version"])
+        """Number of the current definition: 1, incremented by each replacement."""
+        return int(self._entry()["version"])
 
-    def versions(self) -> list[dict[str, Any]]:
-        """Return all definitions of the query with user and time, the oldest first."""
-        found: list[dict[str, Any]] = self._connection.request("GET", f"{self._path}/versions").json()
-        return found
+    def versions(self) -> list[QueryVersion]:
+        """Return all definitions of the query with user and time, oldest first."""
+        found = self._connection.request("GET", f"{self._path}/versions").json()
+        return [QueryVersion.of(entry) for entry in found]
 
     @property
     def _quoted(self) -> str:

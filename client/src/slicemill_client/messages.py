@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import httpx
@@ -13,11 +17,14 @@ from slicemill_client.errors import StatementMistake, StatementRefused
 ARROW = "application/vnd.apache.arrow.stream"
 NEXT_EPOCH = "slicemill-next-epoch"
 VERSION = "slicemill-version"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Columns that every result has.
+SYSTEM_COLUMNS = (("_ts", "timestamp[us, tz=UTC]"),)
 
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """Result of one statement: a message, or columns (name and type) and rows."""
+    """Result of one statement: a message, or columns (name and type) and rows with values as in JSON."""
 
     tag: str
     message: str
@@ -37,6 +44,123 @@ class LiveRows:
     version: int
     rows: list[dict[str, Any]]
     gap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStatus:
+    """Lifecycle state of a query, with its last error and next retry."""
+
+    state: str
+    why: str | None
+    failures: int
+    next_try_us: int | None
+    paused_us: int | None
+    paused_by: str | None
+
+    @staticmethod
+    def of(entry: Mapping[str, Any]) -> QueryStatus:
+        """Return the status in the server's description of a query."""
+        return QueryStatus(
+            entry["state"],
+            entry["error"],
+            entry["failures"],
+            _microseconds(entry["next_try"]),
+            _microseconds(entry["paused_since"]),
+            entry["paused_by"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueryVersion:
+    """Definition of a query, in force from `epoch` on.
+
+    `because` names a replaced object that the query uses, if the query's own text did not change.
+    """
+
+    number: int
+    epoch: int
+    at_us: int
+    by: str
+    text: str
+    because: str | None = None
+
+    @staticmethod
+    def of(entry: Mapping[str, Any]) -> QueryVersion:
+        """Return the server's description of a version."""
+        at_us = _microseconds(entry["at"]) or 0
+        return QueryVersion(
+            entry["version"], entry["epoch"], at_us, entry["by"], entry["text"], entry["because"]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceEffect:
+    """Effect of a replacement on one query or stream: its name, the topic, and a description."""
+
+    name: str
+    effect: str
+    what: str
+
+
+def _microseconds(moment: str | None) -> int | None:
+    if moment is None:
+        return None
+    return (datetime.fromisoformat(moment) - _EPOCH) // timedelta(microseconds=1)
+
+
+# Values that JSON has no type for: a server sends them as texts, and intervals as microseconds.
+
+
+Decode = Callable[[Any], Any]
+
+
+def decode_rows(rows: Iterable[Mapping[str, Any]], types: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Convert JSON values to the Python values of their columns, given as (name, Arrow type).
+
+    >>> decode_rows([{"on": "2026-01-01", "n": 1}], [("on", "date32[day]"), ("n", "int32")])
+    [{'on': datetime.date(2026, 1, 1), 'n': 1}]
+    """
+    decoders = {name: found for name, type_ in types if (found := _decoder(type_)) is not None}
+    return [
+        {
+            name: value if value is None or name not in decoders else decoders[name](value)
+            for name, value in row.items()
+        }
+        for row in rows
+    ]
+
+
+def _decoder(type_: str) -> Decode | None:
+    """Return the function that converts a JSON value of an Arrow type; None if JSON has the type."""
+    for prefix in ("list<", "large_list<"):
+        if type_.startswith(prefix):
+            element = _decoder(type_.removeprefix(prefix).removesuffix(">").partition(": ")[2])
+            return None if element is None else _list_decoder(element)
+    if type_.startswith("struct<"):
+        begin = type_.removeprefix("struct<begin: ").partition(", end: ")[0]
+        inner = _decoder(begin)
+        return None if inner is None else lambda value: {name: inner(one) for name, one in value.items()}
+    return next((decode for prefix, decode in _DECODERS.items() if type_.startswith(prefix)), None)
+
+
+def _list_decoder(element: Decode) -> Decode:
+    return lambda values: [None if value is None else element(value) for value in values]
+
+
+def _text_to(convert: Callable[[str], Any]) -> Decode:
+    """Convert texts only: a moment outside of Python's calendar is sent as a number."""
+    return lambda value: convert(value) if isinstance(value, str) else value
+
+
+_DECODERS: Mapping[str, Decode] = {
+    "timestamp": _text_to(datetime.fromisoformat),
+    "date": _text_to(date.fromisoformat),
+    "decimal": _text_to(Decimal),
+    "double": float,
+    "float": float,
+    "binary": _text_to(b64decode),
+    "duration": lambda value: timedelta(microseconds=value),
+}
 
 
 def results_of(body: dict[str, Any]) -> list[StatementResult]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from slicemill.api.mill import Mill
 from slicemill.runtime.spark_session import local_session
 from slicemill.runtime.workers.sharing import Pool
+from slicemill.testing import open_mill
 from slicemill.time import wall_clock_us
 
 MakePool = Callable[[], Pool | None]
@@ -44,7 +45,7 @@ def fed_mill(esl: str, clock: MovedClock | None = None) -> Iterator[Mill]:
     spark = None if pool is not None else local_session()
     with (
         tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home,
-        Mill(spark, Path(home), pool=pool, read_sources=False, clock=clock or wall_clock_us) as mill,
+        open_mill(spark, Path(home), pool=pool, read_sources=False, clock=clock or wall_clock_us) as mill,
     ):
         mill.execute(esl)
         mill.open()

@@ -38,7 +38,7 @@ class RowRates:
 
 def sources_polled(mill: Mill) -> bool:
     """Return True once every source has been polled."""
-    return all(stream.asked for stream in mill.streams.values())
+    return all(stream.asked for stream in mill.running.streams.values())
 
 
 def watch(
@@ -68,7 +68,7 @@ def watch(
                 console.print("all inputs have ended", highlight=False)
                 return
             if now >= next_look_s:
-                mill.check()
+                mill.dispatcher.check()
                 found = problems(mill)
                 if pictured:
                     live.update(
@@ -92,7 +92,7 @@ def watch(
 def all_ended(mill: Mill) -> bool:
     """Return True if every stream has ended or has no source."""
     return mill.dispatcher.problem is None and all(
-        stream.ended or stream.stream.source == SourceSpec() for stream in mill.streams.values()
+        stream.ended or stream.stream.source == SourceSpec() for stream in mill.running.streams.values()
     )
 
 
@@ -103,10 +103,10 @@ def problems(mill: Mill) -> list[str]:
         for name, stream in mill.dispatcher.streams.items()
         if stream.error is not None
     ]
-    sources += [f"{name}: {s.warning}" for name, s in mill.streams.items() if s.warning is not None]
+    sources += [f"{name}: {s.warning}" for name, s in mill.running.streams.items() if s.warning is not None]
     sources += [
         f"{name} has no sender: {status.problem}; it is tried again"
-        for name, stream in mill.streams.items()
+        for name, stream in mill.running.streams.items()
         if stream.error is None
         and (status := tcp_status(mill.home.source_folder(name))) is not None
         and status.problem is not None
@@ -116,7 +116,7 @@ def problems(mill: Mill) -> list[str]:
         for sink in mill.sinks.status()
         if sink.error is not None
     ]
-    alerts = [*mill.writing.problems(), *mill.refreshing.problems(), *mill.alerts.problems()]
+    alerts = [*mill.tables.writer.problems(), *mill.tables.refresher.problems(), *mill.alerts.problems()]
     whole = [mill.dispatcher.problem] if mill.dispatcher.problem else []
     whole += mill.dispatcher.describe_stalls()
     return [*whole, *sources, *sinks, *alerts, *describe_failures(mill)]
@@ -133,7 +133,7 @@ def render_mill(mill: Mill, rates: RowRates, elapsed_s: float | None) -> Rendera
     `elapsed_s` is None until all sources are polled.
     """
     when = "workers start" if elapsed_s is None else f"{elapsed_s:5.0f} s"
-    title = Text(f"{when}   policy {mill.policy}   ctrl-c ends", style="dim")
+    title = Text(f"{when}   policy {mill.dispatcher.chooser.policy.name}   ctrl-c ends", style="dim")
     lines = [Text(problem, style="red") for problem in problems(mill)]
     now = elapsed_s or 0.0
     return Group(title, *lines, _streams_table(mill, rates, now), queries_table(mill, rates, now))
@@ -144,7 +144,7 @@ def _streams_table(mill: Mill, rates: RowRates, now: float) -> Table:
     table.add_column("stream")
     for column in ("read", "rows/s", "not needed", "late", "unreadable"):
         table.add_column(column, justify="right")
-    for name, stream in mill.streams.items():
+    for name, stream in mill.running.streams.items():
         counts = stream.counts
         rate = f"{rates.of(f'stream {name}', counts.read, now):,.0f}"
         others = [f"{count:,}" for count in (counts.unneeded, counts.late, counts.bad)]
@@ -166,19 +166,19 @@ def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -
     for column in ("rows", "rows/s", "behind", "p50 ms", "p99 ms", "slowdown", "stale"):
         if column != "rows/s" or rates is not None:
             table.add_column(column, justify="right", no_wrap=True)
-    levels = any(query.metrics().slo is not None for query in mill.queries.values())
-    sheds = any(query.metrics().shed is not None for query in mill.queries.values())
+    levels = any(query.measured().slo is not None for query in mill.queries.values())
+    sheds = any(query.measured().shed is not None for query in mill.queries.values())
     if sheds:
         table.add_column("dropped", justify="right", no_wrap=True)
         table.add_column("accuracy", justify="right", no_wrap=True)
     if levels:
         table.add_column("slo", no_wrap=True)
     for name, query in mill.queries.items():
-        metrics = query.metrics()
+        metrics = query.measured()
         cells: list[str | Text] = [f"{metrics.rows:,}"]
         if rates is not None:
             cells.append(f"{rates.of(name, metrics.rows, now):,.0f}")
-        cells += [f"{mill.lag_rows(name):,}", *(_response(metrics, share) for share in (0.5, 0.99))]
+        cells += [f"{query.lag_rows():,}", *(_response(metrics, share) for share in (0.5, 0.99))]
         slowdown, stale = metrics.figures.slowdown.mean, metrics.staleness
         cells.append("" if math.isnan(slowdown) else f"{slowdown:,.1f}")
         cells.append("" if math.isnan(stale) else f"{stale:.0%}")

@@ -41,6 +41,7 @@ from slicemill.scheduling.capacity import Costs, Output, TaskCost
 from slicemill.scheduling.statistics import BatchCost, TaskStatistics
 from slicemill.sql.errors import SourceText
 from slicemill.storage.home_reader import HomeReader
+from slicemill.testing import open_mill
 from slicemill.time import SECOND_US, wall_clock_us
 from slicemill.types import Kind, Timed
 
@@ -79,12 +80,13 @@ class TrialSamples:
     tables: dict[str, pa.Table] = field(default_factory=dict)
 
     def of(self, mill: Mill) -> dict[str, TrialStream]:
-        for name, running in mill.streams.items():
+        for name, running in mill.running.streams.items():
             if name not in self.tables:
                 rows = max(1, min(round(self.rates.get(name, 0.0) * _SAMPLED_S), _MOST_SAMPLED))
                 self.tables[name] = read_sample(running.stream, rows, self.folder)
         return {
-            name: TrialStream(running.stream, self.tables[name]) for name, running in mill.streams.items()
+            name: TrialStream(running.stream, self.tables[name])
+            for name, running in mill.running.streams.items()
         }
 
 
@@ -98,15 +100,15 @@ def open_trial_mill(
     have as many subtasks as there are cores, as the cost model assumes.
     """
     if isinstance(where, InlinePool):
-        opened = Mill(pool=where, policy=policy, clock=clock, subtasks=1, read_sources=False)
+        opened = open_mill(pool=where, policy=policy, clock=clock, subtasks=1, read_sources=False)
     else:
         subtasks = where.sparkContext.defaultParallelism
-        opened = Mill(where, policy=policy, clock=clock, subtasks=subtasks, read_sources=False)
+        opened = open_mill(where, policy=policy, clock=clock, subtasks=subtasks, read_sources=False)
     with opened as mill:
         mill.execute(source)
         for sink in mill.sinks.names():
             mill.sinks.remove(sink)
-        mill.policy = policy  # overrides a policy set by the script
+        mill.dispatcher.chooser.set_policy(policy)  # overrides the policy of the script
         mill.open()
         if not mill.queries:
             raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")

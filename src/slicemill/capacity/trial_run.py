@@ -63,7 +63,7 @@ def try_policies(
                 streams[poll.stream].rows(poll.rows, now_us + int(poll.at * SECOND_US)) for poll in arrivals
             ]
             mill.dispatcher.run_all()
-            mill.policy = policy
+            mill.dispatcher.chooser.set_policy(policy)
             outcome = _run_arrivals(mill, arrivals, tables, costs, progress)
             if policy in found:
                 found[policy].merge(outcome)
@@ -76,7 +76,7 @@ def _run_arrivals(
     mill: Mill, arrivals: Sequence[Poll], tables: Sequence[pa.Table], costs: Costs, progress: Progress
 ) -> Outcome:
     for query in mill.queries.values():
-        metrics = query.metrics()
+        metrics = query.measured()
         metrics.figures, metrics.stale = QueryStatistics(), StaleTime()
     waiting: list[dict[str, int]] = []
     began = time.monotonic()
@@ -85,7 +85,7 @@ def _run_arrivals(
         for poll, table in zip(arrivals, tables, strict=True):
             time.sleep(max(0.0, began + poll.at - time.monotonic()))
             mill.dispatcher.check()
-            progress(f"running under {mill.policy}", poll.at / arrivals[-1].at)
+            progress(f"running under {mill.dispatcher.chooser.policy.name}", poll.at / arrivals[-1].at)
             mill.feed(poll.stream, table)
             waiting.append(_rows_waiting(mill))
         _drain(mill)
@@ -129,7 +129,7 @@ def _drain(mill: Mill) -> None:
 
 def _is_busy(mill: Mill) -> bool:
     """Return True if rows wait for admission or for a run."""
-    return any(stream.has_handed for stream in mill.streams.values()) or any(
+    return any(stream.has_handed for stream in mill.running.streams.values()) or any(
         task.pending() for task in mill.dispatcher.tasks.values()
     )
 
@@ -137,12 +137,12 @@ def _is_busy(mill: Mill) -> bool:
 def _outcome(
     mill: Mill, costs: Costs, loaded_s: float, lasted_s: float, waiting: Sequence[Mapping[str, int]]
 ) -> Outcome:
-    cores = mill.spark.sparkContext.defaultParallelism
+    cores = mill._cluster.spark.sparkContext.defaultParallelism
     outcome = Outcome({}, loaded_s, lasted_s)
     totals = [sum(rows.values()) for rows in waiting]
     outcome.mean_waiting, outcome.most_waiting = sum(totals) / len(totals), max(totals)
     for task, output in costs.queries():
-        metrics = mill.queries[output.log].metrics()
+        metrics = mill.queries[output.log].measured()
         response = metrics.figures.response
         waited = [rows[task.id] for rows in waiting]
         outcome.queries[output.log] = QueryOutcome(

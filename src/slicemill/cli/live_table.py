@@ -7,7 +7,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +99,7 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
         with console.status("planning"):
             mill.execute(source)
         if options.policy is not None:  # overrides the policy of the script
-            mill.policy = options.policy
+            mill.dispatcher.chooser.set_policy(options.policy)
         mill.start()
         status = 0
         try:
@@ -117,12 +117,12 @@ def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSes
             _show_results(mill, options.rows)
             _summary(mill, Console())
         if options.metrics is not None:
-            content = json.dumps(mill.metrics().plain(), indent=2) + "\n"
+            content = json.dumps(mill.metrics(), indent=2) + "\n"
             options.metrics.write_text(content, encoding="utf-8")
         if problem is not None:
             raise problem
         # A query that was restarted after a failure has lost input.
-        lives = [query.life() for query in mill.queries.values()]
+        lives = [query.status() for query in mill.queries.values()]
         return QUERY_FAILED if any(life.why is not None for life in lives) else status
 
 
@@ -214,14 +214,14 @@ def _show_results(mill: Mill, count: int) -> None:
         console.print()
 
 
-def _answers(mill: Mill) -> Iterator[tuple[str, Schema, list[Row]]]:
+def _answers(mill: Mill) -> Iterator[tuple[str, Schema, Sequence[Row]]]:
     for query in mill.catalog.queries.values():
         if not query.continuous:
-            yield query.name, query.schema, mill.ask(query.name)
+            yield query.name, query.schema, mill.tables.rows(query.name)
 
 
 def _summary(mill: Mill, console: Console) -> None:
-    for name, stream in mill.streams.items():
+    for name, stream in mill.running.streams.items():
         counts = stream.counts
         if stream.error is not None:
             console.print(f"{name} could not be read: {stream.error}", style="red", highlight=False)

@@ -260,7 +260,7 @@ class Shell:
             self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
         widths: dict[str, int] = {}
         try:
-            for rows in known.follow(since, stopped):
+            for rows in known.follow_json(since, stopped):
                 if rows.rows:
                     widths = self._show_more(rows.rows, widths)
         except KeyboardInterrupt:

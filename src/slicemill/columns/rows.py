@@ -79,3 +79,20 @@ def _column(values: Iterable[object], field: pa.Field) -> pa.Array:
     elif field.name == OP:
         values = (OPS.index(cast(str, value)) for value in values)
     return pa.array(list(values), field.type)
+
+
+def with_unique_names(table: pa.Table) -> pa.Table:
+    """Rename columns so that names are unique, as JSON objects require: `n`, `n_1`.
+
+    >>> with_unique_names(pa.table([[1], [2], [3]], names=["n", "n", "n_1"])).column_names
+    ['n', 'n_2', 'n_1']
+    """
+    names = table.column_names
+    taken, found = set(names), list[str]()
+    for name in names:
+        unique, number = name, 0
+        while unique in found or (number and unique in taken):
+            number += 1
+            unique = f"{name}_{number}"
+        found.append(unique)
+    return table.rename_columns(found)

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 from slicemill.catalog.alert import FIGURES, Alert, AlertSubject
 from slicemill.catalog.catalog import DroppedName, Statement
@@ -26,11 +26,9 @@ from slicemill.connectors.webhook import TIMEOUT_S, WebhookError, post, url_orig
 from slicemill.functions.rows import compile_expression
 from slicemill.functions.values import ExpressionError
 from slicemill.lifecycle.pause_and_retry import LifecycleState, QueryLifecycle
-from slicemill.lifecycle.query import Query
+from slicemill.lifecycle.running_catalog import RunningCatalog
 from slicemill.metrics.quality_of_service import Quantiles
-from slicemill.operators.graph import QueryGraph
 from slicemill.operators.specs import Source
-from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.streams import RunningStream
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import unique_name
@@ -278,39 +276,17 @@ _SHARE = 50  # evaluation uses at most 1/50 of one core
 Value = Callable[[tuple[object, ...]], object]
 
 
-class AlertedMill(Protocol):
-    """Interface of `Mill` for alerts."""
-
-    @property
-    def home(self) -> Home: ...
-
-    @property
-    def dispatcher(self) -> Dispatcher: ...
-
-    @property
-    def queries(self) -> Mapping[str, Query]: ...
-
-    @property
-    def streams(self) -> Mapping[str, RunningStream]: ...
-
-    @property
-    def lives(self) -> QueryLifecycle: ...
-
-    @property
-    def graph(self) -> QueryGraph: ...
-
-
 class AlertRunner:
     """Evaluation and delivery of a mill's alerts.
 
     `send` sends a message to a webhook and raises if the webhook rejects it.
     """
 
-    def __init__(self, mill: AlertedMill, clock: Callable[[], int], send: Send = webhook) -> None:
-        self._mill = mill
-        self._clock = clock
+    def __init__(self, running: RunningCatalog, lifecycle: QueryLifecycle, send: Send = webhook) -> None:
+        self._home = running.home
+        self._clock = running.clock
         self.send = send
-        self._history = AlertMetrics(mill)
+        self._history = AlertMetrics(running, lifecycle)
         self._deliveries: dict[str, AlertDelivery] = {}
         self._conditions: dict[str, Value] = {}
         self._threads: dict[str, threading.Thread] = {}
@@ -329,8 +305,8 @@ class AlertRunner:
             key = statement.name.lower()
             if isinstance(statement, DroppedName) and statement.kind == "ALERT":
                 found[key] = None
-            elif isinstance(statement, Alert) and found.get(key, self._mill.home.alerts.get(key)) is None:
-                found[key] = new_state(self._mill.home)
+            elif isinstance(statement, Alert) and found.get(key, self._home.alerts.get(key)) is None:
+                found[key] = new_state(self._home)
         return found
 
     def watch(self, alerts: Mapping[str, Alert], begun: Iterable[str] = ()) -> None:
@@ -352,7 +328,7 @@ class AlertRunner:
                     self._threads.pop(key, None)
             for key, alert in alerts.items():
                 if key not in known:
-                    known[key] = AlertDelivery(alert, self._mill.home, self._clock, self._sent)
+                    known[key] = AlertDelivery(alert, self._home, self._clock, self._sent)
                     if alert.condition is not None:
                         schema = FIGURES[alert.watched]
                         self._conditions[key] = compile_expression(alert.condition, schema)
@@ -525,14 +501,15 @@ class AlertMetrics:
     Only one thread may use the history.
     """
 
-    def __init__(self, mill: AlertedMill) -> None:
-        self._mill = mill
+    def __init__(self, running: RunningCatalog, lifecycle: QueryLifecycle) -> None:
+        self._running = running
+        self._lifecycle = lifecycle
         self._past: dict[tuple[AlertSubject, str], deque[_Counts]] = {}
         self._changed_us: dict[tuple[AlertSubject, str], int] = {}
 
     def names(self, watched: AlertSubject) -> list[str]:
         """Return the names of all queries or streams."""
-        return list(self._mill.queries if watched is AlertSubject.QUERY else self._mill.streams)
+        return list(self._running.queries if watched is AlertSubject.QUERY else self._running.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
         """Return the current metrics. None if the query or stream is missing."""
@@ -547,12 +524,12 @@ class AlertMetrics:
         self._changed_us = {key: at for key, at in self._changed_us.items() if key in kept}
 
     def _query(self, name: str, now_us: int) -> Figures | None:
-        mill = self._mill
-        query = mill.queries.get(name)
+        streams = self._running.streams
+        query = self._running.queries.get(name)
         if query is None:
             return None
-        metrics, life = query.metrics(), query.life()
-        read = [mill.streams[stream] for stream in self._sources(name) if stream in mill.streams]
+        metrics, life = query.measured(), query.status()
+        read = [streams[stream] for stream in self._sources(name) if stream in streams]
         errors = sum(stream.counts.bad for stream in read)
         counts = _Counts(
             now_us,
@@ -562,8 +539,8 @@ class AlertMetrics:
             responses=dict(metrics.responses.counts),
         )
         before = self._since(AlertSubject.QUERY, name, counts)
-        task = mill.dispatcher.running.writers.get(name)
-        running = mill.dispatcher.running
+        running = self._running.dispatcher.running
+        task = running.writers.get(name)
         waits = task is not None and task.id in running.position
         fresh = Quantiles(
             {index: n - before.responses.get(index, 0) for index, n in counts.responses.items()}
@@ -588,15 +565,15 @@ class AlertMetrics:
         }
 
     def _stream(self, name: str, now_us: int) -> Figures | None:
-        stream = self._mill.streams.get(name)
+        stream = self._running.streams.get(name)
         if stream is None:
             return None
         counts = _Counts(now_us, stream.counts.read, stream.counts.bad, stream.counts.late)
         before = self._since(AlertSubject.STREAM, name, counts)
         behind = stream.announced
-        log = self._mill.home.logs.get(name)
+        log = self._running.home.logs.get(name)
         return {
-            "state": _stream_state(stream, self._mill.lives.of(name).state),
+            "state": _stream_state(stream, self._lifecycle.of(name).state),
             "rows": counts.rows,
             "rate": _rate(counts, before),
             "silence": self._silence(AlertSubject.STREAM, name, counts, log),
@@ -607,7 +584,7 @@ class AlertMetrics:
         }
 
     def _sources(self, query: str) -> set[str]:
-        graph = self._mill.graph
+        graph = self._running.plan.graph
         if query not in graph.nodes:
             return set()
         above = (graph.nodes[node].operator for node in graph.ancestors(query))

@@ -3,63 +3,87 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from slicemill.catalog.catalog import QueryDefinition
 from slicemill.columns.arrow_schema import as_results, to_arrow, with_system_columns
 from slicemill.columns.changelog import table_of_now
 from slicemill.columns.rows import timed_rows
+from slicemill.extension import live_values, load
 from slicemill.lifecycle.catalog_journal import QueryVersion, last_hidden_epoch, version_at
+from slicemill.lifecycle.task_fields import complete_from_of
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.plan.content import quote_name
-from slicemill.runtime.state_view import StoredSlice
+from slicemill.runtime.state_view import StoredSlice, explain_plan, slices_of
 from slicemill.storage.log import Log
+from slicemill.storage.segments import ExtentFreed
 from slicemill.types import Schema, Timed
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from slicemill.lifecycle.backfill import BackfillProgress
-    from slicemill.lifecycle.pause_and_retry import QueryStatus
+    from slicemill.lifecycle.backfill import Backfills
+    from slicemill.lifecycle.pause_and_retry import QueryLifecycle, QueryStatus
+    from slicemill.lifecycle.replace_report import ReplaceEffect
+    from slicemill.lifecycle.running_catalog import RunningCatalog
+    from slicemill.lifecycle.statement_executor import StatementExecutor
+    from slicemill.runtime.run_metrics import RunMetrics
+
+_LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class QueryContext:
+    """Components of a mill that query handles use."""
+
+    running: RunningCatalog
+    statements: StatementExecutor
+    lifecycle: QueryLifecycle
+    backfills: Backfills
+    run_metrics: RunMetrics
+
+
+@dataclass(frozen=True)
+class LiveRows:
+    """Rows of one epoch. A follower continues with epoch `next`.
+
+    With a `gap`, some earlier rows were no longer retained.
+    """
+
+    epoch: int
+    next: int
+    version: int
+    table: pa.Table
+    gap: bool = False
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
 
 
 class Query:
-    """Handle of a continuous query; the `with` statement drops the query."""
+    """Handle of a continuous query; the `with` statement drops the query.
 
-    def __init__(
-        self,
-        name: str,
-        schema: Schema,
-        log: Log,
-        execute: Callable[[str], object],
-        explain: Callable[[], str],
-        complete_from: Callable[[], int | None],
-        state: Callable[[], list[StoredSlice]],
-        model_values: Callable[[], list[dict[str, Any]]],
-        metrics: Callable[[], QueryMetrics],
-        life: Callable[[], QueryStatus],
-        versions: Callable[[], list[QueryVersion]],
-        progress: Callable[[], BackfillProgress | None],
-    ) -> None:
-        self.name = name
-        self.schema = schema
-        self.log = log
+    `slicemill_client.QueryHandle` has the methods that are the same for a query on a server.
+    """
+
+    def __init__(self, query: QueryDefinition, context: QueryContext) -> None:
+        self.name = query.name
+        self.schema = query.schema
+        self.log: Log = context.running.home.logs[query.name]
         self.error: str | None = None
-        self._subscribers: list[Callable[[pa.Table], None]] = []
+        self._context = context
+        self._metrics = context.run_metrics.begin(query)
+        self._subscriptions: list[Subscription] = []
         self._kept: pa.Table | None = None
-        self._execute = execute
-        self._explain = explain
-        self._complete_from = complete_from
-        self._state = state
-        self._model_values = model_values
-        self._metrics = metrics
-        self._life = life
-        self._versions = versions
-        self._delivered = log.head  # the last epoch that subscribers have
-        self._progress = progress
 
     def to_arrow(self) -> pa.Table:
         """Return all retained results in timestamp order.
@@ -89,10 +113,10 @@ class Query:
 
     def versions(self) -> list[QueryVersion]:
         """Return all definitions of the query, with user and time, oldest first."""
-        return self._versions()
+        return self._context.statements.versions("query", self.name)
 
     def newest(self, count: int) -> list[Timed]:
-        """Return the last `count` results, in the form of `rows`."""
+        """Return the last `count` results, in the form of `timed_rows`."""
         table = self._kept
         if table is None:
             epochs = 1
@@ -120,43 +144,95 @@ class Query:
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
-    def rows(self) -> list[Timed]:
+    def rows(self) -> list[dict[str, Any]]:
+        """Return all retained results as dictionaries, with the timestamp in `_ts`."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
+
+    def timed_rows(self) -> list[Timed]:
         """Return all retained results as (timestamp in microseconds, values)."""
         return timed_rows(self.to_arrow(), self._shown)
 
-    def subscribe(self, receive: Callable[[pa.Table], None]) -> None:
-        """Call a function with every new batch of results, in order.
+    def follow(
+        self, since: int | None = None, stopped: Callable[[], bool] = lambda: False
+    ) -> Iterator[LiveRows]:
+        """Yield results as they are committed, until the query is dropped.
 
-        The batch has the form of `to_arrow`. A function that raises is not called again; the query continues.
+        Starts with epoch `since`, or without it with the next new results.
         """
-        self._subscribers.append(receive)
+        return self._follow(self.log.head if since is None else since - 1, stopped)
 
-    def stop(self) -> None:
+    def _follow(self, cursor: int, stopped: Callable[[], bool]) -> Iterator[LiveRows]:
+        running = self._context.running
+        changed = running.dispatcher.changed
+        while not stopped() and running.queries.get(self.name) is self:
+            for rows in self._live_after(cursor):
+                cursor = rows.epoch
+                yield rows
+            with changed:
+                if self.log.head <= cursor:
+                    changed.wait(_LOOK_EVERY_S)
+
+    def _live_after(self, cursor: int) -> Iterator[LiveRows]:
+        """Yield the retained epochs after an epoch; `gap` marks the first one after freed rows."""
+        gap = self.log.has_freed_after(cursor)
+        for epoch in self.log.epochs(after=cursor):
+            try:
+                table = as_results(self.log.read(epoch))
+            except ExtentFreed:
+                gap = True
+                continue
+            yield LiveRows(epoch.number, epoch.number + 1, self.version_at(epoch.number), table, gap)
+            gap = False
+
+    def subscribe(self, receive: Callable[[LiveRows], None], since: int | None = None) -> Subscription:
+        """Call a function with each new epoch of results, in order.
+
+        Starts with epoch `since`, or without it with the next new results. The function is called by the
+        thread that commits the results. If the function raises, it is not called again; the query continues.
+        """
+        subscription = Subscription(self.name, receive, self.log.head if since is None else since - 1)
+        self._subscriptions.append(subscription)
+        if since is not None:
+            subscription.deliver(self._live_after)
+        return subscription
+
+    def drop(self) -> None:
         """Drop the query; its results stay readable through this handle."""
-        self._execute(f"DROP QUERY {quote_name(self.name)}")
+        self._do("DROP")
 
     def pause(self) -> None:
         """Emit no results until `resume`; no input is lost."""
-        self._execute(f"PAUSE QUERY {quote_name(self.name)}")
+        self._do("PAUSE")
 
     def resume(self) -> None:
         """Continue after a pause, with the input that has arrived since."""
-        self._execute(f"RESUME QUERY {quote_name(self.name)}")
+        self._do("RESUME")
 
     def restart(self) -> None:
         """Restart a failed query.
 
         The query continues from its committed state if possible, otherwise from the current input.
         """
-        self._execute(f"RESTART QUERY {quote_name(self.name)}")
+        self._do("RESTART")
 
     def replace(self, select: str) -> None:
         """Replace the definition by another `SELECT …`; compatible state is kept."""
-        self._execute(f"CREATE OR REPLACE QUERY {quote_name(self.name)} AS {select}")
+        self._context.statements.execute(self._replacement(select))
 
-    def life(self) -> QueryStatus:
-        """Return the state (running, paused, failed or retrying) and its reason."""
-        return self._life()
+    def explain_replace(self, select: str) -> list[ReplaceEffect]:
+        """Return the effects of `replace` on state and results."""
+        return self._context.statements.explain_replace(self._replacement(select))
+
+    def _replacement(self, select: str) -> str:
+        return f"CREATE OR REPLACE QUERY {quote_name(self.name)} AS {select}"
+
+    def _do(self, action: str) -> None:
+        self._context.statements.execute(f"{action} QUERY {quote_name(self.name)}")
+
+    def status(self) -> QueryStatus:
+        """Return the state (running, paused, failed or restarting), the last error and the next retry."""
+        return self._context.lifecycle.of(self.name)
 
     def __enter__(self) -> Query:
         return self
@@ -164,18 +240,32 @@ class Query:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.drop()
 
     def explain(self) -> str:
-        return self._explain()
+        """Return the execution plan with measured statistics, backfill and subtasks."""
+        running = self._context.running
+        text = explain_plan(running.plan.graph, running.home, running.changes.subtasks, self.name)
+        described = self._context.backfills.describe(self.name)
+        return text + described + self._context.run_metrics.describe_subtasks(self.name)
 
-    def metrics(self) -> QueryMetrics:
-        """Return the metrics of the query; its `plain()` is JSON-compatible."""
-        return self._metrics()
+    def metrics(self) -> dict[str, Any]:
+        """Return the metrics of the query, as in JSON."""
+        return self.measured().plain()
 
-    def progress(self) -> BackfillProgress | None:
+    def measured(self) -> QueryMetrics:
+        """Return the metrics of the query as an object that the engine updates."""
+        return self._context.run_metrics.now(self._metrics, self._context.running.plan.graph)
+
+    def lag_rows(self) -> int:
+        """Return the number of unread input rows of the query's task."""
+        task = self._context.running.dispatcher.running.writers.get(self.name)
+        return task.rows_left if task is not None else 0
+
+    def progress(self) -> dict[str, Any] | None:
         """Return the progress of a backfill; None once it has caught up."""
-        return self._progress()
+        progress = self._context.backfills.progress_of(self.name)
+        return None if progress is None else progress.plain()
 
     def complete_from(self) -> int | None:
         """Return the timestamp from which results are complete (S23).
@@ -184,11 +274,14 @@ class Query:
         except rows that joins already store for other queries. Its results are complete once its windows
         contain no ignored rows. Return None if the time is unknown: for windows that count rows or never end.
         """
-        return self._complete_from()
+        running = self._context.running
+        return complete_from_of(self.name, running.plan.graph, running.dispatcher.tasks.values())
 
-    def state(self) -> list[StoredSlice]:
+    def state_slices(self) -> list[StoredSlice]:
         """Return the committed slices of state with rows for this query."""
-        return self._state()
+        running = self._context.running
+        running.dispatcher.checkpoint_all()
+        return [held for held in slices_of(running.home) if self.name in held.wanted]
 
     def model_values(self) -> list[dict[str, Any]]:
         """Return the current values of the query's models with OVER.
@@ -196,16 +289,15 @@ class Query:
         Each entry is JSON-compatible, for one call, partition and core. The values include all committed
         rows.
         """
-        return self._model_values()
+        running = self._context.running
+        running.dispatcher.checkpoint_all()
+        return [value for live in live_values() for value in load(live.read)(running.home, self.name)]
 
     def delivered(self) -> None:
         """Pass new epochs to the subscribers; called by the mill."""
-        last, self._delivered = self._delivered, self.log.head
-        for epoch in self.log.epochs(after=last) if self._subscribers else ():
-            table = as_results(self.log.read(epoch))
-            self._subscribers = [
-                receive for receive in self._subscribers if _notify_subscriber(receive, table)
-            ]
+        for subscription in self._subscriptions:
+            subscription.deliver(self._live_after)
+        self._subscriptions = [one for one in self._subscriptions if not one.stopped]
 
     def detach(self) -> None:
         """Copy the results into the handle, before the log is deleted."""
@@ -216,10 +308,32 @@ class Query:
         self._kept = None
 
 
-def _notify_subscriber(receive: Callable[[pa.Table], None], table: pa.Table) -> bool:
-    try:
-        receive(table)
-    except Exception:  # an error of a subscriber must not stop the query
-        logging.getLogger("slicemill").exception("a subscriber failed and is not called again")
-        return False
-    return True
+class Subscription:
+    """Function that is called with each epoch of results until `stop`; `error` is what it raised."""
+
+    def __init__(self, query: str, receive: Callable[[LiveRows], None], cursor: int) -> None:
+        self.error: Exception | None = None
+        self.stopped = False
+        self._query = query
+        self._receive = receive
+        self._cursor = cursor
+        self._lock = threading.RLock()
+
+    def stop(self) -> None:
+        """Stop the subscription. No further call starts after this."""
+        self.stopped = True
+
+    def deliver(self, live_after: Callable[[int], Iterator[LiveRows]]) -> None:
+        """Call the function with the epochs after the last call."""
+        with self._lock:
+            for rows in live_after(self._cursor):
+                if self.stopped:
+                    return
+                self._cursor = rows.epoch
+                try:
+                    self._receive(rows)
+                except Exception as problem:  # an error of a subscriber must not stop the query
+                    self.error, self.stopped = problem, True
+                    logging.getLogger("slicemill").exception(
+                        "a subscriber of %s failed and is not called again", self._query
+                    )

@@ -11,8 +11,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from slicemill.catalog.catalog import Catalog, Table
+from slicemill.catalog.catalog import Table
 from slicemill.errors import SlicemillError
+from slicemill.lifecycle.running_catalog import RunningCatalog
 from slicemill.time import SECOND_US
 
 _LOGGER = logging.getLogger("slicemill")
@@ -33,12 +34,10 @@ class DueTable:
 class TableRefresher:
     """Thread that refreshes tables when they are due by the mill's clock."""
 
-    def __init__(
-        self, catalog: Callable[[], Catalog], refresh: Callable[[str], None], clock: Callable[[], int]
-    ) -> None:
-        self._catalog = catalog
+    def __init__(self, refresh: Callable[[str], None], running: RunningCatalog) -> None:
         self._refresh = refresh
-        self._clock = clock
+        self._running = running
+        self._clock = running.clock
         self._due: dict[str, DueTable] = {}
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -49,7 +48,7 @@ class TableRefresher:
         A new table is not due at once, because it was read when it was declared.
         """
         now = self._clock()
-        tables = [one for one in self._catalog().relations.values() if isinstance(one, Table)]
+        tables = [one for one in self._running.catalog.relations.values() if isinstance(one, Table)]
         known, self._due = self._due, {}
         for table in tables:
             if table.refresh_us is not None:

@@ -2,48 +2,57 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 
 from slicemill.catalog.catalog import HELD, Catalog
 from slicemill.lifecycle.compaction import Compactor
-from slicemill.lifecycle.views import first_epochs_in_use
+from slicemill.lifecycle.relations import first_epochs_in_use
+from slicemill.lifecycle.running_catalog import RunningCatalog
 from slicemill.plan.statement_equality import views_to_answer
-from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.retained_logs import log_retention_us
 from slicemill.storage.changes import Change
+from slicemill.storage.filesystem import StorageFull
 from slicemill.storage.garbage import epochs_to_free
-from slicemill.storage.home import Home
 from slicemill.storage.home_state import BEFORE
 from slicemill.types import Schema
+
+BETWEEN_COLLECTIONS_S = 2.0
 
 
 class RetentionCollector:
     """Retention of a mill.
 
-    Results stay readable for `keep_us` after all readers have consumed them.
+    Results stay readable for `keep_us` after all readers have consumed them. `readers` returns the cursors of
+    readers other than tasks, by log.
     """
 
     def __init__(
-        self,
-        home: Home,
-        dispatcher: Dispatcher,
-        keep_us: int,
-        clock: Callable[[], int],
+        self, running: RunningCatalog, keep_us: int, readers: Callable[[], Iterable[Mapping[str, int]]]
     ) -> None:
         self.keep_us = keep_us
-        self.compactor = Compactor(home.durable)
-        self._home = home
-        self._dispatcher = dispatcher
-        self._clock = clock
+        self.compactor = Compactor(running.home.durable)
+        self._running = running
+        self._readers = readers
+        self._collected_s = time.monotonic()
 
-    def collect(self, catalog: Catalog, streams: Iterable[str], readers: Iterable[Mapping[str, int]]) -> None:
-        """Free epochs and fold changelogs in one record.
+    def collect_when_due(self) -> bool:
+        """Collect if the last collection was some seconds ago; return True if it was."""
+        due = time.monotonic() - self._collected_s >= BETWEEN_COLLECTIONS_S
+        if due:
+            with suppress(StorageFull):  # the next collection frees the same files
+                self.collect()
+        return due
 
-        `readers` are the cursors of readers other than tasks, by log.
-        """
-        home = self._home
-        running = self._dispatcher.tasks
-        needed = [*(task.needed_from for task in running.values()), *readers]
+    def collect(self) -> None:
+        """Free epochs and fold changelogs in one record."""
+        self._collected_s = time.monotonic()
+        if not self._running.opened:
+            return  # the readers are not known yet
+        home, catalog, dispatcher = self._running.home, self._running.catalog, self._running.dispatcher
+        running = dispatcher.tasks
+        needed = [*(task.needed_from for task in running.values()), *self._readers()]
         # A stored task that is not declared now must find all changes of a changelog once it is declared
         # again.
         away = [
@@ -58,16 +67,16 @@ class RetentionCollector:
         ]
         # Held-back rows of streams and windows of views have their own retention.
         views = {view.name: view for view in views_to_answer(catalog)}
-        others = {name + HELD for name in streams} | views.keys()
+        others = {name + HELD for name in dispatcher.streams} | views.keys()
         logs = [log for name, log in home.logs.items() if name not in others]
-        freed = epochs_to_free(logs, needed, log_retention_us(catalog, self.keep_us), self._clock())
+        freed = epochs_to_free(logs, needed, log_retention_us(catalog, self.keep_us), self._running.clock())
         changing = changelogs_of(catalog)
         based = self.compactor.look(home.logs, changing, freed)
         freed = {name: first for name, first in freed.items() if not home.logs[name].changes}
-        watermarks = {name: self._dispatcher.watermark(name) for name in views if name in home.logs}
+        watermarks = {name: dispatcher.watermark(name) for name in views if name in home.logs}
         freed |= first_epochs_in_use(views.values(), home, watermarks)
         home.commit(Change(freed=freed, based=based))
-        home.free(self._dispatcher.writers)
+        home.free(dispatcher.writers)
 
 
 def changelogs_of(catalog: Catalog) -> Mapping[str, Schema]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -53,7 +54,7 @@ from slicemill.plan.statement_equality import views_to_answer
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.retained_logs import WHOLE, changed_retention, streams_with_retention
 from slicemill.runtime.spark_ingest import SparkIngest
-from slicemill.runtime.streams import RunningStream, Supply, streams_to_read
+from slicemill.runtime.streams import RunningStream, Supply, check_sources, streams_to_read
 from slicemill.runtime.task_queue import Goal
 from slicemill.secrets import redact_address
 from slicemill.sql.errors import SourceText
@@ -96,6 +97,7 @@ class RunningCatalog:
     plan: Plan = field(default_factory=lambda: Plan(QueryGraph({}), ()))
     queries: dict[str, Query] = field(default_factory=dict)
     opened: bool = False
+    changing: threading.RLock = field(default_factory=threading.RLock)  # held while declarations change
     reading: bool = False  # sources are read until `stop_reading`
     planner: Planner = field(default_factory=Planner)
     # Flush the pending table writes of a query that is being dropped; False if the table rejects rows.
@@ -111,6 +113,19 @@ class RunningCatalog:
                 self.changes.note_left_out(self.catalog)
                 self._run_tasks(self.plan, self.catalog)
                 self.opened = True
+
+    @property
+    def streams(self) -> dict[str, RunningStream]:
+        """Declared streams that queries read, by name."""
+        return {name: stream for name, stream in self.dispatcher.streams.items() if AGAIN not in name}
+
+    def read_all(self) -> None:
+        """Read all current rows of the sources, without running queries."""
+        self.open()
+        self.dispatcher.read_all()
+        if self.read_sources:
+            self.ingest.read_to_the_end(self.streams)
+        check_sources(self.dispatcher.streams.values())
 
     def start_reading(self) -> None:
         self.reading = self.read_sources

@@ -12,8 +12,7 @@ Each write makes a new version of the table, so results are written in batches o
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from slicemill.aggregates.udf.interpreter import assignment
 from slicemill.catalog.catalog import INTO, TABLE_SINK, DerivedStream, QueryDefinition, QueryOptions, Table
@@ -22,7 +21,6 @@ from slicemill.columns.changelog import adds, ops_of
 from slicemill.columns.rows import plain_rows
 from slicemill.errors import SlicemillError
 from slicemill.lifecycle.running_catalog import RunningCatalog
-from slicemill.lifecycle.tables import TableVersions
 from slicemill.storage.changes import Change
 from slicemill.storage.log import Epoch, Log
 from slicemill.time import SECOND_US
@@ -35,26 +33,18 @@ WRITTEN = "written"
 
 
 class TableSinkWriter:
-    """Table sinks of a mill; `changing` is the lock for tables."""
+    """Table sinks of a mill."""
 
-    def __init__(
-        self,
-        running: RunningCatalog,
-        tables: TableVersions,
-        changing: threading.RLock,
-        clock: Callable[[], int],
-    ) -> None:
+    def __init__(self, running: RunningCatalog) -> None:
         self._running = running
-        self._tables = tables
-        self._changing = changing
-        self._clock = clock
+        self._changing = running.changing
         self._looked_us = 0
         self._errors: dict[str, str] = {}
         running.settle = self.settle
 
     def look(self) -> None:
         """Write new results, unless the lock of the tables is held."""
-        now_us = self._clock()
+        now_us = self._running.clock()
         if 0 <= now_us - self._looked_us < _EVERY_US or not self._changing.acquire(blocking=False):
             return
         try:
@@ -137,7 +127,7 @@ class TableSinkWriter:
             self._errors.pop(query.name, None)
             return False
         try:
-            staged = self._tables.stage_results(
+            staged = self._running.tables.stage_results(
                 table, (change for epoch in epochs for change in _changes(log, epoch, table))
             )
         except SlicemillError as problem:

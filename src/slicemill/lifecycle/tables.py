@@ -1,7 +1,7 @@
 """Table versions: a table changes as a whole, between two tuples.
 
     tuples of bid     1    2    3  │  4    5
-    rows of item      first        │  second          INSERT INTO item …, mill.refresh("item"), or a start
+    rows of item      first        │  second          INSERT INTO item …, a refresh, or a start
 
 Each version of a table is a file in the home, named by a digest of its content. A file may contain only the
 difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so each
@@ -95,10 +95,8 @@ NOTHING_STAGED = StagedChanges({}, {}, ())
 class TableVersions:
     """Tables of a mill: their current versions and rows."""
 
-    def __init__(
-        self, home: Home, folder: Path, spark: Callable[[], SparkSession], changelogs: ChangelogTables
-    ) -> None:
-        self._changelogs = changelogs
+    def __init__(self, home: Home, folder: Path, spark: Callable[[], SparkSession]) -> None:
+        self.changelogs = ChangelogTables()
         self._home = home
         self._folder = folder
         self._spark = spark
@@ -351,7 +349,7 @@ class TableVersions:
                 return to_arrow(table.schema).empty_table()
             if log.freed >= 0 and not log.changes:
                 raise SlicemillError(f"changes of {table.materialized.name} are gone; leave RETAIN out of it")
-            now = self._changelogs.now(log, table.materialized.changes)
+            now = self.changelogs.now(log, table.materialized.changes)
             return now.select(list(table.schema.names)).cast(to_arrow(table.schema))
         found = read_table(table, self._folder)
         return table_frame(self._spark(), table, self._folder).toArrow() if found is None else found

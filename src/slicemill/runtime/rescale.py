@@ -28,6 +28,7 @@ from slicemill.plan.partitioning import (
 )
 from slicemill.plan.placement import Placement
 from slicemill.plan.tasks import Task
+from slicemill.runtime.cluster import Cluster
 from slicemill.runtime.driver import Dispatcher
 from slicemill.runtime.pipeline import TaskPlan
 from slicemill.runtime.tasks import RunningTask
@@ -37,11 +38,23 @@ from slicemill.storage.home import Home
 
 @dataclass(slots=True)
 class Rescaler:
-    """Changes the placement of running tasks."""
+    """Changes the number of workers, and the placement of running tasks."""
 
     home: Home
     dispatcher: Dispatcher
     mill: str
+    cluster: Cluster
+
+    def set_workers(self, count: int | None = None) -> None:
+        """Scale to this many workers, by default to all slots.
+
+        Results do not change. Subtasks are rebalanced: new workers take subtasks of busy workers, and removed
+        workers hand over theirs.
+        """
+        count = self.cluster.fix_workers(count)
+        with self.dispatcher.paused():
+            self.dispatcher.checkpoint_all()  # so that no subtask is replayed
+            self.dispatcher.resize(count)
 
     def rescale(self, task: RunningTask, placement: Placement) -> bool:
         """Rescale a task.

@@ -14,7 +14,10 @@ from typing import Any, TypeAlias, TypeVar
 from rich.table import Table
 
 from slicemill.codec.registry import StorageError
+from slicemill.explain.diagrams import explain_dot, explain_mermaid
+from slicemill.explain.json import explain_json
 from slicemill.explain.placements import place_tasks
+from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
@@ -111,10 +114,22 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
     return QueryGraph(nodes, graph.streams)
 
 
-def explain_with_measures(graph: QueryGraph, query: str, home: Path | Home, subtasks: int) -> str:
-    """Return the EXPLAIN text of a query, with measured statistics."""
-    own = with_measures(graph.only(graph.ancestors(query)), home)
-    return explain_text(own, tasks=place_tasks(own, subtasks, placements_in(home)))
+def explain_plan(
+    graph: QueryGraph, home: Path | Home, subtasks: int, query: str | None = None, form: str = "text"
+) -> str:
+    """Return the execution plan of a query, or of all queries, with measured statistics.
+
+    `form` is "text", "json", "svg", "mermaid" or "dot".
+    """
+    own = with_measures(graph if query is None else graph.only(graph.ancestors(query)), home)
+    if form == "svg":
+        return explain_svg(own)
+    if form == "mermaid":
+        return explain_mermaid(own)
+    if form == "dot":
+        return explain_dot(own)
+    tasks = place_tasks(own, subtasks, placements_in(home))
+    return explain_json(own, None, tasks) if form == "json" else explain_text(own, tasks=tasks)
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from slicemill.columns.arrow_schema import TS, as_results, from_arrow
-from slicemill.columns.rows import column_values
+from slicemill.columns.rows import column_values, with_unique_names
 from slicemill.connectors.sinks.json_values import plain
 from slicemill.storage.log import Epoch, Log
 from slicemill.types import BINARY, DATE, DOUBLE, TIMESTAMP, Kind, Type
@@ -229,23 +229,6 @@ def interval_text(value: tuple[int, int, int]) -> str:
         part = f".{micros:06d}".rstrip("0") if micros else ""
         parts.append(f"{sign}{hours:02d}:{minutes:02d}:{seconds:02d}{part}")
     return " ".join(parts)
-
-
-def with_unique_names(table: pa.Table) -> pa.Table:
-    """Rename columns so that names are unique, as JSON objects require: `n`, `n_1`.
-
-    >>> with_unique_names(pa.table([[1], [2], [3]], names=["n", "n", "n_1"])).column_names
-    ['n', 'n_2', 'n_1']
-    """
-    names = table.column_names
-    taken, found = set(names), list[str]()
-    for name in names:
-        unique, number = name, 0
-        while unique in found or (number and unique in taken):
-            number += 1
-            unique = f"{name}_{number}"
-        found.append(unique)
-    return table.rename_columns(found)
 
 
 # Rows of an epoch for live results, read once for all encodings.

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from slicemill.adhoc.relations import unknown_name
 from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import DerivedStream, QueryDefinition, Statement, Stream, Table, View
 from slicemill.catalog.extended import CalledDefinition, ComputedStream
 from slicemill.catalog.statements import ShownKind
 from slicemill.connectors.webhook import url_origin
-from slicemill.errors import did_you_mean
 from slicemill.explain.statements import describe
 from slicemill.extension import called_kinds, statements
 from slicemill.lifecycle.alerts import AlertStatus
@@ -20,7 +20,6 @@ from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.lifecycle.query import Query
 from slicemill.metrics.query_metrics import QueryMetrics
 from slicemill.secrets import redact
-from slicemill.server.adhoc.errors import UnknownName
 from slicemill.types import Schema
 
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -39,7 +38,7 @@ def listing(mill: Mill, what: ShownKind | str) -> pa.Table:
     if what is ShownKind.ALERTS:
         return alerts_table(mill.alerts.status())
     if what is ShownKind.SETTINGS:
-        rows = [("policy", mill.policy), *mill.catalog.settings.items()]
+        rows = [("policy", mill.dispatcher.chooser.policy.name), *mill.catalog.settings.items()]
         return _table({"name": _TEXT, "value": _TEXT}, dict(rows).items())
     described = [(one.name, describe(one)[1]) for one in _statements_of_kind(mill, what)]
     return _table({"name": _TEXT, "description": _TEXT}, sorted(described))
@@ -62,24 +61,24 @@ def _statements_of_kind(mill: Mill, what: ShownKind | str) -> Iterable[Statement
 
 def state_of(mill: Mill, query: QueryDefinition) -> str:
     """Return the state of a query: running, backfilling, paused, failed, restarting, or ad hoc."""
-    return mill.lives.of(query.name).state.value if query.continuous else "ad hoc"
+    return mill.lifecycle.of(query.name).state.value if query.continuous else "ad hoc"
 
 
 def _queries(mill: Mill) -> pa.Table:
     rows = []
     for query in sorted(mill.catalog.queries.values(), key=lambda one: one.name):
         handle = mill.queries.get(query.name)
-        metrics = handle.metrics() if handle is not None else None
-        life = handle.life() if handle is not None else None
+        metrics = handle.measured() if handle is not None else None
+        life = handle.status() if handle is not None else None
         rows.append(
             (
                 query.name,
                 state_of(mill, query),
                 metrics.rows if metrics is not None else None,
-                mill.lag_rows(query.name) if handle is not None else None,
+                handle.lag_rows() if handle is not None else None,
                 _response_ms(metrics, 0.5),
                 _response_ms(metrics, 0.99),
-                _progress(handle),
+                _progress(mill, handle),
                 life.why if life is not None else None,
                 life.failures if life is not None else None,
                 life.next_try_us if life is not None else None,
@@ -108,8 +107,8 @@ def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
     return None if found is None else round(found, 1)
 
 
-def _progress(handle: Query | None) -> str | None:
-    found = handle.progress() if handle is not None else None
+def _progress(mill: Mill, handle: Query | None) -> str | None:
+    found = mill.backfills.progress_of(handle.name) if handle is not None else None
     return None if found is None else found.describe()
 
 
@@ -118,11 +117,11 @@ def _streams(mill: Mill) -> pa.Table:
     for relation in sorted(mill.catalog.relations.values(), key=lambda one: one.name):
         if not isinstance(relation, (Stream, DerivedStream)):
             continue
-        running = mill.streams.get(relation.name)
+        running = mill.running.streams.get(relation.name)
         counts = running.counts if running is not None else None
         figures = (counts.read, counts.late, counts.bad) if counts is not None else (None, None, None)
         error = (running.error or running.warning) if running is not None else None
-        life = mill.lives.of(relation.name)
+        life = mill.lifecycle.of(relation.name)
         rows.append((relation.name, describe(relation)[1], *figures, error or life.why, life.state.value))
     columns = {
         "name": _TEXT,
@@ -185,14 +184,14 @@ def _statements(mill: Mill) -> pa.Table:
 def versions(mill: Mill, name: str) -> pa.Table:
     """Return the rows of SHOW VERSIONS: all definitions of a name."""
     kinds = (*_VERSIONED, *(kind.lower() for kind in sorted(called_kinds() - {"AGGREGATE"})))
-    found = [(mill.versions(kind, name), kind) for kind in kinds]
+    found = [(mill.statements.versions(kind, name), kind) for kind in kinds]
     rows = [
         (kind, one.number, one.at_us, one.by, one.epoch, one.because, one.text)
         for versions, kind in found
         for one in versions
     ]
     if not rows:
-        raise no_such_name(mill, name)
+        raise unknown_name(mill.catalog, name)
     columns = {"kind": _TEXT, "version": _COUNT, "at": _INSTANT, "by": _TEXT, "from_epoch": _COUNT}
     return _table({**columns, "because": _TEXT, "text": _TEXT}, rows)
 
@@ -213,7 +212,7 @@ def statement_of(mill: Mill, name: str, kind: str | None = None) -> str:
         if named == name.lower() and (wanted is None or declared in wanted)
     ]
     if not texts:
-        raise no_such_name(mill, name)
+        raise unknown_name(mill.catalog, name)
     return texts[0]
 
 
@@ -227,16 +226,8 @@ def schema_of(mill: Mill, name: str) -> Schema:
     """Return the schema of a stream, query, table or view."""
     found = mill.catalog.queries.get(name.lower()) or mill.catalog.relation(name)
     if found is None:
-        raise no_such_name(mill, name)
+        raise unknown_name(mill.catalog, name)
     return found.schema
-
-
-def no_such_name(mill: Mill, name: str) -> UnknownName:
-    """Return the error for an unknown name, with a hint."""
-    catalog = mill.catalog
-    known = [one.name for one in (*catalog.queries.values(), *catalog.relations.values())]
-    hint = did_you_mean(name, known) or "SHOW QUERIES and SHOW STREAMS list what is there"
-    return UnknownName(f"there is no stream, query, table or view {name}", hint)
 
 
 def _table(columns: dict[str, pa.DataType], rows: Iterable[Sequence[Any]]) -> pa.Table:

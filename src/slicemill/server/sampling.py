@@ -263,10 +263,10 @@ class Sampler:
         totals = _CounterSnapshot(self._clock())
         keep = totals.at - self._kept_s >= EVERY_S - 0.1
         self._totals.append(totals)
-        streams = {name: self._stream(name, totals) for name in list(mill.streams)}
+        streams = {name: self._stream(name, totals) for name in list(mill.running.streams)}
         tasks = {task.id: self._task(task, totals) for task in list(mill.dispatcher.running.tasks)}
         sinks = {status.query: status.error for status in mill.sinks.status() if status.error is not None}
-        sinks |= mill.writing.errors()
+        sinks |= mill.tables.writer.errors()
         sources = self._sources()
         cores = {task.id: task.cpu for task in tasks.values()}
         collecting = self._rate("collecting", process_gc_seconds(), totals)
@@ -274,7 +274,7 @@ class Sampler:
         for name, query in list(mill.queries.items()):
             running = mill.dispatcher.running.writers.get(name)
             task = tasks.get(running.id) if running is not None else None
-            metrics = query.metrics()
+            metrics = query.measured()
             read = [streams[stream] for stream in sources.get(name, ()) if stream in streams]
             level_s = self._levels.measured_s(name, metrics, totals.at)
             situation = replace(
@@ -289,7 +289,7 @@ class Sampler:
         workers = tuple(self._workers(totals))
         sample = MillSample(
             at_s=now_us / SECOND_US,
-            policy=mill.policy,
+            policy=mill.dispatcher.chooser.policy.name,
             problems=found,
             streams=streams,
             queries=queries,
@@ -312,7 +312,7 @@ class Sampler:
         return max(0.0, (count - before.counts.get(key, 0.0)) / (totals.at - before.at))
 
     def _stream(self, name: str, totals: _CounterSnapshot) -> StreamSample:
-        running = self._mill.streams[name]
+        running = self._mill.running.streams[name]
         counts = running.counts
         return StreamSample(
             name=name,
@@ -350,7 +350,7 @@ class Sampler:
 
     def _sources(self) -> dict[str, tuple[str, ...]]:
         """Return the streams that each query reads, directly or through other queries."""
-        graph = self._mill.graph
+        graph = self._mill.running.plan.graph
         reads: dict[str, frozenset[str]] = {}
         for node in graph:  # in topological order
             own = frozenset([node.operator.stream]) if isinstance(node.operator, Source) else frozenset()
@@ -367,7 +367,7 @@ class Sampler:
         sink_error: str | None,
     ) -> QuerySituation:
         shed = metrics.shed
-        state, life = state_of(self._mill, self._mill.catalog.queries[query.name.lower()]), query.life()
+        state, life = state_of(self._mill, self._mill.catalog.queries[query.name.lower()]), query.status()
         return QuerySituation(
             task=task.id if task is not None else query.name,
             state=state,
@@ -506,7 +506,7 @@ class Sampler:
         self._levels.forget_others(sample.queries.keys())
         response, slowdown = Summary(), Summary()
         for query in list(self._mill.queries.values()):
-            figures = query.metrics().figures
+            figures = query.measured().figures
             response.merge(figures.response)
             slowdown.merge(figures.slowdown)
         before_response, before_slowdown = self._overall
@@ -556,8 +556,8 @@ class Sampler:
 
 def announced_watermark(mill: Mill, log: str) -> int:
     """Return the announced watermark of a log without advancing it."""
-    if log in mill.streams:
-        return mill.streams[log].announced
+    if log in mill.running.streams:
+        return mill.running.streams[log].announced
     writer = mill.dispatcher.running.writers.get(log)
     return BEGINNING if writer is None else writer.watermark(log)
 

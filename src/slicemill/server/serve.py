@@ -78,7 +78,7 @@ def _serve_home(
             # The script runs first. A statement that the home contains as well is applied once.
             if options.script is not None:
                 waiting.declare(options.script)
-            for name in mill.restore():
+            for name in mill.statements.restore():
                 note_event(
                     "problem",
                     f"{name}, kept in {mill.home.folder}, cannot be read by this version",
@@ -153,7 +153,7 @@ def _watch(
         if told and not found:
             note_event("recovered", "all is well again")
         told = found
-        service.mill.check()
+        service.mill.dispatcher.check()
         if seconds is not None and ends is None and (found or sources_polled(service.mill)):
             ends = time.monotonic() + seconds
         if time.monotonic() - tried > _TRY_AGAIN_S:

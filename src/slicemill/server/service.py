@@ -11,27 +11,21 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from slicemill.adhoc.query import QueryableRelation
+from slicemill.adhoc.relations import queryable_relation, unknown_name
 from slicemill.api.mill import Mill
 from slicemill.api.status import problems
-from slicemill.catalog.catalog import QueryDefinition, Statement, Stream, Table, View
+from slicemill.catalog.catalog import Statement, View
 from slicemill.columns.arrow_schema import as_results, to_arrow, with_system_columns
-from slicemill.columns.rows import plain_table
 from slicemill.connectors.webhook import post
 from slicemill.errors import SlicemillError
-from slicemill.explain.diagrams import explain_dot, explain_mermaid
-from slicemill.explain.json import explain_json
-from slicemill.explain.placements import place_tasks
-from slicemill.explain.svg import explain_svg
-from slicemill.explain.text import explain_text
-from slicemill.lifecycle.catalog_journal import Entry, in_force, last_hidden_epoch, redact_entry, version_at
+from slicemill.lifecycle.catalog_journal import Entry, in_force, redact_entry, version_at
 from slicemill.lifecycle.query import Query
 from slicemill.operators.graph import QueryGraph
-from slicemill.runtime.state_view import placements_in, with_measures
+from slicemill.runtime.state_view import with_measures
 from slicemill.secrets import redact
-from slicemill.server.adhoc.ask import InMemoryRelation, LogRelation, QueryableRelation
 from slicemill.server.adhoc.pool import QueryProcessPool, shared_pool
 from slicemill.server.audit import AuditLog
-from slicemill.server.listings import no_such_name
 from slicemill.server.permissions import ClientPermissions
 from slicemill.sql.errors import SourceText
 from slicemill.storage.log import Epoch, Log
@@ -89,7 +83,6 @@ class MillService:
         # Problems in addition to those of the mill, for instance statements that wait to be declared.
         self.other_problems: list[Callable[[], list[str]]] = []
         self._changing = threading.Lock()
-        self._changelogs = mill.changelogs
 
     def _send_alert(self, url: str, body: bytes, headers: dict[str, str]) -> None:
         """Send an alert if its host resolves to an address that is allowed now."""
@@ -107,7 +100,7 @@ class MillService:
     def change_rows(self, source: SourceText, by: str | None) -> int:
         """Run one INSERT, UPDATE, DELETE or TRUNCATE. Return the number of affected rows."""
         with self._changing:
-            return sum(self.mill.change_rows(source, by))
+            return sum(self.mill.statements.change_rows(source, by))
 
     def problems(self) -> list[str]:
         """Return the operations that fail and are retried, and the failed queries."""
@@ -124,69 +117,28 @@ class MillService:
         if handle is None and (relation := self.mill.catalog.relation(name)) is not None:
             raise NotFound(f"{relation.name} is no query; ask it: SELECT * FROM {relation.name}")
         if handle is None:
-            raise NotFound(str(no_such_name(self.mill, name)))
+            raise NotFound(str(unknown_name(self.mill.catalog, name)))
         return handle
 
     def graph(self, name: str | None = None) -> QueryGraph:
         """Return the query graph of all queries or of one query, with measured metrics."""
-        graph = self.mill.graph
+        graph = self.mill.running.plan.graph
         if name is not None:
             graph = graph.only(graph.ancestors(self.query(name).name))
         return with_measures(graph, self.mill.home)
 
-    def explain(self, name: str | None = None) -> str:
-        """Return the execution plan of a query, or of all queries, as text."""
-        graph = self.graph(name)
-        tasks = place_tasks(graph, self.mill.subtasks, placements_in(self.mill.home))
-        return explain_text(graph, tasks=tasks)
-
-    def explain_json(self, name: str | None = None) -> str:
-        """Return the execution plan as JSON: nodes, arcs and tasks."""
-        graph = self.graph(name)
-        tasks = place_tasks(graph, self.mill.subtasks, placements_in(self.mill.home))
-        return explain_json(graph, None, tasks)
-
-    def explain_svg(self, name: str | None = None) -> str:
-        """Return the execution plan as an SVG drawing."""
-        return explain_svg(self.graph(name))
-
-    def explain_mermaid(self, name: str | None = None) -> str:
-        """Return the execution plan as a Mermaid flowchart."""
-        return explain_mermaid(self.graph(name))
-
-    def explain_dot(self, name: str | None = None) -> str:
-        """Return the execution plan in Graphviz's DOT language."""
-        return explain_dot(self.graph(name))
+    def explain(self, name: str | None = None, form: str = "text") -> str:
+        """Return the execution plan of a query, or of all queries, as in `Mill.explain`."""
+        return self.mill.explain(None if name is None else self.query(name).name, form)
 
     def statements(self) -> list[Entry]:
         """Return the statements in force, with user and time, without passwords."""
         return [redact_entry(entry) for entry in in_force(self.mill.home.statements).values()]
 
     def relation(self, name: str) -> QueryableRelation:
-        """Return the relation that an ad hoc query reads under a name.
-
-        A table or view has its current rows, a stream or query its retained rows. A changelog has the
-        current rows of its table.
-        """
-        relation = self.mill.catalog.relation(name)
-        if isinstance(relation, (Table, View)):
-            held, schema = relation.name, relation.schema
-            if isinstance(relation, Table):
-                return InMemoryRelation(to_arrow(schema), lambda: self.mill.rows_of_table(held))
-            return InMemoryRelation(to_arrow(schema), lambda: plain_table(self.mill.held(held), schema))
-        if isinstance(relation, Stream) and relation.name not in self.mill.home.logs:
-            empty = as_results(with_system_columns(to_arrow(relation.schema)).empty_table())
-            return InMemoryRelation(empty.schema, lambda: empty)  # streams without readers store no rows
-        log = self._log(name)
-        known = self.mill.catalog.queries.get(name.lower()) or relation
-        # Hide results of earlier versions of the definition.
-        kind = "query" if isinstance(known, QueryDefinition) else "stream"
-        versions = [] if isinstance(known, Stream) else self.mill.versions(kind, log.name)
-        if known is None or not log.schema_shown(known.schema).changelog:
-            return LogRelation(log, last_hidden_epoch(versions, log.hold))
-        changing = known.schema
-        shape = as_results(with_system_columns(log.columns_shown).empty_table()).drop_columns([OP])
-        return InMemoryRelation(shape.schema, lambda: self._changelogs.now(log, changing))
+        """Return the relation that an ad hoc query reads under a name."""
+        mill = self.mill
+        return queryable_relation(mill.running, mill.tables, mill.statements, name)
 
     def relations(self) -> Iterator[RelationShape]:
         """Yield all relations that an ad hoc query can name."""
@@ -221,13 +173,6 @@ class MillService:
             rows += epoch.rows
         next_epoch = chosen[-1].number + 1 if chosen else max(since, log.head + 1)
         return ResultPage(self._read(log, chosen), next_epoch, log.has_freed_after(since - 1), version)
-
-    def _log(self, name: str) -> Log:
-        found = self.mill.catalog.queries.get(name.lower()) or self.mill.catalog.relation(name)
-        log = self.mill.home.logs.get(found.name) if found is not None else None
-        if log is None:
-            raise no_such_name(self.mill, name)
-        return log
 
     def _read(self, log: Log, epochs: Sequence[Epoch]) -> pa.Table:
         columns = log.columns_at(epochs[0].number) if epochs else log.columns

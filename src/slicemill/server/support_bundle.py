@@ -29,8 +29,8 @@ def support_bundle(service: MillService) -> bytes:
         ),
         "history.json": lambda: _json([redact_entry(entry) for entry in mill.home.statements]),
         "plan.txt": service.explain,
-        "plan.json": service.explain_json,
-        "metrics.json": lambda: _json(mill.metrics().plain()),
+        "plan.json": lambda: service.explain(form="json"),
+        "metrics.json": lambda: _json(mill.metrics()),
         "home.json": lambda: _json(_home(service)),
     }
     content = io.BytesIO()

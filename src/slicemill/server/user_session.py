@@ -15,9 +15,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 
+from slicemill.adhoc.query import QueryableRelation
 from slicemill.api.mill import Mill
 from slicemill.binder.script import BoundScript, bind_script
 from slicemill.catalog.catalog import (
@@ -51,7 +53,6 @@ from slicemill.lifecycle.catalog_journal import Entry
 from slicemill.lifecycle.query import Query
 from slicemill.lifecycle.replace_report import ReplaceEffect
 from slicemill.plan.content import quote_name
-from slicemill.server.adhoc.ask import QueryableRelation
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.auth import OWNER, PermissionDenied, Principal, UserRole
 from slicemill.server.listings import alerts_table, columns_of, listing, statement_of, versions
@@ -159,7 +160,7 @@ class UserSession:
             return []
         with suppress(SlicemillError):
             self._check_allowed(piece)
-            return self.service.mill.explain_replace(piece.alone())
+            return self.service.mill.statements.explain_replace(piece.alone())
         return []
 
     def _answered(
@@ -226,7 +227,7 @@ class UserSession:
             raise EslError(piece.source, bound.diagnostics)
         statements = [statement for statement, _ in bound.statements]
         if allowed is not None:
-            allowed.check(statements, self.service.mill.folder, self.service.mill.home.folder)
+            allowed.check(statements, self.service.mill.running.folder, self.service.mill.home.folder)
         self._require_names(bound)
 
     def _require_names(self, bound: BoundScript) -> None:
@@ -297,7 +298,7 @@ class UserSession:
     def _explain_replace(self, command: ExplainReplace) -> StatementAnswer:
         source = SourceText(command.statement)
         self._check_allowed(StatementPiece(source, TextSpan(0, len(command.statement)), ("", "")))
-        effects = self.service.mill.explain_replace(source)
+        effects = self.service.mill.statements.explain_replace(source)
         columns = [[getattr(one, name) for one in effects] for name in ("name", "effect", "what")]
         table = pa.table(dict(zip(("name", "effect", "what"), columns, strict=True)))
         return StatementAnswer("EXPLAIN REPLACE", table=table)
@@ -338,14 +339,7 @@ class UserSession:
     def explain(self, name: str | None = None, form: str = "text") -> str:
         """Return the execution plan of one or all queries in a format."""
         self.require_all_names(name)
-        forms = {
-            "text": self.service.explain,
-            "json": self.service.explain_json,
-            "svg": self.service.explain_svg,
-            "mermaid": self.service.explain_mermaid,
-            "dot": self.service.explain_dot,
-        }
-        return forms[form](name)
+        return self.service.explain(name, form)
 
     def require_all_names(self, name: str | None) -> None:
         """Raise PermissionDenied unless the principal may see a query.
@@ -357,10 +351,10 @@ class UserSession:
         elif self.principal.names:
             raise PermissionDenied(f"{self.principal.name} may see some names only; ask for a query of these")
 
-    def metrics(self) -> dict[str, object]:
+    def metrics(self) -> dict[str, Any]:
         """Return all metrics of the mill."""
         self.require_all_names(None)
-        return self.service.mill.metrics().plain()
+        return self.service.mill.metrics()
 
 
 def names_used(statements: Iterable[Statement], catalog: Catalog) -> Iterator[str]:
@@ -508,7 +502,7 @@ def start_of(mill: Mill, statement: object) -> str:
         where = "with its first row" if statement.starts_early else "with what arrives from then on"
         return f"; queries start {where}"
     if isinstance(statement, (QueryDefinition, DerivedStream)):
-        words = describe_start(mill.dispatcher.running, mill.graph, statement.name)
+        words = describe_start(mill.dispatcher.running, mill.running.plan.graph, statement.name)
         return f"; {words}" if words else ""
     return ""
 

@@ -13,10 +13,11 @@ from slicemill.catalog.catalog import QueryDefinition
 from slicemill.catalog.queries import SelectQuery
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
+from slicemill.testing import Clock, inline_pool
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 COLLATZ = """CREATE STREAM s (at timestamp, x bigint) ORDER BY at;
 CREATE AGGREGATE steps(x bigint) : int {

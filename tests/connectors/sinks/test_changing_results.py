@@ -28,9 +28,10 @@ from slicemill.lifecycle.compaction import fold_epochs
 from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home import Home
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import INT, VARCHAR, Column, Row, Schema, Timed, changelog
 from storage.faulty_files import Crashed, crashes_of
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import fed_mill, feed_rows
 
 COUNTS = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
 WITHOUT_KEY = changelog(COUNTS.own, None)
@@ -273,7 +274,7 @@ def test_the_postgres_table_of_a_replaced_query_has_only_rows_of_the_new_definit
     assert table(database) == []
     mill.close(checkpoint=False)
     mill = fed_mill(tmp_path, Clock(), inline_pool())
-    mill.restore()
+    mill.statements.restore()
     mill.open()
     feed(mill, "abbb")
     mill.sinks.deliver_new()

@@ -21,8 +21,9 @@ from slicemill.runtime.workers.events import WorkerAnswer
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER, stop_idle
 from slicemill.scheduling.balance import Move
+from slicemill.testing import Clock, open_mill
 from slicemill.time import SECOND_US
-from support.engine import Clock, feed_rows, finish, results_of
+from support.engine import feed_rows, finish, results_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +70,7 @@ class CostlyPool(InlinePool):
 
 
 def opened(home: Path, pool: InlinePool, subtasks: int, clock: Clock) -> Mill:
-    mill = Mill(home=home, pool=pool, clock=clock, subtasks=subtasks, read_sources=False)
+    mill = open_mill(home=home, pool=pool, clock=clock, subtasks=subtasks, read_sources=False)
     mill.execute(SCRIPT)
     mill.open()
     return mill
@@ -118,9 +119,9 @@ def test_results_are_those_of_one_subtask_on_one_worker(seed: int, subtasks: int
                         with mill.dispatcher.paused():
                             mill.dispatcher._take(pool.wait(0))
                     elif disturbed and step == "workers":
-                        mill.set_workers(disturber.randint(1, 4))
+                        mill.rescaler.set_workers(disturber.randint(1, 4))
                     elif disturbed and step == "checkpoint":
-                        mill.checkpoint()
+                        mill.dispatcher.checkpoint_all()
                     elif disturbed and step == "restart":
                         mill.close(checkpoint=disturber.random() < 0.5)
                         mill = opened(Path(folder), pool, subtasks, clock)
@@ -176,7 +177,7 @@ def test_a_move_that_is_not_urgent_waits_for_a_checkpoint(tmp_path: Path) -> Non
             feed(mill, chooser, since, 20)
             mill.dispatcher.run_all()
             assert {item.subtask: worker for worker, item in pool.runs_of(task)} == before
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         assert any(isinstance(item, CheckpointTask) for _, m in pool.sent for item in m.items)
         feed(mill, chooser, 60, 20)
         mill.dispatcher.run_all()
@@ -195,7 +196,7 @@ def test_subtasks_leave_the_worker_that_has_most_to_do(tmp_path: Path) -> None:
             clock.now += SECOND_US
             feed(mill, chooser, 20 * second, 20)
             mill.dispatcher.run_all()
-            subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+            subtasks = [subtask for subtask in mill.metrics()["subtasks"] if subtask["task"] == task]
             where.append({subtask["subtask"]: subtask["worker"] for subtask in subtasks})
             heavy = heavy or [subtask for subtask, worker in where[0].items() if worker == 0]
         assert len(heavy) == 2
@@ -215,14 +216,14 @@ def test_a_worker_that_joins_later_gets_its_share(tmp_path: Path) -> None:
             feed(mill, chooser, 20 * second, 10)
             mill.dispatcher.run_all()
             if second == 5:
-                mill.set_workers(2)
-        subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+                mill.rescaler.set_workers(2)
+        subtasks = [subtask for subtask in mill.metrics()["subtasks"] if subtask["task"] == task]
         assert sorted(subtask["worker"] for subtask in subtasks) == [0, 0, 1, 1]
         # Who goes leaves its subtasks to the others.
-        mill.set_workers(1)
+        mill.rescaler.set_workers(1)
         feed(mill, chooser, 1200, 10)
         mill.dispatcher.run_all()
-        subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+        subtasks = [subtask for subtask in mill.metrics()["subtasks"] if subtask["task"] == task]
         assert [subtask["worker"] for subtask in subtasks] == [0, 0, 0, 0]
 
 
@@ -239,28 +240,28 @@ def test_real_workers_come_and_go_while_queries_run(spark: SparkSession, tmp_pat
         until = time.monotonic() + 60
         with mill.dispatcher.paused():
             while len(mill.dispatcher._assignments) != count and time.monotonic() < until:
-                mill.dispatcher._take(mill._pool.wait(0.1))
+                mill.dispatcher._take(mill._cluster.pool.wait(0.1))
             assert len(mill.dispatcher._assignments) == count
 
     def run(mill: Mill, since: int) -> dict[int, int]:
         feed(mill, random.Random(since), since, 20)
         mill.dispatcher.run_all()
         task = task_of(mill, "pairs")
-        subtasks = [subtask for subtask in mill.metrics().plain()["subtasks"] if subtask["task"] == task]
+        subtasks = [subtask for subtask in mill.metrics()["subtasks"] if subtask["task"] == task]
         return {subtask["subtask"]: subtask["worker"] for subtask in subtasks}
 
-    with Mill(spark, tmp_path / "many", subtasks=4, read_sources=False) as mill:
+    with open_mill(spark, tmp_path / "many", subtasks=4, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
         with pytest.raises(SlicemillError, match="slots for 1 to 3 workers"):
-            mill.set_workers(4)
+            mill.rescaler.set_workers(4)
         assert set(run(mill, 0).values()) <= {0, 1}
-        mill.set_workers(3)
+        mill.rescaler.set_workers(3)
         wait_for(mill, 3)
         mill.dispatcher.balancing.request(Move((task_of(mill, "pairs"), 1), 2, at_once=True))
         run(mill, 20)
         assert run(mill, 40)[1] == 2
-        mill.set_workers(1)
+        mill.rescaler.set_workers(1)
         assert set(run(mill, 60).values()) == {0}
         finish(mill)
         assert results_of(mill) == rows

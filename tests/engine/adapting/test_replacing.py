@@ -18,7 +18,8 @@ from slicemill.runtime.rescale import can_change
 from slicemill.runtime.tasks import RunningTask
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 STREAMS = """
 CREATE STREAM a (k int, name varchar, v int, ts timestamp micros) ORDER BY ts;
@@ -82,7 +83,7 @@ class Steps:
         placements = possible(task, self.chooser.randint(1, 6))
         if placements:
             placement = self.chooser.choice(placements)
-            assert self.mill.replacing.rescale(task, placement)
+            assert self.mill.rescaler.rescale(task, placement)
             self.changed += 1
             assert self.mill.dispatcher.tasks[task.id].subtasks == placement.subtasks
 
@@ -92,7 +93,7 @@ class Steps:
             self.mill.dispatcher._take(self.pool.wait(0))
 
     def checkpoint(self) -> None:
-        self.mill.checkpoint()
+        self.mill.dispatcher.checkpoint_all()
 
     def restart(self) -> None:
         self.mill.close(checkpoint=self.chooser.random() < 0.5)
@@ -106,7 +107,7 @@ class Steps:
             assert query.error is None, query.error
             log = query.log
             seqs = [seq for epoch in log.epochs() for seq in log.read(epoch).column("_seq").to_pylist()]
-            rows = query.rows()
+            rows = query.timed_rows()
             found[name] = [(timed.ts, seq, timed.row) for timed, seq in zip(rows, seqs, strict=True)]
         return found
 
@@ -164,7 +165,7 @@ def test_a_crash_beside_the_record_changes_nothing(seed: int, steps: list[str]) 
                     raise KeyboardInterrupt
 
             with mock.patch.object(Home, "commit", dying), pytest.raises(KeyboardInterrupt):
-                works.mill.replacing.rescale(task, chosen[-1])
+                works.mill.rescaler.rescale(task, chosen[-1])
             works.mill.close(checkpoint=False)
             works.open()
             subtasks = works.mill.dispatcher.tasks[task.id].subtasks
@@ -184,11 +185,11 @@ def test_a_change_is_one_record_and_nothing_is_replayed(tmp_path: Path) -> None:
         works.run()
         task = mill.dispatcher.running.writers["long_"]
         (by_time,) = [one for one in possible(task, 3) if one.kind is PlacementKind.TIME]
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         changes: list[Change] = []
         commit = Home.commit
         with mock.patch.object(Home, "commit", lambda home, one: (changes.append(one), commit(home, one))[1]):
-            assert mill.replacing.rescale(task, by_time)
+            assert mill.rescaler.rescale(task, by_time)
         (fields,) = [change.tasks[task.id] for change in changes if change]
         assert fields["placement"]["kind"] == "time" and fields["checkpoint"]["placement"]["kind"] == "key"
         assert len(fields["checkpoint"]["files"]) == 2
@@ -199,7 +200,7 @@ def test_a_change_is_one_record_and_nothing_is_replayed(tmp_path: Path) -> None:
         assert not any(span.epochs for span in restore.replay.values())
         works.feed()
         works.run()
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         assert "placement" not in fresh.fields["checkpoint"] and not fresh.is_checkpoint_outdated
 
 
@@ -213,4 +214,4 @@ def test_what_is_kept_by_others_cannot_follow(tmp_path: Path) -> None:
         with pytest.raises(
             SlicemillError, match="cannot change from by key, 2 subtasks to one subtask while it runs"
         ):
-            mill.replacing.rescale(task, ONE_SUBTASK)
+            mill.rescaler.rescale(task, ONE_SUBTASK)

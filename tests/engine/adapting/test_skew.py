@@ -14,8 +14,9 @@ from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.placement import placements_of
 from slicemill.runtime import skew
 from slicemill.runtime.skew import LIMITS, HeavyKeys, SkewedSide, SkewLimits, predict_work
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import END
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SUBTASKS, WINDOW = 4, 1_000
 ENOUGH_WORK = int(LIMITS.enough_work)
@@ -184,7 +185,7 @@ def _index(mill: Mill, subtasks: int, kind: str) -> None:
     for task in list(mill.dispatcher.running.tasks):
         found = placements_of(task.plan.task, task.plan.graph, subtasks)
         for placement in (one for one in found if one.kind.value == kind and task.subtasks > 1):
-            assert mill.replacing.rescale(task, placement)
+            assert mill.rescaler.rescale(task, placement)
 
 
 @pytest.mark.parametrize("disturbed", ["not at all", "by restarts", "by new cells"])

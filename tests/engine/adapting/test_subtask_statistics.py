@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from slicemill.api.mill import Mill
+from slicemill.testing import inline_pool
 from slicemill.time import wall_clock_us
-from support.engine import fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 STREAMS = """
 CREATE STREAM a (k int, v double, ts timestamp micros) ORDER BY ts;
@@ -36,7 +37,7 @@ def joined(home: Path, subtasks: int, rows: int, batches: int = 1) -> Mill:
 
 def test_subtasks_tell_what_they_do(tmp_path: Path) -> None:
     with joined(tmp_path, subtasks=3, rows=300, batches=2) as mill:
-        subtasks = mill.metrics().plain()["subtasks"]
+        subtasks = mill.metrics()["subtasks"]
         assert [subtask["subtask"] for subtask in subtasks] == [0, 1, 2]
         assert {subtask["worker"] for subtask in subtasks} == {0, 1}
         assert sum(subtask["rows"] for subtask in subtasks) == 1200

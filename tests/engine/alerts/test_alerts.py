@@ -10,8 +10,9 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.time import SECOND_US
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from support.engine import fed_mill, feed_rows
 from support.webhooks import Webhook, listening_webhook
 
 BIDS = """
@@ -54,7 +55,7 @@ def tick(mill: Mill, clock: Clock, seconds: int = 1) -> None:
 
 def restarted(tmp_path: Path, clock: Clock) -> Mill:
     mill = fed_mill(tmp_path / "home", clock, inline_pool())
-    assert mill.restore() == []
+    assert mill.statements.restore() == []
     mill.open()
     return mill
 
@@ -104,7 +105,7 @@ def test_rows_wait_for_a_webhook_that_is_down_and_pauses_grow(
     assert tried == [1, 2, 4, 8, 16, 32]
     (status,) = mill.alerts.status()
     assert status.error is not None and "503" in status.error and status.waiting == 1
-    mill.collect()
+    mill.retention.collect()
     hook.answer = lambda _: 200
     bid(mill, (2, 50, 2))
     tick(mill, clock, 40)
@@ -168,7 +169,7 @@ def test_rows_that_nobody_confirmed_come_again_under_the_same_id(
 
 
 def test_a_mill_that_runs_tells_by_itself(tmp_path: Path, hook: Webhook) -> None:
-    with Mill(home=tmp_path / "home", pool=inline_pool(), subtasks=1, read_sources=False) as mill:
+    with open_mill(home=tmp_path / "home", pool=inline_pool(), subtasks=1, read_sources=False) as mill:
         mill.execute(BIDS + f"CREATE ALERT a ON dear WEBHOOK '{hook.url}'")
         mill.execute(f"CREATE ALERT b ON dear WHEN rows > 0 WEBHOOK '{hook.url}'")
         mill.start()

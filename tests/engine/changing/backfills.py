@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from engine.changing.catalogue import DECLARED, KINDS, RELATIONS, TABLES
 from engine.changing.come_and_go import Shown, Step, events, shown, staged, take
 from slicemill.api.mill import Mill
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 EVENTS = 100
 # A classifier has no RETAIN, and ad hoc queries have no past.
@@ -53,7 +54,7 @@ class Scene:
     def _started(self) -> Mill:
         mill = fed_mill(self.folder, self.clock, inline_pool(), self.subtasks)
         for name, rows in TABLES.items():
-            mill.table(name, rows)
+            mill.tables.set_rows(name, rows)
         mill.execute(SCRIPT + "".join(f"{text};" for text, _ in self.begun.values()))
         mill.open()
         return mill
@@ -99,7 +100,7 @@ class Scene:
             if "FROM BEGINNING" in text:
                 given = self.mill.queries[name]
                 assert given.error is None, (kind, given.error)
-                rows = [(timed.ts, timed.row) for timed in given.rows()]
+                rows = [(timed.ts, timed.row) for timed in given.timed_rows()]
                 expected = always(self.seed, kind)
                 assert shown(rows) == expected, (name, kind, shown(rows) - expected, expected - shown(rows))
 
@@ -114,7 +115,7 @@ def always(seed: int, kind: str) -> Shown:
         scene.live("alone", kind)
         scene.feed(EVENTS)
         finish(scene.mill)
-        return shown((timed.ts, timed.row) for timed in scene.mill.queries["alone"].rows())
+        return shown((timed.ts, timed.row) for timed in scene.mill.queries["alone"].timed_rows())
 
 
 def play(steps: Sequence[Step], seed: int = 0, subtasks: int = 1) -> set[str | None]:

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from engine.changing.catalogue import CHANGED, DECLARED, KINDS, RELATIONS, TABLES
 from slicemill.api.mill import Mill
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import BEGINNING
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 
@@ -63,7 +64,7 @@ class Scene:
     def __post_init__(self) -> None:
         self.mill = fed_mill(self.folder, self.clock, inline_pool(), self.subtasks)
         for name, rows in TABLES.items():
-            self.mill.table(name, rows)
+            self.mill.tables.set_rows(name, rows)
         self.mill.execute(DECLARED)
         self.mill.open()
 
@@ -88,12 +89,12 @@ class Scene:
         handle = self.mill.queries.get(name)
         self.mill.execute(f"DROP QUERY {name}")
         if handle is not None and not KINDS[kind].finds_stored and not KINDS[kind].reads_table:
-            given = shown((timed.ts, timed.row) for timed in handle.rows())
+            given = shown((timed.ts, timed.row) for timed in handle.timed_rows())
             assert not given - alone(self.seed, kind, since, self._births(kind)), kind
 
     def table(self, number: int) -> None:
         """The rows of a table change."""
-        self.mill.table("t", CHANGED[number])
+        self.mill.tables.set_rows("t", CHANGED[number])
         self.changes.append((self.position, number))
 
     def replace(self, name: str, kind: str) -> None:
@@ -111,7 +112,9 @@ class Scene:
             self.mill.execute(relations)
         text = KINDS[kind].create(name).replace("CREATE", "CREATE OR REPLACE", 1)
         before, since = self.live[name]
-        effects = {one.effect for one in self.mill.explain_replace(text) if "no state" not in one.what}
+        effects = {
+            one.effect for one in self.mill.statements.explain_replace(text) if "no state" not in one.what
+        }
         self.mill.execute(text)
         if kind != before:
             self.partly.pop(name, None)
@@ -236,10 +239,10 @@ def _from(rows: Shown, ts: int) -> Shown:
 
 def results(mill: Mill, name: str, kind: str) -> Shown:
     if KINDS[kind].ad_hoc:
-        return shown((0, row) for row in mill.ask(name))
+        return shown((0, row) for row in mill.tables.rows(name))
     query = mill.queries[name]
     assert query.error is None, (kind, query.error)
-    return shown((timed.ts, timed.row) for timed in query.rows())
+    return shown((timed.ts, timed.row) for timed in query.timed_rows())
 
 
 @cache

@@ -16,7 +16,7 @@ from engine.changing.catalogue import DECLARED, KINDS, RELATIONS, TABLES
 from engine.changing.come_and_go import Event, Shown, Step, events, shown, staged, take
 from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import AGAIN
-from support.engine import Clock, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
 
 EVENTS = 60
 COLUMNS = {"s": ("k", "v", "ts"), "r": ("k", "w", "ts")}
@@ -61,7 +61,7 @@ class Scene:
         self.mill = self._started()
 
     def _started(self) -> Mill:
-        mill = Mill(
+        mill = open_mill(
             home=self.folder / "home",
             folder=self.folder,
             pool=inline_pool(),
@@ -69,7 +69,7 @@ class Scene:
             subtasks=self.subtasks,
         )
         for name, rows in TABLES.items():
-            mill.table(name, rows)
+            mill.tables.set_rows(name, rows)
         mill.execute(SCRIPT + "".join(f"{text};" for text in self.declared))
         mill.open()
         return mill
@@ -100,14 +100,14 @@ class Scene:
     def run(self) -> None:
         """Read what is there, and let the tasks run."""
         self.clock.now += 1_000_000
-        self.mill.read_all()
+        self.mill.running.read_all()
         self.mill.dispatcher.run_all()
-        self.mill.collect()
+        self.mill.retention.collect()
         self.states |= {self.mill.backfills.state_of(name) for name in self.kinds}
         self.joined = not self.read_twice
 
     def run_some(self) -> None:
-        self.mill.read_all()
+        self.mill.running.read_all()
         self.mill.dispatcher.run_some()
 
     def restart(self, checkpoint: bool) -> None:
@@ -117,7 +117,7 @@ class Scene:
     def rows(self, name: str) -> Shown:
         given = self.mill.queries[name]
         assert given.error is None, (self.kinds[name], given.error)
-        return shown((timed.ts, timed.row) for timed in given.rows())
+        return shown((timed.ts, timed.row) for timed in given.timed_rows())
 
     @property
     def read_twice(self) -> list[str]:

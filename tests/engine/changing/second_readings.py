@@ -19,7 +19,7 @@ from recovery.dying import Death, Died, OneThreadPool, dying
 from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import AGAIN, JOINING
 from slicemill.runtime.tasks import BACKFILL
-from support.engine import Clock
+from slicemill.testing import Clock, open_mill
 
 BIDS = """CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts
     USING csv OPTIONS (path 'bids')"""
@@ -36,8 +36,10 @@ class Move:
     seen: set[str] = field(default_factory=set)
 
     def open(self) -> Mill:
-        mill = Mill(home=self.folder / "home", folder=self.folder, pool=OneThreadPool(), clock=self.clock)
-        mill.restore()
+        mill = open_mill(
+            home=self.folder / "home", folder=self.folder, pool=OneThreadPool(), clock=self.clock
+        )
+        mill.statements.restore()
         if not mill.catalog.relations:
             mill.execute(f"{BIDS}; CREATE QUERY first AS {COUNTS}")
         mill.open()
@@ -60,9 +62,9 @@ class Move:
 
     def run(self, mill: Mill) -> None:
         self.clock.now += 1_000_000
-        mill.read_all()
+        mill.running.read_all()
         mill.dispatcher.run_all()
-        mill.collect()
+        mill.retention.collect()
 
     def play(self, mill: Mill) -> None:
         """Take the whole way; `seen` has what was seen of it."""
@@ -74,7 +76,7 @@ class Move:
         mill.execute("DROP QUERY gone")
         for number in range(FIRST, FIRST + ROUNDS):
             self.write(number)
-            mill.read_all()
+            mill.running.read_all()
             mill.dispatcher.run_some()
             self.note(mill)
             self.run(mill)
@@ -95,7 +97,7 @@ class Move:
         mill.drain()
         first, late = (mill.queries[name] for name in ("first", "late"))
         assert (first.error, late.error) == (None, None)
-        assert [(t.ts, t.row) for t in late.rows()] == [(t.ts, t.row) for t in first.rows()]
+        assert [(t.ts, t.row) for t in late.timed_rows()] == [(t.ts, t.row) for t in first.timed_rows()]
         assert len(first.to_arrow()) > ROUNDS
         assert "gone" not in mill.queries
         left = [*mill.dispatcher.streams, *mill.home.streams, *mill.home.logs]

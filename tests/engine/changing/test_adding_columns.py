@@ -16,7 +16,8 @@ from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (at timestamp, k int, v int) ORDER BY at SLACK 2 SECONDS RETAIN 1 DAY;"
@@ -37,7 +38,7 @@ def of_each_kind(folder: Path, kinds: Sequence[str], altered: bool, reopened: st
     def started(script: str) -> Mill:
         mill = fed_mill(folder, clock, inline_pool(), 2)
         for name, rows in TABLES.items():
-            mill.table(name, rows)
+            mill.tables.set_rows(name, rows)
         mill.execute(script)
         mill.open()
         return mill
@@ -59,7 +60,7 @@ def of_each_kind(folder: Path, kinds: Sequence[str], altered: bool, reopened: st
     for kind in kinds:
         query = mill.queries[f"q_{kind}"]
         assert (query.error, query.version) == (None, 1), kind
-        found[kind] = shown((timed.ts, timed.row) for timed in query.rows())
+        found[kind] = shown((timed.ts, timed.row) for timed in query.timed_rows())
     mill.close()
     return found
 
@@ -78,7 +79,7 @@ def opened(folder: Path, esl: str) -> Mill:
 
 def restored(folder: Path) -> Mill:
     mill = fed_mill(folder, Clock(), inline_pool())
-    assert mill.restore() == []
+    assert mill.statements.restore() == []
     mill.open()
     return mill
 
@@ -90,7 +91,7 @@ def feed(mill: Mill, *rows: tuple[object, ...]) -> None:
 
 def rows(mill: Mill, name: str) -> list[tuple[object, ...]]:
     assert mill.queries[name].error is None
-    return [timed.row for timed in mill.queries[name].rows()]
+    return [timed.row for timed in mill.queries[name].timed_rows()]
 
 
 def text_of(mill: Mill, kind: str, name: str) -> str:

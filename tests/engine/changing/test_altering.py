@@ -14,7 +14,8 @@ from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 DECLARED = "CREATE STREAM s (at timestamp, k int, v int) ORDER BY at;"
@@ -31,7 +32,7 @@ def opened(folder: Path, esl: str) -> Mill:
 
 def restored(folder: Path) -> Mill:
     mill = fed_mill(folder, Clock(), inline_pool())
-    assert mill.restore() == []
+    assert mill.statements.restore() == []
     mill.open()
     return mill
 
@@ -48,7 +49,7 @@ def text_of(mill: Mill, name: str = "q") -> str:
 
 
 def rows(mill: Mill, name: str = "q") -> list[tuple[object, ...]]:
-    return [(timed.ts, *timed.row) for timed in mill.queries[name].rows()]
+    return [(timed.ts, *timed.row) for timed in mill.queries[name].timed_rows()]
 
 
 def delivered(path: Path) -> list[tuple[object, ...]]:
@@ -223,7 +224,7 @@ def test_a_kill_leaves_the_old_options_or_the_new_ones(
     found = []
     for copy in copies:
         again = fed_mill(copy, Clock(), inline_pool())
-        again.restore()
+        again.statements.restore()
         options = again.catalog.queries["q"].options
         found.append((options.weight, options.sink is not None))
         again.close()

@@ -11,8 +11,9 @@ import pytest
 from slicemill.api.mill import Mill
 from slicemill.runtime.tasks import BACKFILL, RunningTask
 from slicemill.sql.errors import EslError
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import BEGINNING
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool, watermarks
+from support.engine import fed_mill, feed_rows, finish, watermarks
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts RETAIN {}"
@@ -40,7 +41,7 @@ def feed(mill: Mill, clock: Clock, first: int, last: int) -> None:
 
 
 def given(mill: Mill, query: str) -> list[object]:
-    return [timed.row[0] for timed in mill.queries[query].rows()]
+    return [timed.row[0] for timed in mill.queries[query].timed_rows()]
 
 
 def test_it_begins_at_a_time_whatever_the_borders_of_batches(mill: Mill, clock: Clock) -> None:
@@ -55,7 +56,7 @@ def test_it_begins_at_a_time_whatever_the_borders_of_batches(mill: Mill, clock: 
     mill.close(checkpoint=False)
     again = fed_mill(mill.home.folder, clock, inline_pool(), subtasks=2)
     with again:
-        again.restore()
+        again.statements.restore()
         again.open()
         feed(again, clock, 13, 14)
         finish(again)
@@ -70,7 +71,7 @@ def test_what_is_gone_is_told_and_complete_from_is_true(
         mill.execute(STREAM.format("10 SECONDS"))
         mill.open()
         feed(mill, clock, 1, 20)
-        mill.collect()
+        mill.retention.collect()
         with caplog.at_level(logging.WARNING, "slicemill"):
             mill.execute(f"CREATE QUERY q FROM BEGINNING AS {WINDOWS}")
         assert "s reaches back to 1970-01-01 00:00:11" in caplog.text
@@ -101,7 +102,7 @@ def test_it_says_how_far_it_is(mill: Mill, clock: Clock) -> None:
     feed(mill, clock, 1, 40)
     mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT v FROM s")
     query = mill.queries["q"]
-    begun = query.progress()
+    begun = mill.backfills.progress_of("q")
     assert begun is not None
     assert (begun.rows_done, begun.rows, begun.rows_left, begun.share) == (0, 40, 40, 0.0)
     assert begun.seconds_left is None, "nothing has been measured yet"
@@ -110,16 +111,16 @@ def test_it_says_how_far_it_is(mill: Mill, clock: Clock) -> None:
     task.statistics.cost.overhead, task.statistics.cost.per_row = 0.001, 0.002
     mill.dispatcher.running.ran(task, clock.now)
     mill.dispatcher.run_some()
-    part = query.progress()
+    part = mill.backfills.progress_of("q")
     assert part is not None
     assert 0 < part.rows_done < 40
     assert part.rows_left == 40 - part.rows_done
     feed(mill, clock, 41, 44)
-    later = query.progress()
+    later = mill.backfills.progress_of("q")
     assert later is not None
     assert (later.rows_done, later.rows, later.rows_left) == (part.rows_done, 40, part.rows_left + 4)
     mill.dispatcher.run_all()
-    assert query.progress() is None
+    assert mill.backfills.progress_of("q") is None
     assert query.complete_from() == BEGINNING
 
 
@@ -259,7 +260,7 @@ def test_a_derived_stream_without_retain_is_computed_again_from_what_is_retained
     mill.execute("CREATE STREAM d AS SELECT k, v FROM s; CREATE QUERY first AS SELECT v FROM d")
     feed(mill, clock, 1, 5)
     mill.dispatcher.run_all()
-    mill.collect()  # of d
+    mill.retention.collect()  # of d
     mill.execute("CREATE QUERY later AS SELECT v FROM d; CREATE QUERY past FROM BEGINNING AS SELECT v FROM d")
     feed(mill, clock, 6, 9)
     mill.dispatcher.run_all()
@@ -271,7 +272,7 @@ def test_a_derived_stream_without_retain_is_computed_again_from_what_is_retained
 def test_tuples_of_the_past_meet_what_a_table_holds_when_they_are_read(mill: Mill, clock: Clock) -> None:
     """Nobody waits until all of the past has been read when a table changes."""
     mill.execute("CREATE TABLE t (k int, name varchar)")
-    mill.table("t", [(0, "even"), (1, "odd")])
+    mill.tables.set_rows("t", [(0, "even"), (1, "odd")])
     feed(mill, clock, 1, 40)
     mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT t.name, s.v FROM s, t WHERE s.k = t.k")
     sums = (
@@ -283,15 +284,17 @@ def test_tuples_of_the_past_meet_what_a_table_holds_when_they_are_read(mill: Mil
         task.statistics.cost.overhead, task.statistics.cost.per_row = 0.001, 0.002
         mill.dispatcher.running.ran(task, clock.now)
     mill.dispatcher.run_some()
-    read = {name: mill.queries[name].progress() for name in ("q", "n")}
-    mill.table("t", [(0, "gerade"), (1, "odd")])
+    read = {name: mill.backfills.progress_of(name) for name in ("q", "n")}
+    mill.tables.set_rows("t", [(0, "gerade"), (1, "odd")])
     for name, before in read.items():
-        after = mill.queries[name].progress()
+        after = mill.backfills.progress_of(name)
         assert before is not None
         assert after is not None
         assert 0 < before.rows_done == after.rows_done < 40
     finish(mill)
-    names = [(timed.row[1], timed.row[0]) for timed in mill.queries["q"].rows()]
+    names = [(timed.row[1], timed.row[0]) for timed in mill.queries["q"].timed_rows()]
     first = read["q"].rows_done if read["q"] is not None else 0
     assert names == [(v, "odd" if v % 2 else "even" if v <= first else "gerade") for v in range(1, 41)]
-    assert [timed.row[1] for timed in mill.queries["n"].rows() if timed.row[0] == "odd"] == [*range(1, 21)]
+    assert [timed.row[1] for timed in mill.queries["n"].timed_rows() if timed.row[0] == "odd"] == [
+        *range(1, 21)
+    ]

@@ -9,8 +9,9 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.server.service import MillService
+from slicemill.testing import Clock, inline_pool
 from support.adhoc_queries import ask
-from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
+from support.engine import checkpoint_twice, fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -36,15 +37,15 @@ def mill(tmp_path: Path) -> Iterator[Mill]:
 def test_the_table_of_now_is_what_the_changes_come_to(mill: Mill) -> None:
     counted = mill.queries["counted"]
     assert counted.table().column_names == ["_ts", "n", "groups"]
-    assert sorted(mill.ask("counted")) == [(1, 2), (2, 1)]
-    assert sorted(mill.ask("values_of")) == [(5,), (7,)]
-    assert [row.row for row in counted.rows()][:2] == [("insert", 1, 1), ("update_before", 1, 1)]
+    assert sorted(mill.tables.rows("counted")) == [(1, 2), (2, 1)]
+    assert sorted(mill.tables.rows("values_of")) == [(5,), (7,)]
+    assert [row.row for row in counted.timed_rows()][:2] == [("insert", 1, 1), ("update_before", 1, 1)]
     assert counted.to_arrow().column("_op").to_pylist()[0] == "insert"
     assert mill.queries["plain"].table().equals(mill.queries["plain"].to_arrow())
 
 
 def test_equal_rows_without_a_key_are_there_as_often_as_they_came(mill: Mill) -> None:
-    assert [row.row for row in mill.queries["values_of"].rows()] == [
+    assert [row.row for row in mill.queries["values_of"].timed_rows()] == [
         ("insert", 5),
         ("insert", 5),
         ("delete", 5),
@@ -53,20 +54,20 @@ def test_equal_rows_without_a_key_are_there_as_often_as_they_came(mill: Mill) ->
 
 
 def test_the_table_stays_as_long_as_the_query_and_other_results_go(mill: Mill) -> None:
-    mill.collector.keep_us = 0
-    assert isinstance(mill._clock, Clock)
-    mill._clock.now = 10**15
-    mill.collect()
-    assert len(mill.queries["plain"].rows()) == 0
-    assert sorted(mill.ask("counted")) == [(1, 2), (2, 1)]
+    mill.retention.keep_us = 0
+    assert isinstance(mill.running.clock, Clock)
+    mill.running.clock.now = 10**15
+    mill.retention.collect()
+    assert len(mill.queries["plain"].timed_rows()) == 0
+    assert sorted(mill.tables.rows("counted")) == [(1, 2), (2, 1)]
 
 
 def fold(mill: Mill) -> None:
     """Fold what can be folded now, log by log."""
     for _ in mill.home.logs:
-        mill.collect()
-        mill.collector.compactor.wait()
-    mill.collect()
+        mill.retention.collect()
+        mill.retention.compactor.wait()
+    mill.retention.collect()
 
 
 def test_questions_see_the_table_of_now(mill: Mill) -> None:
@@ -75,7 +76,7 @@ def test_questions_see_the_table_of_now(mill: Mill) -> None:
     # What only tasks have read goes when they need it no more, and leaves the table.
     before = ask("SELECT * FROM totals ORDER BY ALL", service.relation)
     checkpoint_twice(mill)
-    mill.collector.compactor.least_rows = 1
+    mill.retention.compactor.least_rows = 1
     fold(mill)
     assert mill.home.logs["totals"].base is not None
     assert ask("SELECT * FROM totals ORDER BY ALL", service.relation).equals(before)

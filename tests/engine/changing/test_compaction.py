@@ -28,10 +28,11 @@ from slicemill.server.live_results import LiveResults
 from slicemill.server.service import MillService
 from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home_reader import HomeReader
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import Row
 from support.adhoc_queries import ask
 from support.changelogs import TableOfNow
-from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
+from support.engine import checkpoint_twice, fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 
@@ -40,7 +41,7 @@ SECOND = 1_000_000
 def only_when_asked() -> Iterator[None]:
     """What is slow must not be collected meanwhile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("slicemill.api.mill._BETWEEN_COLLECTIONS_S", math.inf)
+        patch.setattr("slicemill.lifecycle.retention.BETWEEN_COLLECTIONS_S", math.inf)
         yield
 
 
@@ -61,7 +62,7 @@ def opened(folder: Path, least_rows: int = 1, keep_us: int = 0) -> Iterator[Mill
     with fed_mill(folder, clock, inline_pool()) as mill:
         mill.execute(SCRIPT)
         mill.open()
-        mill.collector.keep_us, mill.collector.compactor.least_rows = keep_us, least_rows
+        mill.retention.keep_us, mill.retention.compactor.least_rows = keep_us, least_rows
         clock.now = 10**15
         yield mill
 
@@ -78,9 +79,9 @@ def fold(mill: Mill, with_checkpoint: bool = True) -> None:
     if with_checkpoint:
         checkpoint_twice(mill)
     for _ in mill.home.logs:
-        mill.collect()
-        mill.collector.compactor.wait()
-    mill.collect()
+        mill.retention.collect()
+        mill.retention.compactor.wait()
+    mill.retention.collect()
 
 
 def tables(mill: Mill) -> dict[str, Counter[Row]]:
@@ -158,7 +159,7 @@ def test_a_mill_that_starts_again_goes_on_from_the_base(tmp_path: Path) -> None:
 def test_a_mill_that_dies_before_the_record_has_the_changes_and_no_file_more(tmp_path: Path) -> None:
     with opened(tmp_path) as mill:
         feed(mill, 0, 20)
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         query = mill.queries["best"]
         before, files = tables(mill), set(LOCAL.names(query.log.folder))
         fold_epochs(query.log, query.schema, query.log.epochs())
@@ -173,13 +174,13 @@ def test_a_log_that_is_dropped_while_it_is_folded_is_left_alone(tmp_path: Path) 
     with opened(tmp_path) as mill:
         mill.execute("DROP QUERY counted; DROP QUERY highest; DROP QUERY all_of_them")
         feed(mill, 0, 20)
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         for _ in range(3):
-            mill.collect()  # it begins with the first that is worth it
-            mill.collector.compactor.wait()
+            mill.retention.collect()  # it begins with the first that is worth it
+            mill.retention.compactor.wait()
         mill.execute("DROP QUERY best; CREATE QUERY best AS SELECT k, count(*) AS v FROM s GROUP BY k")
         feed(mill, 20, 6)
-        mill.collect()
+        mill.retention.collect()
         assert Counter(plain_rows(mill.queries["best"].table(), mill.queries["best"].schema.own)) == Counter(
             [(0, 2), (1, 2), (2, 2)]
         )

@@ -19,7 +19,8 @@ from slicemill.lifecycle.pause_and_retry import (
     QueryStatus,
 )
 from slicemill.runtime import tasks as task
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 DECLARED = """
@@ -82,10 +83,10 @@ class Home:
         return self.life()
 
     def life(self, name: str = "q") -> QueryStatus:
-        return self.mill.queries[name].life()
+        return self.mill.queries[name].status()
 
     def rows(self, name: str = "q") -> list[tuple[object, ...]]:
-        return [(timed.ts, *timed.row) for timed in self.mill.queries[name].rows()]
+        return [(timed.ts, *timed.row) for timed in self.mill.queries[name].timed_rows()]
 
 
 def expected(tmp_path: Path, name: str, first: int = 0) -> list[tuple[object, ...]]:

@@ -11,7 +11,8 @@ from slicemill.aggregates.udf.python_source import source_digest
 from slicemill.errors import SlicemillError
 from slicemill.sql.errors import EslError
 from slicemill.storage.home_reader import HomeReader
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts;"
@@ -73,16 +74,16 @@ def test_the_same_query_in_other_words_goes_on(tmp_path: Path, before: str, afte
         home = tmp_path / str(number)
         for turn, select in enumerate((before, words)):
             with fed_mill(home, Clock(), inline_pool()) as mill:
-                mill.table("t", [(1, "one"), (2, "two")])
+                mill.tables.set_rows("t", [(1, "one"), (2, "two")])
                 mill.execute(f"{STREAM} {OTHER} {TABLE} CREATE QUERY q AS {select}")
                 mill.open()
                 for stream in ("s", "r"):
-                    if stream in mill.streams:
+                    if stream in mill.running.streams:
                         feed_rows(mill, stream, rows[stream][turn : turn + 1])
                 mill.dispatcher.run_all()
                 if turn:
                     finish(mill)
-                    found.append(mill.queries["q"].rows())
+                    found.append(mill.queries["q"].timed_rows())
         # What is kept is what was said first.
         texts = [entry["text"] for entry in HomeReader(home).statements if entry["kind"] == "query"]
         assert texts == [f"CREATE QUERY q AS {before}"]
@@ -134,7 +135,9 @@ def test_a_query_that_is_dropped_unseen_leaves_no_rows_and_no_state(tmp_path: Pa
             mill.open()
             feed_rows(mill, "s", [(1, 7, SECOND)] if not drop else [(1, 9, 2 * SECOND)])
             mill.dispatcher.run_all()
-            found = {name: [timed.row for timed in query.rows()] for name, query in mill.queries.items()}
+            found = {
+                name: [timed.row for timed in query.timed_rows()] for name, query in mill.queries.items()
+            }
     assert found == {"q": [(9,)], "p": [(7,), (7,)]}
 
 
@@ -313,4 +316,4 @@ def test_a_stream_with_more_columns_goes_on_under_another_name_beside_the_old_on
         feed_rows(mill, "s", [(2, 20, 2 * SECOND)])
         feed_rows(mill, "s2", [(3, 30, 300, 3 * SECOND)])
         finish(mill)
-        assert [timed.row for timed in mill.queries["both"].rows()] == [(2, None), (3, 300)]
+        assert [timed.row for timed in mill.queries["both"].timed_rows()] == [(2, None), (3, 300)]

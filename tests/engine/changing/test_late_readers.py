@@ -23,9 +23,10 @@ from hypothesis import strategies as st
 from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
 from slicemill.storage.home import Home
+from slicemill.testing import Clock, inline_pool
 from slicemill.time import BEGINNING
 from support.changelogs import STREAM, Row, TableOfNow, rows, same_rows
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 SCRIPT = """
@@ -53,10 +54,10 @@ def test_a_query_that_comes_later_begins_with_the_table_as_it_is(mill: Mill) -> 
     feed(mill, 1, 2, 1)
     mill.execute(f"CREATE QUERY counted {COUNTED}")
     mill.dispatcher.run_all()
-    assert sorted(mill.ask("counted")) == [(1, 1), (2, 1)]
+    assert sorted(mill.tables.rows("counted")) == [(1, 1), (2, 1)]
     feed(mill, 2, 3)
     assert mill.queries["counted"].error is None
-    assert sorted(mill.ask("counted")) == [(1, 1), (2, 2)]
+    assert sorted(mill.tables.rows("counted")) == [(1, 1), (2, 2)]
 
 
 def test_one_that_comes_to_others_does_too(mill: Mill) -> None:
@@ -64,8 +65,8 @@ def test_one_that_comes_to_others_does_too(mill: Mill) -> None:
     feed(mill, 1, 2, 1)
     mill.execute(f"CREATE QUERY second {COUNTED} CREATE QUERY all_2 AS SELECT k, n FROM totals WHERE n > 1;")
     feed(mill, 2, 3)
-    assert sorted(mill.ask("second")) == sorted(mill.ask("first")) == [(1, 1), (2, 2)]
-    assert sorted(mill.ask("all_2")) == sorted(mill.ask("all_1")) == [(1, 2), (2, 2)]
+    assert sorted(mill.tables.rows("second")) == sorted(mill.tables.rows("first")) == [(1, 1), (2, 2)]
+    assert sorted(mill.tables.rows("all_2")) == sorted(mill.tables.rows("all_1")) == [(1, 2), (2, 2)]
 
 
 def test_so_does_a_derived_stream_and_what_reads_that(mill: Mill) -> None:
@@ -74,7 +75,7 @@ def test_so_does_a_derived_stream_and_what_reads_that(mill: Mill) -> None:
     feed(mill, 2)
     mill.execute("CREATE QUERY most AS SELECT n, groups FROM counted ORDER BY groups DESC, n LIMIT 1;")
     feed(mill, 3)
-    assert mill.ask("most") == [(2, 2)]
+    assert mill.tables.rows("most") == [(2, 2)]
 
 
 def test_a_table_of_a_folded_changelog_has_its_rows(mill: Mill) -> None:
@@ -83,7 +84,7 @@ def test_a_table_of_a_folded_changelog_has_its_rows(mill: Mill) -> None:
     fold(mill)
     assert mill.home.logs["sums"].base is not None
     mill.execute("CREATE TABLE sum_of AS MATERIALIZED sums; CREATE QUERY asked AS SELECT k, v FROM sum_of;")
-    assert sorted(mill.ask("asked")) == [(1, 2), (2, 2)]
+    assert sorted(mill.tables.rows("asked")) == [(1, 2), (2, 2)]
 
 
 def test_a_query_is_as_complete_as_the_table_that_it_reads(mill: Mill) -> None:
@@ -110,7 +111,7 @@ def test_one_that_was_not_declared_for_a_while_has_missed_no_change(tmp_path: Pa
             fold(mill)
             if script != SCRIPT:
                 groups = [(1, 1), (2, 1)] if len(keys) == 3 else [(2, 2), (3, 1)]
-                assert sorted(mill.ask("counted")) == groups
+                assert sorted(mill.tables.rows("counted")) == groups
 
 
 def test_it_may_say_from_the_beginning_and_not_from_a_time(mill: Mill) -> None:
@@ -118,7 +119,7 @@ def test_it_may_say_from_the_beginning_and_not_from_a_time(mill: Mill) -> None:
     fold(mill)
     mill.execute(f"CREATE QUERY counted FROM BEGINNING {COUNTED}")
     feed(mill, 2)
-    assert mill.ask("counted") == [(2, 2)]
+    assert mill.tables.rows("counted") == [(2, 2)]
     with pytest.raises(EslError, match="rows of totals change") as told:
         mill.execute(f"CREATE QUERY some FROM TIMESTAMP '2026-01-31 12:00:00' {COUNTED}")
     assert "leave FROM TIMESTAMP out" in str(told.value)
@@ -126,14 +127,14 @@ def test_it_may_say_from_the_beginning_and_not_from_a_time(mill: Mill) -> None:
 
 def fold(mill: Mill) -> None:
     """Fold all that can be folded now, log by log."""
-    assert isinstance(mill._clock, Clock)
-    mill.collector.keep_us, mill.collector.compactor.least_rows = 0, 1
-    mill._clock.now += 10**12
-    mill.checkpoint()
+    assert isinstance(mill.running.clock, Clock)
+    mill.retention.keep_us, mill.retention.compactor.least_rows = 0, 1
+    mill.running.clock.now += 10**12
+    mill.dispatcher.checkpoint_all()
     for _ in mill.home.logs:
-        mill.collect()
-        mill.collector.compactor.wait()
-    mill.collect()
+        mill.retention.collect()
+        mill.retention.compactor.wait()
+    mill.retention.collect()
 
 
 class Killed(BaseException):
@@ -230,7 +231,7 @@ class Scene:
                 query = self.mill.queries[name]
                 assert query.error is None, (text, query.error)
                 table = TableOfNow(query.schema)
-                for timed in query.rows():
+                for timed in query.timed_rows():
                     table.apply(timed.ts, timed.row)
                 table.check_key()
                 expected = database.execute(_in_duckdb(text, index)).fetchall()
@@ -258,7 +259,7 @@ def test_whenever_a_query_comes_its_changes_come_to_the_answer_over_all_that_has
     tuples: list[Row], comes: Sequence[tuple[int, str]], seed: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("slicemill.api.mill._BETWEEN_COLLECTIONS_S", math.inf)
+        patched.setattr("slicemill.lifecycle.retention.BETWEEN_COLLECTIONS_S", math.inf)
         scene = Scene(Path(folder) / "home", seed)
         try:
             for number in range(15):

@@ -10,7 +10,8 @@ from connectors.sender import Sender, eventually
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.sql.errors import EslError
-from support.engine import inline_pool, rows_as_table
+from slicemill.testing import inline_pool, open_mill
+from support.engine import rows_as_table
 
 SECOND = 1_000_000
 COLUMNS = "(n int, ts timestamp seconds) ORDER BY ts SLACK 2 SECONDS"
@@ -19,7 +20,7 @@ ALL = [(1, 1), (2, 3), (3, 6), (4, 10), (5, 15)]
 
 
 def mill_in(folder: Path) -> Mill:
-    return Mill(home=folder / "home", folder=folder, pool=inline_pool(1))
+    return open_mill(home=folder / "home", folder=folder, pool=inline_pool(1))
 
 
 def write(folder: Path, name: str, *numbers: int) -> str:
@@ -37,7 +38,7 @@ def read(mill: Mill) -> None:
 
 
 def rows(mill: Mill) -> list[tuple[object, ...]]:
-    return [timed.row for timed in mill.queries["total"].rows()]
+    return [timed.row for timed in mill.queries["total"].timed_rows()]
 
 
 def text_of(mill: Mill) -> str:
@@ -57,13 +58,13 @@ def test_queries_keep_their_state_and_rows_that_wait_stay(tmp_path: Path, reopen
         mill = mill_in(tmp_path)
         mill.execute(f"{moved} {TOTAL}")
     else:
-        effects = [(one.name, one.effect) for one in mill.explain_replace(moved)]
+        effects = [(one.name, one.effect) for one in mill.statements.explain_replace(moved)]
         assert effects == [("s", "reads on")]
         mill.execute(moved)
     if reopened in ("checkpoint", "crash"):
         mill.close(checkpoint=reopened == "checkpoint")
         mill = mill_in(tmp_path)
-        mill.restore()
+        mill.statements.restore()
     write(tmp_path, "old", 9)  # nobody looks there any more
     mill.drain()
     assert rows(mill) == ALL

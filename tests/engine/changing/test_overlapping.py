@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from slicemill.api.mill import Mill
-from support.engine import Clock, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import feed_rows, finish
 
 SECOND = 1_000_000
 STREAMS = "".join(f"CREATE STREAM {name} (k int, v int, ts timestamp) ORDER BY ts;" for name in "abcd")
@@ -30,7 +30,7 @@ class Stage:
         self.open()
 
     def open(self) -> None:
-        self.mill = Mill(
+        self.mill = open_mill(
             home=self.folder,
             pool=inline_pool(2),
             clock=self.clock,
@@ -57,7 +57,7 @@ class Stage:
         for _ in range(seconds):
             self.clock.now += SECOND
             for index, name in enumerate(names):
-                if name in self.mill.streams:
+                if name in self.mill.running.streams:
                     rows = [((self.fed + index + n) % 3, self.fed + n, self.fed * SECOND) for n in range(4)]
                     feed_rows(self.mill, name, rows)
             self.fed += 1
@@ -66,7 +66,7 @@ class Stage:
     def rows(self, name: str) -> list[tuple[object, ...]]:
         query = self.mill.queries[name]
         assert query.error is None, query.error
-        return [(timed.ts, *timed.row) for timed in query.rows()]
+        return [(timed.ts, *timed.row) for timed in query.timed_rows()]
 
     def tasks(self) -> dict[str, tuple[tuple[str, ...], list[str]]]:
         """By task, the logs that it reads, and its queries."""
@@ -134,7 +134,7 @@ def test_a_query_does_not_wait_for_streams_of_others(tmp_path: Path) -> None:
     for number in range(6):
         for index, name in enumerate("abc"):
             rows = [((number + index + n) % 3, number + n, number * SECOND) for n in range(4)]
-            if name in whole.mill.streams:
+            if name in whole.mill.running.streams:
                 feed_rows(whole.mill, name, rows)
         feed_rows(whole.mill, "d", [(k, number, number * SECOND) for k in range(3)])
     finish(whole.mill)

@@ -9,8 +9,9 @@ import pytest
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
 from slicemill.runtime import skew
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.types import Timed
-from support.engine import Clock, feed_rows, inline_pool
+from support.engine import feed_rows
 
 SECOND = 1_000_000
 EAGER = skew.SkewLimits(uneven=1.1, light=0.1, enough_work=0.5, enough_ahead=0.5, row_work=0.01)
@@ -22,7 +23,7 @@ PAIR = "SELECT a.v, b.v AS w FROM a [RANGE 4 SECONDS], b [RANGE 4 SECONDS] WHERE
 
 
 def mill_in(folder: Path, clock: Clock, placement: str = "auto") -> Mill:
-    return Mill(
+    return open_mill(
         home=folder, pool=inline_pool(2), clock=clock, subtasks=4, placement=placement, read_sources=False
     )
 
@@ -31,7 +32,7 @@ def feed(mill: Mill, clock: Clock, first: int, last: int) -> None:
     for number in range(first, last):
         clock.now += SECOND // 4
         for index, name in enumerate("abc"):
-            if name in mill.streams:
+            if name in mill.running.streams:
                 ts = number * SECOND // 4
                 feed_rows(mill, name, [((number + index + n) % 3, (number + n) % 4, ts) for n in (0, 1)])
         if number % 4 == 3:
@@ -53,7 +54,7 @@ def results(
         feed(mill, clock, 10, 20)
         mill.drain()
         ((_, fields),) = mill.home.tasks.items()
-        return list(mill.queries["q"].rows()), fields["placement"]
+        return list(mill.queries["q"].timed_rows()), fields["placement"]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def with_left_join(folder: Path, placement: str) -> tuple[list[list[Timed]], dic
         feed(mill, clock, 14, 20)
         mill.drain()
         ((_, fields),) = mill.home.tasks.items()
-        return [list(mill.queries[name].rows()) for name in ("q", "l")], fields["placement"]
+        return [list(mill.queries[name].timed_rows()) for name in ("q", "l")], fields["placement"]
 
 
 def test_a_join_that_tells_unmatched_rows_comes_to_one_that_is_spread_by_time(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def with_a_heavy_key(folder: Path, placement: str) -> list[list[Timed]]:
         ((_, fields),) = mill.home.tasks.items()
         assert not fields.get("heavy")
         mill.drain()
-        return [list(mill.queries[name].rows()) for name in ("q", "l")]
+        return [list(mill.queries[name].timed_rows()) for name in ("q", "l")]
 
 
 def test_a_join_that_tells_unmatched_rows_comes_to_one_with_heavy_keys(
@@ -194,9 +195,9 @@ def played(
                 mill.execute(step)
             feed(mill, clock, number * length, (number + 1) * length)
             kinds.append([fields["placement"]["kind"] for fields in mill.home.tasks.values()])
-            rows |= {name: list(query.rows()) for name, query in mill.queries.items()}
+            rows |= {name: list(query.timed_rows()) for name, query in mill.queries.items()}
         mill.drain()
-        rows |= {name: list(query.rows()) for name, query in mill.queries.items()}
+        rows |= {name: list(query.timed_rows()) for name, query in mill.queries.items()}
         assert not any(query.error for query in mill.queries.values())
         return rows, kinds
     finally:
@@ -252,7 +253,7 @@ def test_a_replaced_query_keeps_no_state_in_subtasks_of_other_keys(tmp_path: Pat
         with pytest.raises(SlicemillError, match="run DROP QUERY q and create it anew"):
             mill.execute(f"CREATE OR REPLACE QUERY q AS {distinct.format('v')}")
         feed(mill, clock, 4, 8)
-        assert len(mill.queries["q"].rows()) == 9
+        assert len(mill.queries["q"].timed_rows()) == 9
         mill.execute(f"DROP QUERY q; CREATE QUERY q AS {distinct.format('v')}")
         feed(mill, clock, 8, 12)
-        assert len(mill.queries["q"].rows()) > 0
+        assert len(mill.queries["q"].timed_rows()) > 0

@@ -17,7 +17,7 @@ from slicemill.api.mill import Mill
 from slicemill.catalog.catalog import AGAIN
 from slicemill.errors import SlicemillError
 from slicemill.sql.errors import EslError
-from support.engine import Clock, inline_pool
+from slicemill.testing import Clock, inline_pool, open_mill
 
 # One of each way to keep state, to share it, and to read others; `slow_positions` has all kinds.
 FEW = (
@@ -54,8 +54,8 @@ class Bids:
         self.mill = self.opened()
 
     def opened(self) -> Mill:
-        mill = Mill(home=self.folder / "home", folder=self.folder, pool=inline_pool(), clock=self.clock)
-        if mill.restore() == [] and not mill.catalog.relations:
+        mill = open_mill(home=self.folder / "home", folder=self.folder, pool=inline_pool(), clock=self.clock)
+        if mill.statements.restore() == [] and not mill.catalog.relations:
             mill.execute(BIDS.format(self.begin))
         mill.open()
         return mill
@@ -67,12 +67,12 @@ class Bids:
     def run(self, times: int = 1) -> None:
         for _ in range(times):
             self.clock.now += 1_000_000
-            self.mill.read_all()
+            self.mill.running.read_all()
             self.mill.dispatcher.run_all()
-            self.mill.collect()
+            self.mill.retention.collect()
 
     def prices(self, query: str) -> list[object]:
-        return [timed.row[1] for timed in self.mill.queries[query].rows()]
+        return [timed.row[1] for timed in self.mill.queries[query].timed_rows()]
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_a_second_reading_ends_with_its_query(bids: Bids) -> None:
     bids.mill.execute("CREATE STREAM dear AS SELECT item, price FROM bid WHERE price > 1")
     bids.mill.execute("CREATE QUERY late AS SELECT item, sum(price) AS n FROM dear GROUP BY item")
     assert [name for name in bids.mill.dispatcher.streams if AGAIN in name]
-    assert list(bids.mill.streams) == ["bid"], "people see the stream once"
+    assert list(bids.mill.running.streams) == ["bid"], "people see the stream once"
     bids.mill.execute("DROP QUERY late; DROP STREAM dear")
     assert list(bids.mill.dispatcher.streams) == ["bid"]
     assert set(bids.mill.home.logs) == logs
@@ -169,7 +169,7 @@ def test_rows_of_windows_that_began_before_their_query_are_held_back(bids: Bids)
     bids.run()
     complete = bids.mill.queries["held"].complete_from()
     rows = {
-        name: {(timed.ts, timed.row) for timed in bids.mill.queries[name].rows()}
+        name: {(timed.ts, timed.row) for timed in bids.mill.queries[name].timed_rows()}
         for name in ("whole", "held", "shown")
     }
     assert complete is not None
@@ -217,7 +217,7 @@ def test_a_replacement_reads_the_source_again_and_gives_what_comes_after_the_las
     bids.mill.execute(f"CREATE QUERY replaced AS {COUNTS}; CREATE QUERY whole AS {more}")
     bids.mill.execute("CREATE QUERY totals AS SELECT item, count(*) AS n FROM bid GROUP BY item")
     bids.run(2)
-    last = max(timed.ts for timed in bids.mill.queries["replaced"].rows())
+    last = max(timed.ts for timed in bids.mill.queries["replaced"].timed_rows())
     bids.mill.execute(f"CREATE OR REPLACE QUERY replaced AS {more}")
     bids.mill.execute(f"CREATE OR REPLACE QUERY totals AS {totals}")
     bids.write(8, 12)
@@ -225,7 +225,8 @@ def test_a_replacement_reads_the_source_again_and_gives_what_comes_after_the_las
     bids.write(13, 30)
     bids.run(3)
     replaced, whole = (
-        [(timed.ts, timed.row) for timed in bids.mill.queries[name].rows()] for name in ("replaced", "whole")
+        [(timed.ts, timed.row) for timed in bids.mill.queries[name].timed_rows()]
+        for name in ("replaced", "whole")
     )
     assert replaced == [row for row in whole if row[0] > last]
     rows = bids.mill.queries["totals"].table().select(["item", "n", "worth"]).to_pylist()

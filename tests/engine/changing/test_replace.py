@@ -11,7 +11,8 @@ from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 DECLARED = """
@@ -37,7 +38,7 @@ def feed(mill: Mill, first: int, last: int) -> None:
 
 
 def rows(mill: Mill, name: str) -> list[tuple[object, ...]]:
-    return [(timed.ts, *timed.row) for timed in mill.queries[name].rows()]
+    return [(timed.ts, *timed.row) for timed in mill.queries[name].timed_rows()]
 
 
 KEEPS = {
@@ -66,7 +67,7 @@ def test_state_that_fits_is_kept(tmp_path: Path, before: str, after: str, reopen
     if reopened:
         mill.close(checkpoint=reopened == "checkpoint")
         mill = fed_mill(tmp_path / "home", clock, inline_pool())
-        mill.restore()
+        mill.statements.restore()
         mill.open()
     feed(mill, 13, 30)
     finish(mill)
@@ -96,7 +97,8 @@ def test_what_does_not_fit_begins_anew_with_other_columns(tmp_path: Path, reopen
     feed(mill, 0, 13)
     old = mill.queries["q"].to_arrow()
     effects = [
-        (one.effect, one.what) for one in mill.explain_replace(f"CREATE OR REPLACE QUERY q AS {after}")
+        (one.effect, one.what)
+        for one in mill.statements.explain_replace(f"CREATE OR REPLACE QUERY q AS {after}")
     ]
     assert [effect for effect, _ in effects] == ["begins anew", "ends", "complete from", "columns"]
     assert "1970-01-01T00:00:17" in effects[2][1]
@@ -106,7 +108,7 @@ def test_what_does_not_fit_begins_anew_with_other_columns(tmp_path: Path, reopen
     if reopened:
         mill.close(checkpoint=reopened == "checkpoint")
         mill = fed_mill(tmp_path / "home", clock, inline_pool())
-        mill.restore()
+        mill.statements.restore()
         mill.open()
     feed(mill, 13, 30)
     finish(mill)
@@ -136,7 +138,9 @@ def test_the_same_definition_in_other_words_changes_nothing(tmp_path: Path) -> N
     epoch = mill.home.epoch
     mill.execute(f"CREATE OR REPLACE QUERY q AS -- again\n {select.lower()}")
     assert (mill.home.epoch, mill.queries["q"].version) == (epoch, 1)
-    assert [one.effect for one in mill.explain_replace(f"REPLACE QUERY q AS {select}")] == ["keeps"]
+    assert [one.effect for one in mill.statements.explain_replace(f"REPLACE QUERY q AS {select}")] == [
+        "keeps"
+    ]
     mill.close()
 
 
@@ -151,7 +155,7 @@ def test_queries_over_a_stream_that_is_replaced_begin_anew(tmp_path: Path, reope
     if reopened:
         mill.close(checkpoint=reopened == "checkpoint")
         mill = fed_mill(tmp_path / "home", clock, inline_pool())
-        mill.restore()
+        mill.statements.restore()
         mill.open()
     feed(mill, 13, 30)
     finish(mill)
@@ -284,7 +288,7 @@ def test_a_kill_at_any_commit_leaves_exactly_the_old_or_exactly_the_new_definiti
         copy = tmp_path / f"killed {len(outcomes)}"
         shutil.copytree(tmp_path / "home", copy)
         mill = fed_mill(copy, clock, inline_pool())
-        mill.restore()
+        mill.statements.restore()
         mill.open()
 
         def counted(home: Home, change: Change, left: list[int] = left) -> int:
@@ -304,7 +308,7 @@ def test_a_kill_at_any_commit_leaves_exactly_the_old_or_exactly_the_new_definiti
         shutil.copytree(copy, after)
         mill.close(checkpoint=False)
         mill = fed_mill(after, clock, inline_pool())
-        assert mill.restore() == []
+        assert mill.statements.restore() == []
         mill.open()
         replaced = mill.queries["q"].version == 2
         assert replaced or killed
@@ -336,7 +340,7 @@ def test_a_join_goes_on_if_its_rows_have_what_is_read_of_them(
     mill.execute(f"CREATE QUERY q AS SELECT a.k, a.v, b.v AS w {joined} AND b.v > 6")
     feed(mill, 0, 8)
     after = f"CREATE OR REPLACE QUERY q AS SELECT {columns} {joined} AND b.v > 6"
-    effects = [one.effect for one in mill.explain_replace(after)]
+    effects = [one.effect for one in mill.statements.explain_replace(after)]
     assert ("begins anew" not in effects) is kept
     mill.execute(f"{after}; CREATE QUERY twin AS SELECT {columns} {joined} AND b.v > 6")
     feed(mill, 8, 20)

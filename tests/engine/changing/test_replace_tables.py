@@ -23,10 +23,11 @@ from slicemill.server.service import MillService
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
+from slicemill.testing import Clock, inline_pool
 from slicemill.types import Row
 from support.adhoc_queries import ask
 from support.changelogs import TableOfNow
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 DECLARED = """CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts RETAIN 1 DAY;
@@ -72,7 +73,7 @@ def opened(folder: Path, esl: str = "") -> Iterator[Mill]:
         if esl:
             mill.execute(esl)
         else:
-            mill.restore()
+            mill.statements.restore()
         mill.open()
         yield mill
 
@@ -170,7 +171,7 @@ def test_all_who_follow_a_table_come_to_that_of_the_definition_of_now(
                 if steps and chooser.random() < 0.5:
                     mill.close(checkpoint=chooser.random() < 0.5)
                     mill = fed_mill(folder, Clock(), inline_pool())
-                    mill.restore()
+                    mill.statements.restore()
                     mill.open()
                 elif steps:
                     mill.sinks.remove("database")
@@ -207,7 +208,7 @@ def test_columns_keys_and_kinds_may_be_others(tmp_path: Path, before: str, after
     if reopened:
         mill.close(checkpoint=reopened == "checkpoint")
         mill = fed_mill(tmp_path, Clock(), inline_pool())
-        mill.restore()
+        mill.statements.restore()
         mill.open()
     feed(mill, 9, 20)
     finish(mill)
@@ -253,8 +254,8 @@ def test_users_of_a_stream_whose_table_is_replaced_are_over_the_new_one(tmp_path
         )
         feed(mill, 7, 12)
         assert mill.queries["q"].version == 2 and mill.queries["looked_up"].version == 1
-        mill.refresh("held")
-        assert Counter(mill.held("held")) == Counter([(1, 2), (2, 2)])
+        mill.tables.refresh("held")
+        assert Counter(mill.tables.rows("held")) == Counter([(1, 2), (2, 2)])
         feed(mill, 12, 14)
         finish(mill)
         assert table(mill) == Counter([(3, 1), (2, 1)])
@@ -273,8 +274,8 @@ def test_a_table_of_other_columns_is_refused_and_the_hint_works(tmp_path: Path) 
         mill.execute(text)
         mill.execute("CREATE TABLE held AS MATERIALIZED totals")
         feed(mill, 7, 9)
-        mill.refresh("held")
-        assert Counter(mill.held("held")) == Counter([(5, 1), (1, 1)])
+        mill.tables.refresh("held")
+        assert Counter(mill.tables.rows("held")) == Counter([(5, 1), (1, 1)])
 
 
 def test_a_sink_that_lasts_gets_no_other_columns_and_the_hint_works(tmp_path: Path) -> None:
@@ -310,7 +311,7 @@ def test_explain_says_that_the_table_is_deleted_and_from_where_the_new_one_is(tm
         feed(mill, 0, 3)
 
         def effects(kind: str) -> dict[str, str]:
-            found = mill.explain_replace(create(kind, "CREATE OR REPLACE"))
+            found = mill.statements.explain_replace(create(kind, "CREATE OR REPLACE"))
             return {one.effect: one.what for one in found}
 
         told = effects("HAVING")
@@ -361,7 +362,7 @@ def test_the_same_query_from_the_beginning_reads_the_past(tmp_path: Path, kind: 
         feed(mill, 0, 6)
         mill.execute(create(kind))
         feed(mill, 6, 9)
-        told = {one.effect: one.what for one in mill.explain_replace(past)}
+        told = {one.effect: one.what for one in mill.statements.explain_replace(past)}
         assert told["complete from"] == "as far back as its streams are retained"
         mill.execute(past)
         assert mill.queries["q"].version == 2
@@ -419,14 +420,14 @@ def test_what_is_paused_shows_the_definition_of_then_until_it_goes_on(
         for found in (query.table(), ask("SELECT * FROM q", MillService(mill).relation)):
             assert found.drop_columns(["_ts"]).column_names == list(own.names)
             assert Counter(plain_rows(found, own)) == expected
-        assert len(query.rows()) == len(query.newest(100)) > 0
+        assert len(query.timed_rows()) == len(query.newest(100)) > 0
         assert next(one for one in MillService(mill).relations() if one.name == "q").rows.column_names == [
             "_ts",
             *own.names,
         ]
         if before != "rows as they come":  # whose log has the changes of before too
             seen = [one.rows for one in Follower(tmp_path, ["q"]).poll()]
-            assert sum(rows.num_rows for rows in seen) == len(query.rows())
+            assert sum(rows.num_rows for rows in seen) == len(query.timed_rows())
 
     # Of a definition before it, nothing is shown.
     with opened(tmp_path, DECLARED + create("of some")) as mill:
@@ -457,15 +458,15 @@ def test_what_is_paused_shows_the_definition_of_then_until_it_goes_on(
 
 def test_tables_of_before_are_folded_away(tmp_path: Path) -> None:
     with opened(tmp_path, DECLARED + create("groups")) as mill:
-        mill.collector.keep_us, mill.collector.compactor.least_rows = 0, 1
-        mill._clock.now = 10**15  # type: ignore[attr-defined]
+        mill.retention.keep_us, mill.retention.compactor.least_rows = 0, 1
+        mill.running.clock.now = 10**15  # type: ignore[attr-defined]
         feed(mill, 0, 12)
         mill.execute(create("other columns", "CREATE OR REPLACE"))
         for at in (12, 20):
-            mill.checkpoint()
+            mill.dispatcher.checkpoint_all()
             for _ in range(4):
-                mill.collect()
-                mill.collector.compactor.wait()
+                mill.retention.collect()
+                mill.retention.compactor.wait()
             log = mill.queries["q"].log
             assert log.base is not None and log.base >= log.begun_after
             assert log.rows == sum(table(mill).values())

@@ -16,7 +16,8 @@ from slicemill.errors import SlicemillError
 from slicemill.lifecycle.replay import REPLAYED, add_numbers
 from slicemill.sql.errors import EslError
 from slicemill.storage.home import Home
-from support.engine import Clock, inline_pool, turn
+from slicemill.testing import Clock, inline_pool, open_mill
+from support.engine import turn
 
 SECOND = 1_000_000
 # Times are numbers here, and nobody has said what they count.
@@ -27,7 +28,7 @@ QUERY = "CREATE QUERY q AS SELECT v FROM s;"
 
 
 def opened(folder: Path, clock: Clock, text: str) -> Mill:
-    mill = Mill(home=folder / "home", folder=folder, pool=inline_pool(), clock=clock)
+    mill = open_mill(home=folder / "home", folder=folder, pool=inline_pool(), clock=clock)
     mill.execute(text)
     mill.open()
     return mill
@@ -53,7 +54,7 @@ def replayed(mill: Mill, text: str = "REPLAY s_errors") -> ReplayOutcome | None:
 
 def values(mill: Mill) -> list[object]:
     turn(mill)
-    return sorted(timed.row[0] for timed in mill.queries["q"].rows())  # type: ignore[type-var]
+    return sorted(timed.row[0] for timed in mill.queries["q"].timed_rows())  # type: ignore[type-var]
 
 
 def reasons(mill: Mill) -> list[str]:

@@ -11,7 +11,8 @@ from slicemill.columns.arrow_schema import SEQ, TS
 from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.runtime.retained_logs import WHOLE, log_retention_us
 from slicemill.sql.errors import EslError
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts"
@@ -63,10 +64,10 @@ def test_rows_go_when_their_time_is_over(tmp_path: Path) -> None:
     clock = Clock()
     with opened(tmp_path, clock, f"{STREAM} RETAIN 10 SECONDS", DEAR) as mill:
         feed(mill, clock, 1, 2, 8)
-        mill.collect()
+        mill.retention.collect()
         assert values(mill, "s") == [1, 2, 8]
         clock.now = 15 * SECOND
-        mill.collect()
+        mill.retention.collect()
         assert values(mill, "s") == [8]
 
 
@@ -82,7 +83,7 @@ def test_results_and_derived_streams_stay_for_as_long_as_theirs_says(tmp_path: P
     with opened(tmp_path, clock, *declared) as mill:
         feed(mill, clock, 1, 2, 3, 4)
         clock.now = 10 * SECOND
-        mill.collect()
+        mill.retention.collect()
         assert values(mill, "odd") == [1, 3]
         assert values(mill, "even") == []
         assert values(mill, "all_odd") == []
@@ -154,7 +155,7 @@ def test_another_retain_is_no_other_stream_and_outlives_a_start_without_a_script
         assert texts["query", "q"] == "CREATE QUERY q RETAIN 2 DAYS AS SELECT A.v FROM s AS A WHERE A.v > 0"
         said = len(mill.home.statements)
     with fed_mill(tmp_path, clock, inline_pool()) as mill:
-        mill.restore()
+        mill.statements.restore()
         mill.open()
         assert (mill.catalog.relations["s"], mill.catalog.queries["q"]) == expected
         feed(mill, clock, 3)

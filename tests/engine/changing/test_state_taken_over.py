@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from slicemill.api.mill import Mill
 from slicemill.plan.rules import share_windows
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (at timestamp, k int, v int, d double, c decimal(12, 2)) ORDER BY at;"
@@ -50,7 +51,7 @@ def opened(folder: Path, query: str, subtasks: int = 1) -> Mill:
 
 def restored(folder: Path) -> Mill:
     mill = fed_mill(folder, Clock(), inline_pool())
-    mill.restore()
+    mill.statements.restore()
     mill.open()
     return mill
 
@@ -62,7 +63,7 @@ def feed(mill: Mill, first: int, last: int) -> None:
 
 
 def rows(mill: Mill, name: str) -> list[tuple[object, ...]]:
-    return [(timed.ts, *timed.row) for timed in mill.queries[name].rows()]
+    return [(timed.ts, *timed.row) for timed in mill.queries[name].timed_rows()]
 
 
 def rows_of_another(folder: Path, query: str, first: int) -> list[tuple[object, ...]]:
@@ -81,7 +82,7 @@ def assert_takes_over(folder: Path, before: str, after: str, at: int, reopened: 
     since = mill.queries["q"].complete_from()
     feed(mill, 0, at)
     statement = f"CREATE OR REPLACE QUERY q AS {after}"
-    effects = {one.effect: one.what for one in mill.explain_replace(statement)}
+    effects = {one.effect: one.what for one in mill.statements.explain_replace(statement)}
     assert "keeps" in effects and not effects.keys() & {"begins anew", "ends"}
     assert effects["complete from"].startswith("as before")
     mill.execute(statement)
@@ -90,7 +91,7 @@ def assert_takes_over(folder: Path, before: str, after: str, at: int, reopened: 
     if reopened:
         mill.close(checkpoint=reopened == "checkpoint")
         mill = fed_mill(folder / "home", Clock(), inline_pool())
-        mill.restore()
+        mill.statements.restore()
         mill.open()
     feed(mill, at, len(ROWS))
     finish(mill)
@@ -203,7 +204,7 @@ def test_windows_that_lack_an_argument_begin_anew(tmp_path: Path, window: str) -
     )
     mill = opened(tmp_path, before)
     feed(mill, 0, 14)
-    effects = mill.explain_replace(f"CREATE OR REPLACE QUERY q AS {after}")
+    effects = mill.statements.explain_replace(f"CREATE OR REPLACE QUERY q AS {after}")
     assert "begins anew" in {one.effect for one in effects}
     mill.close()
 
@@ -242,7 +243,7 @@ def test_state_that_lacks_what_is_needed_begins_anew(tmp_path: Path, before: str
     window = WINDOWS["sliding"]
     mill = opened(tmp_path, f"SELECT k, {before} {window}")
     feed(mill, 0, 14)
-    effects = mill.explain_replace(f"CREATE OR REPLACE QUERY q AS SELECT k, {after} {window}")
+    effects = mill.statements.explain_replace(f"CREATE OR REPLACE QUERY q AS SELECT k, {after} {window}")
     assert "begins anew" in {one.effect for one in effects}
     mill.close()
 
@@ -330,7 +331,7 @@ def test_complete_results_after_any_replacement_equal_those_of_a_query_that_was_
     if crashes:
         mill.close(checkpoint=False)
         mill = fed_mill(folder / "home", Clock(), inline_pool())
-        mill.restore()
+        mill.statements.restore()
         mill.open()
     complete = mill.queries["q"].complete_from()
     feed(mill, at, len(ROWS))
@@ -385,7 +386,7 @@ def test_tables_of_all_history_take_over_accumulators(
     feed(always, 0, 14)
     since = mill.queries["q"].complete_from()
     statement = f"CREATE OR REPLACE QUERY q AS {now}"
-    effects = {one.effect: one.what for one in mill.explain_replace(statement)}
+    effects = {one.effect: one.what for one in mill.statements.explain_replace(statement)}
     assert {"keeps", "deletes"} <= effects.keys() and not effects.keys() & {"begins anew", "ends"}
     mill.execute(statement)
     assert mill.queries["q"].complete_from() == since
@@ -436,7 +437,7 @@ def test_a_table_that_lacks_an_accumulator_begins_anew(tmp_path: Path, call: str
     mill = opened(tmp_path, _selected("sum(v), count(*)", "groups"))
     feed(mill, 0, 14)
     statement = f"CREATE OR REPLACE QUERY q AS {_selected(f'sum(v), {call}', 'groups')}"
-    assert "begins anew" in {one.effect for one in mill.explain_replace(statement)}
+    assert "begins anew" in {one.effect for one in mill.statements.explain_replace(statement)}
     mill.execute(statement)
     mill.dispatcher.run_all()
     assert _table(mill) == []

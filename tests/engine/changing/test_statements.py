@@ -6,7 +6,8 @@ from pathlib import Path
 
 from slicemill.lifecycle.catalog_journal import in_force
 from slicemill.storage.home_reader import HomeReader
-from support.engine import Clock, fed_mill, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill
 
 STREAM = "CREATE STREAM s (k int, ts timestamp) ORDER BY ts"
 MEAN = "CREATE AGGREGATE mean2(x int) : int { INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (x); } }"

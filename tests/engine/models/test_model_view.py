@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 from slicemill.cli import app
 from slicemill.extensions.models.canonical_graphs import execution_graph
 from slicemill.extensions.models.model import expression
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows
 
 SECOND = 1_000_000
 VALUES = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0]

@@ -17,11 +17,12 @@ from slicemill.extensions.models.binder import with_model
 from slicemill.extensions.models.model import expression
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
+from slicemill.testing import inline_pool
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.engine import fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 MODELS = {
@@ -70,7 +71,7 @@ def on_engine(home: Path, esl: str, restart_at: int = 0) -> dict[str, list[Timed
         feed_rows(mill, "S", ROWS[first : first + 10])
         mill.dispatcher.run_some()
     finish(mill)
-    found = {name: list(mill.queries[name].rows()) for name in mill.catalog.queries}
+    found = {name: list(mill.queries[name].timed_rows()) for name in mill.catalog.queries}
     assert list(mill.dispatcher.tasks) == ["aggregates of S by k"]
     mill.close()
     return found
@@ -78,7 +79,7 @@ def on_engine(home: Path, esl: str, restart_at: int = 0) -> dict[str, list[Timed
 
 def opened(home: Path, esl: str) -> Mill:
     mill = fed_mill(home, lambda: 0, inline_pool(), subtasks=2)
-    mill.catalog = catalog()
+    mill.running.catalog = catalog()
     mill.execute(esl)
     mill.open()
     return mill

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from slicemill.api.mill import Mill
 from slicemill.storage.changes import Change
-from support.engine import feed_rows, finish, inline_pool
+from slicemill.testing import inline_pool, open_mill
+from support.engine import feed_rows, finish
 
 _SCRIPT = """
 CREATE STREAM s (id bigint, ts timestamp) ORDER BY ts;
@@ -80,7 +81,7 @@ class Machine:
 
     def _opened(self) -> Mill:
         while True:
-            mill = Mill(home=self._home, pool=inline_pool(2), subtasks=2)
+            mill = open_mill(home=self._home, pool=inline_pool(2), subtasks=2)
             commit = mill.home.commit
             mill.home.commit = self._killing(commit)  # type: ignore[method-assign]
             try:
@@ -118,7 +119,7 @@ class Machine:
 
     def change(self, change: str, after: Rows) -> None:
         def made(mill: Mill) -> None:
-            mill.change_rows(change)
+            mill.statements.change_rows(change)
 
         self.do(made, lambda mill: _content(mill) == after)
 
@@ -140,7 +141,7 @@ class Machine:
 
 
 def _content(mill: Mill) -> Rows:
-    return {int(str(id_)): int(str(price)) for id_, price in mill.held("item")}
+    return {int(str(id_)): int(str(price)) for id_, price in mill.tables.rows("item")}
 
 
 def _arrived(mill: Mill) -> int:
@@ -148,7 +149,7 @@ def _arrived(mill: Mill) -> int:
 
 
 def _results(mill: Mill, query: str) -> list[tuple[object, ...]]:
-    return [timed.row for timed in mill.queries[query].rows()]
+    return [timed.row for timed in mill.queries[query].timed_rows()]
 
 
 @pytest.mark.slow_cpu

@@ -17,8 +17,9 @@ from slicemill.errors import SlicemillError
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.time import SECOND_US
-from support.engine import Clock, feed_rows, finish, inline_pool
+from support.engine import feed_rows, finish
 
 _DECLARED = """
 CREATE STREAM bid (item bigint, price bigint, ts timestamp) ORDER BY ts;
@@ -55,7 +56,7 @@ Bid = tuple[int, int]
 
 
 def _opened(home: Path, clock: Clock, script: str = _SCRIPT) -> Mill:
-    mill = Mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
+    mill = open_mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
     mill.execute(script)
     mill.open()
     return mill
@@ -64,12 +65,12 @@ def _opened(home: Path, clock: Clock, script: str = _SCRIPT) -> Mill:
 def _look(mill: Mill, clock: Clock) -> None:
     mill.dispatcher.run_all()
     clock.now += SECOND_US
-    mill.writing.look()
+    mill.tables.writer.look()
 
 
 def _finish(mill: Mill) -> None:
     finish(mill)
-    mill.writing.write_all()
+    mill.tables.writer.write_all()
 
 
 def _feed(mill: Mill, bids: Iterable[Bid], sent: int) -> None:
@@ -90,15 +91,17 @@ def _assert_written(mill: Mill, bids: list[Bid], *, ended: bool = False) -> None
         counts[item] += 1
         if counts[item] == 3:
             jumps.append((item, -3))
-    assert sorted(mill.held("counts")) == sorted(counts.items())
-    assert Counter(mill.held("jumps")) == Counter(jumps)
+    assert sorted(mill.tables.rows("counts")) == sorted(counts.items())
+    assert Counter(mill.tables.rows("jumps")) == Counter(jumps)
     for one in before:  # in the order of its tuples
-        assert [row for row in mill.held("jumps") if row[0] == one] == [row for row in jumps if row[0] == one]
+        assert [row for row in mill.tables.rows("jumps") if row[0] == one] == [
+            row for row in jumps if row[0] == one
+        ]
     if ended:
         windows = {second // 10: [] for second in range(len(bids))}
         for second, (_, price) in enumerate(bids):
             windows[second // 10].append(price)
-        assert sorted(mill.held("highest")) == sorted({(max(prices),) for prices in windows.values()})
+        assert sorted(mill.tables.rows("highest")) == sorted({(max(prices),) for prices in windows.values()})
 
 
 _BIDS = st.lists(st.tuples(st.integers(1, 3), st.integers(-3, 6)), max_size=5)
@@ -164,8 +167,8 @@ def test_each_query_that_calls_an_aggregate_writes(tmp_path: Path) -> None:
     with _opened(tmp_path, clock, script) as mill:
         _feed(mill, [(1, 3), (1, 4)], 0)
         _look(mill, clock)
-        assert mill.held("jumps")[:] == [(1, 1), (1, 1)]
-        assert mill.held("counts")[:] == [(1, 2)]
+        assert mill.tables.rows("jumps")[:] == [(1, 1), (1, 1)]
+        assert mill.tables.rows("counts")[:] == [(1, 2)]
 
 
 def test_a_body_reads_the_table_as_it_was_when_its_tuple_came(tmp_path: Path) -> None:
@@ -187,12 +190,12 @@ def test_a_body_reads_the_table_as_it_was_when_its_tuple_came(tmp_path: Path) ->
     with _opened(tmp_path, clock, script) as mill:
         _feed(mill, [(1, 0), (1, 0)], 0)
         _look(mill, clock)
-        assert mill.held("seen")[:] == [(1, 1)]
+        assert mill.tables.rows("seen")[:] == [(1, 1)]
         _feed(mill, [(1, 0)], 2)
         _look(mill, clock)
-        assert mill.held("seen")[:] == [(1, 2)]
+        assert mill.tables.rows("seen")[:] == [(1, 2)]
         _finish(mill)
-        assert [timed.row for timed in mill.queries["q"].rows()] == [(0,), (0,), (1,)]
+        assert [timed.row for timed in mill.queries["q"].timed_rows()] == [(0,), (0,), (1,)]
 
 
 def test_windows_that_answer_at_each_tuple_write_at_each(tmp_path: Path) -> None:
@@ -217,9 +220,9 @@ def test_windows_that_answer_at_each_tuple_write_at_each(tmp_path: Path) -> None
     with _opened(tmp_path, clock, script) as mill:
         feed_rows(mill, "s", [(value, value * SECOND_US) for value in (1, 2, 3, 9)])
         _finish(mill)
-        assert mill.held("came")[:] == [(1,), (2,), (3,), (9,)]
-        assert mill.held("left_")[:] == [(1,), (2,), (3,), (9,)]
-        assert mill.held("total")[:] == [(1,), (3,), (5,)]
+        assert mill.tables.rows("came")[:] == [(1,), (2,), (3,), (9,)]
+        assert mill.tables.rows("left_")[:] == [(1,), (2,), (3,), (9,)]
+        assert mill.tables.rows("total")[:] == [(1,), (3,), (5,)]
 
 
 def test_pausing_a_query_pauses_what_it_writes(tmp_path: Path) -> None:
@@ -228,10 +231,10 @@ def test_pausing_a_query_pauses_what_it_writes(tmp_path: Path) -> None:
         mill.execute("PAUSE QUERY climbs")
         _feed(mill, [(1, 3), (1, 4)], 0)
         _look(mill, clock)
-        assert mill.held("jumps")[:] == []
+        assert mill.tables.rows("jumps")[:] == []
         mill.execute("RESUME QUERY climbs")
         _look(mill, clock)
-        assert mill.held("jumps")[:] == [(1, 1)]
+        assert mill.tables.rows("jumps")[:] == [(1, 1)]
         with pytest.raises(EslError, match="is what climbs writes"):
             mill.execute('DROP QUERY "climbs into jumps"')
         with pytest.raises(EslError, match="is what climbs writes"):
@@ -252,11 +255,13 @@ def test_another_definition_writes_from_then_on(tmp_path: Path) -> None:
         assert sorted(mill.queries) == ["climbs", "climbs into jumps", "shown", "tops into highest"]
         _feed(mill, [(1, 5)], 2)
         _finish(mill)
-        assert mill.held("jumps")[:] == [(1, 1), (1, 100)]
-        assert mill.held("counts")[:] == [(1, 2)]
+        assert mill.tables.rows("jumps")[:] == [(1, 1), (1, 100)]
+        assert mill.tables.rows("counts")[:] == [(1, 2)]
         statements = [entry["text"] for entry in mill.home.statements]
         replaced = "CREATE OR REPLACE QUERY climbs AS SELECT item, price AS bids FROM bid"
-        ends = [one.what for one in mill.explain_replace(replaced) if one.name == "climbs into jumps"]
+        ends = [
+            one.what for one in mill.statements.explain_replace(replaced) if one.name == "climbs into jumps"
+        ]
         assert ends == ["jumps gets no more of it"]
         mill.execute(replaced)
         assert sorted(mill.queries) == ["climbs", "shown", "tops into highest"]
@@ -270,10 +275,10 @@ def test_what_was_written_before_a_replacement_is_not_lost(tmp_path: Path) -> No
         _feed(mill, [(1, 3), (1, 4)], 0)
         mill.dispatcher.run_all()  # in the log, and not in the table
         mill.execute("CREATE OR REPLACE QUERY climbs AS SELECT item, price AS bids FROM bid")
-        assert mill.held("jumps")[:] == [(1, 1)]
+        assert mill.tables.rows("jumps")[:] == [(1, 1)]
         _feed(mill, [(1, 5)], 2)
         _finish(mill)
-        assert mill.held("jumps")[:] == [(1, 1)]
+        assert mill.tables.rows("jumps")[:] == [(1, 1)]
 
 
 def test_a_table_that_bodies_write_is_in_use(tmp_path: Path) -> None:
@@ -400,12 +405,12 @@ def test_a_crash_while_a_query_is_replaced_loses_nothing_that_it_wrote(
     monkeypatch.undo()
     mill.close()
     for copy in copies:
-        with Mill(home=copy, pool=inline_pool(2), clock=Clock(clock.now), subtasks=2) as again:
-            assert not again.restore()
+        with open_mill(home=copy, pool=inline_pool(2), clock=Clock(clock.now), subtasks=2) as again:
+            assert not again.statements.restore()
             again.open()
             _finish(again)
-            assert again.held("jumps")[:] == [(1, 1)]
-            assert again.held("counts")[:] == [(1, 2)]
+            assert again.tables.rows("jumps")[:] == [(1, 1)]
+            assert again.tables.rows("counts")[:] == [(1, 2)]
             kept = [name for name in again.home.logs if name.startswith("climbs into")]
             assert len(kept) == (2 if "climbs into jumps" in again.catalog.queries else 0)
 
@@ -424,10 +429,10 @@ def test_a_write_that_fails_stops_no_results_and_is_restarted_with_its_query(tmp
     with _opened(tmp_path, clock, script) as mill:
         feed_rows(mill, "s", [(1, 1), (100, 2), (3, 3)])
         _look(mill, clock)
-        assert [timed.row for timed in mill.queries["q"].rows()] == [(1,), (100,), (3,)]
-        assert "out of the range" in (mill.lives.of("q into far").why or "")
-        assert mill.lives.of("q").why is None
+        assert [timed.row for timed in mill.queries["q"].timed_rows()] == [(1,), (100,), (3,)]
+        assert "out of the range" in (mill.lifecycle.of("q into far").why or "")
+        assert mill.lifecycle.of("q").why is None
         mill.execute("RESTART QUERY q")
-        assert mill.lives.of("q into far").state.value == "running"
+        assert mill.lifecycle.of("q into far").state.value == "running"
         with pytest.raises(SlicemillError, match="query q has not failed"):
             mill.execute("RESTART QUERY q")

@@ -8,8 +8,9 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.time import SECOND_US
-from support.engine import Clock, feed_rows, finish, inline_pool
+from support.engine import feed_rows, finish
 
 _SCRIPT = """
 CREATE STREAM bid (item bigint, price bigint, ts timestamp) ORDER BY ts;
@@ -21,17 +22,17 @@ CREATE QUERY told AS SELECT a.item, t.total FROM asked AS a LEFT JOIN total AS t
 
 
 def _opened(home: Path, clock: Clock) -> Mill:
-    mill = Mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
+    mill = open_mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
     mill.execute(_SCRIPT)
     mill.open()
-    mill.refreshing.look()
+    mill.tables.refresher.look()
     return mill
 
 
 def _look(mill: Mill, clock: Clock) -> None:
     mill.dispatcher.run_all()
     clock.now += SECOND_US
-    mill.refreshing.look()
+    mill.tables.refresher.look()
 
 
 @pytest.mark.parametrize("crash", [None, 0, 1, 2, 3])
@@ -48,12 +49,12 @@ def test_a_tuple_meets_what_the_query_had_come_to(tmp_path: Path, crash: int | N
         expected.append((1, total))  # it has arrived, and the table does not have it yet
         _look(mill, clock)
         total = (total or 0) + 5 + step
-        assert sorted(mill.held("total")) == [(1, total), (2, step + 1)]
+        assert sorted(mill.tables.rows("total")) == [(1, total), (2, step + 1)]
         if step == crash:
             mill.close(checkpoint=False)
             mill = _opened(tmp_path, clock)
     finish(mill)
-    assert [timed.row for timed in mill.queries["told"].rows()] == expected
+    assert [timed.row for timed in mill.queries["told"].timed_rows()] == expected
     mill.close()
 
 
@@ -92,8 +93,8 @@ def test_a_restart_without_a_script_has_the_table_again(tmp_path: Path) -> None:
     with _opened(tmp_path, clock) as mill:
         feed_rows(mill, "bid", [(1, 5, 1)])
         _look(mill, clock)
-    with Mill(home=tmp_path, pool=inline_pool(2), clock=clock) as mill:
-        assert mill.restore() == []
+    with open_mill(home=tmp_path, pool=inline_pool(2), clock=clock) as mill:
+        assert mill.statements.restore() == []
         mill.open()
-        assert list(mill.held("total")) == [(1, 5)]
+        assert list(mill.tables.rows("total")) == [(1, 5)]
         mill.execute("DROP QUERY told; DROP TABLE total; DROP QUERY totals")

@@ -15,7 +15,7 @@ from slicemill.errors import SlicemillError
 from slicemill.sql.errors import EslError
 from slicemill.storage import table_files
 from slicemill.storage.check import check_home
-from support.engine import inline_pool
+from slicemill.testing import inline_pool, open_mill
 
 _DECLARED = "CREATE TABLE t (k bigint PRIMARY KEY, v bigint NOT NULL, w varchar)"
 _KEYS, _VALUES = st.integers(0, 6), st.integers(-3, 3)
@@ -77,8 +77,8 @@ def _changes(draw: st.DrawFn) -> str:
 
 
 def _opened(home: Path) -> Mill:
-    mill = Mill(home=home, pool=inline_pool(1))
-    mill.restore()
+    mill = open_mill(home=home, pool=inline_pool(1))
+    mill.statements.restore()
     mill.open()
     return mill
 
@@ -106,13 +106,13 @@ def _changed_in_model(model: duckdb.DuckDBPyConnection, change: str) -> int | No
 
 def _changed_in_mill(mill: Mill, change: str) -> int | None:
     try:
-        return mill.change_rows(change)[0]
+        return mill.statements.change_rows(change)[0]
     except EslError:
         return None
 
 
 def _rows_of(mill: Mill) -> list[tuple[object, ...]]:
-    return sorted(mill.held("t"), key=repr)
+    return sorted(mill.tables.rows("t"), key=repr)
 
 
 @settings(max_examples=25)
@@ -138,7 +138,7 @@ def test_changes_leave_what_duckdb_leaves(changes: list[str], often_whole: bool)
                 else:
                     assert _changed_in_mill(mill, change) == _changed_in_model(model, change), change
                 assert _rows_of(mill) == sorted(model.execute("SELECT * FROM t").fetchall(), key=repr), change
-            columns = mill.rows_of_table("t")
+            columns = mill.tables.to_arrow("t")
             found = sorted((tuple(row.values()) for row in columns.to_pylist()), key=repr)
             assert found == _rows_of(mill)
             mill.home.free()
@@ -153,10 +153,10 @@ def test_a_key_may_be_changed_while_others_have_it(tmp_path: Path) -> None:
     """DuckDB refuses this one, and PostgreSQL unless the constraint is deferred; here it is one step."""
     with _opened(tmp_path) as mill:
         mill.execute(f"{_DECLARED}; INSERT INTO t VALUES (1, 1, 'a'), (2, 2, 'b')")
-        assert mill.change_rows("UPDATE t SET k = 3 - k") == [2]
+        assert mill.statements.change_rows("UPDATE t SET k = 3 - k") == [2]
         assert _rows_of(mill) == [(1, 2, "b"), (2, 1, "a")]
         with pytest.raises(EslError, match="k = 5 already"):
-            mill.change_rows("UPDATE t SET k = 5")
+            mill.statements.change_rows("UPDATE t SET k = 5")
 
 
 def test_changes_of_one_text_are_made_all_or_none(tmp_path: Path) -> None:
@@ -192,13 +192,13 @@ def test_a_table_that_is_dropped_and_declared_again_is_empty(tmp_path: Path) -> 
 def test_a_script_that_is_run_again_keeps_the_rows_of_its_tables(tmp_path: Path) -> None:
     script = f"{_DECLARED}; INSERT INTO t VALUES (1, 1, 'a') ON CONFLICT DO NOTHING"
     for _ in range(3):
-        with Mill(home=tmp_path, pool=inline_pool(1)) as mill:
+        with open_mill(home=tmp_path, pool=inline_pool(1)) as mill:
             mill.execute(script)
             assert _rows_of(mill) == [(1, 1, "a")]
 
 
 def test_rows_outlive_a_mill_that_was_never_opened(tmp_path: Path) -> None:
-    with Mill(home=tmp_path, pool=inline_pool(1)) as mill:
+    with open_mill(home=tmp_path, pool=inline_pool(1)) as mill:
         mill.execute(f"{_DECLARED}; INSERT INTO t VALUES (1, 1, 'a')")
     with _opened(tmp_path) as mill:
         assert _rows_of(mill) == [(1, 1, "a")]
@@ -208,18 +208,18 @@ def test_one_row_into_a_large_table_writes_a_small_file(tmp_path: Path) -> None:
     count = 2 * table_files.MOST_FILES + 20
     with _opened(tmp_path) as mill:
         mill.execute(_DECLARED)
-        mill.table("t", [(k, k, "a" * 20) for k in range(20_000)])
+        mill.tables.set_rows("t", [(k, k, "a" * 20) for k in range(20_000)])
         whole = max(file.stat().st_size for file in (tmp_path / "tables").iterdir())
         before = {file.name for file in (tmp_path / "tables").iterdir()}
         for k in range(count):
-            mill.change_rows(f"INSERT INTO t VALUES ({20_000 + k}, 1, 'b')")
+            mill.statements.change_rows(f"INSERT INTO t VALUES ({20_000 + k}, 1, 'b')")
         mill.home.free()
         left = list((tmp_path / "tables").iterdir())
         new = [file for file in left if file.name not in before]
         assert len(left) <= table_files.MOST_FILES + 1
         assert sorted(file.stat().st_size for file in new)[len(new) // 2] < whole / 50
     with _opened(tmp_path) as mill:
-        assert len(mill.held("t")) == 20_000 + count
+        assert len(mill.tables.rows("t")) == 20_000 + count
 
 
 @pytest.mark.parametrize(
@@ -246,11 +246,11 @@ def test_mistakes_are_told_with_their_place_and_what_to_do(
     tmp_path: Path, change: str, message: str, hint: str
 ) -> None:
     (tmp_path / "f.csv").write_text("1\n")
-    with Mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1)) as mill:
+    with open_mill(home=tmp_path / "home", folder=tmp_path, pool=inline_pool(1)) as mill:
         mill.execute(f"{_DECLARED}; CREATE TABLE u (a bigint); CREATE STREAM s (a bigint)")
         mill.execute("CREATE TABLE f (a bigint) SOURCE 'f.csv'")
         with pytest.raises(EslError) as refused:
-            mill.change_rows(change)
+            mill.statements.change_rows(change)
         (diagnostic,) = refused.value.diagnostics
         assert message in diagnostic.message
         assert hint in (diagnostic.hint or "")
@@ -259,11 +259,11 @@ def test_mistakes_are_told_with_their_place_and_what_to_do(
 def test_rows_that_a_program_gives_are_checked(tmp_path: Path) -> None:
     with _opened(tmp_path) as mill:
         mill.execute(_DECLARED)
-        mill.table("t", [(1, 1, "a")])
+        mill.tables.set_rows("t", [(1, 1, "a")])
         for rows in ([(1, 1, "a"), (1, 2, "b")], [(1, None, "a")]):
             with pytest.raises(SlicemillError, match=r"already|NULL"):
-                mill.table("t", rows)
+                mill.tables.set_rows("t", rows)
         assert _rows_of(mill) == [(1, 1, "a")]
-        mill.change_rows("INSERT INTO t VALUES (2, 2, 'b')")
-        mill.refresh("t")
+        mill.statements.change_rows("INSERT INTO t VALUES (2, 2, 'b')")
+        mill.tables.refresh("t")
         assert _rows_of(mill) == [(1, 1, "a"), (2, 2, "b")]

@@ -17,8 +17,9 @@ from slicemill.api.mill import Mill
 from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.check import check_home
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.time import SECOND_US
-from support.engine import Clock, feed_rows, finish, inline_pool
+from support.engine import feed_rows, finish
 
 _SCRIPT = """
 CREATE STREAM bid (item bigint, price bigint, ts timestamp) ORDER BY ts;
@@ -42,7 +43,7 @@ Bid = tuple[int, int]
 
 
 def _opened(home: Path, clock: Clock) -> Mill:
-    mill = Mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
+    mill = open_mill(home=home, pool=inline_pool(2), clock=clock, subtasks=2)
     mill.execute(_SCRIPT)
     mill.open()
     return mill
@@ -51,12 +52,12 @@ def _opened(home: Path, clock: Clock) -> Mill:
 def _look(mill: Mill, clock: Clock) -> None:
     mill.dispatcher.run_all()
     clock.now += SECOND_US
-    mill.writing.look()
+    mill.tables.writer.look()
 
 
 def _finish(mill: Mill) -> None:
     finish(mill)
-    mill.writing.write_all()
+    mill.tables.writer.write_all()
 
 
 def _assert_written(mill: Mill, bids: Iterable[Bid]) -> None:
@@ -66,10 +67,14 @@ def _assert_written(mill: Mill, bids: Iterable[Bid]) -> None:
         totals[item] += price
     prices = [price for _, price in bids]
     climbs = [after - before for before, after in pairwise(prices) if after > before]
-    assert sorted(mill.held("latest")) == sorted((item, price, None) for item, price in dict(bids).items())
-    assert sorted(mill.held("seen")) == sorted((float(price), item) for item, price in bids)
-    assert sorted(mill.held("dear")) == sorted((item, total) for item, total in totals.items() if total > 4)
-    assert sorted(mill.held("steps")) == sorted((step,) for step in climbs)
+    assert sorted(mill.tables.rows("latest")) == sorted(
+        (item, price, None) for item, price in dict(bids).items()
+    )
+    assert sorted(mill.tables.rows("seen")) == sorted((float(price), item) for item, price in bids)
+    assert sorted(mill.tables.rows("dear")) == sorted(
+        (item, total) for item, total in totals.items() if total > 4
+    )
+    assert sorted(mill.tables.rows("steps")) == sorted((step,) for step in climbs)
 
 
 _BIDS = st.lists(st.tuples(st.integers(1, 3), st.integers(-3, 6)), max_size=4)
@@ -121,7 +126,7 @@ def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
 
     monkeypatch.setattr(mill.home, "commit", copied)
     clock.now += SECOND_US
-    mill.writing.look()
+    mill.tables.writer.look()
     monkeypatch.undo()
     mill.close()
     assert len(copies) >= 8  # four queries, before and after
@@ -144,7 +149,7 @@ def test_tuples_meet_what_was_written_before_they_came(tmp_path: Path) -> None:
         _look(mill, clock)
         feed_rows(mill, "bid", [(1, 6, 4)])
         finish(mill)
-        assert [timed.row for timed in mill.queries["changed"].rows()] == [
+        assert [timed.row for timed in mill.queries["changed"].timed_rows()] == [
             (1, None, 3),
             (1, 3, 4),
             (1, 3, 5),
@@ -162,7 +167,7 @@ def test_rows_of_users_and_of_queries_are_rows_of_one_table(tmp_path: Path) -> N
         )
         feed_rows(mill, "bid", [(2, 5, 3)])
         _look(mill, clock)
-        assert sorted(mill.held("latest")) == [(1, 3, "seen"), (2, 5, None), (9, 9, "own")]
+        assert sorted(mill.tables.rows("latest")) == [(1, 3, "seen"), (2, 5, None), (9, 9, "own")]
         epoch = mill.home.epoch
         _look(mill, clock)
         assert mill.home.epoch == epoch  # nothing new, nothing written
@@ -173,11 +178,11 @@ def test_a_row_that_the_table_does_not_take_is_told_and_tried_again(tmp_path: Pa
     with _opened(tmp_path, clock) as mill:
         feed_rows(mill, "bid", [(1, None, 1)])
         _look(mill, clock)
-        assert "price of table latest must not be NULL" in mill.writing.errors()["to_latest"]
-        assert mill.writing.problems()[0].startswith("the table that to_latest writes takes nothing")
+        assert "price of table latest must not be NULL" in mill.tables.writer.errors()["to_latest"]
+        assert mill.tables.writer.problems()[0].startswith("the table that to_latest writes takes nothing")
         mill.execute("DROP QUERY to_latest; DROP TABLE latest")
         _look(mill, clock)
-        assert mill.writing.errors() == {}
+        assert mill.tables.writer.errors() == {}
 
 
 @pytest.mark.parametrize(

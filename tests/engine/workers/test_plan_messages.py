@@ -6,7 +6,8 @@ from pathlib import Path
 
 from slicemill.runtime import pipeline
 from slicemill.runtime.pipeline import pack_plan, unpack_plan
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 STREAM = "CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts;"
 
@@ -19,10 +20,10 @@ def test_only_the_nodes_of_a_new_query_are_packed(tmp_path: Path) -> None:
         before = pipeline._pack_node.cache_info().misses
         mill.execute("CREATE QUERY other AS SELECT k FROM s WHERE v = 5")
         (task,) = mill.dispatcher.running.tasks
-        own = mill.graph.ancestors("other") - mill.graph.ancestors("q0")
+        own = mill.running.plan.graph.ancestors("other") - mill.running.plan.graph.ancestors("q0")
         assert pipeline._pack_node.cache_info().misses - before == len(own)
         assert unpack_plan(task.packed) == task.plan and pack_plan(task.plan) == task.packed
         feed_rows(mill, "s", [(3, 5, 0), (4, 6, 1)])
         finish(mill)
-        assert [timed.row for timed in mill.queries["other"].rows()] == [(3,)]
-        assert [timed.row for timed in mill.queries["q4"].rows()] == [(6,)]
+        assert [timed.row for timed in mill.queries["other"].timed_rows()] == [(3,)]
+        assert [timed.row for timed in mill.queries["q4"].timed_rows()] == [(6,)]

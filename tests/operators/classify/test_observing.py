@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from slicemill.api.mill import Mill
 from slicemill.binder import bind
 from slicemill.extensions.classify import step as observing
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
+from support.engine import fed_mill, feed_rows, finish
 
 SECOND = 1_000_000
 # A recording is a text that has to be worked through; the log tells who has been.
@@ -79,7 +79,7 @@ def on_engine(home: Path, esl: str, cuts: list[int]) -> tuple[list[Timed], str]:
     """The rows of the query, and why a task has failed."""
     rows = sounds()
     with fed_mill(home, Clock(), inline_pool()) as mill:
-        mill.table("history", history())
+        mill.tables.set_rows("history", history())
         mill.execute(esl)
         mill.open()
         for begin, end in zip([0, *cuts], [*cuts, len(rows)], strict=True):
@@ -87,7 +87,7 @@ def on_engine(home: Path, esl: str, cuts: list[int]) -> tuple[list[Timed], str]:
             mill.dispatcher.run_all()
         finish(mill)
         failures = [why for task in mill.dispatcher.tasks.values() for why in task.failed.values()]
-        return list(mill.queries["q"].rows()), " ".join(failures)
+        return list(mill.queries["q"].timed_rows()), " ".join(failures)
 
 
 def test_what_is_not_looked_at_is_not_worked_through(tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_the_example_of_pumps_looks_at_a_quarter_and_errs_little(
 ) -> None:
     folder = Path(__file__).parents[3] / "examples" / "pumps"
     monkeypatch.syspath_prepend(str(folder))
-    with Mill(home=tmp_path / "home", folder=folder.parents[1], pool=inline_pool(1)) as mill:
+    with open_mill(home=tmp_path / "home", folder=folder.parents[1], pool=inline_pool(1)) as mill:
         mill.execute((folder / "pumps.esl").read_text())
         mill.drain()
-        rows = [timed.row for timed in mill.queries["decisions"].rows()]
+        rows = [timed.row for timed in mill.queries["decisions"].timed_rows()]
     recordings = sys.modules.pop("recordings")
     assert len(rows) == 8 * 60 and sum(int(str(row[4])) for row in rows) == 6 * 60
     wrong = 0

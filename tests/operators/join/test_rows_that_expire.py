@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from slicemill.api.mill import Mill
 from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
 from slicemill.operators.join.spec import SharedJoin
@@ -19,12 +18,13 @@ from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.tasks import split_into_tasks
 from slicemill.runtime.pipeline import TaskPlan, TaskProgram
+from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.time import END
 from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
-from support.engine import Clock, feed_rows, inline_pool
+from support.engine import feed_rows
 
 SECOND = 1_000_000
 DECLARED = """
@@ -222,7 +222,7 @@ def results(folder: Path, placement: str, query: str) -> list[Timed]:
     """With a restart in between; a crash, so that what was in memory only is replayed."""
     clock, rows = Clock(), []
     for first in (0, 10):
-        mill = Mill(
+        mill = open_mill(
             home=folder, pool=inline_pool(2), clock=clock, subtasks=4, placement=placement, read_sources=False
         )
         mill.execute(f"{DECLARED} CREATE QUERY q AS {query};")
@@ -232,12 +232,12 @@ def results(folder: Path, placement: str, query: str) -> list[Timed]:
             ts = number * SECOND
             feed_rows(mill, "a", [(n % 5, ts + (n % 4) * SECOND, ts) for n in range(8)])
             feed_rows(mill, "b", [((n + number) % 5, None, ts) for n in range(6)])
-            if "c" in mill.streams:
+            if "c" in mill.running.streams:
                 feed_rows(mill, "c", [(number % 5, None, ts)])
             mill.dispatcher.run_all()
         if first:
             mill.drain()
-            rows = list(mill.queries["q"].rows())
+            rows = list(mill.queries["q"].timed_rows())
         mill.close(checkpoint=False)
     return rows
 

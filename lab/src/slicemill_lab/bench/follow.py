@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from slicemill.api.mill import Mill
 from slicemill.runtime.messages import ReadDone, RunDone
+from slicemill.testing import open_mill
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.measuring.responses import keyed_rows, responses
 from slicemill_lab.bench.measuring.virtual_workers import VirtualWorkers
@@ -71,7 +71,7 @@ def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers:
     random = np.random.default_rng(1)
     with (
         tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home,
-        Mill(
+        open_mill(
             home=Path(home), pool=pool, clock=clock, read_sources=False, subtasks=None if adapting else 1
         ) as mill,
     ):

@@ -29,10 +29,10 @@ from unittest.mock import patch
 import pyarrow as pa
 from rich.table import Table
 
-from slicemill.api.mill import Mill
 from slicemill.kernels.numba_kernels import initialise_numba
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.testing import open_mill
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.files.comparison import tell
 from slicemill_lab.bench.inputs.nexmark_files import write_files
@@ -190,7 +190,7 @@ def played(
     now, root = 0, example_root()
     with (
         tempfile.TemporaryDirectory(prefix="slicemill-bench-") as name,
-        Mill(
+        open_mill(
             home=Path(name) / "home",
             folder=root,
             pool=InlinePool(1, HANDLER),
@@ -207,7 +207,7 @@ def played(
             if number == warm:
                 begun = time.process_time()
             now = (number + 1) * _SECOND
-            for stream in mill.streams.keys() & tables.keys():
+            for stream in mill.running.streams.keys() & tables.keys():
                 mill.feed(stream, tables[stream])
             mill.dispatcher.admit_handed()
             mill.dispatcher.run_all()
@@ -217,7 +217,7 @@ def played(
         for query in queries:
             if (error := mill.queries[query].error) is not None:
                 raise AssertionError(f"{query}: {error}")
-        return cpu_s, {query: mill.queries[query].metrics().rows for query in queries}
+        return cpu_s, {query: mill.queries[query].measured().rows for query in queries}
 
 
 def tables(result: Result) -> Sequence[Table]:

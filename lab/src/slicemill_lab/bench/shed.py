@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from slicemill.api.mill import Mill
 from slicemill.kernels.arrays import Floats
+from slicemill.lifecycle.query import LiveRows
 from slicemill.runtime.spark_session import local_session
 from slicemill_lab.bench.benchmark import Benchmark
 from slicemill_lab.bench.inputs.hashing import CLASSES, LoadQuery, admit, group, learned, script, teach
@@ -87,9 +87,9 @@ class Deliveries:
         for name, query in mill.queries.items():
             mine = self.found.setdefault(name, [])
 
-            def receive(table: pa.Table, mine: list[tuple[int, int, float]] = mine) -> None:
+            def receive(live: LiveRows, mine: list[tuple[int, int, float]] = mine) -> None:
                 now = time.time()
-                epochs, counts = np.unique(table.column("epoch").to_numpy(), return_counts=True)
+                epochs, counts = np.unique(live.table.column("epoch").to_numpy(), return_counts=True)
                 mine.extend(zip(epochs.tolist(), counts.tolist(), [now] * len(epochs), strict=True))
 
             query.subscribe(receive)
@@ -174,7 +174,7 @@ class ShedBench:
             came = self._arrive(mill, gap_s, groups)
             wait_until_read(mill, list(deliveries.found))
             mill.dispatcher.stop()
-            sheds = [query.metrics().shed for query in mill.queries.values()]
+            sheds = [query.measured().shed for query in mill.queries.values()]
         first = self.sizes.settling if groups == self.sizes.overload else 1
         responses = [
             np.full(count, at - came[epoch])
@@ -194,7 +194,7 @@ class ShedBench:
         began = time.time()
         for epoch in range(1, groups + 1):
             time.sleep(max(0.0, began + epoch * gap_s - time.time()))
-            mill.check()
+            mill.dispatcher.check()
             came.append(time.time())
             admit(mill, self._groups[epoch])
         return came

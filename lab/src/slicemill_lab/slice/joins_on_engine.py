@@ -76,7 +76,7 @@ def on_engine(setting: SparkSetting, way: str, seed: int) -> JoinsOnEngine:
             for name, table in tables.items():
                 mill.feed(name, table)
             mill.dispatcher.run_all()
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         held = slices_of(mill.home)
         found.rows, found.bytes = sum(one.rows for one in held), sum(one.bytes for one in held)
         for unit in mill.dispatcher.tasks.values():

@@ -59,11 +59,3 @@ class RowsReference:
     """Columns of a relation whose rows are in the server's memory."""
 
     columns: pa.Schema
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
-    """Resource limits of one process: memory for DuckDB, and threads."""
-
-    memory_bytes: int = 1 << 30
-    threads: int = 1

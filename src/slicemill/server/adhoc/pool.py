@@ -29,15 +29,15 @@ from typing import IO, Any, NoReturn
 
 import pyarrow as pa
 
-from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.ask import InMemoryRelation, LogRelation, QueryableRelation
-from slicemill.server.adhoc.errors import (
+from slicemill.adhoc.errors import (
     AdhocQueryCancelled,
     AdhocQueryRejected,
     OutOfMemory,
     UnknownName,
     no_such_relation,
 )
+from slicemill.adhoc.query import InMemoryRelation, LogRelation, ProcessLimits, QueryableRelation
+from slicemill.errors import SlicemillError
 from slicemill.server.adhoc.messages import (
     BATCH,
     END,
@@ -52,7 +52,6 @@ from slicemill.server.adhoc.messages import (
     WHOLE,
     AdhocQuery,
     LogReference,
-    ProcessLimits,
     RowsReference,
     SystemCatalogQuery,
 )

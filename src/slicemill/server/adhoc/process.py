@@ -27,15 +27,16 @@ import duckdb
 import pyarrow as pa
 import sqlglot
 
-from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.ask import (
+from slicemill.adhoc.errors import OutOfMemory
+from slicemill.adhoc.query import (
     InMemoryRelation,
     LogRelation,
+    ProcessLimits,
     QueryableRelation,
     run_adhoc_query,
     split_batches,
 )
-from slicemill.server.adhoc.errors import OutOfMemory
+from slicemill.errors import SlicemillError
 from slicemill.server.adhoc.messages import (
     BATCH,
     END,
@@ -50,7 +51,6 @@ from slicemill.server.adhoc.messages import (
     WHOLE,
     AdhocQuery,
     LogReference,
-    ProcessLimits,
     SystemCatalogQuery,
 )
 from slicemill.server.postgres.system_catalog import system_answer

@@ -15,11 +15,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from slicemill import __version__
+from slicemill.adhoc.errors import AdhocQueryRejected
 from slicemill.columns.arrow_schema import to_arrow
 from slicemill.connectors.webhook import url_origin
 from slicemill.errors import EngineStopped, SlicemillError, format_count
 from slicemill.lifecycle.alerts import AlertStatus
-from slicemill.server.adhoc.errors import AdhocQueryRejected
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.auth import Access, PermissionDenied, UserRole
 from slicemill.server.encoding import ARROW, CSV, ENCODERS, JSON, EpochRows, json_of_epoch, json_rows
@@ -329,8 +329,7 @@ def _explain_response(session: UserSession, name: str | None, form: str) -> Resp
 def _query_entry(service: MillService, name: str) -> QueryEntry:
     query = service.mill.catalog.queries[name.lower()]
     handle = service.mill.queries.get(query.name)
-    life = handle.life() if handle is not None else None
-    progress = handle.progress() if handle is not None else None
+    life = handle.status() if handle is not None else None
     return QueryEntry(
         name=query.name,
         state=state_of(service.mill, query),
@@ -342,8 +341,8 @@ def _query_entry(service: MillService, name: str) -> QueryEntry:
         next_try=_iso(life.next_try_us) if life is not None and life.next_try_us is not None else None,
         paused_since=_iso(life.paused_us) if life is not None and life.paused_us is not None else None,
         paused_by=life.paused_by if life is not None else None,
-        metrics=handle.metrics().plain() if handle is not None else None,
-        progress=progress.plain() if progress is not None else None,
+        metrics=handle.metrics() if handle is not None else None,
+        progress=handle.progress() if handle is not None else None,
     )
 
 

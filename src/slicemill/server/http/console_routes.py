@@ -250,7 +250,8 @@ def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
 
 def _tasks_of(service: MillService, query: str) -> set[str]:
     """Return the tasks that a query depends on."""
-    needed = service.mill.graph.ancestors(query) if query in service.mill.graph.nodes else frozenset()
+    graph = service.mill.running.plan.graph
+    needed = graph.ancestors(query) if query in graph.nodes else frozenset()
     tasks = service.mill.dispatcher.running.tasks
     return {task.id for task in tasks if not needed.isdisjoint(task.plan.task.nodes)}
 

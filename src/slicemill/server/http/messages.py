@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 from pydantic import BaseModel, Field
 
-from slicemill.server.adhoc.errors import UnknownName
+from slicemill.adhoc.errors import UnknownName
+from slicemill.columns.rows import with_unique_names
 from slicemill.server.answer import StatementAnswer
-from slicemill.server.encoding import json_rows, with_unique_names
+from slicemill.server.encoding import json_rows
 from slicemill.sql.errors import EslError
 
 _ROWS_AT_ONCE = 10_000

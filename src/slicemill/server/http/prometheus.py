@@ -82,7 +82,7 @@ class MillCollector(Collector):
         self._queries = queries
 
     def collect(self) -> Iterator[Metric]:
-        figures = {query.name: query.metrics() for query in self._queries}
+        figures = {query.name: query.measured() for query in self._queries}
         for name, help_text, value_of in _OF_QUERIES:
             family = _family(name, help_text, ["query"])
             for query, metrics in figures.items():
@@ -112,8 +112,8 @@ class MillCollector(Collector):
         )
         for handle in self._queries:
             if (progress := handle.progress()) is not None:
-                share.add_metric([handle.name], progress.share)
-                left.add_metric([handle.name], progress.rows_left)
+                share.add_metric([handle.name], progress["share"])
+                left.add_metric([handle.name], progress["rows_left"])
         yield from (share, left)
 
     def _responses(self, figures: dict[str, QueryMetrics]) -> Metric:
@@ -158,7 +158,7 @@ class MillCollector(Collector):
         )
 
     def _streams(self) -> Iterator[Metric]:
-        streams = dict(self._mill.streams)
+        streams = dict(self._mill.running.streams)
         for name, help_text, field in _OF_STREAMS:
             family = _family(name, help_text, ["stream"])
             for stream, running in streams.items():
@@ -193,7 +193,7 @@ class MillCollector(Collector):
             "slicemill_worker_cpu_seconds", "Processor time of runs.", labels=["worker"]
         )
         spent: dict[str, float] = {}
-        for subtask in self._mill.metrics().subtasks:
+        for subtask in self._mill.metrics()["subtasks"]:
             worker = str(subtask["worker"])
             spent[worker] = spent.get(worker, 0.0) + float(subtask["cpu_s"])
         for worker, cpu_s in sorted(spent.items()):

@@ -142,9 +142,9 @@ class GraphComponent:
 
 def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
     """Return the connected components of the graph, sorted by descending number of queries."""
-    index = index_of(mill.graph)
+    index = index_of(mill.running.plan.graph)
     members: dict[int, list[Node]] = {}
-    for node in mill.graph:
+    for node in mill.running.plan.graph:
         members.setdefault(index.component[node.id], []).append(node)
     cpu: dict[int, float] = {}
     for task in mill.dispatcher.running.tasks:
@@ -171,11 +171,11 @@ class LiveGraphReader:
     def __init__(self, mill: Mill, sample: MillSample) -> None:
         self._mill = mill
         self._sample = sample
-        self._index = index_of(mill.graph)
+        self._index = index_of(mill.running.plan.graph)
         self._tasks = {
             node: task.id for task in mill.dispatcher.running.tasks for node in task.plan.task.nodes
         }
-        self._logs = {node: name for name, node in mill.graph.streams.items()}
+        self._logs = {node: name for name, node in mill.running.plan.graph.streams.items()}
         self._inputs = {task.id: task.input_watermarks().values() for task in mill.dispatcher.running.tasks}
 
     def read(
@@ -189,7 +189,7 @@ class LiveGraphReader:
 
         The nodes are folded if requested or too large.
         """
-        index, graph = self._index, self._mill.graph
+        index, graph = self._index, self._mill.running.plan.graph
         chosen = [node.id for node in graph]
         if query is not None:
             if query not in graph.nodes:
@@ -254,7 +254,7 @@ class LiveGraphReader:
 
     def _grouped(self, chosen: Iterable[str]) -> dict[str, str]:
         """Map each private node to its group of queries with the same shared inputs."""
-        index, graph = self._index, self._mill.graph
+        index, graph = self._index, self._mill.running.plan.graph
         private = {node for node in chosen if index.is_private(node)}
         parents: dict[int, set[str]] = {}
         for node in private:
@@ -273,7 +273,7 @@ class LiveGraphReader:
         return self._sample.tasks.get(self._tasks.get(node, ""))
 
     def _rate(self, node: str) -> float:
-        operator = self._mill.graph[node].operator
+        operator = self._mill.running.plan.graph[node].operator
         if isinstance(operator, Source):
             stream = self._sample.streams.get(operator.stream)
             return stream.rate if stream is not None else 0.0
@@ -281,7 +281,7 @@ class LiveGraphReader:
         return task.node_rates.get(node, 0.0) if task is not None else 0.0
 
     def _node(self, node: Node, tail: Sequence[str]) -> LiveNode:
-        graph, task = self._mill.graph, self._task(node.id)
+        graph, task = self._mill.running.plan.graph, self._task(node.id)
         words = describe_node(node, graph)
         facts = [f"{what} {text}" for what, text in words.facts[:_FACTS]]
         for operator in tail:  # the folded operators
@@ -331,7 +331,7 @@ class LiveGraphReader:
         )
 
     def _arcs(self, chosen: Iterable[str], stands_for: Mapping[str, str], shown: set[str]) -> list[LiveArc]:
-        graph = self._mill.graph
+        graph = self._mill.running.plan.graph
         found: dict[tuple[str, str], LiveArc] = {}
         for target in chosen:
             for port, source in enumerate(graph[target].inputs):
@@ -345,7 +345,7 @@ class LiveGraphReader:
         return list(found.values())
 
     def _watermark(self, node: str) -> int | None:
-        operator = self._mill.graph[node].operator
+        operator = self._mill.running.plan.graph[node].operator
         if isinstance(operator, Source):
             stream = self._sample.streams.get(operator.stream)
             return stream.watermark_us if stream is not None else None
@@ -359,7 +359,8 @@ class LiveGraphReader:
     def _costs(self, query: str) -> tuple[float, float]:
         """Return a query's share of the cores of its tasks, and their total."""
         index, shared, alone = self._index, 0.0, 0.0
-        needed = {self._tasks[node] for node in self._mill.graph.ancestors(query) if node in self._tasks}
+        behind = self._mill.running.plan.graph.ancestors(query)
+        needed = {self._tasks[node] for node in behind if node in self._tasks}
         for task in self._mill.dispatcher.running.tasks:
             if task.id in needed and task.id in self._sample.tasks:
                 bits = 0

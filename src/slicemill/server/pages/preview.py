@@ -52,7 +52,7 @@ def preview(mill: Mill, text: str) -> TextPreview:
     wanted = frozenset().union(*(graph.ancestors(name) for name in names))
     own = graph.only(wanted)
     operators = [node.id for node in own if not isinstance(node.operator, Source)]
-    running = index_of(mill.graph)
+    running = index_of(mill.running.plan.graph)
     shared = [node for node in operators if node in running.needed_by and node not in names]
     bits = 0
     for node in shared:
@@ -89,7 +89,7 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
         if entry["name"].lower() in needed or entry["kind"].upper() in {"FUNCTION", *called_kinds()}
     ]
     script = SourceText(";\n".join([*(one.rstrip().removesuffix(";") for one in before), text]))
-    asked = {name: rates.get(name, 0.0) or 100.0 for name in mill.streams}
+    asked = {name: rates.get(name, 0.0) or 100.0 for name in mill.running.streams}
     samples = TrialSamples(asked, tables=dict(_sample_streams(mill, needed)))
     measured = measure(InlinePool(1, HANDLER), script, _EVERY_S, samples, lambda *_: None, _POLLS)
     own = [task for task in measured.tasks if any(output.log in names for output in task.outputs)]
@@ -115,7 +115,7 @@ def _sample_streams(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.
 
     Otherwise retained rows are used. In retained rows, columns that no query has needed so far are NULL.
     """
-    for running in list(mill.streams.values()):
+    for running in list(mill.running.streams.values()):
         if running.stream.name.lower() in names:
             try:
                 yield running.stream.name, read_sample(running.stream, _ROWS)

@@ -138,7 +138,7 @@ def simulate_policies(
     fresh = costs_of_text(mill, text, rates) if text.strip() else None
     costs = _merge_costs(costs_of_mill(mill), fresh)
     streams = costs.streams()
-    if unknown := sorted(rates.keys() - set(streams) - mill.streams.keys()):
+    if unknown := sorted(rates.keys() - set(streams) - mill.running.streams.keys()):
         raise SlicemillError(f"no query reads a stream {unknown[0]}; they read {', '.join(streams)}")
     asked = {stream: max(0.0, rates.get(stream, 0.0)) for stream in streams}
     if not any(asked.values()):
@@ -171,7 +171,9 @@ def costs_of_mill(mill: Mill) -> Costs:
     return Costs(
         job_s,
         tuple(
-            task_cost(task.plan.task, task.statistics, task.subtasks, job_s, mill.graph, mill.catalog)
+            task_cost(
+                task.plan.task, task.statistics, task.subtasks, job_s, mill.running.plan.graph, mill.catalog
+            )
             for task in tasks
         ),
     )

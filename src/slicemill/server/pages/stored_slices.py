@@ -88,7 +88,7 @@ class SliceWatch:
 
     def _join_tasks(self) -> set[str]:
         """Return the tasks with slice chains."""
-        graph = self._mill.graph
+        graph = self._mill.running.plan.graph
         return {
             task.id
             for task in self._mill.dispatcher.running.tasks
@@ -130,7 +130,7 @@ def window_extents(mill: Mill, task: str) -> dict[str, float]:
     running = mill.dispatcher.tasks.get(task)
     found: dict[str, float] = {}
     for node in running.plan.task.nodes if running is not None else ():
-        operator = mill.graph[node].operator if node in mill.graph.nodes else None
+        operator = mill.running.plan.graph[node].operator if node in mill.running.plan.graph.nodes else None
         if isinstance(operator, _JOINS):
             for member in operator.members:
                 extent_us = longest_us(member.windows)
@@ -145,7 +145,7 @@ def inputs_of(mill: Mill, task: str) -> list[str]:
 
     The name of an input is its stream, or all streams that it depends on.
     """
-    running, graph = mill.dispatcher.tasks.get(task), mill.graph
+    running, graph = mill.dispatcher.tasks.get(task), mill.running.plan.graph
     nodes = running.plan.task.nodes if running is not None else ()
     joins = [graph[node] for node in nodes if node in graph.nodes]
     joins = [node for node in joins if isinstance(node.operator, SharedJoin)]

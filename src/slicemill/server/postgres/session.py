@@ -26,13 +26,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from slicemill import __version__
+from slicemill.adhoc.errors import AdhocQueryCancelled, AdhocQueryRejected, OutOfMemory
+from slicemill.adhoc.postgres_catalog import postgres_tree
+from slicemill.adhoc.query import reads_system_tables
 from slicemill.columns.arrow_schema import as_results, with_system_columns
 from slicemill.errors import EngineStopped, SlicemillError
-from slicemill.server.adhoc.ask import reads_system_tables
-from slicemill.server.adhoc.errors import AdhocQueryCancelled, AdhocQueryRejected, OutOfMemory
 from slicemill.server.adhoc.messages import SystemCatalogQuery
 from slicemill.server.adhoc.pool import AnswerRows
-from slicemill.server.adhoc.postgres_catalog import postgres_tree
 from slicemill.server.answer import StatementAnswer
 from slicemill.server.auth import OWNER, Access, PermissionDenied
 from slicemill.server.connections import ClientLimits, drain_writer

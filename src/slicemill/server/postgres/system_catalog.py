@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from slicemill.server.adhoc.ask import open_connection
-from slicemill.server.adhoc.postgres_catalog import postgres_tree
+from slicemill.adhoc.postgres_catalog import postgres_tree
+from slicemill.adhoc.query import open_connection
 from slicemill.server.postgres.values import ARRAYS, describe_columns, type_size
 
 _PLACE = "table_catalog table_schema table_name"

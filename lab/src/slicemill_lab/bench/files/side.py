@@ -69,8 +69,10 @@ class Slicemill:
         self._mill.start()
 
     def count(self, number: int) -> int:
-        self._mill.check()
-        return int(self._mill.queries[f"q{number}"].metrics().rows)
+        self._mill.dispatcher.check()
+        query = self._mill.queries[f"q{number}"]
+        # The method's name depends on the version.
+        return int((getattr(query, "measured", None) or query.metrics)().rows)
 
     def stages(self) -> Mapping[str, float]:
         found = {name: round(stage.seconds, 3) for name, stage in sorted(self._stages.items())}

@@ -46,9 +46,9 @@ def wall_seconds(case: ScaleCase, batches: int) -> dict[str, float]:
 
 
 def main(case_name: str, batches: int, master: str) -> dict[str, float]:
-    from slicemill.api.mill import Mill
     from slicemill.runtime.spark_session import session
     from slicemill.runtime.workers.sharing import keep_workers
+    from slicemill.testing import open_mill
 
     case = next(case for case in CASES if case.name == case_name)
     spark = session(master)
@@ -58,7 +58,7 @@ def main(case_name: str, batches: int, master: str) -> dict[str, float]:
         for turn, subtasks in enumerate((max(WALL_SUBTASKS), *WALL_SUBTASKS)):
             clock = MovedClock()
             home = Path(folder) / str(turn)
-            with Mill(spark, home, subtasks=subtasks, read_sources=False, clock=clock) as mill:
+            with open_mill(spark, home, subtasks=subtasks, read_sources=False, clock=clock) as mill:
                 mill.execute(case.script((case.window_s,)))
                 mill.open()
                 began = 0.0

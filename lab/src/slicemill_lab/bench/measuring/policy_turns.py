@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from slicemill.api.mill import Mill
 from slicemill.kernels.arrays import Floats
+from slicemill.lifecycle.query import LiveRows
 from slicemill.metrics.profiling import Stages, recording
 from slicemill.metrics.quality_of_service import StaleTime, Summary
 from slicemill.scheduling.statistics import BatchCost
@@ -72,7 +73,7 @@ class PolicyTurns:
     def __init__(self, spark: SparkSession, folder: Path, bed: QueryBed) -> None:
         self.bed = bed
         self._mill = Mill(spark, folder / bed.id, subtasks=1)
-        self._mill.table(RELATION, bed.relation)
+        self._mill.tables.set_rows(RELATION, bed.relation)
         self._mill.execute(bed.script)
         self._mill.open()
         self._streams = {query.name: query.stream for query in bed.queries}
@@ -140,7 +141,7 @@ class PolicyTurns:
     def under(self, policy: str, arrivals: Recording) -> PolicyTurn:
         """Replay arrivals under a policy."""
         mill = self._mill
-        mill.policy = policy
+        mill.dispatcher.chooser.set_policy(policy)
         self._begin_turn()
         with mill.dispatcher.paused():
             for name, known in self._known.items():
@@ -164,8 +165,8 @@ class PolicyTurns:
         decision_ms = 1000 * mill.dispatcher.decisions.mean
         return PolicyTurn(felt, results, busy_s / (ended - began), pace, decision_ms, costs)
 
-    def _receive(self, name: str, table: pa.Table) -> None:
-        self._delivered[name].append((table, time.time()))
+    def _receive(self, name: str, live: LiveRows) -> None:
+        self._delivered[name].append((live.table, time.time()))
 
     def _begin_turn(self) -> None:
         self._turn += 1
@@ -182,7 +183,7 @@ class PolicyTurns:
         began = time.time()
         for (at_s, stream, rows), table in zip(arrivals, tables, strict=True):
             time.sleep(max(0.0, began + at_s - time.time()))
-            self._mill.check()
+            self._mill.dispatcher.check()
             came[stream] += [time.time()] * len(rows)
             self._mill.feed(stream, table)
         return {stream: np.array(moments) for stream, moments in came.items()}

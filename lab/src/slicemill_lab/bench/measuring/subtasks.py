@@ -16,7 +16,6 @@ from typing import cast
 
 import pyarrow as pa
 
-from slicemill.api.mill import Mill
 from slicemill.plan.placement import AUTO, Placement
 from slicemill.runtime.messages import RunDone
 from slicemill.runtime.spark_session import WORKER_MEMORY
@@ -24,6 +23,7 @@ from slicemill.runtime.worker import Worker
 from slicemill.runtime.workers.events import WorkerAnswer
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
+from slicemill.testing import open_mill
 from slicemill_lab.on_engine import MovedClock
 
 _SECOND_US = 1_000_000
@@ -90,7 +90,7 @@ def measured_subtasks(
     _keep_freed_memory()
     pool, clock = NotingPool(subtasks), MovedClock()
     with tempfile.TemporaryDirectory(prefix="slicemill-bench-") as home:
-        mill = Mill(
+        mill = open_mill(
             home=Path(home),
             pool=pool,
             subtasks=subtasks,

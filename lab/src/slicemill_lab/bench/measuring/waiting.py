@@ -35,15 +35,17 @@ def wait_for_counts(
 def wait_for(mill: Mill, query: str, rows: int) -> None:
     """Wait until a query has a number of results."""
     found = mill.queries[query]
-    wait_for_counts(lambda: [found.metrics().rows], [rows], mill.check)
+    wait_for_counts(lambda: [found.measured().rows], [rows], mill.dispatcher.check)
 
 
 def wait_until_read(mill: Mill, queries: Sequence[str]) -> None:
     """Wait until all fed rows are admitted and read by all of the queries."""
 
     def done() -> bool:
-        mill.check()
-        fed = any(stream.has_handed for stream in mill.streams.values())
-        return not fed and not any(mill.lag_rows(name) for name in queries)
+        mill.dispatcher.check()
+        fed = any(stream.has_handed for stream in mill.running.streams.values())
+        return not fed and not any(mill.queries[name].lag_rows() for name in queries)
 
-    wait_until(done, lambda: f"rows that wait: { ({name: mill.lag_rows(name) for name in queries}) }", 0.02)
+    wait_until(
+        done, lambda: f"rows that wait: { ({name: mill.queries[name].lag_rows() for name in queries}) }", 0.02
+    )

@@ -59,11 +59,11 @@ class OurSide:
         self._queries = tuple(job["queries"])
 
     def take_all(self) -> None:
-        self._mill.read_all()
+        self._mill.running.read_all()
         self._mill.dispatcher.run_all()
 
     def counts(self) -> dict[str, int]:
-        self._mill.check()
+        self._mill.dispatcher.check()
         queries = self._mill.queries
         return {
             name: queries[name].table().num_rows if queries[name].schema.changelog else queries[name].log.rows

@@ -78,7 +78,7 @@ def classified(
     CREATE QUERY q AS SELECT task, time, class, observed FROM c;"""
     units = len(problem.tested)
     with fed_mill(script) as mill:
-        mill.table("examples", _examples(problem))
+        mill.tables.set_rows("examples", _examples(problem))
 
         def spent_s() -> float:
             return sum(unit.statistics.cpu_s for unit in mill.dispatcher.tasks.values())
@@ -90,7 +90,7 @@ def classified(
             mill.dispatcher.run_all()
             before = spent_s() if unit == 1 else before
         spent = (spent_s() - before) / (units - 1)
-        rows = [timed.row for timed in mill.queries["q"].rows()]
+        rows = [timed.row for timed in mill.queries["q"].timed_rows()]
     said = np.full((units, tasks), -1)
     looked = 0
     for task, at, label, observed in rows:

@@ -66,7 +66,7 @@ def run_union(way: str, rates: Rates, seed: int, seconds: float, ets_rate: float
             mill.dispatcher.admit_handed()
             if ets_rate:
                 beat_us = SECOND_US / ets_rate
-                mill.streams["sparse"].announce_at_least("sparse", int(poll_us // beat_us * beat_us))
+                mill.running.streams["sparse"].announce_at_least("sparse", int(poll_us // beat_us * beat_us))
             clock.now += 1  # time advances by the least possible step while the engine works
             mill.dispatcher.run_all()
             while came < len(passing) and passing[came] <= poll_us:

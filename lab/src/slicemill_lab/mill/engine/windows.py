@@ -46,5 +46,5 @@ def cost(esl: str, call: str, values: Sequence[float], measured: int) -> EngineC
             if first and first + len(part) > len(values) - measured:
                 times.append((spent_s() - before) / len(part))
         state = sum(task.state_bytes for task in mill.dispatcher.tasks.values())
-        answers = tuple(float(str(timed.row[0])) for timed in mill.queries["q"].rows())
+        answers = tuple(float(str(timed.row[0])) for timed in mill.queries["q"].timed_rows())
     return EngineCost(median(times) * 1_000_000, state, answers)

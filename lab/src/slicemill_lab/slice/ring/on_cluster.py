@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from slicemill.api.mill import Mill
+from slicemill.api.mill import Environment, Mill
 from slicemill.errors import SlicemillError
 from slicemill.metrics.profiling import Stages, recording
 from slicemill.metrics.run_record import RunRecord
@@ -191,8 +191,9 @@ def measured_nodes(runs: Sequence[NodesRun], seed: int) -> list[MeasuredNodes]:
 class _NotingMill(Mill):
     """Mill that collects the records of its runs."""
 
-    def __init__(self, **named: Any) -> None:
+    def __init__(self, environment: Environment, **named: Any) -> None:
         self.runs: list[RunRecord] = []
+        self._environment = environment
         super().__init__(**named)
 
     def _after_run(self, run: RunRecord) -> None:
@@ -204,17 +205,16 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
     found, clock = MeasuredNodes(), MovedClock()
     with tempfile.TemporaryDirectory(prefix="slicemill-lab-") as home, ExitStack() as running:
         mill = _NotingMill(
+            Environment(clock, read_sources=False),
             home=Path(home),
             subtasks={None: run.nodes, True: None, False: 1}[run.adapts],
             placement=run.placement if run.nodes > 1 else "one",
-            read_sources=False,
-            clock=clock,
             **where,
         )
         running.enter_context(mill)
         mill.execute(run.script())
         mill.open()
-        mill.set_workers(run.nodes)
+        mill.rescaler.set_workers(run.nodes)
         paced = run.adapts is not None and "spark" in where
         began_all = time.monotonic()
         stages: Stages = {}
@@ -233,7 +233,7 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
                 found.response_s.append(time.monotonic() - due)
                 found.tuples += sum(table.num_rows for table in tables.values())
         found.moved = mill.dispatcher.balancing.moved
-        mill.checkpoint()
+        mill.dispatcher.checkpoint_all()
         rows: Counter[tuple[str, int]] = Counter()
         for held in slices_of(mill.home):
             rows[held.task, held.subtask] += held.rows

@@ -2,7 +2,8 @@
 
 A query may read tables, views, streams and continuous queries. For a stream or continuous query it reads the
 retained rows with their timestamp in `_ts`, and only the required columns and epochs. DuckDB has access to
-Arrow tables only, and not to files, network or settings. DuckDB runs in a separate process (`process`).
+Arrow tables only, and not to files, network or settings. A server runs DuckDB in separate
+processes (`server.adhoc`).
 """
 
 from __future__ import annotations
@@ -18,17 +19,13 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from slicemill.columns.arrow_schema import as_results, is_system_column, with_system_columns
-from slicemill.errors import SlicemillError
-from slicemill.kernels.arrays import Int64s
-from slicemill.server.adhoc.errors import OutOfMemory, UnknownName, duckdb_error, no_such_relation
-from slicemill.server.adhoc.messages import ProcessLimits
-from slicemill.server.adhoc.postgres_catalog import (
+from slicemill.adhoc.errors import OutOfMemory, UnknownName, duckdb_error, no_such_relation
+from slicemill.adhoc.postgres_catalog import (
     is_system_catalog_query,
     may_be_catalog_query,
     postgres_tree,
 )
-from slicemill.server.adhoc.pushdown import (
+from slicemill.adhoc.pushdown import (
     Limit,
     LimitOrder,
     RelationPushdown,
@@ -36,6 +33,9 @@ from slicemill.server.adhoc.pushdown import (
     parse_query,
     pushdowns_of,
 )
+from slicemill.columns.arrow_schema import as_results, is_system_column, with_system_columns
+from slicemill.errors import SlicemillError
+from slicemill.kernels.arrays import Int64s
 from slicemill.storage.log import Epoch, EpochSpans
 from slicemill.storage.segments import ExtentFreed
 
@@ -46,6 +46,14 @@ _DECIDED_BYTES = 1 << 20
 # Approximate size in bytes of a batch that is sent to a client.
 _PIECE_BYTES = 1 << 20
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLimits:
+    """Resource limits of one process: memory for DuckDB, and threads."""
+
+    memory_bytes: int = 1 << 30
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)

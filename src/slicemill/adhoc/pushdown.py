@@ -20,9 +20,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.optimizer.scope import Scope, traverse_scope
 
+from slicemill.adhoc.errors import syntax_error
 from slicemill.columns.arrow_schema import TS
 from slicemill.errors import SlicemillError
-from slicemill.server.adhoc.errors import syntax_error
 
 _MIRRORED = {"first": "last", "last": "first"}
 # Nodes allowed in a time bound: the value does not depend on the position in the query.

@@ -1,0 +1,1 @@
+"""Ad hoc queries: SQL over the rows that are stored now."""
