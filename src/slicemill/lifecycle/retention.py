@@ -1,4 +1,7 @@
-"""Retention: free log epochs that all readers have consumed, and fold changelogs."""
+"""Retention: delete the log epochs that all readers have consumed, and compact changelogs.
+
+An epoch is what one commit appended to a log.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from slicemill.types import Schema
 
 
 class RetentionCollector:
-    """Retention of a mill.
+    """Retention of all logs of a home directory.
 
     Results stay readable for `keep_us` after all readers have consumed them.
     """
@@ -39,15 +42,14 @@ class RetentionCollector:
         self._watermark = watermark
 
     def collect(self, catalog: Catalog, streams: Iterable[str], readers: Iterable[Mapping[str, int]]) -> None:
-        """Free epochs and fold changelogs in one record.
+        """Free epochs that no reader needs, and compact changelogs, in one journal record.
 
         `readers` are the cursors of readers other than tasks, by log.
         """
         home = self._home
         running = self._dispatcher.tasks
         needed = [*(task.needed_from for task in running.values()), *readers]
-        # A stored task that is not declared now must find all changes of a changelog once it is declared
-        # again.
+        # A stored task whose query is not declared now needs all changes once the query is declared again.
         away = [
             fields[checkpoint]["cursors"]
             for task, fields in home.tasks.items()
@@ -58,7 +60,7 @@ class RetentionCollector:
             {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
             for cursors in away
         ]
-        # Held-back rows of streams and windows of views have their own retention.
+        # Held-back rows of streams and the windows of views have their own retention.
         views = {view.name: view for view in views_to_answer(catalog)}
         others = {name + HELD for name in streams} | views.keys()
         logs = [log for name, log in home.logs.items() if name not in others]
@@ -72,6 +74,6 @@ class RetentionCollector:
 
 
 def changelogs_of(catalog: Catalog) -> Mapping[str, Schema]:
-    """Return the schemas of changelogs, by log."""
+    """Return the schema of each changelog, by the name of its log."""
     known = (*catalog.queries.values(), *catalog.relations.values())
     return {one.name: one.schema for one in known if one.schema.changelog}

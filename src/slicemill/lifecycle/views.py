@@ -1,4 +1,4 @@
-"""Ad hoc queries over views, whose window contents are stored in logs."""
+"""Ad hoc queries over views. The rows in the window of each view are stored in a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slicemill.types import Row
 
 
 def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) -> list[Row]:
-    """Return the rows of an ad hoc query.
+    """Return the rows of an ad hoc query over tables and views.
 
     `held` returns the rows of a table or view.
     """
@@ -27,7 +27,7 @@ def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) ->
         raise SlicemillError(f"there is no query {name}; create it first: CREATE QUERY {name} AS SELECT …")
     query = known.query
     if not isinstance(query, RelationQuery):
-        raise SlicemillError(f"{name} is a continuous query; its results are in mill.queries[{name!r}]")
+        raise SlicemillError(f"{name} is a continuous query; read its results from mill.queries[{name!r}]")
     read = [catalog.relation(one) for one in relations_read(catalog, query)]
     rows = {
         relation.name: held(relation.name)
@@ -39,7 +39,7 @@ def answer(catalog: Catalog, name: str, held: Callable[[str], Sequence[Row]]) ->
 
 
 def window_rows(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
-    """Return the rows in a view's window at the latest known time."""
+    """Return the rows that are in a view's window at the watermark."""
     log = home.logs.get(view.name)
     if log is None:
         return []  # the log of a new view does not exist yet
@@ -48,7 +48,7 @@ def window_rows(view: View, home: Home, watermark: Callable[[str], int]) -> list
 
 
 def first_epochs_in_use(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
-    """Return the first epoch that the window of each view still needs."""
+    """Return for each view the number of the first epoch that its window still needs."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)
@@ -60,7 +60,7 @@ def first_epochs_in_use(views: Iterable[View], home: Home, watermark: Callable[[
 
 
 def _first_epoch_in_use(window: Window, log: Log, now: int) -> int:
-    assert window.extent is not None, "the binder asks for a window with a beginning"
+    assert window.extent is not None, "the binder rejects an unbounded window"
     rows, first = 0, log.head + 1
     for epoch in reversed(log.epochs()):
         if window.frame is FrameUnit.ROWS:
@@ -80,7 +80,7 @@ def _now(log: Log, watermark: Callable[[str], int]) -> int:
 
 
 def _window(view: View) -> Window:
-    assert isinstance(view.query, SelectQuery), "the binder asks for one window"
+    assert isinstance(view.query, SelectQuery), "the binder rejects other queries"
     window = view.query.inputs[0].window
-    assert window is not None, "the binder asks for one"
+    assert window is not None, "the binder rejects a view without a window"
     return window

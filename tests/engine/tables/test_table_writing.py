@@ -174,7 +174,7 @@ def test_a_row_that_the_table_does_not_take_is_told_and_tried_again(tmp_path: Pa
         feed_rows(mill, "bid", [(1, None, 1)])
         _look(mill, clock)
         assert "price of table latest must not be NULL" in mill.writing.errors()["to_latest"]
-        assert mill.writing.problems()[0].startswith("the table that to_latest writes takes nothing")
+        assert mill.writing.problems()[0].startswith("the table that to_latest writes rejects its rows")
         mill.execute("DROP QUERY to_latest; DROP TABLE latest")
         _look(mill, clock)
         assert mill.writing.errors() == {}
