@@ -45,7 +45,7 @@ def test_what_is_measured_and_what_is_left_at_its_default_does_not_count() -> No
 
 
 def test_what_is_no_content_is_refused() -> None:
-    with pytest.raises(TypeError, match="object is no content of a plan"):
+    with pytest.raises(TypeError, match="object cannot be part of a plan"):
         digest(object())
 
 
