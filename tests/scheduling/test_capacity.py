@@ -54,5 +54,5 @@ def test_costs_come_back_from_a_file() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"job_s": 1}', '{"job_s": 1, "tasks": [{"id": "a"}]}', "{}"])
 def test_a_file_with_something_else_is_told_as_such(text: str) -> None:
-    with pytest.raises(SlicemillError, match=r"costs\.json holds no measured costs"):
+    with pytest.raises(SlicemillError, match=r"costs\.json has no measured costs"):
         costs_from_json(text, "costs.json")

@@ -284,7 +284,7 @@ def test_names_are_found_and_mistakes_explained() -> None:
     for wrong, message in (
         ("hrn", "did you mean"),
         ("fas(2)", "between 0 and 1"),
-        ("hr(1)", "takes no number"),
+        ("hr(1)", "has no parameter"),
         ("", "there is no policy"),
         ("quick; please", "there is no policy"),
     ):

@@ -1,4 +1,6 @@
-"""Scheduling of tasks: policies, run statistics, the chooser, and capacity planning.
+"""Scheduling of tasks: policies, run statistics, choice of the next task, and capacity planning.
+
+A task is the set of operators that the driver schedules as one.
 
     batches --policy--> priorities --Chooser--> tasks to run          (batches, policies, priorities, chooser)
     costs + arrivals --simulation--> response times                   (capacity, rehearsal)
