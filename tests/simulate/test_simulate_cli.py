@@ -46,7 +46,7 @@ def test_policies_are_compared_by_query(folder: Path) -> None:
         *("--policy", "fcfs", "--policy", "HNR"),
     )
     assert done.returncode == 0, done.stderr
-    assert "These rates bring 55% of the work that 1 core can do." in done.stdout
+    assert "These rates need 55% of the CPU time of 1 core." in done.stdout
     assert "All queries together" in done.stdout
     assert done.stdout.count("hnr") == 3  # by query, and together
 
@@ -75,12 +75,12 @@ def test_json_is_one_object_with_all_figures(
         (("bids.esl", "--costs", "costs.json"), "--rate bid=1000/s"),
         (("bids.esl", "--rate", "5/s", "--policy", "hnrr"), "did you mean hnr"),
         (("bids.esl", "--rate", "5/s", "--for", "long"), "no length of time"),
-        (("bids.esl", "--rate", "5/s", "--for", "0s"), "a millisecond at least"),
+        (("bids.esl", "--rate", "5/s", "--for", "0s"), "shorter than a millisecond"),
         (("bids.esl", "--rate", "5/s", "--costs", "nowhere.json"), "cannot read nowhere.json"),
-        (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "holds no measured costs"),
+        (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "has no measured costs"),
         (("other.esl", "--rate", "5/s", "--costs", "costs.json"), "the costs of other queries"),
         (("bids.esl", "--rate", "5/s", "--home", "nowhere"), "there is no home in nowhere"),
-        (("bids.esl", "--rate", "5/s", "--home", "a", "--costs", "b"), "not from both"),
+        (("bids.esl", "--rate", "5/s", "--home", "a", "--costs", "b"), "use only one of them"),
         (("empty.esl", "--rate", "5/s"), "nothing to plan for"),
         (("nowhere.esl", "--rate", "5/s"), "cannot read nowhere.esl"),
     ],
@@ -98,5 +98,5 @@ def test_a_mistake_is_told_in_words_before_spark_starts(
 def test_a_mistake_gives_no_stack_trace(folder: Path) -> None:
     done = simulate(folder, "bids.esl", "--costs", "costs.json")
     assert done.returncode == 1
-    assert done.stderr.startswith("how many rows does bid get?")
+    assert done.stderr.startswith("stream bid has no rate;")
     assert not done.stdout

@@ -12,14 +12,14 @@ from rich.table import Table
 from slicemill.metrics.quality_of_service import QueryStatistics, Summary
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 
-# Two policies are compared only if a measure differs by more than this share.
+# minimum relative difference of a measure at which two policies are compared
 CLEARLY = 0.1
 
 MEASURES = ("mean response", "longest response", "mean slowdown", "l2 slowdown", "staleness")
 
 
 def measures(outcome: Outcome) -> dict[str, float]:
-    """Return the measures by which policies are compared; less is better."""
+    """Return the measures by which policies are compared. A lower value is better."""
     figures = outcome.overall()
     return {
         "mean response": figures.response.mean,
@@ -41,7 +41,7 @@ def policies_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
 
 
 def queries_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
-    """Return a table with a line for each query and policy."""
+    """Return a table with one line per query and policy."""
     table = _table(title, "query", *(("policy",) if len(outcomes) > 1 else ()), *_COLUMNS)
     names = next(iter(outcomes.values())).queries
     for name in names:
@@ -65,8 +65,7 @@ def _subtasks(figures: QueryStatistics, stale: float, mean_rows: float, most_row
 
 
 def _table(title: str, *columns: str) -> Table:
-    # With the column `policy` the gaps are narrower, so that no number is cut at 80 columns. Long names are
-    # folded.
+    # The column `policy` narrows the gaps, so that no number is cut at 80 columns. Long names are folded.
     table = Table(
         title=title,
         title_justify="left",
@@ -96,13 +95,13 @@ def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:,.1f}"
 
 
-# -- predicted and measured -------------------------------------------------------------------------------
+# -- Predicted and measured outcomes ----------------------------------------------------------------------
 
 
 def agreement(
     predicted: Mapping[str, Outcome], measured: Mapping[str, Outcome]
 ) -> dict[str, tuple[list[str], list[str], int, int]]:
-    """Compare the predicted and the measured order of policies, by measure.
+    """Compare how prediction and measurement rank the policies, for each measure.
 
     Return both orders, best first, then the number of pairs in the same order, and the number of pairs. Only
     pairs that the prediction clearly separates are counted.
