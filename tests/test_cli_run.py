@@ -84,7 +84,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str | Non
     [
         ("SELECT item FORM bid;", (), "did you mean FROM?"),
         (BIDS + DEAR, ("--policy", "hrn"), "there is no policy hrn"),
-        (BIDS + DEAR, ("--for", "soon"), "is no length of time"),
+        (BIDS + DEAR, ("--for", "soon"), "is not a duration"),
         (BIDS + DEAR, ("--master", "sparc://here"), "is no Spark master; write local[4]"),
         (BIDS + DEAR, ("--master", "local[many]"), "is no Spark master"),
         (BIDS + DEAR, ("--master", "spark://127.0.0.1:1"), "no Spark master answers at 127.0.0.1:1"),
@@ -159,7 +159,7 @@ def test_a_stream_that_brought_nothing_is_told(
     assert run(BIDS + DEAR + fed, "--for", "0s") == 0
     shown = capsys.readouterr().out
     assert "bid: nothing was read; its source had no rows" in shown
-    assert "fed has no SOURCE: only a program can feed it" in shown
+    assert "fed has no SOURCE, so only a Python program can send rows to it" in shown
 
 
 def test_json_is_one_line_for_each_row_and_nothing_else(

@@ -156,7 +156,7 @@ def test_the_commands_print_what_they_found_and_end_with_1_if_something_is_wrong
     runner = CliRunner()
     done = runner.invoke(app, ["home", "check", str(tmp_path / "home")])
     assert done.exit_code == 0, done.output
-    assert "4 rows" in done.output and "epoch 3" in done.output and "everything is there" in done.output
+    assert "4 rows" in done.output and "commit 3" in done.output and "no damage found" in done.output
     assert (
         runner.invoke(app, ["home", "backup", str(tmp_path / "home"), str(tmp_path / "copy")]).exit_code == 0
     )

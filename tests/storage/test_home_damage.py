@@ -249,9 +249,9 @@ def test_the_command_repairs_a_home_and_says_so(tmp_path: Path) -> None:
     checked = runner.invoke(app, ["home", "check", str(tmp_path)])
     assert checked.exit_code == 1 and "home repair" in checked.output
     repaired = runner.invoke(app, ["home", "repair", str(tmp_path)])
-    assert repaired.exit_code == 0 and "continues without what is lost" in repaired.output
+    assert repaired.exit_code == 0 and "can be used again, without the lost parts" in repaired.output
     assert runner.invoke(app, ["home", "check", str(tmp_path)]).exit_code == 0
-    assert "everything is there" in runner.invoke(app, ["home", "repair", str(tmp_path)]).output
+    assert "no damage found" in runner.invoke(app, ["home", "repair", str(tmp_path)]).output
 
 
 # -- state --------------------------------------------------------------------------------------------------
