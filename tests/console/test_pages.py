@@ -42,7 +42,7 @@ def test_what_came_before_anybody_looked_is_shown(page: Page, tmp_path: Path) ->
     with console_server(tmp_path, f"{source}; CREATE QUERY prices AS SELECT price FROM bid") as url:
         page.goto(f"{url}/#/overview")
         line = page.get_by_role("region", name="Queries").get_by_role("row", name=re.compile("^prices"))
-        expect(line).to_contain_text("its streams have ended: it has given all its results")
+        expect(line).to_contain_text("its streams have ended, and all its results have been emitted")
         stream = page.get_by_role("region", name="Streams").get_by_role("row", name=re.compile("^bid"))
         expect(stream).to_contain_text("ended")
         expect(page.get_by_text("stream bid has ended")).to_be_visible()
@@ -78,7 +78,7 @@ def test_empty_pages_say_where_to_start_and_one_of_nobody_has_no_buttons(
 
 def test_a_task_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
-    expect(page.get_by_text("the oldest row goes first").first).to_be_visible()
+    expect(page.get_by_text("the task with the oldest pending row runs first").first).to_be_visible()
     tasks = page.get_by_role("region", name="Priorities")
     expect(tasks).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and gives .* results"))
 

@@ -82,7 +82,7 @@ def test_from_nothing_to_results_a_graph_another_policy_and_back(page: Page, tmp
         page.goto(f"{url}/#/overview")
         first = page.get_by_role("region", name="Queries").locator("tbody tr").first
         expect(first).to_contain_text("strict")
-        expect(first).to_contain_text(re.compile("misses its level|wait|busy"))
+        expect(first).to_contain_text(re.compile("misses its service level|wait|pending"))
 
         page.goto(f"{url}/#/scheduling")
         page.get_by_label("Policy").select_option("hnr")
@@ -214,7 +214,7 @@ def test_a_load_is_rehearsed(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
     page.get_by_label("bid, rows/s").fill("5000")
     page.get_by_role("button", name="Rehearse").click()
-    expect(page.get_by_text(re.compile("of the work that|times the work that"))).to_be_visible()
+    expect(page.get_by_text(re.compile("of the CPU time of|times the CPU time of"))).to_be_visible()
     page.get_by_label("A new query").fill("CREATE QUERY more AS SELECT auction, price * 2 AS twice FROM bid")
     page.get_by_role("button", name="Rehearse").click()
     expect(page.get_by_text("of that work is new")).to_be_visible()

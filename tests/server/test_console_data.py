@@ -179,7 +179,7 @@ def test_policies_with_the_priorities_of_tasks(client: httpx.Client, service: Mi
     assert {"hnr", "edf"} <= {policy["name"] for policy in found["policies"]}
     assert all(policy["rule"] for policy in found["policies"])
     (task,) = found["tasks"]
-    assert (task["queries"], task["why"]) == (["dear"], "nothing waits")
+    assert (task["queries"], task["why"]) == (["dear"], "no pending rows")
 
 
 def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: MillService) -> None:
@@ -190,7 +190,7 @@ def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: Mi
         bid(service, (1, 20, ts))
     answer = client.post("/v1/simulate", json=wish).json()
     assert [outcome["policy"] for outcome in answer["outcomes"]] == ["fcfs", "hnr"]
-    assert "of the work that 2 cores can do" in answer["verdict"][0]
+    assert "of the CPU time of 2 cores" in answer["verdict"][0]
     unknown = client.post("/v1/simulate", json={**wish, "rates": {"bit": 1}})
     assert "they read bid" in unknown.text
 
@@ -251,7 +251,7 @@ def test_models_come_with_their_drawing(client: httpx.Client, service: MillServi
 def test_tokens_are_made_and_dropped_by_admins(mill: Mill, service: MillService, tmp_path: Path) -> None:
     with serving(service, ServerSockets(), Access(tmp_path)) as url, httpx.Client(base_url=url) as client:
         reader = {"name": "bob", "role": "reader"}
-        assert "first token has role admin" in client.post("/v1/tokens", json=reader).text
+        assert "first token must have role admin" in client.post("/v1/tokens", json=reader).text
         admin = client.post("/v1/tokens", json={"name": "ann", "role": "admin"}).json()["token"]
         assert client.get("/v1/tokens").status_code == 401
         ann = {"authorization": f"Bearer {admin}"}

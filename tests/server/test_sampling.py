@@ -92,7 +92,7 @@ def test_events_tell_who_came_and_went_and_which_policy_decides(service: MillSer
     clock.now += 5
     sampler.take()
     assert [event.text for event in reversed(sampler.events)] == [
-        "policy hnr decides, in place of fcfs",
+        "the scheduling policy changed from fcfs to hnr",
         "query cheap was created",
         "query cheap was dropped",
     ]
@@ -112,7 +112,7 @@ def test_a_pause_is_a_state_a_cause_and_an_event(service: MillService) -> None:
     user.execute("RESUME QUERY dear")
     clock.now += 1
     assert (sampler.take().queries["dear"].state, sampler.take().queries["dear"].cause) == ("running", None)
-    assert [event.text for event in reversed(sampler.events)] == ["dear was paused", "dear goes on"]
+    assert [event.text for event in reversed(sampler.events)] == ["dear was paused", "dear was resumed"]
 
 
 def test_a_stream_that_has_ended_holds_nobody_and_is_an_event(service: MillService) -> None:

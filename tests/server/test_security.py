@@ -403,7 +403,7 @@ def test_names_are_told_of_health_with_a_token_only(
             response = made.get("/health")
             assert (response.status_code, response.json()["ready"]) == (200, True)
             told[who] = response.json()["problems"]
-    hidden = ["1 problem; who has a token for all names is told which"]
+    hidden = ["1 problem; a token for all names shows them"]
     assert told == {
         None: hidden,
         "wrong": hidden,
@@ -451,7 +451,7 @@ def test_clients_of_postgresql_show_their_token_as_password(
             host="127.0.0.1", port=port, user="x", dbname="x", password=token, autocommit=True
         )
 
-    with pytest.raises(psycopg.OperationalError, match="no token of this server"):
+    with pytest.raises(psycopg.OperationalError, match="not a valid token of this server"):
         connected("wrong")
     with connected(tokens["reader"]) as made:
         assert made.execute("SELECT count(*) FROM dear").fetchone() == (0,)

@@ -85,7 +85,7 @@ def test_a_rollback_says_that_rows_stay_changed(listening: ServerSockets) -> Non
         made.add_notice_handler(lambda notice: said.append(notice.message_primary))
         made.execute("INSERT INTO item (id, name) VALUES (1, 'a')")
         made.rollback()
-    assert said == ["rows stay changed: each statement is a transaction of its own here"]
+    assert said == ["ROLLBACK has no effect: each statement is committed as its own transaction"]
 
 
 def test_rest_and_the_client_change_rows(service: MillService, listening: ServerSockets) -> None:

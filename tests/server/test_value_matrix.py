@@ -151,7 +151,7 @@ def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
             sent = await connection.fetchrow("SELECT $1 AS x, $2 + 1 AS y", "a", "1")
             given = question([f"${index}::{kind}[]" for index, kind in enumerate(lists, 1)])
             back = await connection.fetchrow(given, *lists.values())
-            with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*give it a type with CAST"):
+            with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*add a CAST to the column"):
                 await connection.fetchrow(f"SELECT {EXAMPLES['hugeint'].sql} AS huge")
             return list(read), list(sent), list(back)
         finally:

@@ -1,4 +1,4 @@
-"""Server: one mill shared by many users over HTTP and the PostgreSQL protocol (M39-M40).
+"""Server: many users share one engine over HTTP and the PostgreSQL protocol.
 
     REST, live results ─┐
     PostgreSQL protocol ─┼─► MillService ─► Mill    every client interface calls the same service

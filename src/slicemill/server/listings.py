@@ -29,7 +29,7 @@ _VERSIONED = ("query", "relation", "aggregate", "function")
 
 
 def listing(mill: Mill, what: ShownKind | str) -> pa.Table:
-    """Return the rows of SHOW."""
+    """Return the rows of a SHOW statement."""
     if what is ShownKind.QUERIES:
         return _queries(mill)
     if what is ShownKind.STREAMS:
@@ -103,7 +103,7 @@ def _queries(mill: Mill) -> pa.Table:
 
 
 def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
-    """Return a quantile of the response time, rounded for display."""
+    """Return a quantile of the response time in milliseconds, rounded for display."""
     found = metrics.response_ms(quantile) if metrics is not None else None
     return None if found is None else round(found, 1)
 
@@ -235,7 +235,7 @@ def no_such_name(mill: Mill, name: str) -> UnknownName:
     """Return the error for an unknown name, with a hint."""
     catalog = mill.catalog
     known = [one.name for one in (*catalog.queries.values(), *catalog.relations.values())]
-    hint = did_you_mean(name, known) or "SHOW QUERIES and SHOW STREAMS list what is there"
+    hint = did_you_mean(name, known) or "list the names with SHOW QUERIES, SHOW STREAMS or SHOW TABLES"
     return UnknownName(f"there is no stream, query, table or view {name}", hint)
 
 
