@@ -94,7 +94,7 @@ CASES = [
     ),
     (
         "DESCRIBE bid;",
-        "a script declares; questions are asked of a server, or by a command",
+        "a script declares; ad hoc queries are sent to a server, or by a command",
         "write it in slicemill sql",
         "SELECT * FROM bid;",
     ),

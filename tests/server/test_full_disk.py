@@ -1,4 +1,4 @@
-"""A full disk: statements say so and change nothing, questions are answered, and work goes on with space."""
+"""A full disk: statements fail and change nothing, ad hoc queries work, and processing resumes with space."""
 
 from __future__ import annotations
 

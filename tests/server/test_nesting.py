@@ -33,7 +33,7 @@ RELATIONS = {
     "with": "WITH a AS (" * 500 + "SELECT 1" + ") SELECT * FROM a" * 500,
     "brackets": "(" * 500 + "SELECT item FROM bid" + ")" * 500,
 }
-QUESTIONS = [f"SELECT\n  {deep} AS x" for deep in DEEP.values()] + list(RELATIONS.values())
+QUERY_STARTS = [f"SELECT\n  {deep} AS x" for deep in DEEP.values()] + list(RELATIONS.values())
 FORMS = (
     "CREATE QUERY z AS SELECT\n {} AS x FROM bid",
     "CREATE QUERY z AS SELECT item FROM bid WHERE\n {}",
@@ -57,7 +57,7 @@ def listening(service: MillService) -> Iterator[ServerSockets]:
 
 def test_over_http_they_have_their_place(listening: ServerSockets) -> None:
     with httpx.Client(base_url=listening.url, timeout=60) as client:
-        for text in (*QUESTIONS, *STATEMENTS):
+        for text in (*QUERY_STARTS, *STATEMENTS):
             answer = client.post("/v1/statements", json={"text": text})
             assert answer.status_code == 400, text[:60]
             (error, *_) = answer.json()["errors"]
@@ -75,7 +75,7 @@ def test_clients_of_postgresql_get_an_error_and_stay_connected(
     listening: ServerSockets, simple: bool
 ) -> None:
     with psycopg.connect(f"{listening.postgres_url}/mill", user="me", autocommit=True) as connection:
-        for text in (*QUESTIONS, *STATEMENTS):
+        for text in (*QUERY_STARTS, *STATEMENTS):
             with pytest.raises(psycopg.Error) as caught:
                 connection.execute(text, prepare=not simple, binary=not simple)
             assert caught.value.diag.statement_position is not None, text[:60]

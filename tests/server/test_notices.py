@@ -1,4 +1,4 @@
-"""Notices: where a new query starts, what a replacement changes, and what a question has not seen."""
+"""Notices: where a new query starts, what a replacement changes, and what an ad hoc query has not seen."""
 
 from __future__ import annotations
 

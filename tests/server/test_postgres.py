@@ -245,11 +245,11 @@ def test_copy_writes_csv_with_a_header_where_it_is_asked_to(
         with connection.cursor().copy(text) as rows:
             return b"".join(bytes(part) for part in rows)
 
-    question = "SELECT item, 'a, \"b\"' AS word, '' AS empty, NULL AS nothing FROM dear"
-    assert copied(f"COPY ({question}) TO STDOUT WITH (FORMAT csv, HEADER)") == (
+    adhoc_query = "SELECT item, 'a, \"b\"' AS word, '' AS empty, NULL AS nothing FROM dear"
+    assert copied(f"COPY ({adhoc_query}) TO STDOUT WITH (FORMAT csv, HEADER)") == (
         b'item,word,empty,nothing\n1,"a, ""b""","",\n'
     )
-    assert copied(f"COPY ({question}) TO STDOUT CSV") == b'1,"a, ""b""","",\n'
+    assert copied(f"COPY ({adhoc_query}) TO STDOUT CSV") == b'1,"a, ""b""","",\n'
     assert copied("COPY (SELECT item, price FROM dear) TO STDOUT (DELIMITER ';', HEADER)") == (
         b"item;price\n1;20\n"
     )

@@ -61,7 +61,7 @@ def pool() -> Iterator[QueryProcessPool]:
 
 @pytest.fixture
 def limited(mill: Mill, pool: QueryProcessPool, service: MillService) -> MillService:
-    service.questions = pool
+    service.adhoc_queries = pool
     return service
 
 
@@ -107,7 +107,7 @@ def test_a_question_that_is_interrupted_ends_its_process(pool: QueryProcessPool)
 def test_a_question_has_a_limit_of_time() -> None:
     pool = QueryProcessPool(replace(_LIMITS, seconds=0.2))
     try:
-        with pytest.raises(AdhocQueryCancelled, match=r"took more than 0\.2 s.*--question-seconds"):
+        with pytest.raises(AdhocQueryCancelled, match=r"took more than 0\.2 s.*--adhoc-seconds"):
             pool.ask(_ENDLESS, _nothing)
         assert _running(pool) == 0
     finally:
@@ -123,7 +123,7 @@ def test_a_question_has_a_limit_of_time() -> None:
     ],
 )
 def test_a_question_has_a_limit_of_memory(pool: QueryProcessPool, sql: str) -> None:
-    with pytest.raises(OutOfMemory, match=r"more than 128 MB.*--question-memory"):
+    with pytest.raises(OutOfMemory, match=r"more than 128 MB.*--adhoc-memory"):
         pool.ask(sql, _nothing).whole()
     # Those after it are answered.
     assert pool.ask("SELECT 1 AS one", _nothing).whole().to_pylist() == [{"one": 1}]
@@ -134,12 +134,12 @@ def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: QueryPro
     running = [_in_background(pool, "ann") for _ in range(_LIMITS.per_user)]
     try:
         _until(lambda: _running(pool) == _LIMITS.per_user)
-        with pytest.raises(AdhocQueryRejected, match=r"2 questions that run.*--questions-per-user"):
+        with pytest.raises(AdhocQueryRejected, match=r"2 ad hoc queries that run.*--adhoc-queries-per-user"):
             pool.ask("SELECT 1", _nothing, "ann")
         assert pool.ask("SELECT 1 AS one", _nothing, "bob").whole().num_rows == 1
         running.append(_in_background(pool, "bob"))
         _until(lambda: _running(pool) == _LIMITS.at_once)
-        with pytest.raises(AdhocQueryRejected, match="3 questions run, and 3 may"):
+        with pytest.raises(AdhocQueryRejected, match="3 ad hoc queries run, and 3 may"):
             pool.ask("SELECT 1", _nothing, "cid")
     finally:
         for interrupted, thread, _ in running:
@@ -231,7 +231,7 @@ def test_clients_that_go_end_their_questions_and_others_are_served(
     bid(limited, (1, 20, 1))
     for _ in range(4):  # two run, two wait
         clients = [_send(listening, _ENDLESS) for _ in range(4)]
-        _until(lambda: _running(limited.questions) == _LIMITS.per_user)
+        _until(lambda: _running(limited.adhoc_queries) == _LIMITS.per_user)
         with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
             assert client.get("/health").json()["ready"]
             assert client.get("/v1/queries").status_code == 200
@@ -239,7 +239,7 @@ def test_clients_that_go_end_their_questions_and_others_are_served(
             assert said.status_code == 429, said.text
         for each in clients:
             each.close()
-        _until(lambda: _running(limited.questions) == 0)
+        _until(lambda: _running(limited.adhoc_queries) == 0)
     with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
         said = client.post("/v1/statements", json={"text": "SELECT price FROM dear"})
         assert said.json()["answers"][0]["rows"] == [{"price": 20}]
@@ -259,7 +259,7 @@ def test_an_answer_without_end_streams_over_http(limited: MillService, listening
     begin = received[received.index(b'"rows":[') + 8 : received.rindex(b"}, {")] + b"}"
     numbers = [row["n"] for row in json.loads(b"[" + begin + b"]")]
     assert numbers == list(range(len(numbers)))
-    _until(lambda: _running(limited.questions) == 0)
+    _until(lambda: _running(limited.adhoc_queries) == 0)
 
 
 def test_a_mistake_behind_the_first_rows_breaks_the_response_off(
@@ -271,7 +271,7 @@ def test_a_mistake_behind_the_first_rows_breaks_the_response_off(
         pytest.raises(httpx.RemoteProtocolError),
     ):
         client.post("/v1/statements", json={"text": sql})
-    _until(lambda: _running(limited.questions) == 0)
+    _until(lambda: _running(limited.adhoc_queries) == 0)
 
 
 def test_a_question_before_other_statements_keeps_few_rows(
@@ -282,8 +282,8 @@ def test_a_question_before_other_statements_keeps_few_rows(
         assert [answer["rows"] for answer in said.json()["answers"]][:2] == [[{"one": 1}], [{"two": 2}]]
         said = client.post("/v1/statements", json={"text": f"{_MANY_ROWS}; SHOW QUERIES"})
         assert said.status_code == 400
-        assert "send the question by itself" in said.json()["errors"][0]["message"]
-    assert _running(limited.questions) == 0
+        assert "send the ad hoc query by itself" in said.json()["errors"][0]["message"]
+    assert _running(limited.adhoc_queries) == 0
 
 
 def test_clients_of_postgresql_that_go_end_their_questions(
@@ -302,10 +302,10 @@ def test_clients_of_postgresql_that_go_end_their_questions(
             # It says good bye at once: the server must not wait for its turn to read that.
             made.sendall(b"Q" + struct.pack("!i", len(query) + 4) + query + b"X\0\0\0\4")
             clients.append(made)
-        _until(lambda: _running(limited.questions) == _LIMITS.per_user)
+        _until(lambda: _running(limited.adhoc_queries) == _LIMITS.per_user)
         for made in clients:
             made.close()
-        _until(lambda: _running(limited.questions) == 0)
+        _until(lambda: _running(limited.adhoc_queries) == 0)
 
 
 def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: ServerSockets) -> None:
@@ -319,10 +319,10 @@ def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: Se
                 if len(found) == 50_000:
                     break
             assert found == list(range(50_000))
-        _until(lambda: _running(limited.questions) == 0)
+        _until(lambda: _running(limited.adhoc_queries) == 0)
 
         def cancel() -> None:
-            _until(lambda: _running(limited.questions) == 1)
+            _until(lambda: _running(limited.adhoc_queries) == 1)
             connection.cancel_safe()
 
         # The catalog is asked in the same processes.
@@ -334,4 +334,4 @@ def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: Se
             thread.join()
         with connection.cursor() as cursor, cursor.copy("COPY (SELECT 1) TO STDOUT") as copy:
             assert [bytes(one) for one in copy] == [b"1\n"]
-    _until(lambda: _running(limited.questions) == 0)
+    _until(lambda: _running(limited.adhoc_queries) == 0)

@@ -362,8 +362,8 @@ SECRETS = {
     "a mistake in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
     "a mistake in rows": "INSERT INTO sales_t SELECT wrod FROM secret",
     "rows": "INSERT INTO sales_t SELECT word FROM secret",
-    "a question": "SELECT (SELECT word FROM secret) AS w",
-    "a mistake in a question": "SELECT wrod FROM secret",
+    "an ad hoc query": "SELECT (SELECT word FROM secret) AS w",
+    "a mistake in an ad hoc query": "SELECT wrod FROM secret",
 }
 
 

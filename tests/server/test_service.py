@@ -1,4 +1,4 @@
-"""The service: statements, commands and questions over a mill with workers in this process."""
+"""The service: statements, commands and ad hoc queries over a mill with workers in this process."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_questions_see_results_with_their_times(user: UserSession) -> None:
 def test_a_question_reads_no_files(user: UserSession, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
-    for question in (
+    for adhoc_query in (
         f"SELECT * FROM read_csv('{secret}')",
         f"SELECT * FROM '{secret}'",
         f"SELECT content FROM read_text('{secret}')",
     ):
         with pytest.raises(SlicemillError):
-            user.execute(question)
+            user.execute(adhoc_query)
 
 
 def test_a_question_changes_nothing(user: UserSession) -> None:

@@ -67,7 +67,7 @@ EXAMPLES = {
     ),
     "negative interval": Example("-INTERVAL '3.5 seconds'", timedelta(seconds=-3.5), -3500000, "interval"),
 }
-OTHERS = {  # of a question only: Python has no value, or drivers differ in it
+OTHERS = {  # of an ad hoc query only: Python has no value, or drivers differ in it
     "months": ("INTERVAL '14 months'", "1 year 2 mons"),
     "infinite timestamp": ("'infinity'::timestamp", "infinity"),
     "infinite date": ("'-infinity'::date", "-infinity"),
@@ -88,12 +88,12 @@ def positions(example: Example) -> Iterator[tuple[str, Any, Any]]:
     yield f"[NULL, {example.sql}, NULL]", [None, example.value, None], [None, example.json, None]
 
 
-def question(sqls: list[str]) -> str:
+def adhoc_query(sqls: list[str]) -> str:
     return f"SELECT {', '.join(f'{sql} AS c{index}' for index, sql in enumerate(sqls))}"
 
 
 CASES = [case for example in EXAMPLES.values() for case in positions(example)]
-SQL = question([sql for sql, _, _ in CASES])
+SQL = adhoc_query([sql for sql, _, _ in CASES])
 VALUES = [value for _, value, _ in CASES]
 
 
@@ -147,9 +147,9 @@ def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
         host, port = listening.postgres.getsockname()
         connection = await asyncpg.connect(host=host, port=port, user="me", database="mill", ssl=False)
         try:
-            read = await connection.fetchrow(question([sql for sql, _, _ in cases]))
+            read = await connection.fetchrow(adhoc_query([sql for sql, _, _ in cases]))
             sent = await connection.fetchrow("SELECT $1 AS x, $2 + 1 AS y", "a", "1")
-            given = question([f"${index}::{kind}[]" for index, kind in enumerate(lists, 1)])
+            given = adhoc_query([f"${index}::{kind}[]" for index, kind in enumerate(lists, 1)])
             back = await connection.fetchrow(given, *lists.values())
             with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*add a CAST to the column"):
                 await connection.fetchrow(f"SELECT {EXAMPLES['hugeint'].sql} AS huge")

@@ -58,7 +58,7 @@ def test_nothing_is_dropped_without_load() -> None:
 
 
 @pytest.mark.parametrize("overload", [1.3, 2, 4, 10])
-@pytest.mark.parametrize("tasks", [1, 8])
+@pytest.mark.parametrize("units", [1, 8])
 def test_the_lag_is_kept_under_overload(overload: float, units: int) -> None:
     machine = Machine([BUDGET] * units)
     responses = machine.serve(overload, seconds=40)

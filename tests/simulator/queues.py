@@ -1,4 +1,4 @@
-"""Fixed queues as a policy sees them, for tests that ask a policy one question at a time."""
+"""Fixed queues as a policy sees them, for tests that ask a policy one adhoc_query at a time."""
 
 from __future__ import annotations
 

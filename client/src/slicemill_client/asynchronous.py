@@ -51,8 +51,6 @@ class AsyncConnection:
         """Yield new results as they are committed, until the query is dropped.
 
         The first result is that of epoch (commit) `since`; by default only new results are returned.
-
-        Starts with epoch `since`, or without it with the next new results.
         """
         while True:
             params = {} if since is None else {"since": since}

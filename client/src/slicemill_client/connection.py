@@ -177,10 +177,6 @@ class RemoteQuery:
         The first result is that of epoch (commit) `since`; by default only new results are returned. After a
         connection error the client reconnects and continues from its last epoch. No result is lost or
         duplicated as long as the server retains the results.
-
-        Starts with epoch `since`, or without it with the next new results. After a connection error the
-        client reconnects and continues from its last epoch. No result is lost or duplicated as long as the
-        server retains the results.
         """
         wait = threading.Event().wait
         while not stopped():

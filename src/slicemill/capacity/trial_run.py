@@ -2,9 +2,6 @@
 
 Each policy runs twice over all arrivals; such a run is called a turn. The policies take turns in one engine,
 forwards and then backwards, so that other load on the machine affects all of them equally.
-
-Policies take turns in one mill, forwards and then backwards, so that other load on the machine affects
-all of them equally.
 """
 
 from __future__ import annotations

@@ -63,17 +63,17 @@ def serve(
         Path | None, typer.Option(help="File of the TLS certificate (PEM); requires --key.")
     ] = None,
     key: Annotated[Path | None, typer.Option(help="File of the certificate's private key (PEM).")] = None,
-    questions: Annotated[
+    adhoc_queries: Annotated[
         int | None,
         typer.Option(min=1, max=256, help="Maximum number of ad hoc queries that run at the same time."),
     ] = None,
-    questions_per_user: Annotated[
+    adhoc_queries_per_user: Annotated[
         int | None, typer.Option(min=1, max=256, help="Maximum number of running ad hoc queries of one user.")
     ] = None,
-    question_memory: Annotated[
+    adhoc_memory: Annotated[
         int, typer.Option(min=64, metavar="MB", help="Maximum memory of an ad hoc query.")
     ] = 1024,
-    question_seconds: Annotated[
+    adhoc_seconds: Annotated[
         float, typer.Option(min=0.1, help="Maximum run time of an ad hoc query in seconds.")
     ] = 300.0,
     max_connections: Annotated[
@@ -93,10 +93,6 @@ def serve(
     continues where it stopped, and needs no FILE. Connections from other machines are accepted once there is
     a token (slicemill token add). FILE may use any file, host and code; later statements may only use what
     the options allow.
-
-    All declarations are stored in the home. A server that is restarted with the same home continues where it
-    stopped, and needs no FILE. Connections from other machines are accepted once there is a token (slicemill
-    token add). FILE may use any file, host and code; later statements may only use what the options allow.
     """
     from slicemill.runtime.spark_session import begin_session, check_master
     from slicemill.server.auth import Access
@@ -133,7 +129,7 @@ def serve(
         allow_python,
         frozenset(map(str.lower, allow_webhook or ())),
     )
-    limits = AdhocLimits(seconds=question_seconds, memory_bytes=question_memory << 20)
-    limits = limits.with_counts(questions, questions_per_user)
+    limits = AdhocLimits(seconds=adhoc_seconds, memory_bytes=adhoc_memory << 20)
+    limits = limits.with_counts(adhoc_queries, adhoc_queries_per_user)
     options = ServeOptions(home, source, seconds, allowed, LogFormat(log_format), limits)
     run_server(listening, access, options, spark)

@@ -1,8 +1,6 @@
 """Interactive shell of `slicemill sql`: reads, runs and displays statements.
 
 Statements end with a semicolon, and commands start with a backslash.
-
-Statements end with a semicolon, and commands start with a backslash.
 """
 
 from __future__ import annotations

@@ -4,10 +4,6 @@ The layout does not depend on the queries. Each connected component is laid out 
 layers, which are columns of boxes (`assign_layers`), order within a layer (`order_layers`), heights
 (`heights`), folding of a wide drawing into several bands below each other (`fold_layers`), and routes of
 arcs. Then the components are packed into rows (`pack_rectangles`).
-
-The layout is independent of queries. Each connected component is laid out in steps: assignment to layers
-(`assign_layers`), order within a layer (`order_layers`), heights (`heights`), folding into bands
-(`fold_layers`), and routes of arcs. Then the components are packed into rows (`pack_rectangles`).
 """
 
 from __future__ import annotations
@@ -505,8 +501,6 @@ def _align_blocks(
     """Return for each vertex the first vertex of its block: the vertices on one straight line.
 
     All vertices of a block get the same height.
-
-    The vertices of a block are drawn on a straight line.
     """
     root = {v: v for layer in layers for v in layer}
     for before, layer in pairwise(layers):
@@ -558,8 +552,6 @@ def _balance_heights(answers: list[tuple[Heights, bool]], size: Sequence[float])
 
     The four layouts align vertices from both sides and both ends. Each is shifted to the top or bottom of the
     most compact layout.
-
-    Each solution is aligned with the top or bottom of the most compact solution.
     """
 
     def ends(found: Heights) -> tuple[float, float]:

@@ -208,10 +208,7 @@ def xml(text: str) -> str:
 
 
 def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
-    """Estimate the width of a line of text; rather too high than too low.
-
-    The estimate is rather too high than too low.
-    """
+    """Estimate the width of a line of text; rather too high than too low."""
     em = sum(_em(char, mono) for char in text)
     return em * size * (_BOLD if bold and not mono else 1.0)
 

@@ -2,9 +2,6 @@
 
 The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a tree of
 its own, to which other trees refer (↗).
-
-The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a
-tree of its own, to which other trees refer (↗).
 """
 
 from __future__ import annotations

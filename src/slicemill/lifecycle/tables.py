@@ -329,9 +329,6 @@ class TableVersions:
 
         Rows set from Python for a table without a source are used only once, because statements may change
         them.
-
-        Rows that a program gives to a table without a source are used only once, because statements may
-        change them.
         """
         try:
             return self._stored(table, self._now(table))

@@ -1,6 +1,6 @@
 """Backfill tasks: run a query that starts in the past in its own task until it has caught up.
 
-Such a query runs in its own task, called `q apart`, until it has caught up.
+The task of the query `q` is called `q apart`:
 
     bid ─┬─ windows of bid by auction ─┬─ q1           bid ─┬─ windows of bid by auction ─┬─ q1
          │                             └─ q2     ──►        │                             ├─ q2

@@ -4,13 +4,6 @@ A digest is the same in every process, whatever the order in which queries are r
 under node ids. So a digest depends only on the computation of a node: it uses neither `hash()` nor set order,
 and ignores fields that are excluded from comparison. It also ignores fields that have their default value,
 so that a later version can add fields without changing the ids of stored state.
-
-A digest is the same in every process, whatever the order in which queries are registered.
-
-Node ids end in these digests, and state is stored under node ids. So a digest depends only on the computation
-of a node: it uses neither `hash()` nor set order, and ignores fields that are excluded from comparison. It
-also ignores fields that have their default value, so that a later version can add fields without changing the
-ids of stored state.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Look-back of a query: how far into the past its results depend on input rows.
 
 The look-back determines when the results of a new query are complete.
-
-The length determines when the results of a new query are complete.
 """
 
 from __future__ import annotations

@@ -118,10 +118,6 @@ def by_time(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]
     This placement "by time" requires that the task has one join and that each result row is made from one row
     of that join. Each subtask computes the inputs of the join. The result is empty if the task does not allow
     it (ring of PSP-D, S33).
-
-    Each subtask stores a stripe of the rows. This requires that the task has one join and that each result
-    row is made from one row of that join. Each subtask computes the inputs of the join. The result is empty
-    if the task does not allow it.
     """
     found = {join for output, _ in task.outputs for join in _emitting_operators(graph, output)}
     joins = [node_id for node_id in task.nodes if isinstance(graph[node_id].operator, SharedJoin)]
@@ -158,9 +154,6 @@ def by_key(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]:
 
     Partitioning requires that all state of the task is keyed by expressions over its logs' columns, with one
     set of keys per log, and that each result depends on such state.
-
-    Partitioning requires that all state of the task is keyed by expressions over its logs' columns, with one
-    set of keys per log, and that each result depends on such state. Otherwise the result is empty.
     """
     computing = _key_restricting_nodes(task, graph)
     ids = {node.id for node in computing}
@@ -261,8 +254,6 @@ def _key_restricting_nodes(task: Task, graph: QueryGraph) -> list[Node]:
     """Return the stateful nodes of a task that restrict its partitioning keys.
 
     A drop box (load shedding operator) is not included, because it can be partitioned by any key.
-
-    A drop box is not included, because it can be partitioned by any key.
     """
     found = []
     for node in (graph[node_id] for node_id in task.stateful_nodes):

@@ -241,8 +241,6 @@ def restore_placement(task: Task, graph: QueryGraph, plain: Mapping[str, Any]) -
     """Return the placement that the journal stores, or None if the task no longer allows it.
 
     The result is None if the task's queries have changed so that the placement is no longer valid.
-
-    The result is None if the task's queries have changed so that the placement is no longer valid.
     """
     subtasks = prod(plain["shape"])
     if subtasks == 1:

@@ -134,12 +134,6 @@ class SubtasksByTime:
     makes the path of a tuple longer. So the price of N subtasks and its minimum are
 
         divided / N + repeated + (divided + N repeated) / cores        at N = sqrt(divided cores / repeated)
-
-    Of the task's CPU seconds per second, `divided_s` is divided among the subtasks, and each subtask repeats
-    `repeated_s`, because each subtask reads and probes with all rows. This differs from the publication,
-    where a longer ring makes the path of a tuple longer. So the price of N subtasks and its minimum are
-
-        divided / N + repeated + (divided + N repeated) / cores        at N = sqrt(divided cores / repeated)
     """
 
     divided_s: float

@@ -2,11 +2,6 @@
 
 Only conditions that cannot fail are evaluated at the source. A division by zero, for example, must fail one
 query without stopping the stream.
-
-Rows and columns that no query reads are not stored.
-
-Only conditions that cannot fail are evaluated at the source. A division by zero, for example, must fail one
-query without stopping the stream.
 """
 
 from __future__ import annotations

@@ -3,10 +3,6 @@
 Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single tuples is the case N = 1, a = 0. With
 a > 0, a larger batch costs less per row. Policies that use the wait limit how long a small batch waits.
 
-Batches are the input of a policy. Processing a batch of N rows takes B(N) = a + b·N. Scheduling of single
-tuples is the case N = 1, a = 0. With a > 0, a larger batch costs less per row. Policies that use the wait
-limit how long a small batch waits.
-
 A decision over a thousand ready tasks must take well below a millisecond. So a policy is a function of whole
 columns, and a column that the policy does not use is not computed.
 """

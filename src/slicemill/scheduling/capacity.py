@@ -4,10 +4,6 @@ A job is one round of the driver: messages to workers, their answers, and a comm
 tasks as one subtask, or as one subtask per core for a task that is partitioned by key. Jobs, subtasks, and
 the delivery of each task's results have fixed costs that do not depend on the number of rows. Times are in
 seconds (§4.3).
-
-A job is one round of the driver: messages to workers, their answers, and a commit. A job has one task per
-task, or one task per core for a task that is partitioned by key. Jobs, tasks, and the delivery of each task's
-results have fixed costs that do not depend on the number of rows. Times are in seconds.
 """
 
 from __future__ import annotations

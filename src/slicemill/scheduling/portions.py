@@ -4,10 +4,6 @@ A task may serve many queries: its own queries, which get results in the same ru
 tasks that read its logs. A run of the task has a value, for example the number of results. Each query has its
 own ideal time T (response time without other load), so the value of a run is a sum over queries (P26):
 
-A task may serve many queries: its own queries, which get results in the same run, and queries of downstream
-tasks that read its logs. Each query has its own ideal time T, so the value of a run is a sum over queries
-(P26):
-
     V = Σ w_i / (work of the task and of downstream tasks)    w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
 The downstream tasks of a derived stream need not run together with the task that writes it. So only the part
@@ -128,7 +124,7 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
 def _cut(tree: WorkTree, aim: Aim, rows: float) -> list[Portion]:
     """Cut a work tree into portions, of which the first contains the task itself.
 
-    The first portion contains the task itself. The others are ordered by descending slope.
+    The other portions are ordered by descending slope: value per second of work.
     """
     below = [
         part.behind(share, rows)

@@ -63,8 +63,6 @@ def hnr_priority(batches: Batches) -> Floats:
     """Highest normalised rate: return the sum of results / ideal time, per second of work.
 
     The ideal time is the response time without other load. This policy minimises the mean slowdown (P13).
-
-    Minimises the mean slowdown (P13).
     """
     return batches.rate(Aim.SLOWDOWN)
 

@@ -6,12 +6,6 @@ reads as many pending polls of a source as fit into the quantum, but at least on
 run reads all polls. The simulation uses the same `Chooser` as the driver. All rows of a poll have one arrival
 time, so they are counted, not sampled: under any policy, the first n input rows of a task cause floor(S·n)
 results (P6-P9, P29-P31).
-
-Jobs run one after the other. A job runs tasks in the order of the policy until each core has work for a
-quantum. Its results are available when the job ends. A run reads as many pending polls as fit into the
-quantum, but at least one. If no other task waits, the run reads all polls. The simulation uses the same
-`Chooser` as the driver. All rows of a poll have one arrival time, so they are counted, not sampled: under any
-policy, the first n input rows of a task cause floor(S·n) results.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ def serving(
 ) -> Iterator[str]:
     """Run a server in its own thread. Yields the URL."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-    service.questions.start()
+    service.adhoc_queries.start()
     thread = threading.Thread(
         target=lambda: asyncio.run(_serve(service, listening, access or Access(), limits, started)),
         name="network",

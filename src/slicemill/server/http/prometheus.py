@@ -46,7 +46,7 @@ _OF_QUERIES: tuple[tuple[str, str, Callable[[QueryMetrics], float | None]], ...]
         lambda q: q.memory.state_bytes,
     ),
     (
-        "slicemill_query_unit_cpu_seconds_total",
+        "slicemill_query_task_cpu_seconds_total",
         "CPU time of the query's task, which other queries may share.",
         lambda q: q.cpu_s,
     ),
@@ -202,7 +202,11 @@ class MillCollector(Collector):
         yield GaugeMetricFamily(
             "slicemill_queries", "Number of continuous queries.", value=len(self._mill.queries)
         )
-        yield GaugeMetricFamily("slicemill_units", "Units that run.", value=len(dispatcher.tasks))
+        yield GaugeMetricFamily(
+            "slicemill_tasks",
+            "Number of tasks (sets of operators scheduled together).",
+            value=len(dispatcher.tasks),
+        )
         process = psutil.Process()
         yield GaugeMetricFamily(
             "slicemill_driver_resident_bytes",

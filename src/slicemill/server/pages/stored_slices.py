@@ -3,10 +3,6 @@
 A state slice holds the rows of a join between two ages, the slice borders. Each checkpoint is read once for
 all clients. A background thread reads the checkpoints of tasks with joins even without clients, so that the
 history of borders is complete. The thread reads at most every ten seconds, and for at most 1/500 of the time.
-
-Each checkpoint is read once for all clients. A background thread reads the checkpoints of tasks with joins
-even without clients, so that the history of cuts is complete. The thread reads at most every ten seconds,
-and for at most 1/500 of the time.
 """
 
 from __future__ import annotations

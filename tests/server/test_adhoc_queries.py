@@ -26,7 +26,7 @@ from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import SegmentWriters
-from support.questions import ask
+from support.adhoc_queries import ask
 
 _COLUMNS = pa.schema([("item", pa.int64()), ("price", pa.float64()), ("note", pa.string())])
 _US = 1_000_000
@@ -93,7 +93,7 @@ def _log(epochs: list[Rows], extents: int = 1, compress: bool = False) -> Iterat
 
 
 def _over_all(sql: str, log: Log) -> list[tuple[object, ...]]:
-    """The same question over the whole log."""
+    """The same adhoc_query over the whole log."""
     rows = InMemoryRelation(LogRelation(log).shape().schema, lambda: _whole(log))
     return _tuples(ask(sql, lambda _: rows))
 
