@@ -33,7 +33,7 @@ def test_rows_that_came_are_kept_and_saved(page: Page, busy: str) -> None:
     assert '"euro"' in saved(page, "Save these").read_text(encoding="utf-8").splitlines()[0]
     assert "euro" in saved(page, "All kept (CSV)").read_text(encoding="utf-8").splitlines()[0]
     expect(rows.first).to_be_visible()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
@@ -55,7 +55,7 @@ def test_what_came_before_anybody_looked_is_shown(page: Page, tmp_path: Path) ->
         page.get_by_role("button", name="Stop").click()
         # What is shown already is not asked for again.
         with page.expect_request(re.compile(r"/live\?recent=0$")):
-            page.get_by_role("button", name="Go on").click()
+            page.get_by_role("button", name="Continue").click()
         expect(page.get_by_text("live", exact=True)).to_be_visible()
         expect(page.get_by_text(count)).to_be_visible()
         page.goto("about:blank")
@@ -80,7 +80,7 @@ def test_a_task_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
     expect(page.get_by_text("the task with the oldest pending row runs first").first).to_be_visible()
     tasks = page.get_by_role("region", name="Priorities")
-    expect(tasks).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and gives .* results"))
+    expect(tasks).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and emits .* results"))
 
 
 @pytest.mark.slow_cpu
@@ -89,13 +89,13 @@ def test_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> None:
     picture = page.get_by_role("img", name=re.compile("^Slices of joins of auction and bid"))
     for text in ("auction · subtask", "bid · subtask", "kB", "60 s"):
         expect(picture).to_contain_text(text)
-    expect(page.get_by_role("heading", name="Cells over workers").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Subtasks per worker").first).to_be_visible()
 
 
 def test_a_model_has_both_graphs_and_a_budget_its_accuracy(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/models")
     expect(page.get_by_role("img", name="Graphs of the model volatility")).to_be_visible()
-    line = page.get_by_role("region", name="Queries with a budget").get_by_role("row")
+    line = page.get_by_role("region", name="Queries with a load budget").get_by_role("row")
     expect(line.filter(has_text="runs_of_channels")).to_contain_text("memory 60 tuples")
     expect(page.get_by_role("img", name=re.compile("^Accuracy: "))).to_be_visible()
 
@@ -104,7 +104,7 @@ def test_late_and_unreadable_rows_are_looked_at_apart(page: Page, busy: str) -> 
     page.goto(f"{busy}/#/errors/bid")
     expect(page.get_by_text("Every row of bid could be read.")).to_be_visible()
     page.get_by_role("button", name="Late").click()
-    expect(page.get_by_text(re.compile("No row of bid came too late"))).to_be_visible()
+    expect(page.get_by_text(re.compile("No row of bid was late"))).to_be_visible()
 
 
 def test_settings_have_a_bundle_for_support(page: Page, busy: str) -> None:
@@ -139,9 +139,9 @@ def test_a_page_that_cannot_be_loaded_says_so(page: Page, busy: str, provoked: l
     page.route("**/console/graph-*.js", lambda route: route.abort())
     page.goto(busy)
     page.get_by_role("link", name=re.compile("^Graph")).click()
-    expect(page.get_by_role("button", name="Load the console again")).to_be_visible()
+    expect(page.get_by_role("button", name="Reload the console")).to_be_visible()
     page.unroute("**/console/graph-*.js")
-    page.get_by_role("button", name="Load the console again").click()
+    page.get_by_role("button", name="Reload the console").click()
     expect(page.locator(".node").first).to_be_visible()
 
 
@@ -164,5 +164,5 @@ def test_the_end_of_a_drag_chooses_nothing(page: Page, busy: str) -> None:
 def test_what_is_chosen_stays_in_sight_beside_its_panel(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/graph")
     page.get_by_role("button", name=re.compile("early_big_bids")).click()
-    expect(page.get_by_role("complementary")).to_contain_text("What it costs")
+    expect(page.get_by_role("complementary")).to_contain_text("CPU cost")
     page.wait_for_function(IN_SIGHT)

@@ -231,7 +231,7 @@ class RemoteQuery:
         self._do("PAUSE")
 
     def resume(self) -> None:
-        """Resume the query. It first processes the rows that arrived during the pause."""
+        """Resume the query, which first processes the rows that arrived during the pause."""
         self._do("RESUME")
 
     def restart(self) -> None:

@@ -50,13 +50,13 @@ def _traffic(text: str) -> Traffic:
             f"{text!r} is not a rate; use 5000/s, 200/min, 5000/s:bursty, or the name of a .csv file"
         )
     number, thousands, per, shape = match.groups()
-    task = (per or "s").lower()
-    if task not in _PER:
+    period = (per or "s").lower()
+    if period not in _PER:
         raise SlicemillError(f"{text!r} is not a rate; use rows per {', '.join(_PER)}")
     shape = (shape or "steady").lower()
     if shape not in SHAPES:
         raise SlicemillError(f"there is no shape of traffic {shape!r}; use one of {', '.join(SHAPES)}")
-    rate = float(number) * _THOUSANDS[thousands.lower()] / _PER[task]
+    rate = float(number) * _THOUSANDS[thousands.lower()] / _PER[period]
     if rate <= 0:
         raise SlicemillError(
             f"the rate {text!r} is 0; use a rate above 0, or remove the stream from the script"

@@ -35,8 +35,8 @@ def policies_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
     table = _table(title, "policy", *_COLUMNS, "l2 of slowdown")
     for policy, outcome in outcomes.items():
         figures = outcome.overall()
-        subtasks = _subtasks(figures, outcome.staleness, outcome.mean_waiting, outcome.most_waiting)
-        table.add_row(policy, *subtasks, _number(figures.slowdown.root_mean_square))
+        cells = _cells(figures, outcome.staleness, outcome.mean_waiting, outcome.most_waiting)
+        table.add_row(policy, *cells, _number(figures.slowdown.root_mean_square))
     return table
 
 
@@ -47,15 +47,15 @@ def queries_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
     for name in names:
         for number, (policy, outcome) in enumerate(outcomes.items()):
             query = outcome.queries[name]
-            subtasks = _subtasks(query.figures, query.staleness, query.mean_waiting, query.most_waiting)
-            table.add_row("" if number else name, *((policy,) if len(outcomes) > 1 else ()), *subtasks)
+            cells = _cells(query.figures, query.staleness, query.mean_waiting, query.most_waiting)
+            table.add_row("" if number else name, *((policy,) if len(outcomes) > 1 else ()), *cells)
     return table
 
 
 _COLUMNS = ("results", "response", "longest", "slowdown", "greatest", "stale", "waiting", "most")
 
 
-def _subtasks(figures: QueryStatistics, stale: float, mean_rows: float, most_rows: int) -> Iterator[str]:
+def _cells(figures: QueryStatistics, stale: float, mean_rows: float, most_rows: int) -> Iterator[str]:
     response, slowdown = figures.response, figures.slowdown
     yield f"{response.count:,}"
     yield from (_seconds(value) for value in (response.mean, response.largest))

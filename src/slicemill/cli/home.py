@@ -50,7 +50,8 @@ def check(home: HomeFolder) -> None:
 def repair(home: HomeFolder) -> None:
     """Drop the damaged parts of a home directory, and list the losses.
 
-    No mill may run in the home. If there is a copy of the home, restore the copy instead.
+    No server or other slicemill process may use the home directory. If there is a copy of the home directory,
+    restore the copy instead.
     """
     from rich.console import Console
 

@@ -90,8 +90,8 @@ class ResultLines:
 def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> int:
     """Run a script, print results and metrics, and return the exit status.
 
-    The run ends after a time or when it is interrupted. Without a home the streams are ended, so that open
-    windows emit too. With a home, open windows continue in the next run.
+    The run ends after a time or when it is interrupted. Without a home directory, the streams are
+    ended, so that open windows emit too. With a home directory, open windows continue in the next run.
     """
     console = Console(stderr=True)
     with _exit_on_sigterm(), _open_mill(options, spark, console) as mill:

@@ -75,7 +75,7 @@ def pause_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -
 
 @query_app.command("resume", epilog="Example: slicemill query resume dear")
 def resume_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Resume a paused query. It first processes the rows that arrived during the pause."""
+    """Resume a paused query. The query first processes the rows that arrived during the pause."""
     _run(url, token, f"RESUME QUERY {_quote_name(name)}")
 
 

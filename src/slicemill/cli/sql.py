@@ -32,8 +32,8 @@ def sql(
 ) -> None:
     """Open an SQL shell on a server, or run statements.
 
-    On a terminal the shell has history and completion (tab). Otherwise statements are read from -c, a file or
-    standard input, and the exit status is 1 if a statement was rejected.
+    On a terminal the shell has history and completion (tab). Without a terminal, statements are read from -c,
+    a file or standard input, and the exit status is 1 if a statement was rejected.
     """
     from rich.console import Console
 

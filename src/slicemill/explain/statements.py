@@ -30,8 +30,8 @@ from slicemill.types import Schema
 def describe(statement: Statement) -> tuple[str, str]:
     """Return the kind of a statement and a one-line summary of its declaration."""
     if isinstance(statement, Stream):
-        told = f"{_column_list(statement)}; {_time(statement)}; from {statement.source}"
-        return "stream", f"{told}{_retention_text(statement)}"
+        text = f"{_column_list(statement)}; {_time(statement)}; from {statement.source}"
+        return "stream", f"{text}{_retention_text(statement)}"
     if isinstance(statement, DerivedStream):
         return "stream", f"{_columns(statement.schema)}; from a query{_retention_text(statement)}"
     if isinstance(statement, (ComputedStream, CalledDefinition)):
@@ -57,8 +57,8 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "set", f"{statement.value}{whom}"
     if isinstance(statement, QueryDefinition):
         kind = "query" if statement.continuous else "ad hoc query"
-        told = f"{_columns(statement.schema)}{_options(statement)}{_retention_text(statement)}"
-        return kind, f"{told}{_start_text(statement)}"
+        text = f"{_columns(statement.schema)}{_options(statement)}{_retention_text(statement)}"
+        return kind, f"{text}{_start_text(statement)}"
     windowed = isinstance(statement.query, SelectQuery)
     return "view", f"{_columns(statement.schema)}; {'over windows of streams' if windowed else 'over tables'}"
 

@@ -146,7 +146,7 @@ def clock(x: float, y: float) -> str:
 def curve(points: tuple[tuple[float, float], ...]) -> str:
     """Return the SVG path of an arc.
 
-    It has horizontal lines, curves with horizontal ends, and vertical lines with round corners.
+    The path has horizontal lines, curves with horizontal ends, and vertical lines with round corners.
     """
     parts = [f"M{n(points[0][0])} {n(points[0][1])}"]
     for i in range(1, len(points) - 1, 2):

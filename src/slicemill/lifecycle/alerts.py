@@ -1,7 +1,7 @@
 """Alert runner: evaluate the conditions of CREATE ALERT and send messages to webhooks.
 
-One thread evaluates the conditions; each alert has a delivery thread. The dispatcher never waits for
-these threads; it only calls `notify` after a commit. A slow or unreachable webhook delays only its own
+One thread evaluates the conditions; each alert has a delivery thread. The dispatcher never waits for these
+threads: after a commit, the dispatcher only calls `notify`. A slow or unreachable webhook delays only its own
 alert.
 """
 
@@ -272,14 +272,14 @@ def _headers(body: dict[str, Any]) -> dict[str, str]:
 
 
 _LOGGER = logging.getLogger("slicemill")
-_LOOK_EVERY_S = 1.0
+_EVALUATE_EVERY_S = 1.0
 _SHARE = 50  # evaluation uses at most 1/50 of one core
 
 Value = Callable[[tuple[object, ...]], object]
 
 
 class AlertedMill(Protocol):
-    """Attributes of `Mill` that the alert runner uses."""
+    """Attributes of the Python class `Mill` that the alert runner uses."""
 
     @property
     def home(self) -> Home: ...
@@ -314,11 +314,11 @@ class AlertRunner:
         self._deliveries: dict[str, AlertDelivery] = {}
         self._conditions: dict[str, Value] = {}
         self._threads: dict[str, threading.Thread] = {}
-        self._looker: threading.Thread | None = None
+        self._evaluator: threading.Thread | None = None
         self._changed = threading.Condition()
         self._news = 0
         self._running = False
-        self._tells_rows = False
+        self._sends_rows = False
 
     # -- alerts ----------------------------------------------------------------------------------------
 
@@ -357,7 +357,7 @@ class AlertRunner:
                         schema = FIGURES[alert.watched]
                         self._conditions[key] = compile_expression(alert.condition, schema)
             self._deliveries = known
-            self._tells_rows = any(delivery.cursor for delivery in known.values())
+            self._sends_rows = any(delivery.cursor for delivery in known.values())
             if self._running:
                 self._start_threads()
             self._changed.notify_all()
@@ -420,7 +420,7 @@ class AlertRunner:
 
     def notify(self) -> None:
         """Wake the threads that deliver result rows. Called after each commit of results."""
-        if self._tells_rows:
+        if self._sends_rows:
             self._wake()
 
     def _wake(self) -> None:
@@ -440,25 +440,28 @@ class AlertRunner:
         """Stop the threads. Undelivered messages stay in the journal."""
         with self._changed:
             self._running = False
-            threads = [*self._threads.values(), *([self._looker] if self._looker else [])]
-            self._threads, self._looker = {}, None
+            threads = [*self._threads.values(), *([self._evaluator] if self._evaluator else [])]
+            self._threads, self._evaluator = {}, None
             self._changed.notify_all()
         until = time.monotonic() + TIMEOUT_S
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _start_threads(self) -> None:
-        if self._conditions and (self._looker is None or not self._looker.is_alive()):
-            self._looker = threading.Thread(target=self._tick_on, name="alerts", daemon=True)
-            self._looker.start()
+        if self._conditions and (self._evaluator is None or not self._evaluator.is_alive()):
+            self._evaluator = threading.Thread(target=self._evaluate_periodically, name="alerts", daemon=True)
+            self._evaluator.start()
         for key, delivery in self._deliveries.items():
             if key not in self._threads:
                 self._threads[key] = threading.Thread(
-                    target=self._deliver_on, args=[delivery], name=f"alert {delivery.alert.name}", daemon=True
+                    target=self._deliver_periodically,
+                    args=[delivery],
+                    name=f"alert {delivery.alert.name}",
+                    daemon=True,
                 )
                 self._threads[key].start()
 
-    def _tick_on(self) -> None:
+    def _evaluate_periodically(self) -> None:
         while self._running:
             began = time.thread_time()
             try:
@@ -468,11 +471,11 @@ class AlertRunner:
                     "the conditions of alerts could not be evaluated; they are evaluated again in a second",
                     exc_info=True,
                 )
-            pause_s = max(_LOOK_EVERY_S, _SHARE * (time.thread_time() - began))
+            pause_s = max(_EVALUATE_EVERY_S, _SHARE * (time.thread_time() - began))
             with self._changed:
                 self._changed.wait_for(lambda: not self._running, pause_s)
 
-    def _deliver_on(self, delivery: AlertDelivery) -> None:
+    def _deliver_periodically(self, delivery: AlertDelivery) -> None:
         def ending() -> bool:
             return not self._running or self._deliveries.get(delivery.key) is not delivery
 

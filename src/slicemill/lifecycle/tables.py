@@ -3,10 +3,10 @@
     tuples of bid     1    2    3  │  4    5
     rows of item      first        │  second          INSERT INTO item …, mill.refresh("item"), or a start
 
-Each version of a table is a file in the home, named by a digest of its content. A file may contain only the
-difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so each
-process reads the rows once, where it joins them. The journal names the version in force. Tuples that arrived
-before a change are joined with the old rows, also after a crash.
+Each version of a table is a file in the home directory, named by a digest of its content. A file may contain
+only the difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so
+each process reads the rows once, where it joins them. The journal names the version in force. Tuples that
+arrived before a change are joined with the old rows, also after a crash.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Removal of logs that no statement declares; interrupted statements leave such logs behind.
 
 Earlier versions wrote up to three records for one statement: its logs, its tasks, its text. A crash
-between two records left names that could neither be used nor dropped. Such a statement was never
-acknowledged, so its logs are removed when the home is opened.
+between two records left names that could neither be used nor dropped. The client got no answer
+to the interrupted statement, so the logs are removed when the home directory is opened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _LOGGER = logging.getLogger("slicemill")
 def remove_undeclared(home: Home) -> list[str]:
     """Remove logs and streams that no statement declares. Return the names of the removed logs.
 
-    The logs of a stream are kept after DROP STREAM. They are removed only if the stream was never declared.
+    The logs of a stream are kept after DROP STREAM. These logs are removed only if the stream was never
+    declared.
     """
     in_use = {name for kind, name in in_force(home.statements) if kind in ("query", "relation")}
     declared_once = {entry["name"].lower() for entry in home.statements if entry.get("kind") == "relation"}

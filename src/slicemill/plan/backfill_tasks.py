@@ -76,7 +76,7 @@ def backfill_task_id(query: str) -> str:
 def has_own_task(task: Task, query: str) -> bool:
     """Return True if the task runs only this query.
 
-    It is either a backfill task or a task that cannot be shared.
+    The task is either a backfill task or a task that cannot be shared.
     """
     return task.id in (backfill_task_id(query), quote_name(query))
 

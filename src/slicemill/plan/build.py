@@ -341,8 +341,8 @@ class _Builder:
     ) -> Node:
         """Add a join of streams with punctuations (CLOSES).
 
-        All conditions are evaluated in the join. They never filter its inputs, because a filtered tuple may
-        be a punctuation.
+        All conditions are evaluated in the join. The conditions never filter the inputs, because a filtered
+        tuple may be a punctuation.
         """
         inputs = (first, self._input(streams[1], name))
         columns = [
@@ -452,7 +452,7 @@ class _Builder:
 def _counts_rows(select: SelectQuery) -> bool:
     """Return True if the aggregates of a query range over a ROWS window of one stream.
 
-    WHERE then filters the rows inside the window. It must not filter rows before they enter the window.
+    WHERE then filters the rows inside the window. WHERE must not filter rows before they enter the window.
     """
     window = select.inputs[0].window
     return (

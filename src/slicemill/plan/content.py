@@ -42,10 +42,10 @@ def digest_of_calls(catalog: Catalog, *parts: object) -> str:
     """
     writer = ContentWriter()
     text = writer.written(parts)
-    told: set[str] = set()
-    while left := sorted(writer.called - told):
+    included: set[str] = set()
+    while left := sorted(writer.called - included):
         for name in left:
-            told.add(name)
+            included.add(name)
             defined = [version for version in catalog.declared_versions(name) if version is not None]
             text += writer.written(defined)
     return _hash_text(text)
@@ -79,7 +79,7 @@ def _hash_text(text: str) -> str:
 class ContentWriter:
     """Serializer of operators and expressions, whose text is hashed into a digest.
 
-    It also collects the called aggregates and the relations read.
+    The serializer also collects the called aggregates and the relations read.
     """
 
     def __init__(self) -> None:
@@ -98,12 +98,12 @@ class ContentWriter:
                 self.called.add(what.name.lower())
             elif kind is RelationInput and what.query is None:
                 self.relations.add(what.relation)
-            told = []
+            parts = []
             for name, content_name, default in compared:
                 value = getattr(what, name)
                 if value is not default and value != default:
-                    told.append(f"{content_name}={self.written(value)}")
-            return f"{kind.__name__}({','.join(told)})"
+                    parts.append(f"{content_name}={self.written(value)}")
+            return f"{kind.__name__}({','.join(parts)})"
         if isinstance(what, Enum):
             return f"{kind.__name__}.{what.name}"
         if isinstance(what, dict):

@@ -1,6 +1,6 @@
 """Cost model of placements: CPU time and stored rows of each subtask (parallel instance).
 
-A row finds results by probing the windows of the other inputs one after the other. In each window, a
+A row finds results by probing the windows of all other inputs in sequence. In each window, a
 partial result matches this number of rows (S35; rates are those after selections):
 
     rate × window × share of pairs that match        with an equality

@@ -3,7 +3,7 @@
 The plan of a statement does not depend on other statements (`plan.rules.name_by_content`). The plan of a set
 of queries is the union of their plans, where a shared node serves all queries that contain it. So each
 statement is planned once, and its plan is cached. Only joins over overlapping sets of streams depend on each
-other. They are merged in the last step (`plan.overlapping_joins`).
+other. Such joins are merged in the last step (`plan.overlapping_joins`).
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Plan:
 class Planner:
     """Planner of all statements of a catalog, with a cache of their single plans.
 
-    It caches the plan of each statement, and reuses the plan for later catalogs while the statement is the
-    same.
+    The planner reuses the plan of a statement for later catalogs while the statement is the same.
     """
 
     # By kind and name, for example "query q".
@@ -121,7 +120,7 @@ def projections_of_sources(
 ) -> dict[str, SourceProjection]:
     """Return the required rows and columns of sources that a backfill reads a second time.
 
-    Such a source has the same projection as its stream.
+    A source that is read again has the same projection as its stream.
     """
     known = {source: need for one in needs for source, need in one.items()}
     found = {}

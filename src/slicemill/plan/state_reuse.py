@@ -1,9 +1,10 @@
 """Reuse of operator state when queries are added to or removed from a task.
 
-State is stored by the ids of stateful nodes and, in a shared node, by the names of its members. Both names
-contain a digest of the content and the name of the query (`plan.rules.name_by_content`), so two queries never
-share a name. The exception is a query that is dropped and registered again with the same text. The caller
-must mark it as new, so that it does not adopt the old state (`names_of_state`).
+State is stored by the ids of stateful nodes and, in a shared node, by the names of its members
+(specifications of single queries). Both names contain a digest of the content and the name of the query
+(`plan.rules.name_by_content`), so two queries never share a name. The exception is a query that is dropped
+and registered again with the same text. The caller must mark it as new, so that it does not adopt the old
+state (`names_of_state`).
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def split_into_tasks(graph: QueryGraph) -> tuple[Task, ...]:
 def task_subgraph(graph: QueryGraph, task: Task) -> QueryGraph:
     """Return the part of the query graph that a task runs, with the sources it reads.
 
-    It does not change when other queries are added or removed.
+    This part does not change when other queries are added or removed.
     """
     return graph.only(frozenset(node_id for root, _ in task.outputs for node_id in graph.ancestors(root)))
 
@@ -155,8 +155,8 @@ def log_of(node: Node, graph: QueryGraph) -> str | None:
 def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
     """Return the keys of a node as expressions over the columns of the log that it reads.
 
-    The node has one input. The result is () if the node cannot be partitioned. It is None if the keys are not
-    columns of one log, as with a looked-up table or a join.
+    The node has one input. The result is () if the node cannot be partitioned. The result is None if the keys
+    are not columns of one log, as with a looked-up table or a join.
     """
     keys = partition_keys(node.operator)
     found = keys_in_logs(graph, graph[node.inputs[0]], () if keys is None else keys[0])

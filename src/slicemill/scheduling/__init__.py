@@ -6,5 +6,5 @@ A task is the set of operators that the driver schedules as one.
     costs + arrivals --simulation--> response times                   (capacity, rehearsal)
     runs --observe--> cost of a run, selectivity                      (statistics)
 
-All modules are pure functions of their arguments. They read no clock and do not import Spark.
+All modules are pure functions of their arguments. No module reads a clock or imports Spark.
 """

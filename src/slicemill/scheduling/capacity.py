@@ -41,12 +41,12 @@ class TaskCost:
     task_s: float
     row_s: float
 
-    def tasks(self, cores: int) -> int:
+    def subtasks(self, cores: int) -> int:
         return cores if self.splits else 1
 
     def longest_s(self, rows: float, cores: int) -> float:
         """Return the duration of each subtask if rows are evenly distributed."""
-        return self.task_s + self.row_s * rows / self.tasks(cores)
+        return self.task_s + self.row_s * rows / self.subtasks(cores)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Costs:
 
     def alone(self, task: TaskCost, cores: int) -> BatchCost:
         """Return the cost a + b·N of a job that runs only this task over N rows."""
-        per_row = task.row_s / task.tasks(cores)
+        per_row = task.row_s / task.subtasks(cores)
         return BatchCost(self.job_s + task.driver_s + task.task_s, per_row)
 
     def together_s(self, runs: Sequence[tuple[TaskCost, float]], cores: int) -> float:
@@ -68,7 +68,7 @@ class Costs:
         """
         free = [0.0] * cores
         for task, rows in runs:
-            for _ in range(task.tasks(cores)):
+            for _ in range(task.subtasks(cores)):
                 heapq.heapreplace(free, free[0] + task.longest_s(rows, cores))
         return self.job_s + sum(task.driver_s for task, _ in runs) + max(free)
 
@@ -90,7 +90,7 @@ class Costs:
         """
         rates = self.rates(streams)
         work = {task.id: task_rate(task, rates) * task.row_s for task in self.tasks}
-        single = [work[task.id] / task.tasks(cores) for task in self.tasks]
+        single = [work[task.id] / task.subtasks(cores) for task in self.tasks]
         return max([sum(work.values()) / cores, *single])
 
     def ideal_s(self, log: str, cores: int) -> float:

@@ -2,8 +2,8 @@
 
     policy_named("hnr").priority(batches)
 
-The priority functions are in `scheduling.priorities`. That module needs NumPy and is imported at the first
-call of `priority`, so that checking `SET policy = 'hnr'` in a script is fast.
+The priority functions are in `scheduling.priorities`. The module `scheduling.priorities` needs NumPy and is
+imported at the first call of `priority`, so that checking `SET policy = 'hnr'` in a script is fast.
 """
 
 from __future__ import annotations

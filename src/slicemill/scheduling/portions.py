@@ -7,9 +7,10 @@ own ideal time T (response time without other load), so the value of a run is a 
     V = Σ w_i / (work of the task and of downstream tasks)    w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
 The downstream tasks of a derived stream need not run together with the task that writes it. So only the part
-of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). It is found by
-cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they increase
-the slope. With "rows that no longer wait" instead of results, the same cut gives the tasks of Chain (M7).
+of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). The tree is
+found by cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they
+increase the slope. With "rows that no longer wait" instead of results, the same cut gives the tasks of Chain
+(M7).
 """
 
 from __future__ import annotations
@@ -238,8 +239,8 @@ class TaskColumns:
 def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
     """Return the common selectivity S at which all queries would together be as often stale.
 
-    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This is not linear in S, so the
-    mean selectivity would give another probability.
+    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This probability is not linear in
+    S, so the mean selectivity would give another probability.
     """
     if not shares:
         return 0.0

@@ -29,7 +29,7 @@ from slicemill.scheduling.capacity import Costs, Output, TaskCost
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.portions import QueryGroup, TaskColumns, WorkTree
 
-_JUST_COME_S = 1e-6
+_LEAST_WAIT_S = 1e-6
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class QueryOutcome:
     mean_waiting: float = math.nan
     most_waiting: int = 0
 
-    def felt(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
+    def record(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
         """Record a number of results that have the same arrival and departure time."""
         response = departure - arrival
         self.figures.response.merge(_equal(response, results))
@@ -61,7 +61,7 @@ class QueryOutcome:
 class Outcome:
     """Metrics of one policy, simulated or measured.
 
-    They cover the time from the first poll to the end of the last job.
+    The metrics cover the time from the first poll to the end of the last job.
     """
 
     queries: dict[str, QueryOutcome]
@@ -105,10 +105,10 @@ class Outcome:
 
 
 class _Rows(NamedTuple):
-    """Group of rows with one arrival time, queued at the time `came`."""
+    """Group of rows with one arrival time, queued at the time `queued`."""
 
     arrival: float
-    came: float
+    queued: float
     number: int
 
 
@@ -132,7 +132,7 @@ class _Queue:
         self.rows += part.number
         self.most = max(self.most, self.rows)
 
-    def first(self, most_rows: float) -> tuple[int, int]:
+    def groups_to_read(self, most_rows: float) -> tuple[int, int]:
         """Return how many groups of rows a run reads, and how many rows these groups have.
 
         At least one part is read. Further parts are read while the total is at most `most_rows`.
@@ -148,7 +148,7 @@ class _Queue:
         """Remove the oldest `count` groups of rows, and return them."""
         taken = [self.parts.popleft() for _ in range(count)]
         self.rows -= sum(part.number for part in taken)
-        self.waited += sum(part.number * (now - part.came) for part in taken)
+        self.waited += sum(part.number * (now - part.queued) for part in taken)
         self.ran = now
         return taken
 
@@ -225,7 +225,7 @@ class _Simulation:
             cores = range(self._cores) if task.splits else [busy_s.index(min(busy_s))]
             if any(busy_s[core] >= self._quantum_s for core in cores):
                 continue
-            run = _TaskRun(task, *self._queues[task.id].first(float(batches.rows[index])))
+            run = _TaskRun(task, *self._queues[task.id].groups_to_read(float(batches.rows[index])))
             runs.append(run)
             for core in cores:
                 busy_s[core] += task.longest_s(run.rows, self._cores)
@@ -239,11 +239,11 @@ class _Simulation:
         for position, queue in zip(tasks.tolist(), queues, strict=True):
             self._update_statistics(position, queue.rows)
         # The wait counts from arrival at the source, also for rows that another task has emitted.
-        wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
+        wait = np.array([max(now - queue.parts[0].arrival, _LEAST_WAIT_S) for queue in queues])
         pending = np.array([float(queue.rows) for queue in queues])
         # The driver measures costs per task, so the simulation uses costs per task.
         overhead = [task.task_s for task in ready]
-        per_row = [task.row_s / task.tasks(self._cores) for task in ready]
+        per_row = [task.row_s / task.subtasks(self._cores) for task in ready]
         shared_s = self._quantum_s if len(ready) > 1 else math.inf
         rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
         return Batches(
@@ -277,15 +277,15 @@ class _Simulation:
             queue = self._queues[task.id]
             taken = queue.take(parts, end)
             for output in task.outputs:
-                self._give(output, _results(output.per_row, queue.read, taken), end)
+                self._emit(output, _results(output.per_row, queue.read, taken), end)
             queue.read += sum(part.number for part in taken)
         return end
 
-    def _give(self, output: Output, results: Sequence[tuple[float, int]], end: float) -> None:
+    def _emit(self, output: Output, results: Sequence[tuple[float, int]], end: float) -> None:
         for arrival, count in results:
             self._arrive(output.log, _Rows(arrival, end, count))
             if output.is_query:
-                self._outcome.queries[output.log].felt(arrival, end, count, self._ideal[output.log])
+                self._outcome.queries[output.log].record(arrival, end, count, self._ideal[output.log])
 
     def _finished(self, now: float) -> Outcome:
         outcome = self._outcome

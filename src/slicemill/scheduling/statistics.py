@@ -182,8 +182,8 @@ class Selectivity:
     """Selectivity of an operator: exponential average over windows of `window` input rows.
 
     A new window has the weight `alpha`. Without a prior value (`is_guess`), the selectivity is the ratio of
-    the counts so far, until the first window is full. Otherwise the first few rows would have the weight of
-    a full window.
+    the counts so far, until the first window is full. Without this rule, the first few rows would have
+    the weight of a full window.
     """
 
     value: float

@@ -1,7 +1,7 @@
 """Audit log: user, client interface and outcome of each statement.
 
-The log has one line of JSON per statement, in `access/audit.jsonl` of the home. A file larger than 64 MiB is
-renamed to `audit.1.jsonl`.
+The log has one line of JSON per statement, in `access/audit.jsonl` of the home directory. A file larger than
+64 MiB is renamed to `audit.1.jsonl`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _MOST_WAITING = 10_000
 class AuditLog:
     """Writer of the audit file, which also writes each statement to the server's log.
 
-    Without a home there is no audit file. If an entry cannot be written, for instance because the disk is
-    full, its statement does not fail, because the statement may already be applied. The entry stays in
-    memory and is written before the next entries.
+    Without a home directory there is no audit file. If an entry cannot be written, for instance because the
+    disk is full, its statement does not fail, because the statement may already be applied. The entry stays
+    in memory and is written before the next entries.
     """
 
     def __init__(self, home: Path | None = None, clock: Callable[[], int] = wall_clock_us) -> None:

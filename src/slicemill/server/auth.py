@@ -1,14 +1,14 @@
 """Access tokens, and the principals (authenticated clients) and roles that they stand for.
 
-The home stores tokens as hashes in `access/tokens.json`. A token is shown once, when it is created.
+The home directory stores tokens as hashes in `access/tokens.json`. A token is shown once, when it is created.
 
     [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
 
-A home that never had a token is open: a server on a loopback address serves every client as its owner.
-The first token also creates the file `access/closed`. A home with one of the two files is closed, even if
-`tokens.json` is lost, empty or damaged. The folder alone does not close the home, because it contains the
-audit log as well. A server that has seen one of the files, or that listens on a public address, stays closed
-until it ends.
+A home directory that never had a token is open: a server on a loopback address serves every client as its
+owner. The first token also creates the file `access/closed`. A home directory with one of the two files is
+closed, even if `tokens.json` is lost, empty or damaged. The folder alone does not close the home directory,
+because the folder contains the audit log as well. A server that has seen one of the files, or that listens on
+a public address, stays closed until it ends.
 
 `names` are glob patterns. A principal with patterns can read and change only objects whose names match. ESL
 has no schemas, so objects of one user get a common name prefix instead.
@@ -86,7 +86,7 @@ class TokenFileError(SlicemillError):
 class Access:
     """Tokens of a server. The token file is read again when it changes.
 
-    With `closed`, a token is required even if the home never had one.
+    With `closed`, a token is required even if the home directory never had one.
     """
 
     def __init__(self, home: Path | None = None, closed: bool = False) -> None:

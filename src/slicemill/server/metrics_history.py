@@ -143,7 +143,7 @@ def write_history(path: Path, kept: MetricsHistory) -> None:
 
 
 def read_history(path: Path) -> MetricsHistory:
-    """Read the history. It is empty if the file is missing or unreadable."""
+    """Read the history from its file. Return an empty history if the file is missing or unreadable."""
     try:
         table = feather.read_table(path)
         about = json.loads(table.schema.metadata[b"slicemill"])

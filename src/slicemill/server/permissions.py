@@ -138,7 +138,7 @@ class ClientPermissions:
     def check(self, statements: Iterable[Statement], folder: Path = Path(), home: Path | None = None) -> None:
         """Raise PermissionDenied if a statement does something that is not allowed.
 
-        Relative paths are resolved against `folder`. The `home` of the mill is never allowed, because it
+        Relative paths are resolved against `folder`. The `home` directory is never allowed, because it
         contains the hashes of tokens and the rows of all streams.
         """
         folder = Path(os.path.realpath(folder))
@@ -233,7 +233,7 @@ class ClientPermissions:
     def _check_path(self, path: Path, given: str, name: str, home: Path | None) -> None:
         """Check a path or glob pattern, after links in it are resolved.
 
-        The path must be inside an allowed folder and outside of the home.
+        The path must be inside an allowed folder and outside of the home directory.
         """
         shown = redact_address(given)
         if climbs(path):

@@ -547,7 +547,7 @@ class Sampler:
 
 
 def announced_watermark(mill: Mill, log: str) -> int:
-    """Return the announced watermark of a log. Unlike `Mill.watermark`, this does not advance it."""
+    """Return the announced watermark of a log, without advancing the watermark as `Mill.watermark` does."""
     if log in mill.streams:
         return mill.streams[log].announced
     writer = mill.dispatcher.running.writers.get(log)

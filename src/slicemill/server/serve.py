@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGER = logging.getLogger("slicemill")
-_LOOK_EVERY_S = 1.0
-_TRY_AGAIN_S = 5.0
+_CHECK_EVERY_S = 1.0
+_RETRY_EVERY_S = 5.0
 # seconds for workers to write their state at shutdown, and for the process to end
 _WRITE_S, _END_S = 10.0, 25.0
 
@@ -139,28 +139,28 @@ def _watch(
 ) -> None:
     """Log each problem once and retry pending statements, until the server ends.
 
-    If the mill has failed, its error ends the server, and a supervisor restarts the server. `seconds` count
+    If the engine has failed, its error ends the server, and a supervisor restarts the server. `seconds` count
     from the time when every source has been polled.
     """
     ends: float | None = None
-    told: list[str] = []
+    logged: list[str] = []
     tried = time.monotonic()
     while not ended.is_set() and (ends is None or time.monotonic() < ends):
         found = _problems(service)
         for problem in found:
-            if problem not in told:
+            if problem not in logged:
                 note_event("problem", problem, logging.WARNING)
-        if told and not found:
+        if logged and not found:
             note_event("recovered", "all problems are solved")
-        told = found
+        logged = found
         service.mill.check()
         if seconds is not None and ends is None and (found or sources_polled(service.mill)):
             ends = time.monotonic() + seconds
-        if time.monotonic() - tried > _TRY_AGAIN_S:
+        if time.monotonic() - tried > _RETRY_EVERY_S:
             for declared in waiting.retry_pending():
                 note_event("statement", f"{declared}: succeeded after a retry")
             tried = time.monotonic()
-        left = _LOOK_EVERY_S if ends is None else min(_LOOK_EVERY_S, max(0.0, ends - time.monotonic()))
+        left = _CHECK_EVERY_S if ends is None else min(_CHECK_EVERY_S, max(0.0, ends - time.monotonic()))
         ended.wait(left)
 
 
@@ -187,9 +187,9 @@ def _notify_systemd(state: str) -> None:
 class _ShutdownHandler:
     """Handler of ctrl-c and SIGTERM.
 
-    While the server starts, a signal ends the process at once. That is safe, because no client is connected
-    yet and the home survives a kill. After the start, the server first writes its state. If writing takes
-    too long, the process ends without the state, and the next server replays the logs.
+    While the server starts, a signal ends the process at once. No data are lost, because no client is
+    connected yet and the home directory survives a kill. After the start, the server first writes its state.
+    If writing takes too long, the process ends without the state, and the next server replays the logs.
     """
 
     def __init__(self, temporary: Path | None) -> None:
@@ -201,7 +201,7 @@ class _ShutdownHandler:
         """Let later signals write the state before the process ends."""
         self._starting = False
 
-    def told(self, _: int, __: FrameType | None) -> None:
+    def handle_signal(self, _: int, __: FrameType | None) -> None:
         """Handle a signal: end the process at once, or let the server write its state first."""
         if self._starting:
             self._end_process("stop", "the server was stopped during its start", 0)
@@ -235,7 +235,9 @@ def _handle_signals(temporary: Path | None) -> Iterator[_ShutdownHandler]:
     The folder `temporary` is removed when the process is killed.
     """
     ending = _ShutdownHandler(temporary)
-    before = {number: signal.signal(number, ending.told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, ending.handle_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield ending
     finally:

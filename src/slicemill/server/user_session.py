@@ -101,7 +101,7 @@ class UserSession:
                 raise EslError(piece.source, error.diagnostics) from None
         return answers
 
-    def _asked(
+    def _answer_adhoc_query(
         self, sql: str, values: Sequence[object], interrupted: threading.Event | None
     ) -> StatementAnswer:
         """Answer an ad hoc query, with a notice if stream rows are no longer retained."""
@@ -140,7 +140,7 @@ class UserSession:
             return [self._command(read_command(piece.alone()))]
         if first in QUERY_STARTS:
             values = [infer_types(value) for value in parameters]
-            return [self._asked(piece.alone().text, values, interrupted)]
+            return [self._answer_adhoc_query(piece.alone().text, values, interrupted)]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
@@ -150,7 +150,7 @@ class UserSession:
             )
         effects = self._replace_effects(piece)
         done, warning = self._declare(piece)
-        return [self._answered(statement, effects, warning) for statement in done]
+        return [self._answer_declaration(statement, effects, warning) for statement in done]
 
     def _replace_effects(self, piece: StatementPiece) -> list[ReplaceEffect]:
         """Return the effects of statements with OR REPLACE. Errors are reported when the statements run."""
@@ -161,7 +161,7 @@ class UserSession:
             return self.service.mill.explain_replace(piece.alone())
         return []
 
-    def _answered(
+    def _answer_declaration(
         self, statement: Statement, effects: Sequence[ReplaceEffect], warning: str
     ) -> StatementAnswer:
         done = _statement_answer(statement)

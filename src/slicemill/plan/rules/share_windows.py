@@ -10,8 +10,8 @@ Filters move into the shared node. The node groups tuples by the set of filters 
 each group once. A single aggregate is also rewritten, so that later queries can share its state.
 
 An aggregate is shared only if no other stateful operator lies between it and the logs. Then the task of the
-node depends on the stream and keys alone, and not on other queries. Other window aggregates in FROM get a
-node of their own.
+node depends on the stream and keys alone, and not on other queries. Any other window aggregate in FROM gets
+its own node.
 """
 
 from __future__ import annotations

@@ -398,8 +398,8 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
             if kind != JSON:
                 return Response(ENCODERS[kind](page.table), media_type=kind, headers=headers)
             gap = str(page.gap).lower()
-            told = f'"next": {page.next_epoch}, "gap": {gap}, "version": {page.version}'
-            content = f'{{"rows": {json_rows(page.table)}, {told}}}'
+            fields = f'"next": {page.next_epoch}, "gap": {gap}, "version": {page.version}'
+            content = f'{{"rows": {json_rows(page.table)}, {fields}}}'
             return Response(content, media_type=JSON, headers=headers)
 
         return await _call(read)
@@ -465,8 +465,8 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
 
 
 def _as_event(rows: EpochRows, epoch: Epoch, version: int) -> bytes:
-    told = f'"epoch": {epoch.number}, "next": {epoch.number + 1}, "version": {version}'
-    data = f'{{{told}, "rows": {json_of_epoch(rows)}}}'
+    fields = f'"epoch": {epoch.number}, "next": {epoch.number + 1}, "version": {version}'
+    data = f'{{{fields}, "rows": {json_of_epoch(rows)}}}'
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 

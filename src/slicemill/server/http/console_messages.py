@@ -190,7 +190,7 @@ class CutsBody(BaseModel):
 class CutMoveBody(BaseModel):
     """Change of the slice borders in a join's state. State slices hold the rows between two ages.
 
-    `part` is the part of the state, `used` the ages of the new cuts in seconds.
+    `part` names the part of the state; `used` has the ages of the new borders in seconds.
     """
 
     at_s: float
@@ -202,7 +202,8 @@ class CutMoveBody(BaseModel):
 class SliceChain(BaseModel):
     """State slices of one task's joins: rows between two ages, as of the task's last checkpoint.
 
-    `moves` has earlier cuts. `reaches` has the longest join window of each query, in seconds.
+    `moves` has earlier slice borders (ages at which slices end). `reaches` has the longest join window of
+    each query, in seconds.
     """
 
     task: str

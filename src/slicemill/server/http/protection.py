@@ -209,7 +209,7 @@ class BoundedProtocol(H11Protocol):
         if answered and self.conn.their_state is h11.SEND_BODY:
             self._passed_over += len(data)
             if self._passed_over > LARGEST_BODY:
-                self._cut_off("its request continues after the response", told=False)
+                self._cut_off("its request continues after the response", log=False)
                 return
         else:
             self._passed_over = 0
@@ -228,13 +228,13 @@ class BoundedProtocol(H11Protocol):
         """Disconnect the client if it reads nothing while writing is paused."""
         waiting = self.transport.get_write_buffer_size()
 
-        def look() -> None:
+        def check() -> None:
             if self.transport.get_write_buffer_size() < waiting:
                 self._expect_read()
             else:
                 self._cut_off("it has read none of its pending output")
 
-        self._stuck = self.loop.call_later(self.limits.stuck_s, look)
+        self._stuck = self.loop.call_later(self.limits.stuck_s, check)
 
     def _expect_request(self) -> None:
         """Disconnect the client unless a complete request arrives in time.
@@ -243,19 +243,19 @@ class BoundedProtocol(H11Protocol):
         """
         before = self.cycle
 
-        def look() -> None:
+        def check() -> None:
             waits = self.cycle is None or (self.cycle is before and self.cycle.response_complete)
             if waits and not self.transport.get_write_buffer_size():
-                self._cut_off("it sent no complete request in time", told=False)
+                self._cut_off("it sent no complete request in time", log=False)
             else:
                 self._expect_request()
 
-        self._asking = self.loop.call_later(self.limits.request_s, look)
+        self._asking = self.loop.call_later(self.limits.request_s, check)
 
-    def _cut_off(self, why: str, told: bool = True) -> None:
-        if told:
+    def _cut_off(self, why: str, log: bool = True) -> None:
+        if log:
             note_event(
-                "client disconnected",
+                "client cut off",
                 f"a client was disconnected: {why}",
                 way="http",
                 address=str(self.client),

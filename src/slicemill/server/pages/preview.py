@@ -72,7 +72,7 @@ _POLLS = (1, 4, 1, 4, 1, 4)
 def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
     """Measure the task costs of the queries that a text declares.
 
-    A trial mill runs for one or two seconds on one core. The given mill is not changed.
+    A trial engine runs for one or two seconds on one core. The running engine is not changed.
     """
     source = SourceText(text)
     bound = bind_script(source, mill.catalog, imports=False)
@@ -113,7 +113,8 @@ def _upstream_relations(catalog: Catalog, names: Iterable[str]) -> set[str]:
 def _sample_streams(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]:
     """Yield sample rows of streams, from their sources if these can be read.
 
-    Otherwise retained rows are used. In retained rows, columns that no query has needed so far are NULL.
+    If a source cannot be read, retained rows are used. In retained rows, columns that no query has needed so
+    far are NULL.
     """
     for running in list(mill.streams.values()):
         if running.stream.name.lower() in names:

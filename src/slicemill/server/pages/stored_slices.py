@@ -37,7 +37,7 @@ _JOINS = (SharedJoin, SharedMultiJoin)
 class CutMove:
     """Change of the slice borders in a join's state (ages at which slices end).
 
-    `part` is the part of the state, `used` the ages of the new cuts in seconds.
+    `part` names the part of the state; `used` has the ages of the new borders in seconds.
     """
 
     at_s: float

@@ -428,7 +428,7 @@ class PostgresSession:
             formats: tuple[int, ...] = ()
         else:
             portal = self._portal(name)
-            answer, formats = await self._asked(portal), _formats(portal)
+            answer, formats = await self._answer_of(portal), _formats(portal)
         text = self._statement(name).text if kind == b"S" else self._portal(name).text
         if subscribed := _SUBSCRIBE.match(text):
             self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
@@ -449,7 +449,7 @@ class PostgresSession:
         (answer,) = await self._answers(text, found[0].words)
         return answer
 
-    async def _asked(self, portal: Portal) -> StatementAnswer | None:
+    async def _answer_of(self, portal: Portal) -> StatementAnswer | None:
         """Return the answer of a portal (prepared statement with parameter values).
 
         The statement runs once, when the portal is first described or executed.
@@ -470,7 +470,7 @@ class PostgresSession:
         if subscribed := _SUBSCRIBE.match(portal.text):
             await self._subscribe(subscribed)
             return
-        answer = await self._asked(portal)
+        answer = await self._answer_of(portal)
         if answer is None:
             self._send(wire.EMPTY)
             return
