@@ -35,12 +35,12 @@ def test_text_tells_what_goes_where_and_what_other_ways_would_cost() -> None:
     graph = planned(TWO_KEYS + SUMS)
     text = words(explain_text(graph, tasks=place_tasks(graph, 16)))
     assert (
-        "placement hypercube, 4 × 4 subtasks: a by x and to all subtasks, b by x and by y, c to all subtasks and by y"
-        in text
+        "placement hypercube, 4 × 4 subtasks: a by x and to all subtasks, b by x and by y, "
+        "c to all subtasks and by y" in text
     )
     assert "why joined rows have equal keys, but some inputs lack some keys" in text
-    assert "assuming 100,000 rows/s of a, 100,000 rows/s of b, 100,000 rows/s of c" in text
-    assert "instead one subtask:" in text and "instead cube, " in text
+    assert "assumed 100,000 rows/s of a, 100,000 rows/s of b, 100,000 rows/s of c" in text
+    assert "alternative one subtask:" in text and "alternative cube, " in text
     assert "placement one subtask why its state has no key in common with all its inputs" in text
 
 

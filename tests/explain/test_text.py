@@ -67,8 +67,8 @@ Query sold
       └─ S = Table Seller
               columns  id VARCHAR(10), name VARCHAR
 
-1 component · 2 sources (1 external, 1 internal) · 4 operators (1 waits for watermarks) · 1 table or view
-· 1 sink
+1 component · 2 sources (1 external, 1 internal) · 4 operators (1 waits for watermarks) · 1 table or
+view · 1 sink
 """
     )
 

@@ -283,7 +283,7 @@ def test_names_are_found_and_mistakes_explained() -> None:
     assert policy_named(" fas ( 0.5 ) ").name == "fas(0.5)"
     for wrong, message in (
         ("hrn", "did you mean"),
-        ("fas(2)", "between 0 and 1"),
+        ("fas(2)", "is out of range"),
         ("hr(1)", "has no parameter"),
         ("", "there is no policy"),
         ("quick; please", "there is no policy"),

@@ -46,12 +46,14 @@ CASES = [
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.9}, collecting=0.31, server_collecting=0.4),
         "gc",
-        "garbage collection (GC) takes 31% of its unit's time; 1,200 rows are pending, the oldest for 4.2 s",
+        "garbage collection (GC) takes 31% of the time of its task; "
+        "1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.9}, collecting=0.1, server_collecting=0.25),
         "gc",
-        "garbage collection (GC) stops the server for 25% of the time; 1,200 rows are pending, the oldest for 4.2 s",
+        "garbage collection (GC) stops the server for 25% of the time; "
+        "1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", watermarks={"bid": 100.0, "auction": 88.0, "person": 99.0}),

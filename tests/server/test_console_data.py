@@ -149,7 +149,7 @@ def test_moves_of_cuts_are_remembered_while_nobody_looks(
         looked.append((task, mark))
         return [(0, Cuts("input 0", 1.0, 1.0, 1.0, (), (), (float(len(looked)),), 1.0))] if mark else []
 
-    monkeypatch.setattr(stored_slices, "cuts_of_unit", cut_at)
+    monkeypatch.setattr(stored_slices, "cuts_of_task", cut_at)
     monkeypatch.setattr(stored_slices, "_READ_EVERY_S", 0.01)
     monkeypatch.setattr(stored_slices, "_READING_SHARE", 1)
     UserSession(service).execute(JOINS)
@@ -185,14 +185,14 @@ def test_policies_with_the_priorities_of_tasks(client: httpx.Client, service: Mi
 def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: MillService) -> None:
     wish = {"rates": {"bid": 500}, "policies": ["fcfs", "hnr"], "seconds": 5}
     refused = client.post("/v1/simulate", json=wish)
-    assert (refused.status_code, "nothing has run yet" in refused.text) == (400, True)
+    assert (refused.status_code, "no task has run yet" in refused.text) == (400, True)
     for ts in range(1, 4):
         bid(service, (1, 20, ts))
     answer = client.post("/v1/simulate", json=wish).json()
     assert [outcome["policy"] for outcome in answer["outcomes"]] == ["fcfs", "hnr"]
     assert "of the CPU time of 2 cores" in answer["verdict"][0]
     unknown = client.post("/v1/simulate", json={**wish, "rates": {"bit": 1}})
-    assert "they read bid" in unknown.text
+    assert "queries read bid" in unknown.text
 
 
 def test_a_new_query_is_rehearsed_by_a_trial_over_recent_rows(

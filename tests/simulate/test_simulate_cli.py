@@ -59,7 +59,7 @@ def test_json_is_one_object_with_all_figures(
     app(["simulate", *arguments, "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert found["utilisation"] == pytest.approx(2.2)
-    assert found["verdict"][0].startswith("Too much")
+    assert found["verdict"][0].startswith("Overload")
     (fcfs,) = found["policies"]
     assert fcfs["policy"] == "fcfs"
     assert {query["query"]: query["response_s"]["count"] for query in fcfs["queries"]} == {
@@ -74,7 +74,7 @@ def test_json_is_one_object_with_all_figures(
     [
         (("bids.esl", "--costs", "costs.json"), "--rate bid=1000/s"),
         (("bids.esl", "--rate", "5/s", "--policy", "hnrr"), "did you mean hnr"),
-        (("bids.esl", "--rate", "5/s", "--for", "long"), "no length of time"),
+        (("bids.esl", "--rate", "5/s", "--for", "long"), "is not a duration"),
         (("bids.esl", "--rate", "5/s", "--for", "0s"), "shorter than a millisecond"),
         (("bids.esl", "--rate", "5/s", "--costs", "nowhere.json"), "cannot read nowhere.json"),
         (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "has no measured costs"),

@@ -129,5 +129,5 @@ def test_a_source_that_cannot_be_read_ahead_is_told(tmp_path: Path) -> None:
     assert sample("rows.csv").num_rows == 2
     with pytest.raises(SlicemillError, match="has no rows for a trial"):
         sample("empty.csv")
-    with pytest.raises(SlicemillError, match="--home takes costs"):
+    with pytest.raises(SlicemillError, match="home directory instead: --home"):
         sample("tcp://localhost:9")

@@ -70,7 +70,7 @@ def test_everything_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     assert check_home(tmp_path).mistakes == [
         "log bid: segment w-0.arrows is missing, with 2 rows of epoch 1",
         "log bid: segment w-0.arrows is missing, with 2 rows of epoch 2",
-        "unit u: checkpoint file state is missing",
+        "task u: checkpoint file state is missing",
     ]
 
 

@@ -10,7 +10,7 @@ import typer
 
 from slicemill.errors import SlicemillError
 
-URL_HELP = "URL of the server. Default: the environment variable SLICEMILL_URL."
+URL_HELP = "URL of the server, for example http://host:8080."
 Url = Annotated[str, typer.Argument(metavar="[URL]", envvar="SLICEMILL_URL", help=URL_HELP)]
 Token = Annotated[
     str | None, typer.Option(envvar="SLICEMILL_TOKEN", help="Access token, if the server requires one.")

@@ -35,7 +35,7 @@ WRITTEN = "written"
 
 
 class TableSinkWriter:
-    """Writer of query results into tables (INSERT INTO <table> of a query)."""
+    """Writer of query results into tables, for queries with the sink `table:<name>`."""
 
     def __init__(
         self,

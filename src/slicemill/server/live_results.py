@@ -56,7 +56,7 @@ class DirectConnection(Protocol):
 
     @staticmethod
     def frame_content(content: bytes) -> bytes:
-        """Return the content with the chunk length that the protocol requires."""
+        """Return the content in the frame (for example an HTTP chunk) that the protocol requires."""
 
     def takes(self) -> bool:
         """Return True if the client has drained most of its pending output."""

@@ -591,7 +591,7 @@ class RecentLevels:
         self._counted: dict[str, deque[_ResponseCounters]] = {}
 
     def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
-        """Return the response time over the last minute, in the measure of the query's service level."""
+        """Return the last minute's response time in the measure of the service level, or None without one."""
         if metrics.slo is None:
             return None
         response = metrics.figures.response
