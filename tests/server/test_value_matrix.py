@@ -253,7 +253,7 @@ def test_infinite_times_go_both_ways(listening: ServerSockets, text: str, kind: 
 
 def test_lists_with_more_dimensions_are_refused(connection: psycopg.Connection) -> None:
     for mark in ("%t", "%b"):
-        with pytest.raises(psycopg.Error, match="one.dimension"):
+        with pytest.raises(psycopg.Error, match=r"one.dimension"):
             connection.execute(f"SELECT {mark} AS x", [[[1], [2]]])
     assert connection.execute("SELECT 1").fetchone() == (1,)
 

@@ -207,7 +207,7 @@ def test_a_star_stays_what_it_was(tmp_path: Path) -> None:
         (
             "CREATE QUERY q AS WITH i AS (SELECT * FROM s WHERE v > 1) "
             "SELECT sum(v) OVER (ROWS 2 PRECEDING) AS n FROM i",
-            "q has a subquery with SELECT * over the stream, and would lose its state",
+            r"q has a subquery with SELECT \* over the stream, and would lose its state",
         ),
         (
             "CREATE QUERY q AS SELECT a.v FROM s [ROWS 2] AS a, r [ROWS 2] AS b, s [ROWS 3] AS c "
