@@ -1,4 +1,4 @@
-"""A wheel that is built from a fresh clone contains the web console."""
+"""A wheel built from a fresh clone contains the web console."""
 
 from __future__ import annotations
 
