@@ -1,4 +1,4 @@
-"""Run statistics of a task, for scheduling policies and for display (P21).
+"""Run statistics of a task: cost of a run and selectivity, for scheduling policies and for display.
 
 The cost of a run over N rows is a + b·N, fitted to past runs of the task. The cost is the duration of the
 slowest subtask, without waiting time.
@@ -16,7 +16,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
 
-# Statistics of a subtask, for load balancing, placement and display (S52).
+# Statistics of a subtask, for load balancing, placement and display (S52)
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class SubtaskStatistics:
         return {**asdict(self), "cpu_s": round(self.cpu_s, 6)}
 
 
-# Assumed overhead of a run, until a run has been measured.
+# overhead of a run in seconds that is assumed until a run has been measured
 _FIRST_GUESS_S = 0.002
 
 
@@ -59,19 +59,18 @@ class TaskStatistics:
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
     inputs: dict[str, float] = field(default_factory=dict)
-    """Recent rows by input, with exponential decay."""
+    """Number of recent rows, by input; older rows count less (exponential decay)."""
     subtasks: dict[int, SubtaskStatistics] = field(default_factory=dict)
-    rows_read: dict[str, int] = field(default_factory=dict)  # by input, total of all runs
-    compared: dict[str, int] = field(
-        default_factory=dict
-    )  # row pairs by join, total of all runs and subtasks
+    rows_read: dict[str, int] = field(default_factory=dict)  # number of rows of all runs, by input
+    # Number of row pairs of all runs and subtasks, by join.
+    compared: dict[str, int] = field(default_factory=dict)
 
     def add(self, record: RunRecord) -> None:
         """Add a run to the statistics."""
         for log, number in record.read.items():
             self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
             self.rows_read[log] = self.rows_read.get(log, 0) + number
-        # Skip the cost of the first run, which includes compilation and imports.
+        # The cost of the first run is skipped, because it includes compilation and imports.
         if self.runs:
             self.cost.observe(record.rows, record.seconds)
         self.runs += 1
@@ -94,7 +93,7 @@ class TaskStatistics:
             self.selectivities[log].observe(rows_in, rows_out)
 
     def selectivity(self, log: str) -> float:
-        """Return the rows written to a log per input row.
+        """Return the mean number of rows that the task writes to a log per input row.
 
         Return 1 without data.
         """
@@ -112,7 +111,7 @@ class TaskStatistics:
         return sum(self.inputs.values()) / (len(self.inputs) * own) if own else 1.0
 
     def plain(self) -> dict[str, Any]:
-        """Return the fields to store across restarts, as JSON values."""
+        """Return the statistics that are stored across restarts, as JSON values."""
         return {
             "cost": asdict(self.cost),
             "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
@@ -126,7 +125,7 @@ class TaskStatistics:
             self.inputs = dict(kept["inputs"])
 
 
-# Adaptive statistics: selectivity over windows of rows, and cost of a run by regression (P21).
+# Adaptive statistics: selectivity over windows of rows, and cost of a run by regression (P21)
 
 
 _LEAST_OVERHEAD = 0.1
@@ -145,8 +144,8 @@ class Selectivity:
     """Selectivity of an operator: exponential average over windows of `window` input rows.
 
     A new window has the weight `alpha`. Without a prior value (`is_guess`), the selectivity is the ratio of
-    the counts so far, until the first window is full. Otherwise the first few rows would have the weight of
-    a full window.
+    the counts so far, until the first window is full. Without this rule, the first few rows would have
+    the weight of a full window.
     """
 
     value: float
@@ -157,7 +156,7 @@ class Selectivity:
     _outputs: int = 0
 
     def observe(self, inputs: int, outputs: int) -> bool:
-        """Count rows; return True if the selectivity changed.
+        """Count the input and output rows of a run; return True if the selectivity has changed.
 
         The caller then recomputes priorities.
         """
@@ -165,7 +164,7 @@ class Selectivity:
         self._outputs += outputs
         before, is_full = self.value, self._inputs >= self.window
         if self.is_guess:
-            # Add one to each count, because open windows may still emit results.
+            # One is added to each count, because open windows may still emit results.
             self.value = (self._outputs + 1) / (self._inputs + 1)
         elif is_full:
             self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
@@ -176,7 +175,7 @@ class Selectivity:
 
 @dataclass(slots=True)
 class BatchCost:
-    """Cost of a run over N rows, as a + b·N.
+    """Cost of a run over N rows, estimated as a + b·N by linear regression.
 
     The line is fitted to past runs with exponential decay. Other load on the machine multiplies the duration
     of a run by a factor, so relative errors are minimised (weight 1 / time²). Absolute errors would hide the
@@ -217,10 +216,10 @@ class BatchCost:
         spread = self._weighted_rows_rows / self._weight - mean_rows**2
         if spread > 1e-9 * max(1.0, mean_rows**2):
             slope = (self._weighted_rows_time / self._weight - mean_rows * mean_time) / spread
-            self.per_row = max(slope, 0.0)  # a larger run is never cheaper
+            self.per_row = max(slope, 0.0)  # a run over more rows is never cheaper
         self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
         if mean_rows:
-            # Keep the mean of the runs on the line after the overhead was raised.
+            # The raised overhead lowers the cost per row, so that the line still passes through the mean run.
             self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
         raised = self._time / (self.overhead * self._runs + self.per_row * self._rows)
         self.overhead *= raised
@@ -231,19 +230,16 @@ class BatchCost:
 
     @property
     def mean_rows(self) -> float:
-        """Return the recent mean number of rows per run.
-
-        Return 1 without data.
-        """
+        """Return the recent mean number of rows per run, or 1 before the first run."""
         return max(self._rows / self._runs, 1.0) if self._runs else 1.0
 
     @property
     def ideal_time(self) -> float:
-        """Return T: the duration of a run over one row."""
+        """Return the duration of a run that processes a single row."""
         return self.of(1)
 
 
-# Ideal time T: the response time of a result without other load (P22).
+# Ideal time T: the response time of a result without other load (P22)
 #
 # A run over N rows takes a + b·N. A join result is made from several rows, and T is the work on all of them,
 # as `slicemill_lab.charts.composites` defines it for operators. The part of T that is spent on the last of
@@ -251,7 +247,7 @@ class BatchCost:
 
 
 class CompositeOrigin(NamedTuple):
-    """Several logs from which a row is made.
+    """Origin of a row that is made from the rows of several logs.
 
     A row of a join is made from one row of each part. A row of a union is made from one row of one part.
     """
@@ -260,19 +256,19 @@ class CompositeOrigin(NamedTuple):
     parts: tuple[MadeOf, ...]
 
 
-# A log, or a combination of logs, from which a row is made.
+# Origin of a row: a log, or a combination of logs
 MadeOf: TypeAlias = str | CompositeOrigin
 
 
 class LogOrigin(NamedTuple):
-    """Origin of the rows of a log, and its writer's statistics."""
+    """Origin of the rows of a log, and the statistics of the task that writes the log."""
 
     made_of: MadeOf
     statistics: TaskStatistics
 
 
 def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
-    """Return the logs from which a row of an operator is made.
+    """Return the logs from whose rows an operator makes its rows.
 
     `known` initially has the log of each source. The function uses it as a cache.
     """
@@ -285,7 +281,7 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
 
 
 def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time of a row of a log.
+    """Return the ideal time of a log's rows: their response time without other load.
 
     The ideal time is 0 for declared streams, which no task writes.
     """
@@ -297,7 +293,7 @@ def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
 
 
 def _rows(made_of: MadeOf, written: LogOrigin, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time of rows, without the run's overhead."""
+    """Return the ideal time (response time without other load) of rows, without the run's overhead."""
     if isinstance(made_of, str):
         row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
         return IdealTime(row.whole_s + row_s, row.last_s + row_s)

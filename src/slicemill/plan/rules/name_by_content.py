@@ -1,4 +1,4 @@
-"""name_by_content: derive node ids from content, and merge equal stateless nodes.
+"""name_by_content: derive each node id from the node's computation, and merge equal stateless nodes.
 
     bid ─┬─ q1: where ─ q1                    bid ─── bid: where price > 9 #5f… ─┬─ q1
          └─ q2: where ─ q2      (price > 9)                                      └─ q2
@@ -35,7 +35,7 @@ def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _owners(graph: QueryGraph) -> dict[str, str]:
-    """Map each node to the query, stream or view that owns it.
+    """Map each node to the query, stream or view that uses it.
 
     A node of several queries is mapped to the last query.
     """
@@ -82,12 +82,12 @@ def _first_log(node: Node, graph: QueryGraph) -> str:
 
 
 def _selection_label(operator: Operator) -> str:
-    """Return a short label of a selection, which many queries may share."""
+    """Return a short label of an operator that many queries may share."""
     text = kind_of(operator).shared_label(operator) or _operator_label(operator)
     return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."
 
 
 def _operator_label(operator: Operator) -> str:
     label = kind_of(operator).label(operator)
-    assert label is not None, "what is shared and its parts come later, from nodes that have names"
+    assert label is not None, "rules that create nodes without a label run later"
     return label
