@@ -25,7 +25,7 @@ from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.compiler import together
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cost import CoreCosts
-from slicemill.operators.window.compiled import CallsState
+from slicemill.operators.window.routines import CallsState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.tasks import split_into_tasks

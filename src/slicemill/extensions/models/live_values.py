@@ -23,7 +23,7 @@ from slicemill.columns.keys import Keys
 from slicemill.extensions.models.calls import ModelCall, argument_name
 from slicemill.extensions.models.compiler.inspection import values_of_models
 from slicemill.operators.protocol import preceding
-from slicemill.operators.window.compiled import CallsState, RoutineState
+from slicemill.operators.window.routines import CallsState, RoutineState
 from slicemill.runtime.state_view import map_states
 from slicemill.storage.home import Home
 

@@ -130,7 +130,7 @@ KINDS = (
         # A user-defined aggregate may return several rows for a session.
         seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         stored={"plan.session_aggregate": SessionAggregate, "plan.session": SessionWindow},
-        step="slicemill.operators.session.step:sessions",
+        step="slicemill.operators.window.strategies:window_step",
     ),
     OperatorKind(
         spec=SharedSessions,
@@ -148,6 +148,6 @@ KINDS = (
             holds=_holds,
         ),
         stored={"plan.session_member": SessionMember},
-        step="slicemill.operators.session.step:shared_sessions",
+        step="slicemill.operators.window.strategies:window_step",
     ),
 )

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from slicemill.catalog.expressions import Expr, conjunction
 from slicemill.catalog.queries import SessionWindow
-from slicemill.columns.arrow_schema import SEQ, TS
+from slicemill.columns.arrow_schema import SEQ, TS, to_arrow, with_system_columns
 from slicemill.columns.keys import distinct_keys, to_array
 from slicemill.columns.pieces import keep_needed
 from slicemill.columns.ranges import by_partition
@@ -34,8 +34,10 @@ from slicemill.operators.session.state import (
     sessions_until,
     to_the_end,
 )
-from slicemill.operators.step import StepContext, StepResult
+from slicemill.operators.step import StepContext
 from slicemill.operators.window.panes import PaneInput, TupleSelection
+from slicemill.operators.window.step import Emission, WindowOutput
+from slicemill.types import Schema
 
 _NUMBER = "_number"  # of a row, in the order of arrival
 
@@ -50,8 +52,8 @@ class _SharedPass:
     session: SessionWindow
 
 
-class SharedSessionsStep:
-    """Step that evaluates the sessions of all queries.
+class SessionWindows:
+    """Strategy of the sessions of all queries.
 
     A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
     queries used is dropped.
@@ -70,6 +72,9 @@ class SharedSessionsStep:
         state.adopt({member.name: member for member in members if member.name not in newcomers})
         state.adopt({member.name: member for member in members})
         self.state = state
+        self.outputs = [
+            WindowOutput(with_system_columns(to_arrow(Schema(member.columns)))) for member in members
+        ]
         schema = context.schemas[0]
         self._users: dict[Expr, list[str]] = {}
         for member in members:
@@ -91,16 +96,16 @@ class SharedSessionsStep:
         self._schema = pa.schema(list(stored.items()))
         state.fit(self._schema)
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        table, until = tables[0], complete[0]
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        table, until = rows, watermark
         # Rows arrive in order, so the last row's time is a watermark.
         now = max(until, int(table.column(TS)[-1].as_py())) if table.num_rows else until
         new = self._taken(table) if table.num_rows else self._schema.empty_table()
-        rows = self._sorted(pa.concat_tables([*(piece.table for piece in self.state.pieces), new]))
-        needed = np.zeros(len(rows.order), np.bool_)
-        found = self._sessions(rows, needed, now)
-        results: dict[str, StepResult] = {}
-        for name, made in self._answers.of(rows, found).items():
+        stored = self._sorted(pa.concat_tables([*(piece.table for piece in self.state.pieces), new]))
+        needed = np.zeros(len(stored.order), np.bool_)
+        found = self._sessions(stored, needed, now)
+        results: dict[str, Emission] = {}
+        for name, made in self._answers.of(stored, found).items():
             state = self.state.members[name]
             if isinstance(made, SlicemillError):
                 state.failure = str(made)
@@ -109,7 +114,7 @@ class SharedSessionsStep:
         for name, state in self.state.members.items():
             if state.failure is not None:
                 results[name] = SlicemillError(state.failure)
-        behind = to_the_end(rows.order, rows.codes, needed)
+        behind = to_the_end(stored.order, stored.codes, needed)
         self.state.pieces = keep_needed(self.state.pieces, new, behind, exactly=True)
         return [results[name] for name in self._where]
 
@@ -206,37 +211,13 @@ class SharedSessionsStep:
         return StoredRows(table, order, found.codes)
 
 
-class SessionsStep:
-    """Step of a session aggregate that shares no rows with other queries."""
-
-    def __init__(self, operator: SessionAggregate, state: SessionState, context: StepContext) -> None:
-        member = SessionMember("", (), operator, context.node.schema.columns)
-        self._shared = SharedSessionsStep(operator.keys, [member], state, context)
-
-    @property
-    def state(self) -> SessionState:
-        return self._shared.state
-
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        (found,) = self._shared.run(tables, complete)
-        if isinstance(found, SlicemillError):
-            raise found
-        return found
-
-    def due(self) -> int | None:
-        return self._shared.due()
-
-
-def shared_sessions(operator: SharedSessions, context: StepContext) -> SharedSessionsStep:
-    return SharedSessionsStep(operator.keys, operator.members, _state(context), context)
-
-
-def sessions(operator: SessionAggregate, context: StepContext) -> SessionsStep:
-    return SessionsStep(operator, _state(context), context)
-
-
-def _state(context: StepContext) -> SessionState:
-    return context.state if isinstance(context.state, SessionState) else SessionState()
+def session_windows(operator: SessionAggregate | SharedSessions, context: StepContext) -> SessionWindows:
+    """Return the strategy of one query or of several queries."""
+    state = context.state if isinstance(context.state, SessionState) else SessionState()
+    if isinstance(operator, SharedSessions):
+        return SessionWindows(operator.keys, operator.members, state, context)
+    member = SessionMember("", (), operator, context.node.schema.columns)
+    return SessionWindows(operator.keys, [member], state, context)
 
 
 def _every(times: Int64s) -> Bools:

@@ -35,7 +35,7 @@ from slicemill.kernels.kernel import kernel
 from slicemill.metrics.due_times import trigger_arrivals
 from slicemill.operators.call_values import Evaluate, WindowRows, align_results, column_arguments, evaluators
 from slicemill.operators.filter_project import WORD_BITS, compile_masks
-from slicemill.operators.step import StepContext, StepResult
+from slicemill.operators.step import StepContext
 from slicemill.operators.window.pane_answers import (
     PaneAggregate,
     PaneView,
@@ -60,61 +60,40 @@ from slicemill.operators.window.spec import (
     WindowMember,
     edge_grids,
 )
+from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import BEGINNING, END
 from slicemill.types import Column, Schema
 
 
-class SharedWindowsStep:
-    """Evaluates the windows of all queries that share panes.
+def pane_windows(shared: SharedWindows, context: StepContext) -> PaneWindows:
+    """Return the windows of all queries, with their last state.
 
     A query that is added to the plan aggregates only tuples that arrive afterwards. State that only removed
     queries used is dropped.
     """
-
-    def __init__(self, shared: SharedWindows, state: PaneState, context: StepContext) -> None:
-        schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
-        definitions = _as_kept(shared.members, state, context.successors)
-        state.hand_over(definitions, context.successors)
-        # A query that was dropped and created again with the same name and definition starts empty.
-        state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
-        definitions |= {m.name: m for m in shared.members if m.name in newcomers}
-        state.adopt(definitions)
-        members = {name: _member(member, context) for name, member in definitions.items()}
-        self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
-        # A user-defined aggregate may return several rows for a window.
-        self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
-        self._members = tuple(members.values())
-        self._windows = PaneWindows(
-            PaneInput(schema, shared.keys),
-            members,
-            {member.name: conjunction(member.conditions) for member in shared.members},
-            edge_grids(window for member in shared.members for window in member.windows),
-            state,
-        )
-
-    @property
-    def state(self) -> PaneState:
-        return self._windows.state
-
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        parts: list[StepResult] = []
-        answers = self._windows.run(tables[0], complete[0])
-        for answer, schema, numbering in zip(answers, self._schemas, self._numberings, strict=True):
-            if isinstance(answer, SlicemillError):
-                parts.append(answer)
-            else:
-                table, until = answer
-                made = schema.empty_table() if table is None else numbering.apply(table.cast(schema))
-                parts.append((made, until))
-        return parts
-
-    def due(self) -> int | None:
-        return self._windows.due()
-
-
-def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindowsStep:
     state = context.state if isinstance(context.state, PaneState) else PaneState()
-    return SharedWindowsStep(operator, state, context)
+    newcomers = context.newcomers.keys()
+    definitions = _as_kept(shared.members, state, context.successors)
+    state.hand_over(definitions, context.successors)
+    # A query that was dropped and created again with the same name and definition starts empty.
+    state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
+    definitions |= {member.name: member for member in shared.members if member.name in newcomers}
+    state.adopt(definitions)
+    return PaneWindows(
+        PaneInput(context.schemas[0], shared.keys),
+        {name: _member(member, context) for name, member in definitions.items()},
+        {member.name: conjunction(member.conditions) for member in shared.members},
+        edge_grids(window for member in shared.members for window in member.windows),
+        state,
+        [
+            # A user-defined aggregate may return several rows for a window.
+            WindowOutput(
+                with_system_columns(to_arrow(Schema(member.columns))),
+                Numbering(context.seq_bits, fans=not member.partial),
+            )
+            for member in shared.members
+        ],
+    )
 
 
 def _as_kept(
@@ -178,10 +157,6 @@ def _pane_aggregate(call: PaneCall) -> PaneAggregate:
 # query does not read tuples that arrived before its start.
 
 
-# (rows or None, output watermark), or the error of a failed query.
-Answer = tuple[pa.Table | None, int] | SlicemillError
-
-
 class PaneWindows:
     """Windows of several queries over shared panes.
 
@@ -196,8 +171,10 @@ class PaneWindows:
         conditions: Mapping[str, Expr | None],
         edges: tuple[tuple[int, int], ...],
         state: PaneState,
+        outputs: Sequence[WindowOutput] = (),
     ) -> None:
         self.state = state
+        self.outputs = outputs
         self._members = members
         self._edges = edges
         holds = {name: member.holds for name, member in members.items()}
@@ -208,12 +185,13 @@ class PaneWindows:
             known = self._values if isinstance(member, ValueGroupWindows) else self._partials
             known.update((partial.name, partial) for partial in member.partials)
 
-    def run(self, table: pa.Table, until: int) -> list[Answer]:
-        if table.num_rows:
-            self._take(table)
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        until = watermark
+        if rows.num_rows:
+            self._take(rows)
         ready = [name for name, due in self._dues() if due <= until]
         made = self._answered(ready, until) if ready else {}
-        answers: dict[str, Answer] = {}
+        answers: dict[str, Emission] = {}
         for name, member in self._live():
             state = self.state.members[name]
             state.closed = max(state.closed, until)

@@ -166,7 +166,7 @@ _PANES_KINDS = (
         ),
         stored={"plan.window_member": WindowMember},
         over_windows=True,
-        step="slicemill.operators.window.panes:shared_windows",
+        step="slicemill.operators.window.strategies:window_step",
     ),
 )
 
@@ -396,7 +396,7 @@ _OVER_KINDS = (
         taken_over="slicemill.operators.window.state_takeover:windows_taken_over",
         stored={"plan.window_aggregate": WindowAggregate},
         over_windows=True,
-        step="slicemill.operators.window.over:over",
+        step="slicemill.operators.window.strategies:window_step",
     ),
     OperatorKind(
         spec=SharedOver,
@@ -412,7 +412,7 @@ _OVER_KINDS = (
             holds=holds,
         ),
         over_windows=True,
-        step="slicemill.operators.window.over:shared_over",
+        step="slicemill.operators.window.strategies:window_step",
     ),
 )
 
@@ -508,7 +508,7 @@ _WINDOWED_GROUP_KINDS = (
         seq_bits=lambda aggregate, bits, *_: _seq_bits(aggregate, bits),
         stored={"plan.relation_aggregate": RelationAggregate},
         over_windows=True,
-        step="slicemill.operators.window.expiring_rows:windowed_group",
+        step="slicemill.operators.window.strategies:window_step",
         takes=_windowed_group_takes,
         taken_over="slicemill.operators.window.state_takeover:taken_over",
         redistribute="slicemill.operators.window.expiring_rows:redistribute_state",
@@ -628,7 +628,7 @@ _WINDOW_TOP_KINDS = (
         columns_read=lambda top, _, wanted: _window_top_columns_read(top, wanted),
         seq_bits=lambda *_: SEQ_BITS,
         over_windows=True,
-        step="slicemill.operators.window.top:window_top",
+        step="slicemill.operators.window.strategies:window_step",
     ),
 )
 
