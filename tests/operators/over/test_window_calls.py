@@ -181,7 +181,7 @@ def kept(state: CallsState) -> list[tuple[int, int]]:
     return [
         (
             len(r.asked),
-            sum(re.fullmatch(r"h\d+", name) is not None for name in r.kept.arrays["S"].dtype.names),
+            sum(re.fullmatch(r"h\d+", name) is not None for name in r.accumulators.arrays["S"].dtype.names),
         )
         for r in state.routines.values()
     ]

@@ -57,14 +57,14 @@ def _records(state: object) -> Iterable[dict[str, Any]]:
 
 
 def _partitions(routine: RoutineState, number: int, keys: Keys) -> Iterable[dict[str, Any]]:
-    if routine.kept is None:
+    if routine.accumulators is None:
         return
     call = routine.joint_calls.uda
     assert isinstance(call, CompiledCall)
-    module = call.module_of(routine.kept)
+    module = call.module_of(routine.accumulators)
     columns = [column.to_pylist() for column in keys.values(np.arange(len(keys)))]
     for index in range(len(keys)):
-        values = list(values_of_models(module, routine.kept.arrays, index))
+        values = list(values_of_models(module, routine.accumulators.arrays, index))
         if values:
             value = asdict(values[number])
             yield {

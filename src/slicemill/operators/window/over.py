@@ -60,13 +60,13 @@ from slicemill.types import Schema
 # longest window. A query that starts later has read fewer tuples, and therefore gets another cohort.
 
 
-@stored_as("over.cohort", version=1)
+@stored_as("over.cohort", version=1, stored_names={"state": "kept"})
 @dataclass(slots=True)
 class Cohort:
     """Queries that started together, by name, with their shared state."""
 
     members: dict[str, WindowAggregate]
-    kept: WindowState | None = None
+    state: WindowState | None = None
 
     @property
     def calls(self) -> tuple[WindowCall, ...]:
@@ -74,15 +74,15 @@ class Cohort:
 
     def leave(self, staying: dict[str, WindowAggregate]) -> None:
         """Drop removed queries, and the rows and columns that only they read."""
-        if self.kept is not None and staying != self.members:
+        if self.state is not None and staying != self.members:
             before, after = _columns(self.calls), _columns(_calls(staying))
-            old = dict(zip(_frames(self.calls), self.kept.groups, strict=True))
+            old = dict(zip(_frames(self.calls), self.state.groups, strict=True))
             names = {str(before.index(expr)): str(index) for index, expr in enumerate(after)}
             groups = [
                 _narrow_state(old[frame], _columns_of_frame(staying, frame), names, after)
                 for frame in _frames(_calls(staying))
             ]
-            self.kept = replace(self.kept, groups=groups)
+            self.state = replace(self.state, groups=groups)
         self.members = staying
 
 
@@ -169,8 +169,8 @@ def cohort_windows(operator: SharedOver, context: StepContext) -> SortedWindows:
     state.adopt(members, context.newcomers.keys(), context.successors)
     cohorts = []
     for cohort in state.cohorts:
-        calls = WindowCalls(cohort.calls, context.schemas[0], cohort.kept, context.seq_bits, apart=True)
-        cohort.kept = calls.state
+        calls = WindowCalls(cohort.calls, context.schemas[0], cohort.state, context.seq_bits, apart=True)
+        cohort.state = calls.state
         cohorts.append((cohort.members, calls))
     outputs = {
         m.name: WindowOutput(with_system_columns(to_arrow(Schema(m.columns)))) for m in operator.members

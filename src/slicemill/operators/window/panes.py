@@ -118,11 +118,11 @@ def _member(member: WindowMember, context: StepContext) -> Member:
     operator = member.operator
     if isinstance(operator, WindowAggregate):
         lengths = [length for length, _ in member.windows]
-        figures = {
+        aggregates = {
             call.columns[0].name: (length, _pane_aggregate(call))
             for call, length in zip(operator.calls, lengths, strict=True)
         }
-        return OverWindows(member.windows[0][1], figures, member.columns)
+        return OverWindows(member.windows[0][1], aggregates, member.columns)
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
     grows = operator.windows[0][1].grows
     if not member.partial:
@@ -146,9 +146,9 @@ def _by_value(
 
 
 def _pane_aggregate(call: PaneCall) -> PaneAggregate:
-    figure = pane_aggregate_of(call)
-    assert figure is not None, "the plan says that panes can answer it"
-    return figure
+    aggregate = pane_aggregate_of(call)
+    assert aggregate is not None, "the plan says that panes can answer it"
+    return aggregate
 
 
 # Evaluation of all queries over shared panes.
@@ -514,13 +514,13 @@ class GroupWindows:
     length: int
     slide: int
     key_names: tuple[str, ...]
-    figures: Mapping[str, PaneAggregate]  # by column name
+    aggregates: Mapping[str, PaneAggregate]  # by column name
     columns: tuple[Column, ...]
     grows: bool = field(default=False, kw_only=True)
 
     @property
     def partials(self) -> tuple[PartialAggregate, ...]:
-        return tuple(partial for figure in self.figures.values() for partial in figure.partials)
+        return tuple(partial for aggregate in self.aggregates.values() for partial in aggregate.partials)
 
     def begins(self, end: Any) -> Any:
         """Return the begins of windows with these ends."""
@@ -550,7 +550,7 @@ class GroupWindows:
 
     def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
-        found = {name: figure.over(view, spans) for name, figure in self.figures.items()}
+        found = {name: aggregate.over(view, spans) for name, aggregate in self.aggregates.items()}
         return self._table(view, keys, spans, found)
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
@@ -620,21 +620,21 @@ class OverWindows:
     """
 
     slide: int
-    figures: Mapping[str, tuple[int, PaneAggregate]]  # by column: window length and aggregate
+    aggregates: Mapping[str, tuple[int, PaneAggregate]]  # by column: window length and aggregate
     columns: tuple[Column, ...]
 
     @property
     def length(self) -> int:
-        return max(length for length, _ in self.figures.values())
+        return max(length for length, _ in self.aggregates.values())
 
     @property
     def partials(self) -> tuple[PartialAggregate, ...]:
-        return tuple(partial for _, figure in self.figures.values() for partial in figure.partials)
+        return tuple(partial for _, aggregate in self.aggregates.values() for partial in aggregate.partials)
 
     @property
     def input_columns(self) -> list[str]:
         """Return the output columns that are copied from the tuple."""
-        return [column.name for column in self.columns if column.name not in self.figures]
+        return [column.name for column in self.columns if column.name not in self.aggregates]
 
     def holds(self, ts: Int64s) -> Bools:
         """Return True for all timestamps, because any tuple may be emitted."""
@@ -679,10 +679,10 @@ class OverWindows:
         spans: dict[int, Spans] = {}
         arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_seq", *self.input_columns)}
         arrays["_arr"] = trigger_arrivals(ends)
-        for name, (length, figure) in self.figures.items():
+        for name, (length, aggregate) in self.aggregates.items():
             if length not in spans:
                 spans[length] = spans_at(view.begin, view.start, length, ranks, ends)
-            arrays[name] = figure.over(view, spans[length])
+            arrays[name] = aggregate.over(view, spans[length])
         names = ("_ts", "_seq", "_arr", *(column.name for column in self.columns))
         return pa.table({name: arrays[name] for name in names})
 

@@ -80,7 +80,7 @@ class CallsOfMember:
         return out, min(until, self._held_from())
 
     def due(self) -> int | None:
-        dues = [routine.uda.due(routine.state.kept) for routine in self.routines.values()]
+        dues = [routine.uda.due(routine.state.accumulators) for routine in self.routines.values()]
         return min((due for due in dues if due is not None), default=None)
 
     def _held_from(self) -> int:
@@ -134,7 +134,7 @@ class RoutineWindows:
         for number, routine in self._routines.items():
             arguments = [_or_null(given[e], e, rows.num_rows) for e in routine.state.arguments]
             tuples = Tuples(arguments, numbers[routine.state.partition_by], times)
-            answers[number] = routine.uda.run(routine.state.kept, tuples, watermark)
+            answers[number] = routine.uda.run(routine.state.accumulators, tuples, watermark)
         emissions: list[Emission] = []
         for member in self._members:
             failed = [e for arg in member.arguments if isinstance(e := given[arg], ExpressionError)]
@@ -183,7 +183,12 @@ class RoutineMember:
     columns: tuple[Column, ...]
 
 
-@stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
+@stored_as(
+    "calls.routine",
+    version=2,
+    upgrade={1: lambda plain: {**plain, "costs": None}},
+    stored_names={"accumulators": "kept"},
+)
 @dataclass(slots=True)
 class RoutineState:
     """State of a routine for one call, or for joint calls.
@@ -196,7 +201,7 @@ class RoutineState:
     call: WindowCall | None
     asked: tuple[JointCall, ...] = ()
     arguments: tuple[Expr, ...] = ()
-    kept: Any = None
+    accumulators: Any = None
     costs: Any = None
 
     @property
@@ -303,9 +308,9 @@ def _has_machine_code(asked: JointCall, window: Window) -> bool:
 
 def _forget(routine: RoutineState, wanted: Sequence[JointCall]) -> None:
     """Drop the joint calls that no query uses any more."""
-    if routine.kept is None or all(asked in wanted for asked in routine.asked):
+    if routine.accumulators is None or all(asked in wanted for asked in routine.asked):
         return
-    routine.asked = routine.joint_calls.only(wanted, routine.kept).asked
+    routine.asked = routine.joint_calls.only(wanted, routine.accumulators).asked
 
 
 class Routine:
@@ -320,8 +325,8 @@ class Routine:
             calls = state.joint_calls
             state.arguments = calls.arguments
             self.uda = calls.uda
-        if state.kept is None:
-            state.kept = self.uda.start()
+        if state.accumulators is None:
+            state.accumulators = self.uda.start()
 
     def columns(self, asked: JointCall | None) -> list[int]:
         """Return the indexes of result columns for a joint call.
