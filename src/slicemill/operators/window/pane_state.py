@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.codec.registry import register, stored_as
-from slicemill.columns.keys import DistinctKeys, Keys
+from slicemill.columns.keys import Keys
 from slicemill.columns.pieces import Slice
 from slicemill.functions.vectors import numbers
-from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.kernels.arrays import Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.window.partial_aggregates import Columns, PartialAggregate, take_values
 from slicemill.operators.window.spans import first_of_group, sum_by_group
@@ -28,10 +28,6 @@ from slicemill.time import BEGINNING, END
 
 _SMALL = 1 << 12
 _FEW = 1 << 10
-
-
-def _is_unbalanced(slices: Sequence[Slice]) -> bool:
-    return len(slices) > 1 and slices[-2].table.num_rows <= 2 * slices[-1].table.num_rows
 
 
 @stored_as("panes.entries", version=1)
@@ -48,7 +44,7 @@ class PaneStore:
     def append(self, entries: Columns, partials: Partials) -> None:
         merge = concat_partials if self.single else merge_panes
         self.slices.append(Slice(to_table(entries)))
-        while _is_unbalanced(self.slices):
+        while len(self.slices) > 1 and self.slices[-2].table.num_rows <= 2 * self.slices[-1].table.num_rows:
             newer, older = from_table(self.slices.pop().table), from_table(self.slices.pop().table)
             self.slices.append(Slice(to_table(merge([older, newer], partials))))
 
@@ -90,54 +86,15 @@ class PaneStore:
         return sum(part.table.num_rows for part in self.slices)
 
 
-class StoredKeys:
-    """Dictionary of group keys. Newly added keys are stored as a slice."""
-
-    def __init__(self) -> None:
-        self._keys = Keys()
-        self._slices: list[Slice] = []
-        self._stored = 0
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def number(self, keys: DistinctKeys, columns: Sequence[Any]) -> Int32s:
-        return self._keys.number(keys, columns)
-
-    def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
-        return self._keys.values(numbers)
-
-    def keep(self, alive: NDArray[np.bool_]) -> Int32s:
-        self._slices, self._stored = [], 0
-        return self._keys.keep(alive)
-
-    def stored(self) -> list[Slice]:
-        """Return slices that together have all keys."""
-        if self._stored < len(self._keys):
-            new = self._keys.values(np.arange(self._stored, len(self._keys)))
-            if new:
-                self._slices.append(Slice(_key_table(new)))
-            self._stored = len(self._keys)
-            while _is_unbalanced(self._slices):
-                newer, older = self._slices.pop().table, self._slices.pop().table
-                self._slices.append(Slice(pa.concat_tables([older, newer]).combine_chunks()))
-        return self._slices
-
-    @staticmethod
-    def restored(slices: list[Slice]) -> StoredKeys:
-        keys = StoredKeys()
-        keys._slices = slices
-        if slices:
-            keys._keys = Keys.restored(pa.concat_tables([part.table for part in slices]).columns)
-            keys._stored = len(keys._keys)
-        return keys
+class _FormerKeys:
+    """Group keys as earlier versions stored them. They are read as `Keys`, and never written."""
 
 
-register("panes.keys", 1, StoredKeys, StoredKeys.stored, StoredKeys.restored)
+def _read_former_keys(slices: list[Slice]) -> Any:
+    return Keys.of_pieces(slices, sum([len(part.table) for part in slices]))
 
 
-def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
-    return pa.table({str(index): column for index, column in enumerate(columns)})
+register("panes.keys", 1, _FormerKeys, lambda _: None, _read_former_keys)
 
 
 @stored_as("panes.member", version=1)
@@ -167,7 +124,7 @@ class PaneState:
     partial aggregates. `values` are entries of single tuples, for aggregates that read each value.
     """
 
-    keys: StoredKeys = field(default_factory=StoredKeys)
+    keys: Keys = field(default_factory=Keys)
     entries: PaneStore = field(default_factory=PaneStore)
     values: PaneStore = field(default_factory=lambda: PaneStore(single=True))
     patterns: list[frozenset[str]] = field(default_factory=list)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from slicemill.aggregates.columns import Windows
 from slicemill.catalog.expressions import Expr, conjunction
 from slicemill.columns.arrow_schema import to_arrow, with_system_columns
-from slicemill.columns.keys import distinct_keys
+from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.functions.evaluate import compile_many
@@ -46,7 +46,6 @@ from slicemill.operators.window.pane_answers import (
 from slicemill.operators.window.pane_state import (
     MemberState,
     PaneState,
-    StoredKeys,
     add_partial,
     aggregate_panes,
     cells_of,
@@ -548,7 +547,7 @@ class GroupWindows:
 
     held = due
 
-    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, keys: Keys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
         found = {name: aggregate.over(view, spans) for name, aggregate in self.aggregates.items()}
         return self._table(view, keys, spans, found)
@@ -560,7 +559,7 @@ class GroupWindows:
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
         return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
 
-    def _table(self, view: PaneView, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
+    def _table(self, view: PaneView, keys: Keys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
         # The watermark triggers these rows, so no tuple determines their arrival time.
         arrays: dict[str, Any] = {
             "_ts": spans.end,
@@ -598,7 +597,7 @@ class ValueGroupWindows(GroupWindows):
     def partials(self) -> tuple[PartialAggregate, ...]:
         return self.values
 
-    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, keys: Keys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
         # Kernels require windows with ascending ends, so windows are ordered by key.
         order = np.argsort(spans.rank, kind="stable")
@@ -669,7 +668,7 @@ class OverWindows:
         kept = _last_of_slots(slots, numbers, int(numbers.max(initial=0)) + 1)
         state.waiting = chosen.take(pa.array(kept)).combine_chunks() if len(kept) else None
 
-    def answer(self, view: PaneView, _: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, _: Keys, state: MemberState, until: int) -> pa.Table:
         assert state.waiting is not None
         ready = state.waiting.column(_SLOT).to_numpy() <= until
         rows = state.waiting.filter(pa.array(ready))
