@@ -23,7 +23,7 @@ from slicemill_client import Connection
 
 ROOT = Path(__file__).parents[1]
 SERVE = (sys.executable, "-c", "from slicemill.cli import main; main()", "serve")
-QUESTION = (
+QUERY = (
     "SELECT auction, max(bids) AS bids FROM hot_items GROUP BY auction ORDER BY bids DESC, auction LIMIT 5"
 )
 NEW_QUERY = "CREATE QUERY dear_bids AS SELECT auction, price, channel FROM bid WHERE price > 90000000"
@@ -48,7 +48,7 @@ def main(seconds: float) -> None:
 
 
 def show(connection: Connection, console: Console, seconds: float) -> None:
-    """Declare a query, follow two, and ask some questions."""
+    """Declare a query, follow two, and ask some ad hoc queries."""
     ends = time.monotonic() + seconds
     console.rule("a query, while others run")
     console.print(NEW_QUERY)
@@ -58,8 +58,8 @@ def show(connection: Connection, console: Console, seconds: float) -> None:
         query.subscribe(lambda found, name=query.name: tell(console, name, found.rows))  # type: ignore[misc]
     while time.monotonic() < ends:
         time.sleep(max(0.0, min(10.0, ends - time.monotonic())))
-        console.rule(QUESTION)
-        console.print(as_table(connection.ask(QUESTION)))
+        console.rule(QUERY)
+        console.print(as_table(connection.ask(QUERY)))
     console.rule("SHOW QUERIES")
     (shown,) = connection.execute("SHOW QUERIES")
     console.print(as_table(shown.rows, ("name", "state", "rows", "p50_ms", "p99_ms")))

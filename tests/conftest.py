@@ -1,4 +1,4 @@
-"""Shared by all tests: one Spark session, started by the first test that asks for it."""
+"""Fixtures of all tests: one Spark session, started by the first test that needs it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, settings
 
 from support.cpu_seconds import Measurement, first_process
 
-# Tests of kernels are tests of machine code; `tests/machine_code` has those of the same as Python.
+# Kernels are tested as machine code; `tests/machine_code` covers kernels that start as Python.
 os.environ.setdefault("SLICEMILL_COMPILE", "always")
 
-# No test depends on how busy the machine is, and the first call of compiled code includes its compilation.
-# The rest is as Hypothesis chooses: new examples each time, and always the same ones where CI is set.
+# No test depends on the load of the machine, and the first call of compiled code includes its compilation.
+# The rest is Hypothesis's default: new examples each time, and fixed examples if CI is set.
 settings.register_profile(
     "tests", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -25,7 +25,7 @@ settings.load_profile("tests")
 
 TESTS = Path(__file__).parent
 
-# Tests of experiments, of their simulator and of benchmarks. `make test` runs those that have the mark
+# Directories of experiments, their simulator and benchmarks. `make test` runs their tests with the mark
 # `every_commit`, and `make test-lab` runs all of them.
 _LAB = frozenset({"bench", "lab", "simulator"})
 
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that use the session, tests of the lab, and the modules that run beside the session."""
+    """Mark tests with the session, tests of the lab, and modules that run beside the session."""
     modules = {item: item.path.relative_to(TESTS).as_posix() for item in items}
     for item, module in modules.items():
         if "spark" in getattr(item, "fixturenames", ()):
@@ -65,7 +65,7 @@ def spark() -> Iterator[SparkSession]:
     from slicemill.runtime.workers.sharing import keep_workers
 
     session = local_session(cores=2, name="slicemill tests")
-    # Mills come and go with every test; their workers stay.
+    # Every test creates its own engine; the workers stay.
     with keep_workers(session.sparkContext):
         yield session
     session.stop()

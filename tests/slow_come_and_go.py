@@ -1,4 +1,4 @@
-"""Many sequences of CREATE, DROP and restart, and each query of the catalogue beside all others."""
+"""Random sequences of CREATE, DROP and restart, and each kind of query beside all other kinds."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from engine.changing.test_adding_columns import REFUSED, of_each_kind
 
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sequences())
-def test_queries_come_and_go_and_others_give_what_they_give_alone(
+def test_a_query_gives_the_rows_that_it_gives_alone_while_others_are_created_and_dropped(
     given_: tuple[list[Step], int, int],
 ) -> None:
     play(*given_)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_each_query_beside_all_others(kind: str) -> None:
-    """It comes between others, one of its own kind among them, stays through a crash, and others go."""
+def test_each_kind_of_query_gives_its_rows_beside_all_other_kinds(kind: str) -> None:
+    """The query is created after others, survives a crash, and sees other queries dropped."""
     others = [(f"o_{name}", name) for name in KINDS if name != kind]
     half = len(others) // 2
     play(
@@ -48,7 +48,7 @@ def test_each_query_beside_all_others(kind: str) -> None:
 
 
 @pytest.mark.parametrize("reopened", ["", "checkpoint", "crash"])
-def test_all_kinds_go_on_when_their_streams_get_a_column(tmp_path: Path, reopened: str) -> None:
+def test_every_kind_of_query_continues_after_its_stream_gets_a_column(tmp_path: Path, reopened: str) -> None:
     kinds = [kind for kind in PAST if kind not in REFUSED]
     undisturbed = of_each_kind(tmp_path / "narrow", kinds, altered=False)
     assert of_each_kind(tmp_path / "wide", kinds, altered=True, reopened=reopened) == undisturbed

@@ -33,7 +33,7 @@ def test_a_case_gives_its_rows_on_spark(case: Case, seed: int, spark: SparkSessi
 
 @pytest.mark.parametrize("case", parameters())
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_case_gives_its_rows_as_ordinary_jobs(
+def test_a_case_gives_its_rows_as_ordinary_spark_jobs(
     case: Case, seed: int, spark: SparkSession, tmp_path: Path
 ) -> None:
     test_corpus_on_spark.check(case, spark, tmp_path, "jobs", seed=seed * 1_000 + len(case.name))
@@ -41,5 +41,5 @@ def test_a_case_gives_its_rows_as_ordinary_jobs(
 
 @pytest.mark.parametrize("case", parameters())
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_a_case_gives_its_rows_when_they_come_from_files(case: Case, form: str, tmp_path: Path) -> None:
+def test_a_case_gives_its_rows_from_files(case: Case, form: str, tmp_path: Path) -> None:
     check_from_files(case, form, tmp_path)

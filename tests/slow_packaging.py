@@ -1,4 +1,4 @@
-"""A wheel that is built from a fresh clone contains the web console."""
+"""A wheel built from a fresh clone contains the web console."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def test_pip_packs_the_console_from_a_clone(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("slicemill-*.whl")
     packed = zipfile.ZipFile(wheel).namelist()
     assert "slicemill/server/console/index.html" in packed
-    assert "slicemill/aggregate/__init__.py" in packed
+    assert "slicemill/aggregates/__init__.py" in packed

@@ -1,7 +1,7 @@
-"""100,000 random results over set operations, ranks, grouping sets and changelogs (`make test-slow`).
+"""100,000 random results of set operations, ranks, grouping sets and changelogs (`make test-slow`).
 
-A result is the table that a query's changes come to at one moment, compared with DuckDB's answer over the
-rows so far. `python tests/slow_random_results.py FIRST_SEED SCENES` compares others and reports the counts.
+A result is the table of a query's changes at one moment, compared with DuckDB's answer over the rows so far.
+`python tests/slow_random_results.py FIRST_SEED SCENES` compares other seeds and reports the counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from support.random_results import Compared, compare
 _RESULTS = 100_000
 
 
-def test_no_result_differs_from_sql() -> None:
+def test_no_random_result_differs_from_duckdb() -> None:
     found, seed = Compared(), 0
     while sum(found.tables.values()) < _RESULTS:
         compare(seed, 10, 60, found, reference=seed % 4 == 0)

@@ -1,4 +1,4 @@
-"""The command line as a person uses it."""
+"""Commands check and explain, and run on the reference engine."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def slicemill(
     return subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, cwd=folder)
 
 
-def test_check_lists_the_statements_of_a_good_script() -> None:
+def test_check_lists_the_statements_of_a_valid_script() -> None:
     done = slicemill("check", str(AUCTION))
     assert done.returncode == 0
     assert "hot_items" in done.stdout
     assert not done.stderr
 
 
-def test_check_shows_each_of_five_different_mistakes_with_place_and_hint() -> None:
+def test_check_shows_each_of_five_different_errors_with_position_and_hint() -> None:
     done = slicemill("check", "-", text=FIVE_MISTAKES)
     assert done.returncode == 1
     shown = re.findall(r"^<stdin>:(\d+):(\d+): error: (.*)$", done.stderr, re.MULTILINE)
@@ -60,7 +60,7 @@ def test_check_shows_each_of_five_different_mistakes_with_place_and_hint() -> No
     assert "Traceback" not in done.stderr
 
 
-def test_check_as_json_has_statements_and_mistakes() -> None:
+def test_check_as_json_has_statements_and_errors() -> None:
     done = slicemill("check", "-", "--json", text=FIVE_MISTAKES)
     report = json.loads(done.stdout)
     assert done.returncode == 1
@@ -82,7 +82,7 @@ def test_explain_shows_every_query_in_each_format(form: str) -> None:
         assert done.stdout.startswith("flowchart LR\n" if form == "mermaid" else "digraph slicemill {\n")
 
 
-def test_explain_can_show_one_query_alone() -> None:
+def test_explain_can_show_a_single_query() -> None:
     for form in ("text", "mermaid", "dot"):
         done = slicemill("explain", str(AUCTION), "--query", "HOT_ITEMS", "--format", form)
         assert "hot_items" in done.stdout
@@ -110,7 +110,7 @@ def test_check_notes_calls_that_run_row_by_row() -> None:
     assert told["line"] == 2 and told["message"] in note
 
 
-def test_checking_runs_no_code_that_a_script_names(tmp_path: Path) -> None:
+def test_check_runs_no_code_named_in_a_script(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import pathlib\npathlib.Path('ran').touch()\n"
         "class Mean:\n    def initialize(self, x): ...\n    def iterate(self, x): ...\n"
@@ -130,7 +130,7 @@ def test_checking_runs_no_code_that_a_script_names(tmp_path: Path) -> None:
     assert done.returncode == 1 and "cannot import mine:Median" in done.stderr
 
 
-def test_a_missing_file_is_a_message_and_no_stack_trace() -> None:
+def test_a_missing_file_is_a_message_without_a_traceback() -> None:
     done = slicemill("check", "nowhere.esl")
     assert done.returncode == 1
     assert done.stderr.strip() == "cannot read nowhere.esl: No such file or directory"

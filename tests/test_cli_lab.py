@@ -1,4 +1,4 @@
-"""`slicemill lab` and `slicemill bench` with slicemill-lab, which has them, and without."""
+"""`slicemill lab` and `slicemill bench`, with and without the package slicemill-lab."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ COMMANDS = ("lab", "bench")
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_is_found_in_the_lab_and_gets_all_its_arguments(command: str) -> None:
+def test_a_lab_command_is_found_and_gets_all_its_arguments(command: str) -> None:
     shown = CliRunner().invoke(app, [command, "--help"])
     assert shown.exit_code == 0
     assert f"Usage: slicemill {command}" in shown.stdout
 
 
-def test_options_come_to_the_lab_in_their_order() -> None:
+def test_options_reach_the_lab_in_their_order() -> None:
     shown = CliRunner().invoke(app, ["lab", "run", "--seed", "3", "slice-E99", "--json"])
     assert shown.exit_code == 2
     assert shown.stderr.startswith("error: no experiment 'slice-E99'")
@@ -34,14 +34,14 @@ def test_bench_without_a_name_lists_the_benchmarks() -> None:
     assert all(f" {name} " in shown.stdout for name in NAMES)
 
 
-def test_help_shows_the_commands() -> None:
+def test_help_lists_the_lab_commands() -> None:
     shown = CliRunner().invoke(app, ["--help"])
     assert all(f" {command} " in shown.stdout for command in COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("arguments", [(), ("--help",), ("run", "--all")], ids=" ".join)
-def test_without_the_lab_one_line_says_how_to_get_it(
+def test_without_the_lab_an_error_line_names_the_package_to_install(
     command: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lab, "GROUP", "slicemill.commands.of.nobody")
@@ -52,7 +52,7 @@ def test_without_the_lab_one_line_says_how_to_get_it(
     assert "pip install slicemill-lab" in shown.stderr
 
 
-def test_the_product_imports_nothing_of_the_lab() -> None:
+def test_the_product_does_not_import_the_lab() -> None:
     for file in Path(slicemill.__file__).parent.rglob("*.py"):
         assert not {"slicemill_lab", "matplotlib"} & set(_imported(file)), file
 

@@ -1,4 +1,4 @@
-"""Choosing a policy on the command line, as far as that needs no Spark."""
+"""Policy options of the command line that need no Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CREATE QUERY q WITH (weight = 2, slo = 'p99 < 2 s') AS SELECT a FROM s;
 """
 
 
-def test_a_policy_that_is_none_is_found_before_spark_starts(tmp_path: Path) -> None:
+def test_an_unknown_policy_is_reported_before_spark_starts(tmp_path: Path) -> None:
     (tmp_path / "x.esl").write_text(SCRIPT)
     result = CliRunner().invoke(app, ["run", str(tmp_path / "x.esl"), "--policy", "hrn"])
     assert isinstance(result.exception, UnknownPolicyError)
@@ -26,7 +26,7 @@ def test_a_policy_that_is_none_is_found_before_spark_starts(tmp_path: Path) -> N
         raise result.exception
 
 
-def test_check_shows_what_is_set(tmp_path: Path) -> None:
+def test_check_shows_settings_and_query_options(tmp_path: Path) -> None:
     (tmp_path / "x.esl").write_text(SCRIPT)
     result = CliRunner().invoke(app, ["check", str(tmp_path / "x.esl"), "--json"])
     found = [(s["kind"], s["name"], s["what"]) for s in json.loads(result.output)["statements"]]

@@ -1,4 +1,4 @@
-"""`slicemill run` as a person uses it: what it tells before Spark starts, what it prints, how it ends."""
+"""`slicemill run`: errors before Spark starts, output, and exit status."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def write(folder: Path, name: str, *rows: tuple[int, float, int]) -> None:
         json.dumps({"item": item, "price": price, "ts": f"2026-01-01 00:00:{second:02d}"})
         for item, price, second in rows
     ]
-    # In one step: a file must be whole when it appears.
+    # Rename the complete file, so that it appears in one step.
     (folder / "bids" / f"_{name}").write_text("".join(line + "\n" for line in lines))
     (folder / "bids" / f"_{name}").rename(folder / "bids" / name)
 
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
-    """The masters with which a session was begun."""
+    """Return the masters of the started sessions."""
     masters: list[str | None] = []
 
     def begin(master: str | None, _settings: Mapping[str, str]) -> Future[Any]:
@@ -58,7 +58,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str | None]) -> Iterator[Run]:
-    """The command, over workers in this process: everything but Spark is as it is for users."""
+    """Yield the command with workers in this process; everything except Spark is real."""
 
     def make(spark: object, home: Path | None, **options: Any) -> Mill:
         del spark
@@ -76,7 +76,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str | Non
     yield called
 
 
-# -- before Spark starts -----------------------------------------------------------------------------------
+# -- Before Spark starts -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str | Non
         ),
     ],
 )
-def test_what_can_be_found_out_at_once_is_told_before_spark_starts(
+def test_errors_that_need_no_spark_are_reported_before_spark_starts(
     script: str,
     options: tuple[str, ...],
     message: str,
@@ -130,16 +130,16 @@ def test_what_can_be_found_out_at_once_is_told_before_spark_starts(
     assert started == []
 
 
-def test_masters_of_every_kind_are_taken() -> None:
+def test_masters_of_every_kind_are_accepted() -> None:
     kinds = ["local", "local[2]", "local[*]", "local[2, 4]", "local-cluster[2,1,1024]", "yarn", "k8s://h:1"]
     for master in kinds:
         session.check_master(master)
 
 
-# -- what is printed ---------------------------------------------------------------------------------------
+# -- Output ------------------------------------------------------------------------------------------------
 
 
-def test_the_summary_says_what_became_of_every_row(
+def test_the_summary_counts_unneeded_late_and_bad_rows(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, "1.json", *ROWS, (5, 40.0, 1))
@@ -151,7 +151,7 @@ def test_the_summary_says_what_became_of_every_row(
     assert "dear: 2 rows" in shown
 
 
-def test_a_stream_that_brought_nothing_is_told(
+def test_a_stream_without_rows_is_reported(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "bids").mkdir()
@@ -162,7 +162,7 @@ def test_a_stream_that_brought_nothing_is_told(
     assert "fed has no SOURCE: only a program can feed it" in shown
 
 
-def test_json_is_one_line_for_each_row_and_nothing_else(
+def test_json_output_is_one_line_for_each_row(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, "1.json", *ROWS)
@@ -175,7 +175,7 @@ def test_json_is_one_line_for_each_row_and_nothing_else(
     assert "bid: read 4 rows, of which 2 no query needed" in printed.err
 
 
-def test_json_has_the_rows_of_this_run_only(
+def test_json_output_has_only_the_rows_of_this_run(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items = []
@@ -186,8 +186,8 @@ def test_json_has_the_rows_of_this_run_only(
     assert items == [[1], [2]]
 
 
-def test_the_time_counts_from_when_sources_are_read(tmp_path: Path) -> None:
-    """However long workers take to start, a run of no time at all reads what is there."""
+def test_the_run_time_counts_from_the_first_read_of_the_sources(tmp_path: Path) -> None:
+    """However long workers take to start, a run of zero seconds reads the existing rows."""
     from rich.console import Console
 
     write(tmp_path, "1.json", *ROWS)
@@ -204,14 +204,14 @@ def test_the_time_counts_from_when_sources_are_read(tmp_path: Path) -> None:
         assert mill.streams["bid"].counts.read == 4
 
 
-# -- how it ends -------------------------------------------------------------------------------------------
+# -- Exit --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [(), ("--for", "1h"), ("--home", "home")])
-def test_it_ends_when_all_inputs_have_ended_and_says_so(
+def test_a_run_ends_when_all_inputs_have_ended(
     options: tuple[str, ...], run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One file ends when it is read; nobody feeds a stream without a source."""
+    """A single file ends when it is read; a stream without a source has no input."""
     write(tmp_path, "1.json", *ROWS)
     fed = "CREATE STREAM fed (a int); CREATE QUERY f AS SELECT a FROM fed;"
     counted = "CREATE QUERY n AS SELECT count(*) AS n FROM bid [RANGE 1 DAY SLIDE 1 DAY];"
@@ -222,7 +222,7 @@ def test_it_ends_when_all_inputs_have_ended_and_says_so(
     assert "n: 1 row" in printed.out
 
 
-def test_a_query_that_fails_gives_3_and_the_others_are_shown(
+def test_a_failed_query_gives_status_3_and_other_results_are_shown(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, "1.json", *ROWS, (2, 6.0, 5))
@@ -233,7 +233,7 @@ def test_a_query_that_fails_gives_3_and_the_others_are_shown(
 
 
 @pytest.mark.parametrize(("ending", "status"), [(KeyboardInterrupt(), 130), (console.Terminated(143), 143)])
-def test_results_are_shown_when_it_is_interrupted(
+def test_results_are_shown_after_an_interrupt(
     ending: BaseException,
     status: int,
     run: Run,
@@ -250,7 +250,7 @@ def test_results_are_shown_when_it_is_interrupted(
     assert "dear: 2 rows" in capsys.readouterr().out
 
 
-def test_a_source_that_fails_at_the_end_gives_1_and_the_others_are_shown(
+def test_a_source_that_fails_at_the_end_gives_status_1_and_other_results_are_shown(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path, "1.json", *ROWS)
@@ -264,7 +264,9 @@ def test_a_source_that_fails_at_the_end_gives_1_and_the_others_are_shown(
     assert "dear: 2 rows" in printed.out
 
 
-def test_wrong_usage_gives_2(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_usage_gives_status_2(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     for arguments in (["run"], ["run", "x.esl", "--no-such-option"], ["no-such-command"]):
         monkeypatch.setattr(sys, "argv", ["slicemill", *arguments])
         with pytest.raises(SystemExit) as ended:
@@ -273,7 +275,7 @@ def test_wrong_usage_gives_2(capsys: pytest.CaptureFixture[str], monkeypatch: py
         assert capsys.readouterr().err
 
 
-def test_help_and_the_page_have_every_exit_status() -> None:
+def test_help_and_the_page_list_every_exit_status() -> None:
     page = (Path(__file__).parents[1] / "docs" / "runtime.md").read_text()
     for status in (0, 1, 2, console.QUERY_FAILED, console.INTERRUPTED, console.TERMINATED):
         assert f" {status} " in cli.EXIT_STATUS
@@ -281,13 +283,13 @@ def test_help_and_the_page_have_every_exit_status() -> None:
 
 
 def interruptible() -> None:
-    """A process that is started in the background inherits that it cannot be interrupted."""
+    """Restore interrupts, which a process started in the background inherits as ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.mark.slow_cpu
-def test_on_spark_rows_come_as_they_are_made_until_it_is_interrupted(tmp_path: Path) -> None:
-    """A process of its own: the first line is there while it still runs, and ctrl-c ends it in order."""
+def test_on_spark_rows_are_printed_until_an_interrupt(tmp_path: Path) -> None:
+    """In a separate process, the first line is printed while it runs, and ctrl-c ends it in order."""
     write(tmp_path, "1.json", (1, 20.0, 1))
     (tmp_path / "script.esl").write_text(BIDS + DEAR)
     command = [sys.executable, "-c", "from slicemill.cli import main; main()", "run", "script.esl", "--json"]

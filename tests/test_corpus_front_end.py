@@ -1,4 +1,4 @@
-"""Every case of the corpus goes through the front end: it parses, binds and plans, or fails as it says."""
+"""Every case of the corpus in the front end: it parses, binds and plans, or fails with its listed errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from slicemill.plan.statement_equality import views_to_answer
 from slicemill.sql.errors import Diagnostic
 from support.corpus import Case, ExpectedError, prepare, read_cases
 
-# Cases that the front end does not get right yet; one that comes right fails the run until it is taken off.
 CASES = read_cases()
 PARAMETERS = [pytest.param(case, id=case.name) for case in CASES]
 GOOD = [parameter for parameter, case in zip(PARAMETERS, CASES, strict=True) if not case.errors]
@@ -22,13 +21,13 @@ BAD = [parameter for parameter, case in zip(PARAMETERS, CASES, strict=True) if c
 
 
 @pytest.mark.parametrize("case", GOOD)
-def test_a_case_binds_and_its_values_fit_the_columns(case: Case) -> None:
+def test_a_case_binds_and_its_values_have_the_column_types(case: Case) -> None:
     runnable = prepare(case)
     assert {name.lower() for name in runnable.expected} == set(runnable.catalog.queries)
 
 
 @pytest.mark.parametrize("case", GOOD)
-def test_a_case_becomes_a_graph_that_keeps_its_sinks_when_selections_are_pushed(case: Case) -> None:
+def test_the_graph_of_a_case_keeps_its_sinks_after_selection_push_down(case: Case) -> None:
     catalog = prepare(case).catalog
     graph = build_graph(catalog)
     continuous = {query.name for query in catalog.queries.values() if query.continuous}
@@ -38,12 +37,12 @@ def test_a_case_becomes_a_graph_that_keeps_its_sinks_when_selections_are_pushed(
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_file_of_mistakes_gives_exactly_these(case: Case) -> None:
+def test_an_error_case_gives_exactly_its_errors(case: Case) -> None:
     _check_told(case, bind_script(case.source).diagnostics, case.errors)
 
 
 @pytest.mark.parametrize("case", PARAMETERS)
-def test_a_case_is_warned_of_exactly_what_it_says(case: Case) -> None:
+def test_a_case_gives_exactly_its_warnings(case: Case) -> None:
     _check_told(case, bind_script(case.source).warnings, case.warnings)
 
 
@@ -56,6 +55,6 @@ def _check_told(case: Case, found: Sequence[Diagnostic], wanted: Sequence[Expect
         assert part in message
 
 
-def test_the_corpus_is_large_enough_to_mean_something() -> None:
+def test_the_corpus_has_enough_cases() -> None:
     mistakes = [mistake for case in CASES for mistake in case.errors]
     assert (len(GOOD) >= 120, len(mistakes) >= 40) == (True, True)

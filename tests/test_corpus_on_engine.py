@@ -1,6 +1,6 @@
-"""The corpus on the engine, with workers in this process: subtasks, crashes and lost workers are not seen.
+"""The corpus on the engine, with workers in this process: subtasks, crashes and lost workers change no row.
 
-`make test` runs each case with one seed; `slow_corpus.py` has others.
+`make test` runs each case with one seed; `slow_corpus.py` has other seeds.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from support.engine import Clock, fed_mill, inline_pool, run_case
 
 
 @pytest.mark.parametrize("case", parameters())
-def test_a_case_gives_its_rows_whatever_the_runs_subtasks_and_crashes(case: Case, tmp_path: Path) -> None:
+def test_a_case_gives_its_rows_with_any_runs_subtasks_and_crashes(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path, seed=len(case.name))
 
 
 def check(case: Case, home: Path, *, seed: int) -> None:
-    """Run a case whose units, crashes and lost workers a seed chooses, and compare its rows."""
+    """Run a case with runs, crashes and lost workers drawn from a seed, and compare its rows."""
     runnable = prepare(case)
     pool = inline_pool()
 

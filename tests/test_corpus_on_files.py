@@ -1,6 +1,6 @@
 """The corpus through real files: the product reads CSV and JSON, and the test adds no values.
 
-Each tuple is a file of its own, which is read when the clock stands at the tuple's arrival.
+Each tuple is a separate file, which is read when the clock has the time of the tuple's arrival.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def left_out(runnable: Runnable, streams: dict[str, Stream], form: str) -> str |
 
 
 class FileSource:
-    """Writes the tuples of each stream as files, and reads them with a mill."""
+    """Write the tuples of each stream as files, and read them with an engine."""
 
     def __init__(self, runnable: Runnable, form: str, folder: Path) -> None:
         self.runnable, self.form, self.folder = runnable, form, folder
@@ -127,7 +127,7 @@ def check_from_files(case: Case, form: str, folder: Path) -> None:
         for (source.clock.now, stream), events in moments:
             if stream in streams:
                 source.write(streams[stream], list(events))
-                mill.streams[stream].handle_notice()  # polls again also within the same moment
+                mill.streams[stream].handle_notice()  # polls again within the same moment
                 turn(mill)
         finish(mill)
         results = results_of(mill)
@@ -136,5 +136,5 @@ def check_from_files(case: Case, form: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in PLACED.items()])
-def test_a_case_gives_its_rows_when_they_come_from_json_files(case: Case, tmp_path: Path) -> None:
+def test_a_case_gives_its_rows_from_json_files(case: Case, tmp_path: Path) -> None:
     check_from_files(case, "json", tmp_path)

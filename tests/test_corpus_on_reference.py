@@ -1,4 +1,4 @@
-"""The corpus on the reference engine: tuple at a time, with several strategies and ways to tell the time."""
+"""The corpus on the reference engine: tuple at a time, with several strategies and kinds of watermarks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def run(
         if event.stream not in read:
             continue
         if event.ts_us is None:
-            continue  # no timestamp: whoever reads the input puts such a row aside
+            continue  # Rows without a timestamp are bad rows, which the input sorts out.
         if event.row is None:
             engine.run_until(event.arrival_us)
             engine.promise(event.stream, event.ts_us)
@@ -69,5 +69,5 @@ def test_a_case_gives_its_rows_under_every_strategy(case: Case, strategy: Strate
 
 
 @pytest.mark.parametrize("case", parameters())
-def test_rewriting_the_graph_changes_no_row(case: Case) -> None:
+def test_rewrites_of_the_graph_change_no_row(case: Case) -> None:
     check(case, rewrite=False)

@@ -1,6 +1,6 @@
 """Cases of the corpus on Spark, one for each operator and placement; `slow_corpus.py` runs all cases.
 
-Units run on workers that stay, and as ordinary jobs, between any two tuples.
+Tasks run on long-running workers and as ordinary Spark jobs, between any two tuples.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_a_case_gives_its_rows_in_a_placement(
 
 
 @pytest.mark.parametrize(("case", "placement"), PARAMETERS[::6])
-def test_a_case_gives_the_same_rows_as_ordinary_jobs(
+def test_a_case_gives_its_rows_as_ordinary_spark_jobs(
     case: Case, placement: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     check(case, spark, tmp_path, "jobs", seed=len(case.name), placement=placement, subtasks=SUBTASKS)

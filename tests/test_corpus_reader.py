@@ -1,4 +1,4 @@
-"""The reader of the corpus: what it makes of a file, what it refuses, and how it compares rows."""
+"""The reader of the corpus: parsed files, rejected files, and the comparison of rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def with_columns(columns: str, values: str, head: str = "") -> str:
     )
 
 
-def test_the_head_says_what_a_case_shows_and_needs(tmp_path: Path) -> None:
+def test_the_head_of_a_file_has_its_description_and_requirements(tmp_path: Path) -> None:
     case = read_case(written(tmp_path, WHOLE))
     assert (case.about, case.spec) == ("Two lines say what it shows.", ("M32", "G15"))
     assert case.needs == {"windows", "table"}
@@ -128,12 +128,12 @@ def test_the_clock_fills_the_time_column_of_an_internal_stream(tmp_path: Path) -
     assert (event.ts_us, event.row) == (2_500_000, (1, 2_500_000, 2))
 
 
-def test_an_external_stream_may_miss_its_timestamp(tmp_path: Path) -> None:
+def test_an_external_stream_can_have_a_null_timestamp(tmp_path: Path) -> None:
     (event,) = prepared(tmp_path, with_columns("a int, ts timestamp", "1, NULL", "ORDER BY ts")).events
     assert (event.ts_us, event.row) == (None, (1, None))
 
 
-def test_mistakes_have_a_place_and_a_part_of_the_message(tmp_path: Path) -> None:
+def test_errors_have_a_position_and_a_part_of_the_message(tmp_path: Path) -> None:
     text = "# wrong\nneeds: errors\n\n== esl\nSELECT a FROM S;\n\n== errors\n1:15 no stream or table S\n"
     case = read_case(written(tmp_path, text))
     assert case.errors == (ExpectedError(1, 15, "no stream or table S"),)
@@ -168,7 +168,7 @@ def test_mistakes_have_a_place_and_a_part_of_the_message(tmp_path: Path) -> None
         ("1    10.0", "9    10.0", 23, "results come in order of time"),
     ],
 )
-def test_a_malformed_file_is_refused_with_its_line(
+def test_a_malformed_file_is_rejected_with_its_line(
     tmp_path: Path, old: str, new: str, line: int, problem: str
 ) -> None:
     assert WHOLE.count(old) >= 1
@@ -199,14 +199,14 @@ def test_every_copy_of_a_row_counts() -> None:
         check_rows(ExpectedRows(((1, (7,)),)), [(1, (7,)), (1, (7,))])
 
 
-def test_floats_agree_within_a_billionth_and_nothing_else_is_near() -> None:
+def test_floats_are_compared_within_a_billionth_and_other_types_exactly() -> None:
     check_rows(ExpectedRows(((1, (0.3,)),)), [(1, (0.1 + 0.2,))])
     for value in (0.3000001, None, "0.3", Decimal("0.3")):
         with pytest.raises(AssertionError):
             check_rows(ExpectedRows(((1, (0.3,)),)), [(1, (value,))])
 
 
-def test_a_value_of_another_type_is_another_value() -> None:
+def test_a_value_of_another_type_is_a_difference() -> None:
     for expected, got in ((1, True), (1, 1.0), (1.0, 1), (None, 0)):
         with pytest.raises(AssertionError):
             check_rows(ExpectedRows(((1, (expected,)),)), [(1, (got,))])
@@ -225,7 +225,7 @@ def test_a_difference_shows_both_sides_by_time() -> None:
     ]
 
 
-def test_a_query_without_rows_and_a_query_too_many_are_differences(tmp_path: Path) -> None:
+def test_missing_rows_and_unexpected_queries_are_differences(tmp_path: Path) -> None:
     runnable = prepared(tmp_path, WHOLE)
     good = {name: expected.rows for name, expected in runnable.expected.items()}
     check_case(runnable, good)
@@ -235,7 +235,7 @@ def test_a_query_without_rows_and_a_query_too_many_are_differences(tmp_path: Pat
         check_case(runnable, {**good, "query_2": []})
 
 
-def test_cases_beyond_a_layer_are_left_out_and_no_others() -> None:
+def test_only_cases_with_unsupported_features_are_left_out() -> None:
     everything, chosen = ({p.id for p in parameters(beyond)} for beyond in ((), ("temporal",)))
     assert "temporal/andy" in everything - chosen
     temporal = {case.name for case in read_cases() if "temporal" in case.needs and not case.errors}

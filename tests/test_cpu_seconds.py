@@ -1,4 +1,4 @@
-"""How tests are measured, and divided between the two processes of `make test`."""
+"""CPU seconds of tests, and their division between the two processes of `make test`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from support.cpu_seconds import ProcessTimes, by_module, cpu_s_between, first_pr
 BURN = "import time\nwhile time.process_time() < 0.2: pass"
 
 
-def test_a_child_that_has_ended_is_counted() -> None:
+def test_the_time_of_an_ended_child_counts() -> None:
     before = processes()
     subprocess.run([sys.executable, "-c", BURN], check=True)
     assert cpu_s_between(before, processes()) >= 0.18
 
 
-def test_what_a_child_used_before_is_not_counted_when_it_ends() -> None:
+def test_the_earlier_time_of_an_ended_child_does_not_count() -> None:
     before = {1: ProcessTimes(0, 5.0, 1.0), 2: ProcessTimes(1, 3.0)}
     assert cpu_s_between(before, {1: ProcessTimes(0, 5.5, 4.25)}) == 0.75
 
 
-def test_a_child_whose_parent_does_not_wait_for_it_takes_nothing_away() -> None:
+def test_a_child_whose_parent_does_not_wait_is_not_subtracted() -> None:
     before = {1: ProcessTimes(0, 5.0), 2: ProcessTimes(1, 3.0)}
     assert cpu_s_between(before, {1: ProcessTimes(0, 5.5)}) == 0.5
 

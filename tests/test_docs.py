@@ -1,4 +1,4 @@
-"""What README and docs show is true: Python examples run, ESL examples bind, links lead somewhere."""
+"""README and docs: Python examples run, ESL examples bind, and links lead to files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_python_example_runs(where: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(("where", "text"), blocks("sql") + blocks("esl"))
-def test_every_esl_example_is_good_syntax(where: str, text: str) -> None:
+def test_every_esl_example_has_valid_syntax(where: str, text: str) -> None:
     assert parse(text)
 
 
@@ -46,14 +46,14 @@ def test_every_link_leads_to_a_file(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-def test_every_file_on_a_walk_is_there() -> None:
+def test_every_file_named_in_a_walk_exists() -> None:
     walks = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8").split("## Three walks")[1]
     files = re.findall(r"^\d+\. `([\w/]+\.py)`", walks, re.MULTILINE)
     assert len(files) > 30
     assert [file for file in files if not (ROOT / "src" / "slicemill" / file).exists()] == []
 
 
-def test_every_room_is_in_the_table_and_the_table_has_no_other() -> None:
+def test_the_table_of_packages_lists_exactly_the_existing_packages() -> None:
     page = (ROOT / "docs" / "developing.md").read_text(encoding="utf-8")
     table = set(re.findall(r"^\| `([\w/]+)` \|", page.split("`lab/` is")[0], re.MULTILINE))
     assert [room for room in sorted(table) if not (ROOT / "src" / "slicemill" / room).is_dir()] == []

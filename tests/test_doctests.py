@@ -1,4 +1,4 @@
-"""Every example in a docstring runs."""
+"""Examples in docstrings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import slicemill_lab
 
 
 def modules_with_examples() -> list[str]:
-    """All modules with a doctest but those that need Spark: starting it takes longer than all the rest."""
+    """Return all modules with a doctest except those that need Spark, whose start takes too long."""
     found = []
     walks = (pkgutil.walk_packages(each.__path__, f"{each.__name__}.") for each in (slicemill, slicemill_lab))
     for module in chain.from_iterable(walks):

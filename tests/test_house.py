@@ -1,4 +1,4 @@
-"""House rules: the allowed directions of imports between packages."""
+"""Architecture rules: the allowed directions of imports between packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.package_graph import (
 )
 from support.walk import walk
 
-# Rooms that are logic over values and arrays: they can be read, tested and used without Spark.
+# Packages of pure logic over values and arrays, which can be used and tested without Spark.
 NO_SPARK = (
     "sql",
     "catalog",
@@ -35,7 +35,7 @@ NO_SPARK = (
 )
 
 
-def test_rooms_make_no_cycle() -> None:
+def test_packages_have_no_import_cycle() -> None:
     assert cycles(arrows()) == []
 
 
@@ -68,7 +68,7 @@ def _package(module: str) -> str:
     return module.split(".")[0]
 
 
-def test_logic_loads_no_spark() -> None:
+def test_logic_packages_do_not_load_spark() -> None:
     assert [
         f"{room_of(module)}: {module}"
         for module in modules()
@@ -79,18 +79,18 @@ def test_logic_loads_no_spark() -> None:
 
 
 @pytest.mark.parametrize("folder", PACKAGES.values(), ids=PACKAGES)
-def test_every_package_says_what_it_is(folder: Path) -> None:
+def test_every_package_has_a_docstring(folder: Path) -> None:
     silent = [str(f) for f in folder.rglob("__init__.py") if not ast.get_docstring(ast.parse(f.read_text()))]
     assert silent == []
 
 
-def test_the_picture_of_the_house_is_the_house() -> None:
+def test_the_package_diagram_is_up_to_date() -> None:
     drawn = as_svg(arrows())
     path = ROOT / "docs" / "pictures" / "house.svg"
     assert path.read_text() == drawn, f"python tests/support/package_graph.py --svg {path.relative_to(ROOT)}"
 
 
-def test_detours_are_left_out_of_the_picture() -> None:
+def test_transitive_arrows_are_left_out_of_the_diagram() -> None:
     assert without_detours([("a", "b"), ("b", "c"), ("a", "c"), ("c", "d"), ("a", "d")]) == [
         ("a", "b"),
         ("b", "c"),
@@ -98,13 +98,13 @@ def test_detours_are_left_out_of_the_picture() -> None:
     ]
 
 
-# Files that a batch passes. The aims are 40 files for windows and 50 for joins, so lower these bounds.
-# The number differs between runs by the polls and measurements that fall due.
+# Number of source files that one batch passes through. The aims are 40 files for windows and 50 for joins, so
+# lower these bounds. The number differs between runs by the polls and measurements that fall due.
 MOST_FILES = {"window": 80, "join": 95}
 
 
 @pytest.mark.parametrize("kind", MOST_FILES)
-def test_a_batch_passes_no_more_files_than_before(kind: str, tmp_path: Path) -> None:
+def test_a_batch_passes_through_no_more_files_than_before(kind: str, tmp_path: Path) -> None:
     found = walk(kind, tmp_path)
     assert found.rows > 0
     assert len(found.files) <= MOST_FILES[kind], sorted(found.files)

@@ -74,7 +74,7 @@ weights = st.one_of(st.integers(-8, 8).map(lambda n: n / 4), st.none())
 
 @st.composite
 def inputs(draw: st.DrawFn) -> dict[str, list[Timed]]:
-    """Three streams; no two tuples have the same timestamp, among which there would be no order."""
+    """Draw three streams with unique timestamps, because equal timestamps would have no order."""
     moments = sorted(draw(st.sets(st.integers(0, 40), max_size=25)))
     streams: dict[str, list[Timed]] = {"A": [], "B": [], "C": []}
     for moment in moments:
@@ -97,7 +97,7 @@ def by_reference(streams: dict[str, list[Timed]], rewrite: bool) -> dict[str, li
 
 
 def by_tasks(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Timed]]:
-    """Two runs of every task, with what comes before a moment and after it."""
+    """Run every task twice: with the tuples before a moment, and with those after it."""
     graph = share(optimize(GRAPH), CATALOG)
     schemas = {name: graph[node_id].schema for name, node_id in graph.streams.items()}
     schemas |= {node.id: node.schema for node in graph}
@@ -128,7 +128,7 @@ def by_time(rows: list[Timed]) -> list[str]:
 @pytest.mark.slow_cpu
 @settings(max_examples=60)
 @given(inputs(), st.integers(0, 20), st.booleans())
-def test_both_ways_to_execute_give_what_sql_gives(
+def test_both_engines_give_the_rows_of_duckdb(
     streams: dict[str, list[Timed]], border: int, rewrite: bool
 ) -> None:
     oracle = Oracle(CATALOG, streams, TABLES)

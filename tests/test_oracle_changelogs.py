@@ -1,6 +1,6 @@
-"""Results that change against DuckDB: at every time, changes so far come to the answer over tuples so far.
+"""Changing results against DuckDB: at every time, the changes add up to the answer over the tuples so far.
 
-Runs, subtasks and restarts are cut at random; both engines tell the same changes in the same order.
+Runs, subtasks and restarts are drawn at random; both engines emit the same changes in the same order.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check(asked: Sequence[ChangingQuery], tuples: Sequence[Row], seed: int) -> N
     found = by_mill(esl, tuples, seed, runs=0.4, restarts=0.07)
     told = by_reference(esl, tuples)
     for (name, rows_told), query in zip(told.items(), asked, strict=True):
-        # The reference merges what comes at one time as it comes (M21); sets of groups are a union too.
+        # The reference engine merges tuples of one time as they arrive (M21); grouping sets are a union, too.
         merged = any(word in query.esl for word in ("UNION", "ROLLUP", "CUBE", "GROUPING SETS"))
         assert merged or found[name] == rows_told, f"{query.esl} by the mill, and the reference"
     catalog = bind(esl).catalog
@@ -59,7 +59,7 @@ def check(asked: Sequence[ChangingQuery], tuples: Sequence[Row], seed: int) -> N
             assert not left
 
 
-# Tuples of one time come to the join by two ways: that of the table is taken first, whichever is faster.
+# Tuples of one time reach the join by two paths: that of the table precedes, whichever is faster.
 _JOINED = ChangingQuery(
     *["SELECT x.k, x.n, y.v FROM (SELECT k, count(*) AS n FROM S GROUP BY k) AS x JOIN S AS y ON x.k = y.k"]
     * 2
@@ -71,15 +71,14 @@ _TIES: list[Row] = [
     (3, "b", 1, 7, SECOND),
 ]
 
-# What is told once has its changes below its columns, also in a union.
+# EMIT FINAL has the operators of its changes below its columns, also in a union.
 _SETS = "SELECT k, g, count(*) AS n, max(v) AS c FROM S GROUP BY GROUPING SETS ((k), (g)) HAVING count(*) > 1"
 
-# The group of NULL is without a partner on either side: no key tells the two rows apart.
+# The group of NULL has no partner on either side, so no key distinguishes the two rows.
 _COUNTED = "(SELECT k, count(*) AS n FROM S GROUP BY k)"
 _WHOLE = f"SELECT x.k, x.n, y.k AS l, y.n AS m FROM {_COUNTED} AS x FULL JOIN {_COUNTED} AS y ON x.k = y.k"
 
-# A row without a key comes, is there once more, and leaves: when it first changed is the same wherever runs
-# are cut.
+# A row without a key is inserted twice and deleted; its first change is the same for any division into runs.
 _KEPT = "(SELECT k, sum(v) AS a FROM S GROUP BY k HAVING count(*) <= 2)"
 _BACK = f"SELECT x.k, x.a, y.k AS l, y.g AS b FROM {_KEPT} AS x RIGHT JOIN S AS y ON x.a = y.g"
 _CHANGED_BACK: list[Row] = [
@@ -104,7 +103,7 @@ _CHANGED_BACK: list[Row] = [
 @example([_JOINED], _TIES, 0)
 @example([ChangingQuery(f"{_WHOLE} EMIT EVERY 2 SECONDS", _WHOLE, every=2)], [(0, None, 1, 1, SECOND)], 0)
 @given(st.lists(queries(), min_size=1, max_size=4), rows(), st.integers(0, 2**32))
-def test_at_every_time_the_changes_come_to_the_answer_over_what_has_come(
+def test_at_every_time_the_changes_add_up_to_the_answer_over_the_tuples_so_far(
     asked: list[ChangingQuery], tuples: list[Row], seed: int
 ) -> None:
     check(asked, tuples, seed)

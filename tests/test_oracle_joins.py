@@ -1,7 +1,7 @@
-"""Joins as other systems write them, against SQL of DuckDB's own over the finished input.
+"""Joins in the syntax of other systems, against DuckDB over the finished input.
 
-Each query stands beside the SQL that says what it means; `_ts` is the time of a result. Rows that come out
-without a partner have the end of their window as their time.
+Each query stands beside the SQL with its meaning; `_ts` is the time of a result. Rows without a partner have
+the end of their window as their time.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _BOTH = "greatest(a.ts, b.ts) AS _ts"
 
 
 def _near(first: str, second: str, seconds: int) -> str:
-    """Two streams are in each other's windows of so many seconds."""
+    """Return the condition that two streams are in each other's windows of so many seconds."""
     return f"abs({first}.ts - {second}.ts) < {seconds * SECOND}"
 
 
 _LEFTS = f"""FROM a LEFT JOIN b ON a.k = b.k AND {_near("a", "b", 4)} LEFT JOIN c ON a.k = c.k
 AND {_near("a", "c", 4)} AND (b.ts IS NULL OR {_near("b", "c", 4)})"""
-# A row comes with its latest member; without one, when the first of its windows has passed.
+# A row is emitted with its latest part; without a partner, when its first window has passed.
 _KNOWN = "CASE WHEN b.ts IS NULL THEN a.ts + 4000000 ELSE greatest(a.ts, b.ts) END"
 _ALONE = "CASE WHEN b.ts IS NULL THEN a.ts + 4000001 ELSE least(a.ts, b.ts) + 4000000 END"
 _WHEN_KNOWN = f"CASE WHEN c.ts IS NULL THEN {_ALONE} ELSE greatest({_KNOWN}, c.ts) END"
@@ -204,7 +204,7 @@ def by_sql(streams: Streams, query: str) -> list[str]:
         rows = [(*row, number) for number, (_, row) in enumerate(streams[name])]
         if rows:
             database.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", rows)
-    # The last of those with the same key and time: DuckDB would take any.
+    # The last row of those with equal key and time, because DuckDB would take any.
     database.execute(
         "CREATE VIEW last_b AS SELECT k, ts, arg_max(struct_pack(w := w), n).w AS w FROM b GROUP BY k, ts"
     )
@@ -249,7 +249,7 @@ def by_tasks(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
 @settings(max_examples=15, deadline=None)
 @given(events, st.lists(st.integers(0, 15), max_size=3))
 @example([(1, "b", 0, 3), (1, "a", 0, 2), (1, "b", 0, 4), (4, "a", 0, 5), (4, "b", None, 1)], [2, 4])
-def test_joins_give_what_sql_gives_over_the_finished_input(
+def test_joins_give_the_rows_of_duckdb_over_the_finished_input(
     arriving: list[tuple[int, str, int | None, int | None]], borders: list[int]
 ) -> None:
     streams: Streams = {name: [] for name in "abc"}

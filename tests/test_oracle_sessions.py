@@ -1,4 +1,4 @@
-"""Sessions of several queries that share their rows, by both engines, against DuckDB: borders in SQL."""
+"""Sessions of several queries that share rows, on both engines, against sessions in DuckDB's SQL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slicemill_oracle.translate import translate
 
 SECOND = 1_000_000
 
-# The window, a condition, and in SQL up to when a tuple holds its session open.
+# The window, a condition, and in SQL the time until which a tuple keeps its session open.
 QUERIES = {
     "short": ("SESSION 2 SECONDS", "", "ts + 2000000"),
     "long": ("SESSION 5 SECONDS", "", "ts + 5000000"),
@@ -108,7 +108,7 @@ arrivals = st.lists(
 @settings(max_examples=25)
 @given(arrivals, st.lists(st.integers(0, 24), max_size=6))
 @example([(0, "a", 1, True, None), (0, "a", 2, False, 9), (3, "a", 1, None, 1)], [1, 2])
-def test_both_engines_give_what_sql_gives_wherever_runs_are_cut(
+def test_both_engines_give_the_sessions_of_duckdb_for_any_division_into_runs(
     steps: list[tuple[int, str | None, int | None, bool | None, int | None]], borders: list[int]
 ) -> None:
     tuples, now = [], 0

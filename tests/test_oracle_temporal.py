@@ -1,4 +1,4 @@
-"""Temporal queries against DuckDB: the tuples of each window in a table, runs by window functions."""
+"""Temporal queries against DuckDB: tuples of windows in a table, equal values by window functions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def by_slicemill(rows: list[Timed], extent: int, slide: int) -> list[tuple[objec
 
 @settings(max_examples=25)
 @given(st.integers(0, 10**6), st.sampled_from([5, 12, 30]), st.sampled_from([3, 10]))
-def test_runs_are_those_of_window_functions(seed: int, extent: int, slide: int) -> None:
+def test_coalesced_periods_equal_those_of_window_functions(seed: int, extent: int, slide: int) -> None:
     rows = stream(Random(seed), 40)
     found, expected = by_slicemill(rows, extent, slide), by_duckdb(rows, extent, slide)
     assert sorted(map(repr, found)) == sorted(map(repr, expected))

@@ -1,6 +1,6 @@
-"""Every built-in aggregate over every kind of window, by both engines, against DuckDB.
+"""Every built-in aggregate over every kind of window, on both engines, against DuckDB.
 
-SQL's RANGE frame takes in later rows of the same timestamp, of which a stream knows nothing yet, so
+SQL's RANGE frame includes later rows of the same timestamp, which a stream does not know yet, so
 timestamps differ here.
 """
 
@@ -28,7 +28,7 @@ from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
 
-# Ours, and DuckDB's words for it; {w} is the window.
+# The call in ESL and in DuckDB; {w} is the window.
 CALLS = {
     "count(*)": "count(*) OVER {w}",
     "count(v)": "count(v) OVER {w}",
@@ -63,7 +63,7 @@ CALLS = {
     "listagg(t, '-')": "string_agg(t, '-') OVER {w}",
     "string_agg(t, '')": "string_agg(t, '') OVER {w}",
     "priority_sample(v)": "arg_max_null(v, p) OVER {w}",
-    # Few items are counted exactly, and so are ones as long as there are few.
+    # Few items are counted exactly, and so are ones if there are few.
     "approx_count(t)": "CASE WHEN t IS NOT NULL THEN len(list_filter(list(t) OVER {w}, lambda x: x = t)) END",
     "collect_list(v)": "coalesce(list(v) FILTER (WHERE v IS NOT NULL) OVER {w}, [])",
     "array_agg(t)": "coalesce(list(t) FILTER (WHERE t IS NOT NULL) OVER {w}, [])",
@@ -83,7 +83,7 @@ CATALOGS = {frame: bind(_script(frame)).catalog for frame in FRAMES}
 
 
 def priorities(tuples: list[Timed]) -> list[int]:
-    """By arrival numbers within partitions."""
+    """Return the priorities by sequence numbers within partitions."""
     arrived: Counter[object] = Counter()
     found = []
     for _, (_, key, *_) in tuples:
@@ -127,7 +127,7 @@ def by_tasks(tuples: list[Timed], catalog: Catalog, border: int) -> list[tuple[A
 
 
 def like(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The row with floats that may differ a little, and lists as we have them."""
+    """Return the row with approximate floats, and with lists as slicemill has them."""
     plain = (tuple(v) if isinstance(v, list) else v for v in row)
     return tuple(
         pytest.approx(v, abs=1e-9) if isinstance(v, float) and math.isfinite(v) else v for v in plain
@@ -150,7 +150,7 @@ rows = st.lists(
 @pytest.mark.parametrize("frame", FRAMES)
 @settings(max_examples=25)
 @given(rows, st.integers(0, 20))
-def test_both_engines_give_what_sql_gives(
+def test_both_engines_give_the_window_aggregates_of_duckdb(
     frame: str, steps: list[tuple[int, str | None, float | None, int | None, str | None]], border: int
 ) -> None:
     tuples, ts = [], 0

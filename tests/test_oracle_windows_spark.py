@@ -1,4 +1,4 @@
-"""Built-in aggregates over windows against Spark's own batch window functions, over the finished input."""
+"""Built-in aggregates over windows against Spark's batch window functions, over the finished input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.binder import bind
 from slicemill.types import Timed
 from test_oracle_windows import CALLS, CATALOGS, FRAMES, SECOND, by_reference, by_tasks, like
 
-# Where Spark has other words for it, or none in a window.
+# Calls with another name in Spark, or without a window form.
 SPARK = {
     "count(DISTINCT v)": "size(collect_set(v) OVER {w})",
     "skewness(v)": "skewness(v) OVER {w}",
@@ -35,7 +35,7 @@ SPARK = {
 
 
 def bounds(frame: str) -> str:
-    """A frame in Spark's words, over timestamps that are integers."""
+    """Return a frame in Spark's syntax, over timestamps that are integers."""
     task, extent = frame.replace("3 SECONDS", str(3 * SECOND)).removesuffix(" PRECEDING").split(" ", 1)
     return f"{task} BETWEEN {extent} PRECEDING AND CURRENT ROW"
 
@@ -54,7 +54,7 @@ def by_spark(spark: SparkSession, tuples: list[Timed], frame: str) -> list[tuple
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-def test_windows_give_what_sparks_batch_functions_give(spark: SparkSession, frame: str) -> None:
+def test_window_aggregates_equal_batch_functions_of_spark(spark: SparkSession, frame: str) -> None:
     chosen = random.Random(frame)
     ts, tuples = 0, list[Timed]()
     for number in range(80):
@@ -82,7 +82,7 @@ ITEMS = ", ".join(f"{name}({column}){{over}} AS {name}_{column}" for name in NUM
 
 
 def on_both_engines(query: str, tuples: list[Timed]) -> list[tuple[Any, ...]]:
-    """The rows of a query, which the reference and the operators agree on."""
+    """Return the rows of a query, on which the reference engine and the operators agree."""
     catalog = bind(f"CREATE STREAM S ({DECLARED}) ORDER BY current_time; CREATE QUERY q AS {query}").catalog
     found = by_reference(tuples, catalog)
     assert repr(by_tasks(tuples, catalog, border=len(tuples) // 3)) == repr(found)
@@ -94,7 +94,7 @@ def close(row: Sequence[Any]) -> list[Any]:
 
 
 def drawn(spark: SparkSession, seed: str) -> list[Timed]:
-    """Tuples of each second, also as the view S; four of each sixteen have no values."""
+    """Return tuples of each second, also as the view S; four of each sixteen have no values."""
     chosen = random.Random(seed)
     tuples = []
     for n in range(120):
@@ -106,9 +106,11 @@ def drawn(spark: SparkSession, seed: str) -> list[Timed]:
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-def test_numbers_that_are_not_finite_give_what_they_give_in_spark(spark: SparkSession, frame: str) -> None:
+def test_window_aggregates_of_non_finite_numbers_equal_those_of_spark(
+    spark: SparkSession, frame: str
+) -> None:
     tuples = drawn(spark, frame)
-    # A NaN at the start would be in all later windows without a beginning.
+    # A NaN at the start would be in all later unbounded windows.
     theirs = f" OVER (PARTITION BY n DIV 12 ORDER BY ts {bounds(frame)})"
     expected = spark.sql(f"SELECT n, {ITEMS.format(over=theirs)} FROM S ORDER BY n").collect()
     ours = f" OVER (PARTITION BY n DIV 12 {frame})"
@@ -116,7 +118,7 @@ def test_numbers_that_are_not_finite_give_what_they_give_in_spark(spark: SparkSe
     assert found == [tuple(close(row)) for row in expected]
 
 
-def test_groups_with_numbers_that_are_not_finite_give_what_they_give_in_spark(spark: SparkSession) -> None:
+def test_group_aggregates_of_non_finite_numbers_equal_those_of_spark(spark: SparkSession) -> None:
     tuples, items = drawn(spark, "groups"), ITEMS.format(over="")
     slot = f"ts DIV {4 * SECOND}"
     expected = spark.sql(f"SELECT {items} FROM S GROUP BY {slot} ORDER BY {slot}").collect()

@@ -10,7 +10,7 @@ from slicemill.errors import SlicemillError
 from slicemill.secrets import contains_secret, mask_secrets, redact, redact_address, resolve_secrets
 
 SECRET = "s3cret"
-# Addresses with a password, as users write them, rightly or wrongly.
+# Addresses with a password, well-formed and malformed.
 ADDRESSES = [
     "postgres://ada:s3cret@db/shop",
     "POSTGRES://ada:s3cret@db/shop?table=t",
@@ -56,7 +56,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_passwords_of_addresses_are_masked(address: str) -> None:
+def test_passwords_in_addresses_are_masked(address: str) -> None:
     assert contains_secret(address)
     assert SECRET not in redact_address(address)
     statement = f"CREATE QUERY q WITH (sink = '{address}') AS SELECT 'it''s' FROM s"
@@ -68,7 +68,7 @@ def test_passwords_of_addresses_are_masked(address: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), OPTIONS)
-def test_passwords_of_options_are_masked(name: str, value: str) -> None:
+def test_passwords_in_options_are_masked(name: str, value: str) -> None:
     assert contains_secret(value, name)
     literal = value.replace("'", "''")
     for spelled in (
@@ -84,13 +84,13 @@ def test_passwords_of_options_are_masked(name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), HARMLESS)
-def test_what_is_no_password_stays(name: str, value: str) -> None:
+def test_values_without_a_password_are_not_masked(name: str, value: str) -> None:
     assert not contains_secret(value, name)
     text = f"CREATE TABLE t (a int) USING x OPTIONS ({name or 'url'} '{value}')"
     assert redact(text) == text
 
 
-def test_queries_keep_their_literals() -> None:
+def test_literals_of_queries_are_not_masked() -> None:
     text = "SELECT a FROM s WHERE token = 'abc' AND b = 'x@y' AND t > '12:30:00' AND c = 'token = 5'"
     assert redact(text) == text
 

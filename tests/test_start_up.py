@@ -1,5 +1,4 @@
-"""What starting costs: heavy libraries come only with the commands that need them, and nothing is compiled
-by an import."""
+"""Start-up costs: commands import only the libraries that they need, and imports compile nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ except SystemExit as ended:
 print("loaded:", *(name for name in {heavy} if name in sys.modules), file=sys.stderr)
 """
 
-# The events that Numba sends are of all compilations, of loops, of helpers and of what is inlined in them.
+# Numba sends events for all compilations: of kernels, of loops, of helpers and of inlined functions.
 IMPORT_AND_COUNT = """
 from numba.core import event
 recorder = event.RecordingListener()
@@ -56,6 +55,6 @@ def test_commands_that_only_read_a_script_import_no_heavy_library(arguments: tup
 
 
 @pytest.mark.parametrize("module", ["slicemill.runtime.worker", "slicemill.operators.join.step"])
-def test_importing_what_a_worker_runs_compiles_nothing(module: str, tmp_path: Path) -> None:
+def test_import_of_worker_modules_compiles_nothing(module: str, tmp_path: Path) -> None:
     done = python(IMPORT_AND_COUNT.format(module=module), NUMBA_CACHE_DIR=str(tmp_path))
     assert done.stdout.splitlines()[-1] == "compiled: 0"

@@ -1,4 +1,4 @@
-"""The clock of a process goes on when that of its machine is set back, and follows when it is set forward."""
+"""The clock of a process continues if the machine's clock is set back, and follows it forward."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Machine:
         self.steady += ns
 
 
-def test_time_goes_on_when_the_clock_is_set_back_and_follows_when_it_is_set_forward(
+def test_the_clock_continues_after_a_step_back_and_follows_a_step_forward(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine = Machine(monkeypatch)
@@ -64,12 +64,12 @@ def test_a_source_is_read_after_the_clock_was_set_back(
         (tmp_path / "in" / "1.json").write_text('{"v": 1}\n')
         moment = mill.streams["s"].next_read_us
         assert moment is not None
-        wall_clock_us.not_before(moment)  # a pause of some milliseconds between two polls is over
+        wall_clock_us.not_before(moment)  # ends the pause of some milliseconds between two polls
         turn(mill)
         assert [row.row for row in mill.queries["q"].rows()] == [(1,)]
 
 
-def test_a_mill_goes_on_from_the_last_commit_of_its_home(
+def test_the_clock_continues_from_the_last_commit_of_the_home_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ahead = wall_clock_us() + HOUR // 1000

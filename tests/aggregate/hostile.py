@@ -1,10 +1,10 @@
-"""Every aggregate, model, window and scalar function with hostile arguments; run in a process of its own.
+"""Every aggregate, model, window and scalar function with hostile arguments; run in its own process.
 
     python tests/aggregate/hostile.py builtins models scalars
 
-prints a line for each thing that went wrong. Models run as Python, where an index out of bounds is an error;
-with NUMBA_BOUNDSCHECK=1 they run as machine code that looks before it reads, and so do the kernels of
-built-in aggregates. Without it a read out of bounds ends the process, or gives a number from nowhere.
+prints one line for each failure. Models run as Python, where an index out of bounds is an error; with
+NUMBA_BOUNDSCHECK=1 they run as machine code with bounds checks, and so do the kernels of built-in aggregates.
+Without the checks a read out of bounds ends the process, or gives a random number.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def main() -> None:
         try:
             try_()
         except SlicemillError:
-            pass  # refused, or the query stops: with a message
+            pass  # rejected, or the query stops with a message
         except Exception as wrong:
             print(f"{what}: {type(wrong).__name__}: {wrong}")
     print(f"tried {done}", file=sys.stderr)
@@ -104,14 +104,14 @@ def _builtin(name: str, window: tuple[Any, ...], constant: float | None, rows: l
     type_ = BUILTINS[name].result(given[0].type)
     call = WindowCall(name, tuple(given), False, (), Window(*window), (Column("x", type_),))
     windows = WindowCalls([call], OVER_SCHEMA)
-    for first in (0, 0, 1, 17):  # an empty run among them
+    for first in (0, 0, 1, 17):  # includes an empty batch
         part = rows[first : first + 17] if first else rows[:0] if not windows.state.groups else rows[:1]
         windows.run(table(part), part[-1].ts if part else 0)
     windows.run(table([]), END)
 
 
 def models() -> Iterator[tuple[str, Any]]:
-    # Compiling takes seconds for each: what has no index is left out then.
+    # Compilation takes seconds for each model, so models without an index are omitted then.
     texts = [] if CHECKED else [*CATALOGUE.values()]
     texts += [f"{name}(x)" for name in ACCUMULATORS if name not in ("all", "any")]
     for name, search in SEARCHES.items():
@@ -158,7 +158,7 @@ def scalars() -> Iterator[tuple[str, Any]]:
 
 
 def _scalar(name: str, words: list[str]) -> None:
-    """By row and by column, all values of one argument with one value each of the others, in turn."""
+    """Evaluate by row and column all values of each argument with one value of each other argument."""
     given = VALUES | (
         {"list": (t.list_of(t.VARCHAR), [(), ("a", "b"), None])} if name == "array_join" else {}
     )

@@ -1,4 +1,4 @@
-"""The same as machine code that looks before it reads; compiling all of it again takes minutes."""
+"""Hostile arguments with bounds checks in machine code; the compilation takes minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Approximate aggregates: never too low, never far off, the same whenever they are asked (M33, M41)."""
+"""Approximate aggregates: bounded errors and results that do not depend on the process (M33, M41)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.stored import stored
 
 
 @given(st.lists(st.none() | st.integers(0, 40) | st.text(max_size=2), max_size=60), st.integers(1, 20))
-def test_a_frequency_is_never_too_low(items: list[object], window: int) -> None:
+def test_an_estimated_frequency_is_never_too_low(items: list[object], window: int) -> None:
     frequency = ApproxCount()
     for index, item in enumerate(items):
         frequency.add((item,))
@@ -50,7 +50,7 @@ def test_hashes_never_change() -> None:
 
 
 @pytest.mark.parametrize("ones", [0, 1, 11, 12, 13, 100, 12345])
-def test_buckets_hold_all_ones_and_as_many_of_each_size_as_promised(ones: int) -> None:
+def test_buckets_contain_all_ones_and_the_documented_number_for_each_size(ones: int) -> None:
     found = list(buckets(ones))
     assert sum(size * count for size, count in found) == ones
     assert all(PER_SIZE <= count <= PER_SIZE + 1 for _, count in found[:-1])
@@ -65,7 +65,7 @@ def test_the_relative_error_of_a_histogram_is_bounded() -> None:
         assert estimate_ones(arrived, 0) == arrived
 
 
-def test_only_true_counts_as_one() -> None:
+def test_only_true_counts_as_a_one() -> None:
     ones = ApproxCountIf()
     for value in (True, False, None, True):
         ones.add((value,))
@@ -74,7 +74,7 @@ def test_only_true_counts_as_one() -> None:
     assert ones.value() == 1
 
 
-def test_a_stored_state_still_finds_its_nan() -> None:
+def test_a_restored_state_still_recognises_its_nan() -> None:
     def moments() -> MomentStatistic:
         return MomentStatistic(Moments(1), total)
 
@@ -87,7 +87,7 @@ def test_a_stored_state_still_finds_its_nan() -> None:
         assert statistic.value() == left
 
 
-def test_a_sample_depends_on_arrival_numbers_alone() -> None:
+def test_a_sample_depends_only_on_sequence_numbers() -> None:
     base = BUILTINS["priority_sample"].base
     assert base is not None
     counted, numbered = base(), base()

@@ -1,4 +1,4 @@
-"""The built-in aggregates: NULLs, numbers, and what max keeps in its window (M33, X6)."""
+"""The built-in aggregates: NULLs, numbers, and the values that max stores for its window (M33, X6)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def over(name: str, *values: object) -> Returned:
 
 
 @pytest.mark.parametrize("name", BUILTINS)
-def test_over_nothing_but_nulls_counts_are_0_lists_are_empty_and_the_rest_is_null(name: str) -> None:
+def test_aggregates_over_only_nulls_are_0_for_counts_empty_for_lists_and_null_otherwise(name: str) -> None:
     lists = name.startswith(("collect", "array_agg"))
     nothing: object = 0 if name.startswith("count") or name == "approx_count_if" else () if lists else None
     assert over(name) == over(name, None, None) == [nothing]
@@ -59,7 +59,7 @@ def test_nulls_are_skipped(name: str, result: object) -> None:
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
-def test_skewness_and_kurtosis_with_numbers_that_are_not_finite_are_nan(broken: float) -> None:
+def test_skewness_and_kurtosis_of_non_finite_numbers_are_nan(broken: float) -> None:
     for name in ("skewness", "kurtosis"):
         for values in ([broken], [1.0, broken, 3.0], [None, broken, broken]):
             (found,) = over(name, *values)
@@ -68,7 +68,7 @@ def test_skewness_and_kurtosis_with_numbers_that_are_not_finite_are_nan(broken: 
 
 
 @pytest.mark.parametrize("name", ["skewness", "kurtosis"])
-def test_equal_values_have_no_shape(name: str) -> None:
+def test_skewness_and_kurtosis_of_equal_values_are_null(name: str) -> None:
     assert over(name, 5) == over(name, 0.1, 0.1, 0.1) == over(name, 0.0, -0.0, None) == [None]
 
 
@@ -91,13 +91,13 @@ def test_skewness_and_kurtosis_are_rounded_once(values: list[float]) -> None:
     assert below**2 <= m3**2 / m2**3 <= above**2
 
 
-def test_every_aggregate_of_the_language_can_be_run() -> None:
+def test_every_declared_aggregate_has_an_implementation() -> None:
     assert set(esl_builtins.BUILTINS) <= set(BUILTINS)
     for name, declared in esl_builtins.BUILTINS.items():
         assert BUILTINS[name].algebraic == declared.algebraic
 
 
-def test_first_and_last_take_nulls_for_values() -> None:
+def test_first_and_last_count_null_as_a_value() -> None:
     assert over("first", None, 3) == over("last", 3, None) == [None]
     assert over("first", 3, None) == over("last", None, 3) == [3]
 
@@ -105,9 +105,7 @@ def test_first_and_last_take_nulls_for_values() -> None:
 @pytest.mark.parametrize(
     ("name", "results"), [("first", [None, None, 1, 2, None]), ("last", [None, 1, 2, None, 3])]
 )
-def test_first_and_last_take_nulls_for_values_in_windows_and_panes_too(
-    name: str, results: list[object]
-) -> None:
+def test_first_and_last_count_null_as_a_value_in_windows_and_panes(name: str, results: list[object]) -> None:
     #  tuples   -  1  2  -  3     ROWS 1 PRECEDING
     values = [None, 1, 2, None, 3]
     for algebraic in (True, False):
@@ -120,7 +118,7 @@ def test_first_and_last_take_nulls_for_values_in_windows_and_panes_too(
         assert out == [values[1] if name == "last" else None, None]
 
 
-def test_the_median_of_an_even_number_of_values_lies_between_the_two_in_the_middle() -> None:
+def test_the_median_of_an_even_number_of_values_is_the_mean_of_the_middle_two() -> None:
     assert over("median", 1, 2) == [1.5]
     assert over("median", 4, 1, 3, 2) == [2.5]
     assert over("median", Decimal("0.1"), Decimal("0.2"), Decimal("0.4")) == [0.2]
@@ -128,7 +126,7 @@ def test_the_median_of_an_even_number_of_values_lies_between_the_two_in_the_midd
     assert math.isnan(over("median", math.nan, 1.0)[0])
 
 
-def test_the_variance_of_a_population_of_one_is_0() -> None:
+def test_the_population_variance_of_one_value_is_0() -> None:
     assert over("var_pop", 3) == over("stddev_pop", 3) == [0.0]
 
 
@@ -155,12 +153,12 @@ def test_a_sum_is_rounded_once() -> None:
     assert over("sum", *[0.1] * 10) == [1.0]
 
 
-def test_a_sum_of_finite_numbers_may_be_too_large_for_a_float() -> None:
+def test_a_sum_of_finite_doubles_can_overflow_to_infinity() -> None:
     assert over("sum", 1.7e308, 1.7e308) == [math.inf]
     assert over("sum", -1.7e308, -1.7e308) == [-math.inf]
 
 
-def test_infinities_and_nans_follow_the_rules_of_floats() -> None:
+def test_infinities_and_nans_follow_floating_point_rules() -> None:
     assert over("sum", 1.0, math.inf) == [math.inf]
     assert math.isnan(over("sum", math.inf, -math.inf)[0])
     assert math.isnan(over("variance", 1.0, math.inf)[0])
@@ -172,7 +170,7 @@ def test_nan_is_the_greatest_number_and_counts_as_one_value() -> None:
     assert over("count_distinct", math.nan, float("nan"), 1.0) == [2]
 
 
-def test_an_infinity_that_has_left_the_window_leaves_no_trace() -> None:
+def test_an_infinity_has_no_effect_after_it_has_left_the_window() -> None:
     window = BUILTINS["sum"].window
     assert window is not None
     inwindow = Inwindow()
@@ -184,7 +182,7 @@ def test_an_infinity_that_has_left_the_window_leaves_no_trace() -> None:
     assert instance.expire((math.inf,)) == [2.0]
 
 
-def test_g16_max_keeps_only_what_can_still_become_the_maximum() -> None:
+def test_g16_max_stores_only_values_that_can_become_the_maximum() -> None:
     #  tuples   5  3  4  1  2  6        ROWS 2 PRECEDING
     #           5                       kept: 5
     #           5  3                          5 3
@@ -207,7 +205,7 @@ def test_g16_max_keeps_only_what_can_still_become_the_maximum() -> None:
     assert steps == [(5, [5]), (5, [5, 3]), (5, [5, 4]), (4, [4, 1]), (4, [4, 2]), (6, [6])]
 
 
-def test_x6_equal_older_values_linger_in_the_window_of_max() -> None:
+def test_x6_equal_older_values_stay_in_the_window_of_max() -> None:
     window = BUILTINS["max"].window
     assert window is not None
     inwindow = Inwindow()

@@ -1,4 +1,4 @@
-"""Frames: positions, slots and what a window reaches back to (M32, M34)."""
+"""Window frames: positions, slots, and the oldest row of a window (M32, M34)."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def test_range_is_inclusive_without_slide_and_ends_with_the_slot_with_slide() ->
     assert WindowFrame("RANGE", 6, slide=4).lower(5) == 2
 
 
-def test_slots_are_aligned_to_time_0_also_before_it() -> None:
+def test_slots_are_aligned_to_time_0_also_for_negative_times() -> None:
     frame = WindowFrame("RANGE", 6, slide=4)
     assert [frame.slot_end(ts) for ts in (-5, -4, -1, 0, 3, 4)] == [-4, 0, 0, 4, 4, 8]
 
 
-def test_x7_in_panes_of_the_gcd_the_slide_is_kept_when_it_is_longer_than_a_pane() -> None:
+def test_x7_a_slide_of_several_panes_is_preserved_in_panes_of_the_gcd() -> None:
     rows = WindowFrame("ROWS", 49, slide=20).in_panes(10)
     assert (rows.length, rows.slide) == (5, 2)
     time = WindowFrame("RANGE", 50, slide=20).in_panes(10)
     assert (time.length, time.slide) == (5, 2)
 
 
-def test_only_time_slides_and_active_expiration_wait_for_time() -> None:
+def test_only_time_slides_and_active_expiration_wait_for_the_watermark() -> None:
     assert not WindowFrame("RANGE", 5).waits_for_time
     assert not WindowFrame("ROWS", 5, slide=3).waits_for_time
     assert WindowFrame("RANGE", 5, slide=3).waits_for_time
@@ -51,6 +51,6 @@ def test_only_time_slides_and_active_expiration_wait_for_time() -> None:
         (lambda: WindowFrame("RANGE", 5, slide=5, active=True), "replaces SLIDE"),
     ],
 )
-def test_frames_without_meaning_are_refused(make, message: str) -> None:
+def test_an_empty_or_contradictory_frame_is_rejected(make, message: str) -> None:
     with pytest.raises(SlicemillError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""No argument makes compiled code read what is not its own: all functions are tried in other processes."""
+"""Hostile arguments of all functions in other processes: compiled code never reads out of bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOSTILE = Path(__file__).with_name("hostile.py")
 
 
 def tried(*kinds: str, **environment: str) -> str:
-    """What went wrong, line by line."""
+    """Return one line for each failure."""
     done = subprocess.run(
         [sys.executable, "-W", "ignore", str(HOSTILE), *kinds],
         capture_output=True,
@@ -21,12 +21,12 @@ def tried(*kinds: str, **environment: str) -> str:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
         check=False,
     )
-    # A segmentation fault has a negative code.
+    # A segmentation fault has a negative exit status.
     assert done.returncode == 0, (done.returncode, done.stderr[-2000:])
     assert "tried" in done.stderr
     return done.stdout
 
 
 @pytest.mark.parametrize("kind", ["builtins", "models", "scalars"])
-def test_hostile_arguments_give_values_or_messages(kind: str) -> None:
+def test_hostile_arguments_give_values_or_error_messages(kind: str) -> None:
     assert tried(kind) == ""

@@ -19,7 +19,7 @@ def test_an_empty_window_has_no_oldest_tuple() -> None:
     assert len(window) == 0
 
 
-def test_tuples_are_seen_in_order_of_arrival() -> None:
+def test_tuples_are_iterated_in_order_of_arrival() -> None:
     assert list(filled(5, 3, 4)) == [(5,), (3,), (4,)]
 
 
@@ -31,7 +31,7 @@ def test_positions_survive_deletes_of_other_tuples() -> None:
     assert window.oldest_position() == 2
 
 
-def test_removing_a_tuple_that_was_deleted_changes_nothing() -> None:
+def test_removal_of_a_deleted_tuple_changes_nothing() -> None:
     window = filled(5, 3)
     window.delete(lambda args: args == (5,))
     window.remove_oldest(0)

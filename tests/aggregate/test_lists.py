@@ -1,4 +1,4 @@
-"""Lists: what is collected, against DuckDB; and how they leave the system."""
+"""Lists: collected values against DuckDB, and their format in each protocol."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ CATALOG = bind(SCRIPT).catalog
     st.integers(0, 20),
 )
 @example([(0, 0, None), (1, 0, 2), (0, 0, 2)], 1)
-def test_windows_collect_what_sql_collects(arriving: list[tuple[int, int, int | None]], border: int) -> None:
+def test_windows_collect_the_lists_of_duckdb(
+    arriving: list[tuple[int, int, int | None]], border: int
+) -> None:
     rows, now = [], 0
     for step, key, value in arriving:
         now += step * SECOND
@@ -73,7 +75,7 @@ def test_windows_collect_what_sql_collects(arriving: list[tuple[int, int, int | 
     assert {(t.ts, *t.row) for t in found} == as_sql and len(found) == len(as_sql)
 
 
-def test_lists_leave_in_the_form_of_each_protocol() -> None:
+def test_lists_have_the_format_of_each_protocol() -> None:
     table = pa.table(
         {
             "l": pa.array([[1, 2], [], None], pa.list_(pa.int64())),
@@ -101,7 +103,7 @@ def test_lists_leave_in_the_form_of_each_protocol() -> None:
     assert show_value((1, 2), list_of(BIGINT)) == "[1, 2]"
 
 
-def test_lists_are_the_same_where_their_elements_are() -> None:
+def test_lists_are_equal_if_their_elements_are_equal() -> None:
     lists = pa.array([[0.0, math.nan], [-0.0, math.nan], [], None, [1.0]], pa.list_(pa.float64()))
     (same,) = comparable(lists.slice(0))
     values = same.to_pylist()
@@ -119,7 +121,7 @@ def test_lists_are_the_same_where_their_elements_are() -> None:
     ],
 )
 @pytest.mark.parametrize("at_once", [False, True])
-def test_a_list_over_all_history_that_is_too_long_stops_its_query_alone(
+def test_a_too_long_list_over_the_whole_history_stops_only_its_own_query(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, at_once: bool
 ) -> None:
     monkeypatch.setattr(lists, "LONGEST", 5)

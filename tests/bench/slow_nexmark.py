@@ -1,4 +1,4 @@
-"""Spark answers NEXMark's queries as DuckDB does, and as slicemill does: programs over the same files."""
+"""NEXMark queries on Spark and slicemill over the same files, against DuckDB."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill_lab.bench.rivals.nexmark_comparison import OURS, SPARK, NexmarkCo
 ROOT = Path(__file__).parents[2]
 
 
-def test_both_have_as_many_rows_as_sql(tmp_path: Path) -> None:
+def test_spark_and_slicemill_have_as_many_rows_as_duckdb(tmp_path: Path) -> None:
     files = write_files(tmp_path / "input", rate=200, events_per_file=2_000, warm=1, measured=2)
     with ExitStack() as programs:
         comparison = NexmarkComparison(tmp_path, ROOT, files, programs)
@@ -22,6 +22,6 @@ def test_both_have_as_many_rows_as_sql(tmp_path: Path) -> None:
     assert set(comparison.best) == {(name, system) for name in NAMES for system in (OURS, SPARK)} | {
         ("all together", OURS)
     }
-    # Processor time has steps of 0.01 s, and a query alone may take less.
+    # Processor time has steps of 0.01 s, and a single query may take less.
     assert comparison.best["all together", OURS].usage.cpu_s > 0
     assert all(comparison.best[name, SPARK].usage.cpu_s > 0 for name in NAMES)

@@ -1,4 +1,4 @@
-"""Spark, Flink and slicemill before have the results of windows, joins and filters that slicemill has."""
+"""Results of windows, joins and filters on Spark, Flink and an earlier slicemill."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from slicemill_lab.bench.files import systems
 from support.rivals import assert_right
 
 
-def test_spark(tmp_path: Path) -> None:
+def test_spark_has_the_expected_results(tmp_path: Path) -> None:
     assert_right([systems.spark()], tmp_path)
 
 
-def test_flink(tmp_path: Path) -> None:
+def test_flink_has_the_expected_results(tmp_path: Path) -> None:
     flink = systems.flink()
     if flink.missing:
         pytest.skip(flink.missing)
     assert_right([flink], tmp_path)
 
 
-def test_slicemill_before(tmp_path: Path) -> None:
+def test_an_earlier_slicemill_has_the_expected_results(tmp_path: Path) -> None:
     before = systems.mill_before(tmp_path / "before")
     if before.missing:
         pytest.skip(before.missing)

@@ -1,4 +1,4 @@
-"""The scale benchmark as a whole, over tiny cases (`make test-slow`)."""
+"""The whole scale benchmark, over tiny cases (`make test-slow`)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from slicemill_lab.bench.measuring.executors import WALL_SUBTASKS
 from slicemill_lab.experiment import to_json
 
 
-def test_the_tables_fit_and_name_every_case_and_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_fit_the_terminal_and_name_every_case_and_placement(monkeypatch: pytest.MonkeyPatch) -> None:
     tiny = tuple(
         replace(case, values=100, rows_per_batch=200, rows_per_s=200, window_s=0.5) for case in CASES
     )
     monkeypatch.setattr(scale, "CASES", tiny)
     monkeypatch.setattr(scale, "ONE_KEY", tiny[CASES.index(ONE_KEY)])
     monkeypatch.setattr(scale, "CELLS", (1, 8))
-    # A cluster takes a minute to start; the benchmark itself and the slow tests have one.
+    # A cluster takes a minute to start; the benchmark itself and the slow tests use one.
     monkeypatch.setattr(scale, "wall_seconds", lambda *_: {str(subtasks): 1.0 for subtasks in WALL_SUBTASKS})
     result = scale.run("small")
     (counted,) = [claim for claim in result.claims if claim.what == "runs with rows too many or missing"]

@@ -1,4 +1,4 @@
-"""Live results beside a query that reads the past, in virtual time."""
+"""Live results beside a backfill, in virtual time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 from slicemill_lab.bench.backfill import BOUND, played
 
-pytestmark = pytest.mark.every_commit  # it compares results of the product
+pytestmark = pytest.mark.every_commit  # compares results of the product
 
 
 @pytest.mark.slow_cpu
-def test_a_query_that_reads_the_past_does_not_hurt_live_ones() -> None:
+def test_a_backfill_does_not_delay_live_queries() -> None:
     beside = played(backfill=True, past_s=3, most_s=30)
     alone = played(backfill=False, past_s=3, most_s=beside.backfill_s)
     assert beside.same

@@ -1,4 +1,4 @@
-"""The parts of the benchmark of runs, on a few rows: both sides give NumPy's, and NumPy's are right."""
+"""Parts of the coalescing benchmark on a few rows: Spark and slicemill against NumPy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalesce, "STEP_US", 200_000)
 
 
-def test_the_expected_runs_are_those_of_the_reference() -> None:
+def test_expected_runs_equal_those_of_the_reference_engine() -> None:
     events = PeriodEvents.random(800)
     reference = CoalesceOperator(
         TemporalQuery(lambda r: r[1:], lambda r: r[:1], lambda r: r[:1], RANGE_US, SLIDE_US)
@@ -48,7 +48,7 @@ def test_the_expected_runs_are_those_of_the_reference() -> None:
     assert len(np.unique(events.k)) == 3
 
 
-def test_both_sides_give_the_runs_of_numpy(tmp_path: Path, spark: SparkSession) -> None:
+def test_both_systems_give_the_runs_of_numpy(tmp_path: Path, spark: SparkSession) -> None:
     bench = CoalesceBench(spark, tmp_path, CoalesceSizes(200, 3, 2))
     assert bench.mill(3).wrong == 0
     for formulation in FORMULATIONS:

@@ -1,4 +1,4 @@
-"""The benchmark of calls by row: it has every function, and `slicemill check` names the same calls."""
+"""Benchmark of calls by row: it covers every function, and `slicemill check` names the same calls."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from slicemill.functions.signatures import SCALARS
 from slicemill_lab.bench.fallbacks import FallbackSizes, cpu_per_million, measured
 from slicemill_lab.bench.inputs.scalar_calls import SCHEMA, calls
 
-pytestmark = pytest.mark.every_commit  # it compares results of the product
+pytestmark = pytest.mark.every_commit  # compares results of the product
 
 LIMITS = Path(__file__).parents[2] / "docs" / "limits.md"
 WITHOUT_COLUMNS = {name for name, signature in SCALARS.items() if not signature.parameters}
 
 
-def test_check_names_the_calls_that_have_no_kernel() -> None:
+def test_check_names_the_calls_without_a_kernel() -> None:
     wrong = {
         render(call) for call in calls() if bool(fallbacks(call, SCHEMA)) != (hint_by_row(call) is not None)
     }

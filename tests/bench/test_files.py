@@ -1,4 +1,4 @@
-"""Workloads on systems: the same rows in all formats, sides that count them, claims of what was measured."""
+"""Workloads on several systems: equal rows in all formats, counted results, and claims about measurements."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_a_stream_has_the_same_rows_in_all_formats(tmp_path: Path) -> None:
         assert [(row["k"], row["v"]) for row in found] == [(row["k"], row["v"]) for row in rows]
 
 
-def test_another_number_of_files_has_other_csv(tmp_path: Path) -> None:
+def test_another_number_of_files_has_other_csv_files(tmp_path: Path) -> None:
     paths = events(tmp_path, 3, 50)
     assert WorkloadStream(COLUMNS, paths).files("csv") != WorkloadStream(COLUMNS, paths[:2]).files("csv")
 
 
-def test_a_job_is_plain(tmp_path: Path) -> None:
+def test_a_job_is_plain_json(tmp_path: Path) -> None:
     workload = reading("event", WorkloadStream(COLUMNS, events(tmp_path, 2, 50)))
     job = json.loads(json.dumps(workload.job("flink", "csv with epoch times", tmp_path)))
     assert (job["first"], job["expected"], job["format"]) == ([50], [100], "csv")
@@ -60,7 +60,7 @@ def test_a_job_is_plain(tmp_path: Path) -> None:
 
 
 class Counter:
-    """Has a result more each time it is asked, up to a number."""
+    """Side whose result count grows with each poll, up to a number."""
 
     every_s = 0.0
 
@@ -72,13 +72,13 @@ class Counter:
         return self._found[number]
 
 
-def test_counts_are_taken_when_they_do_not_change_any_more() -> None:
+def test_counts_are_taken_when_they_no_longer_change() -> None:
     side = Counter(7)
     wait_for(side, [2, 3])  # type: ignore[arg-type]
     assert settled_counts(side, 2) == [7, 7]  # type: ignore[arg-type]
 
 
-def test_slicemill_has_the_results_that_are_expected_of_both_formats(tmp_path: Path) -> None:
+def test_slicemill_has_the_expected_results_in_both_formats(tmp_path: Path) -> None:
     assert_right([systems.mill(), systems.mill("csv")], tmp_path)
 
 
@@ -93,7 +93,7 @@ def compared(tmp_path: Path, phases: dict[tuple[str, str], Phase]) -> Comparison
     return comparison
 
 
-def test_a_part_of_a_rivals_time_is_claimed_per_row(tmp_path: Path) -> None:
+def test_a_claim_about_a_share_of_another_systems_time_is_per_row(tmp_path: Path) -> None:
     comparison = compared(
         tmp_path,
         {("w", "us"): phase(100, 1), ("w", "them"): phase(100, 20), ("fewer", "them"): phase(10, 20)},
@@ -106,7 +106,7 @@ def test_a_part_of_a_rivals_time_is_claimed_per_row(tmp_path: Path) -> None:
     assert "per row, as them had 10 rows and us 100" in fewer.note
 
 
-def test_the_best_round_counts_and_every_wrong_result(tmp_path: Path) -> None:
+def test_the_best_round_and_every_wrong_result_count(tmp_path: Path) -> None:
     comparison = compared(tmp_path, {("w", "us"): phase(100, 3, wrong=1)})
     comparison.keep("w", "us", phase(100, 2))
     comparison.keep("w", "us", phase(100, 4, wrong=2))
@@ -114,7 +114,7 @@ def test_the_best_round_counts_and_every_wrong_result(tmp_path: Path) -> None:
     assert (comparison.wrong, comparison.counted().holds) == (3, False)
 
 
-def test_a_rival_that_is_missing_is_a_claim_that_does_not_hold_with_the_reason(tmp_path: Path) -> None:
+def test_a_missing_system_makes_its_claims_fail_with_a_reason(tmp_path: Path) -> None:
     comparison = compared(tmp_path, {("w", "us"): phase(100, 1)})
     absent = System("them", "flink", "csv", (), missing="no network")
     comparison.run(reading("event", WorkloadStream(COLUMNS, events(tmp_path, 2, 50))), [absent])
@@ -128,7 +128,9 @@ def test_a_rival_that_is_missing_is_a_claim_that_does_not_hold_with_the_reason(t
 
 
 @pytest.mark.parametrize(("before", "holds"), [(5.0, True), (4.4, False), (3.0, False)])
-def test_what_more_queries_add_is_compared_with_before(tmp_path: Path, before: float, holds: bool) -> None:
+def test_the_cost_of_additional_queries_is_compared_with_an_earlier_version(
+    tmp_path: Path, before: float, holds: bool
+) -> None:
     phases = {("1", "us"): 1.0, ("64", "us"): 1.5, ("1", "before"): 4.0, ("64", "before"): before}
     comparison = compared(tmp_path, {key: phase(100, cpu_s) for key, cpu_s in phases.items()})
     claim = comparison.adds_no_more("1", "64", "us", "before")

@@ -1,4 +1,4 @@
-"""Filters over bids: what all systems should count."""
+"""Filters over bids: the expected counts of all systems."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill_lab.bench.inputs.bids import (
 )
 
 
-def test_every_bid_passes_two_of_twenty_filters_and_about_a_tenth_the_one(tmp_path: Path) -> None:
+def test_every_bid_passes_two_of_twenty_filters(tmp_path: Path) -> None:
     paths = write_bids(tmp_path, 2, 5_000)
     rows = [row for path in paths for row in pq.read_table(path).to_pylist()]
     assert list(rows[0]) == list(COLUMNS)
@@ -27,7 +27,7 @@ def test_every_bid_passes_two_of_twenty_filters_and_about_a_tenth_the_one(tmp_pa
     assert 0.05 < expected_counts(paths, one_condition())[0] / len(rows) < 0.15
 
 
-def test_filters_are_right_in_esl_and_have_results_of_the_first_file_and_of_all(tmp_path: Path) -> None:
+def test_filters_are_valid_esl_and_have_results_from_the_first_file_on(tmp_path: Path) -> None:
     workload = filters(write_bids(tmp_path, 3, 500), many_conditions())
     declared = ", ".join(f"{name} {type_}" for name, type_ in COLUMNS.items())
     script = [f"CREATE STREAM bid ({declared}) ORDER BY ts USING parquet OPTIONS (path '{tmp_path}');"]

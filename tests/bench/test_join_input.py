@@ -1,4 +1,4 @@
-"""What the join benchmark counts its pairs by."""
+"""Expected pairs of the join benchmark."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from slicemill_lab.bench.join import joins
 
 @pytest.mark.parametrize("files", [1, 3])
 @pytest.mark.parametrize("join", [WindowedJoin(0.5), WindowedJoin(0.02, below=300)])
-def test_expected_pairs_are_those_of_comparing_all_with_all(
-    tmp_path: Path, files: int, join: WindowedJoin
-) -> None:
+def test_expected_pairs_equal_those_of_a_nested_loop(tmp_path: Path, files: int, join: WindowedJoin) -> None:
     made = write_input(tmp_path, 2, 40, keys=5, rows_per_s=100)
     assert made.files == 3
     left, right = (
@@ -33,7 +31,7 @@ def test_expected_pairs_are_those_of_comparing_all_with_all(
     assert made.expected(join, files) == pairs
 
 
-def test_windows_go_from_the_shortest_to_the_longest_and_half_of_many_joins_select() -> None:
+def test_windows_range_from_the_shortest_to_the_longest_and_half_of_many_joins_have_filters() -> None:
     assert joins(1, 5, 80) == [WindowedJoin(80)]
     for count in (4, 16):
         made = joins(count, 5, 80)

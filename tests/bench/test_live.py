@@ -1,4 +1,4 @@
-"""The parts of the latency benchmark: what is sent, how it is paced, and how rows are seen and counted."""
+"""Parts of the latency benchmark: sent events, their pace, and the recorded rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def recorder(*times_us: int) -> Recorder:
     return Recorder(lambda: next(moments), lambda _: None)
 
 
-def test_events_are_nexmarks_mixture_and_lines_have_the_columns_of_their_stream() -> None:
+def test_events_have_the_nexmark_mixture_and_the_columns_of_their_stream() -> None:
     found = list(islice(events(), 100))
     assert [sum(event.stream == stream for event in found) for stream in TYPES] == [2, 6, 92]
     for event in found:
@@ -42,12 +42,12 @@ def test_events_are_nexmarks_mixture_and_lines_have_the_columns_of_their_stream(
     assert int(auction.line(1_000).split(b",")[5]) == 1_000 + auction.lives_us
 
 
-def test_events_go_on_after_those_that_were_made_at_once() -> None:
+def test_events_continue_after_the_first_generated_batch() -> None:
     ids = [event.values[0] for event in islice(events(), 20_000) if event.stream == "person"]
     assert len(set(ids)) == 400
 
 
-def test_everybody_who_has_connected_gets_the_same_lines() -> None:
+def test_every_connected_client_gets_the_same_lines() -> None:
     output = Broadcast()
     clients = [socket.create_connection(("127.0.0.1", output.port), timeout=10) for _ in range(2)]
     while len(output.clients) < 2:
@@ -60,7 +60,7 @@ def test_everybody_who_has_connected_gets_the_same_lines() -> None:
     output.close()
 
 
-def test_samples_know_queries_and_spans_and_survive_a_file(tmp_path: Path) -> None:
+def test_samples_have_queries_and_spans_and_survive_a_round_trip_through_a_file(tmp_path: Path) -> None:
     noted = recorder(10_000, 20_000, 30_000)
     noted.add("a", [1_000, 2_000], 2)
     noted.add("b", [15_000], 1)
@@ -78,12 +78,12 @@ def test_samples_know_queries_and_spans_and_survive_a_file(tmp_path: Path) -> No
     }
 
 
-def test_percentiles_are_values_that_were_measured() -> None:
+def test_percentiles_are_measured_values() -> None:
     values = np.arange(1.0, 101.0)
     assert (percentile(values, 50), percentile(values, 99)) == (50.0, 99.0)
 
 
-def test_rows_from_a_socket_are_noted_by_query() -> None:
+def test_rows_from_a_socket_are_recorded_by_query() -> None:
     seen = threading.Semaphore(0)
     noted = Recorder(lambda: 7_000, lambda _: seen.release())
     server, ended = socket.create_server(("127.0.0.1", 0)), threading.Event()
@@ -98,7 +98,7 @@ def test_rows_from_a_socket_are_noted_by_query() -> None:
     assert sorted(noted.samples().latencies_ms.tolist()) == [1.0, 2.0]
 
 
-def test_files_that_appear_in_a_folder_are_read_once_and_those_in_progress_are_not(tmp_path: Path) -> None:
+def test_each_finished_file_of_a_folder_is_read_once(tmp_path: Path) -> None:
     (tmp_path / ".part-0.inprogress").write_text("q,1000\n")
     (tmp_path / "part-1").write_text("q,2000\nq,3000\n")
     ended = threading.Event()
@@ -107,32 +107,32 @@ def test_files_that_appear_in_a_folder_are_read_once_and_those_in_progress_are_n
     assert noted.samples().latencies_ms.tolist() == [3.0, 2.0]
 
 
-def test_half_a_line_is_no_row() -> None:
+def test_an_incomplete_line_is_no_row() -> None:
     noted = recorder(1)
     add_lines([b"", b"q"], noted)
     assert len(noted.samples()) == 0
 
 
 @pytest.mark.parametrize("named", [queries.ONE, queries.THIRTEEN, queries.fifty()], ids=["1", "13", "50"])
-def test_queries_are_right_and_carry_stamps(named: dict[str, str], tmp_path: Path) -> None:
+def test_benchmark_queries_are_valid_and_carry_stamps(named: dict[str, str], tmp_path: Path) -> None:
     catalog = bind(queries.script(named, PORTS, tmp_path / "category.csv")).catalog
     assert len(catalog.queries) == len(named)
     without = [name for name in named if not set(STAMPS) & set(catalog.queries[name].schema.names)]
     assert without == (["steady_bidders"] if "steady_bidders" in named else [])
 
 
-def test_spark_has_a_query_for_each_of_ours() -> None:
+def test_spark_has_a_form_of_every_query() -> None:
     assert list(queries.THIRTEEN_IN_SPARK) == list(queries.THIRTEEN)
     assert set(QUICK) < set(queries.THIRTEEN)
 
 
-def test_the_mill_is_started_by_its_command_with_a_script_of_the_ports(tmp_path: Path) -> None:
+def test_the_slicemill_command_runs_a_script_with_the_given_ports(tmp_path: Path) -> None:
     command = mill(queries.ONE, ("q",)).command(Place(PORTS, tmp_path, None))
     assert command[3:5] == ["run", str(tmp_path / "queries.esl")]
     assert "tcp://127.0.0.1:3?lines=csv" in (tmp_path / "queries.esl").read_text()
 
 
-def test_a_program_that_fails_is_an_error_with_its_last_words(tmp_path: Path) -> None:
+def test_a_failing_program_is_an_error_with_its_last_output(tmp_path: Path) -> None:
     program = Program("sums", [sys.executable, "-c", "print('one'); 1 / 0"], tmp_path)
     assert program.line(30) == "one"
     with pytest.raises(SlicemillError, match=r"(?s)sums has ended: .*division by zero"):
@@ -149,7 +149,7 @@ def test_a_program_ends_with_its_input(tmp_path: Path) -> None:
     assert program.line(1) == "ends"
 
 
-def test_a_rival_that_is_missing_is_a_claim_that_does_not_hold_with_the_reason() -> None:
+def test_a_missing_system_makes_its_claim_fail_with_a_reason() -> None:
     noted = recorder(5_000)
     noted.add("q", [1_000], 1)
     ours = Watched(mill(queries.ONE, ("q",)), noted.samples(), LatencySpan(2.0, {"java": 1.0}), 1, 0.5)

@@ -1,4 +1,4 @@
-"""The benchmark of many queries: queries that differ, and results that the reference engine confirms."""
+"""Benchmark of many queries: the queries differ, and the reference engine confirms the results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill_lab.bench.measuring.many_side import memory_mb
 from slicemill_oracle.runner import run_script
 
 
-def test_a_thousand_queries_are_all_different_and_right(tmp_path: Path) -> None:
+def test_a_thousand_queries_are_different_and_valid(tmp_path: Path) -> None:
     made = job(tmp_path, ManySizes(1_000, 1))
     queries = mixed_queries(1_000, KINDS)
     assert len(set(queries.values())) == 1_000
@@ -42,7 +42,7 @@ def write_csv(batches: list[Batch], folder: Path) -> None:
                 )
 
 
-def test_expected_results_are_those_of_the_reference(tmp_path: Path) -> None:
+def test_expected_results_equal_those_of_the_reference_engine(tmp_path: Path) -> None:
     batches = make_batches(1)
     few = [
         Batch({k: v[:300] for k, v in b.bids.items()}, {k: v[:60] for k, v in b.offers.items()}, b.last_us)
@@ -60,12 +60,12 @@ def test_expected_results_are_those_of_the_reference(tmp_path: Path) -> None:
     expected = ExpectedOfMany(few)
     found = {query.name: query.rows for query in run_script(bind("\n".join(statements)).catalog).queries}
     for name, rows in found.items():
-        # The reference ends its input: windows that are still open at the last rows report too.
+        # The reference engine ends its input, so windows open at the last rows report, too.
         ended = [ts for ts, _ in rows if ts <= few[-1].last_us]
         assert expected.count(name) <= len(ended) <= expected.count(name) + 1, name
 
 
-def test_memory_of_this_process_is_found() -> None:
+def test_the_memory_of_this_process_is_measured() -> None:
     assert memory_mb()["driver"]["processes"] == 1
     assert memory_mb()["driver"]["rss"] > 0
 

@@ -1,4 +1,4 @@
-"""The benchmark of NEXMark's queries runs, on a few events and queries; every query has a rival's form."""
+"""NEXMark benchmark on a few events and queries; every query has a form for the other systems."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_all_bids_of_all_seconds_are_played() -> None:
     assert len(seconds[0][ARRIVING]) == 92 and rows["q12"] > 0
 
 
-def test_files_have_all_events_and_a_last_row_that_meets_no_other(tmp_path: Path) -> None:
+def test_files_have_all_events_and_a_last_row_without_a_join_partner(tmp_path: Path) -> None:
     files = write_files(tmp_path, rate=100, events_per_file=500, warm=1, measured=2)
     read = {
         stream: [pq.read_table(path) for path in (*files.warm[stream], *files.measured[stream])]
@@ -56,24 +56,24 @@ def test_files_have_all_events_and_a_last_row_that_meets_no_other(tmp_path: Path
     assert all(row["ts"].timestamp() == 3_615 for row in last.values())
 
 
-def test_the_last_row_is_in_the_answers_of_rows_and_opens_no_window_in_others(tmp_path: Path) -> None:
+def test_the_last_row_counts_in_row_queries_and_opens_no_window(tmp_path: Path) -> None:
     files = write_files(tmp_path, rate=100, events_per_file=500, warm=1, measured=2)
     found = files.expected(ROOT, {name: ANSWERS[name] for name in ("q00", "q07", "q15")})
     assert found == {"q00": 1381, "q07": 2, "q15": 1}
 
 
-def test_every_query_has_a_form_for_spark_and_says_why_it_is_none_of_streams() -> None:
+def test_every_query_has_a_form_for_spark_and_batch_forms_have_a_note() -> None:
     assert tuple(ON_SPARK) == NAMES
     assert [name for name, query in ON_SPARK.items() if query.mode == "batch"] == ["q04", "q06"]
     assert all(query.note for query in ON_SPARK.values() if query.mode == "batch")
 
 
-def test_every_query_has_a_form_for_flink_or_a_reason_why_there_is_none() -> None:
+def test_every_query_has_a_form_for_flink_or_a_reason() -> None:
     assert sorted([*ON_FLINK, *REFUSED]) == list(NAMES)
     assert all(REFUSED.values())
 
 
-def test_files_for_flink_have_the_same_rows_without_the_last_one(tmp_path: Path) -> None:
+def test_files_for_flink_have_the_same_rows_without_the_last_row(tmp_path: Path) -> None:
     files = write_files(tmp_path, rate=100, events_per_file=500, warm=1, measured=2)
     write_csv(tmp_path / "csv", files, ROOT)
     lines = {
@@ -93,7 +93,7 @@ def test_files_for_flink_have_the_same_rows_without_the_last_one(tmp_path: Path)
     assert found == {"q00": 1380, "q07": 2, "q15": 1}
 
 
-def test_rows_per_second_are_compared_where_one_had_more_rows(tmp_path: Path) -> None:
+def test_different_row_counts_are_compared_by_rows_per_second(tmp_path: Path) -> None:
     with ExitStack() as programs:
         files = write_files(tmp_path, rate=100, events_per_file=50, warm=1, measured=1)
         comparison = NexmarkComparison(tmp_path, ROOT, files, programs)
@@ -104,7 +104,7 @@ def test_rows_per_second_are_compared_where_one_had_more_rows(tmp_path: Path) ->
     assert comparison.figures()["q04, Spark"]["rows_per_cpu_s"] == 25
 
 
-def test_streams_of_a_job_are_files_and_nothing_is_written_beside_it(tmp_path: Path) -> None:
+def test_streams_of_a_job_are_files_and_the_job_has_no_sink(tmp_path: Path) -> None:
     files = write_files(tmp_path, rate=100, events_per_file=50, warm=1, measured=1)
     comparison = NexmarkComparison(tmp_path, ROOT, files, ExitStack())
     script = comparison.our_job(NAMES)["script"]

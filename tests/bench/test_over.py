@@ -1,4 +1,4 @@
-"""The parts of the benchmark of moving averages, on a few rows: both sides give NumPy's averages."""
+"""Parts of the benchmark of moving averages, on a few rows: both systems give the averages of NumPy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW = OverSizes(rows_per_file=200, files=2, files_of_one_partition=2, files_per_
 
 
 @pytest.mark.parametrize("partitioned", [True, False])
-def test_both_sides_give_the_averages_of_numpy(
+def test_both_systems_give_the_averages_of_numpy(
     tmp_path: Path, spark: SparkSession, partitioned: bool
 ) -> None:
     bench = OverBench(spark, tmp_path, FEW)
@@ -28,7 +28,7 @@ def test_both_sides_give_the_averages_of_numpy(
         assert run.usage.wall_s > 0
 
 
-def test_the_expected_sum_is_that_of_a_plain_loop() -> None:
+def test_the_expected_sum_equals_that_of_a_plain_loop() -> None:
     events = OverEvents.random(300)
     events = OverEvents(events.ts, events.k % 3, events.v)
     for partitioned in (True, False):

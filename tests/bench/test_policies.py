@@ -1,4 +1,4 @@
-"""The benchmark of policies, in small: recordings are replayed as they were made, and all rows come out."""
+"""Benchmark of policies at small scale: recordings are replayed unchanged, and all rows are emitted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_policies_get_the_same_arrivals_and_give_the_same_rows(spark: SparkSessi
         assert sum(cost.real_s for cost in turn.costs.values()) > 0
 
 
-def test_medians_of_figures_relative_to_their_run_are_compared() -> None:
+def test_medians_relative_to_their_recording_are_compared() -> None:
     def turns(*means: float) -> list[PolicyTurn]:
         table = pa.table({"number": [1]})
         return [PolicyTurn({"mean response": mean}, {"q": table}, 0.5, 1.0, 0.1, {}) for mean in means]
@@ -54,26 +54,26 @@ def test_medians_of_figures_relative_to_their_run_are_compared() -> None:
     assert different(found) == {"q"}
 
 
-def test_one_lucky_turn_makes_no_other_policy_worse() -> None:
+def test_one_lucky_run_makes_no_other_policy_worse() -> None:
     def turns(*means: float) -> list[PolicyTurn]:
         return [PolicyTurn({"mean response": mean}, {}, 0.5, 1.0, 0.1, {}) for mean in means]
 
-    # Each of the others is lucky once, and the recordings are not alike: on the whole all are the same.
+    # Each other policy is lucky once, and the recordings differ: overall all policies are equal.
     found = {"hr": turns(1, 2, 3, 4, 5), "fcfs": turns(0.8, 2, 3, 4, 5), "fas": turns(1, 1.6, 3, 4, 4)}
     assert all(ratio < 1.1 for ratio in ratios(found, "mean response").values())
 
 
-def test_a_turn_that_took_longer_than_its_policy_and_its_recording_do_is_played_again() -> None:
+def test_a_disturbed_run_is_repeated() -> None:
     def turns(*paces: float) -> list[PolicyTurn]:
         return [PolicyTurn({}, {}, 0.5, pace, 0.1, {}) for pace in paces]
 
-    # The second recording takes a tenth more, and so does fcfs: that is no disturbance.
+    # The second recording takes a tenth longer, and so does fcfs; this is no disturbance.
     found = {name: turns(1.0, 1.1, 1.0, 1.0, 1.0) for name in ("hr", "hnr")}
     found |= {"fas": turns(1.0, 1.1, 1.0, 1.2, 1.3), "fcfs": turns(1.1, 1.21, 1.1, 1.1, 1.1)}
     assert disturbed(found) == [("fas", 4), ("fas", 3)]
 
 
-def test_classes_are_equally_frequent_and_recordings_are_always_the_same() -> None:
+def test_cost_classes_are_equally_frequent_and_recordings_are_reproducible() -> None:
     service, data = quality_of_service(30), quality_of_data(30, streams=10)
     assert np.bincount([query.cost_class for query in service.queries]).tolist() == [6] * 5
     assert np.bincount([query.cost_class for query in data.queries]).tolist() == [10] * 3

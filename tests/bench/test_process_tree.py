@@ -1,4 +1,4 @@
-"""Measuring what a process and those it started take."""
+"""Measurement of the resources of a process and its children."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import time
 
 from slicemill_lab.bench.measuring.process_tree import Usage, measured
 
-# The kernel counts time in hundredths of a second, and cuts off what is less, process by process.
+# The kernel counts time in hundredths of a second, and truncates it for each process.
 BURNT_S = 0.4 - 2 * 0.01
 BURN = "import time\nwhile time.process_time() < {}: pass"
 
 
-def test_a_child_that_burnt_time_and_ended_is_counted() -> None:
+def test_the_time_of_an_ended_child_counts() -> None:
     with measured() as usage:
         subprocess.run([sys.executable, "-c", BURN.format(0.4)], check=True)
     assert BURNT_S <= usage.cpu_s < 1.5
     assert usage.wall_s >= 0.4
 
 
-def test_a_child_of_a_child_that_ended_is_counted() -> None:
+def test_the_time_of_an_ended_grandchild_counts() -> None:
     child = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN.format(0.4)!r}])"
     with measured() as usage:
         subprocess.run([sys.executable, "-c", child], check=True)
     assert usage.cpu_s >= BURNT_S
 
 
-def test_a_process_whose_parent_died_is_counted_until_it_was_last_seen() -> None:
+def test_an_orphaned_process_counts_until_its_last_sample() -> None:
     orphan = f"{BURN.format(0.1)}\nprint(flush=True)\n{BURN.format(0.4)}"
     child = (
         "import subprocess, sys\n"
@@ -35,12 +35,12 @@ def test_a_process_whose_parent_died_is_counted_until_it_was_last_seen() -> None
         "orphan.stdout.readline()"
     )
     with measured(sample_s=0.01) as usage:
-        # The grandchild has the pipe for errors too: this ends when both have.
+        # The grandchild inherits the pipe of stderr, so the call ends when both processes have ended.
         subprocess.run([sys.executable, "-c", child], check=True, capture_output=True)
     assert usage.cpu_s >= 0.3
 
 
-def test_a_child_that_nobody_waited_for_is_counted_until_it_was_last_seen() -> None:
+def test_a_child_without_a_waiting_parent_counts_until_its_last_sample() -> None:
     child = (
         "import signal, subprocess, sys\nsignal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
         f"burner = subprocess.Popen([sys.executable, '-c', {BURN.format(0.4)!r}], stdout=subprocess.PIPE)\n"
@@ -51,7 +51,7 @@ def test_a_child_that_nobody_waited_for_is_counted_until_it_was_last_seen() -> N
     assert 0.3 <= usage.cpu_s < 1.5
 
 
-def test_no_kind_of_process_takes_less_than_nothing_when_one_ends() -> None:
+def test_the_time_of_a_kind_of_process_is_never_negative() -> None:
     code = f"{BURN.format(0.4)}\nprint(flush=True)\ninput()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert child.stdout is not None
@@ -62,14 +62,14 @@ def test_no_kind_of_process_takes_less_than_nothing_when_one_ends() -> None:
     assert usage.cpu_s < 0.3
 
 
-def test_what_was_done_before_the_phase_is_not_counted() -> None:
+def test_work_before_the_measured_phase_does_not_count() -> None:
     subprocess.run([sys.executable, "-c", BURN.format(0.4)], check=True)
     with measured() as usage:
         pass
     assert usage.cpu_s < 0.2
 
 
-def test_a_child_that_started_before_the_phase_counts_from_then_on() -> None:
+def test_a_child_that_started_earlier_counts_from_the_start_of_the_phase() -> None:
     code = f"{BURN.format(0.2)}\nprint(flush=True)\n{BURN.format(0.6)}"
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert child.stdout is not None
@@ -83,7 +83,7 @@ def test_a_child_that_started_before_the_phase_counts_from_then_on() -> None:
     assert 0 < usage.cpu_s < 0.7
 
 
-def test_another_process_is_measured_with_its_children_and_without_us() -> None:
+def test_another_process_is_measured_with_its_children_and_without_this_process() -> None:
     code = (
         "import subprocess, sys\n"
         f"input()\nsubprocess.run([sys.executable, '-c', {BURN.format(0.4)!r}])\nprint(flush=True)\ninput()"

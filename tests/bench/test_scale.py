@@ -1,4 +1,4 @@
-"""The scale benchmark: every case gives what DuckDB counts, however many subtasks there are."""
+"""Scale benchmark: every case gives the count of DuckDB with any number of subtasks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from slicemill_lab.bench.inputs.scale import CASES, ScaleCase
 from slicemill_lab.bench.measuring.subtasks import measured_subtasks
 
-pytestmark = pytest.mark.every_commit  # it compares results of the product
+pytestmark = pytest.mark.every_commit  # compares results of the product
 
 BATCHES = 2
 
 
 def counted_by_sql(case: ScaleCase) -> tuple[int, int]:
-    """How many rows there are whose newest member all streams have passed, and whose they have reached."""
+    """Count rows whose newest part all streams have passed, and rows whose newest part they have reached."""
     database = duckdb.connect()
     batches = list(case.batches(BATCHES))
     for stream in case.streams:
@@ -36,7 +36,7 @@ def counted_by_sql(case: ScaleCase) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_the_rows_of_a_case_are_counted_right(case: ScaleCase) -> None:
+def test_the_rows_of_a_case_equal_the_count_of_duckdb(case: ScaleCase) -> None:
     window_s = case.window_s / 5
     small = replace(case, values=100, rows_per_batch=200, rows_per_s=100, window_s=window_s)
     passed, reached = counted_by_sql(small)

@@ -1,4 +1,4 @@
-"""The parts of `slicemill bench serve` that need no server."""
+"""Parts of `slicemill bench serve` that need no server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 from slicemill_lab.bench.serve import LineSender, PhaseResult, _in_a_row
 
 
-def test_clients_that_miss_a_row_or_get_one_twice_are_counted() -> None:
+def test_clients_with_missing_or_repeated_rows_are_counted() -> None:
     def client(*numbers: int) -> dict[str, object]:
         return {"query": "q0", "way": "sse", "numbers": numbers, "delays_ms": [1.0, 3.0], "epochs": 1}
 
@@ -18,7 +18,7 @@ def test_clients_that_miss_a_row_or_get_one_twice_are_counted() -> None:
     assert not _in_a_row([])
 
 
-def test_each_line_belongs_to_one_query_and_counts_up_in_it() -> None:
+def test_each_line_belongs_to_one_query_and_has_consecutive_numbers() -> None:
     sender = LineSender(queries=3, rows_a_second=1_000)
     try:
         with socket.create_connection(("127.0.0.1", sender.port), 20) as connection:

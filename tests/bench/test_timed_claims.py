@@ -14,11 +14,11 @@ from slicemill_lab import claims
 BENCH = Path(claims.__file__).parent / "bench"
 CLAIMS = {"Claim", "at_most", "at_least", "within", "equal", "near", "ascending"}
 OF_TIME = re.compile(r"CPU|cpu_s|\bseconds\b|delay|latency|\bp\d\d\b|response|faster|rows per|per_cpu")
-VIRTUAL = "virtual_workers"  # costs are constants there, so that times are the same on each machine
+VIRTUAL = "virtual_workers"  # with constant costs, times are equal on all machines
 
 
 def unmarked(tree: ast.Module) -> Iterator[str]:
-    """Return the claims that are not in a call of `timed`, as text."""
+    """Yield the claims outside of a call of `timed`, as text."""
     calls = [
         node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]

@@ -1,4 +1,4 @@
-"""The parts of the windows benchmark that need no Spark: what it expects, and what panes keep."""
+"""Parts of the windows benchmark that need no Spark: expected results, and the content of panes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SECOND = 1_000_000
 
 
 def results(paths: list[Path], range_s: int) -> pa.Table:
-    """By the definition, window by window."""
+    """Return the results by the definition, window by window."""
     table = pa.concat_tables([pq.read_table(path) for path in paths])
     ts = table.column("ts").cast(pa.int64()).to_pylist()
     rows = list(zip(ts, table.column("k").to_pylist(), table.column("v").to_pylist(), strict=True))
@@ -31,7 +31,9 @@ def results(paths: list[Path], range_s: int) -> pa.Table:
     return pa.Table.from_pylist(found)
 
 
-def test_what_is_expected_is_what_windows_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expected_results_equal_the_definition_of_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(events, "EVENTS_PER_S", 10)
     monkeypatch.setattr(events, "KEYS", 4)
     paths = write_events(tmp_path / "events", 3, 25)
@@ -45,12 +47,12 @@ def test_what_is_expected_is_what_windows_hold(tmp_path: Path, monkeypatch: pyte
         assert expected.differences(range_s, table.slice(2)) == 2
 
 
-def test_panes_keep_a_value_per_slide_and_not_per_tuple() -> None:
+def test_panes_store_one_value_per_slide_instead_of_one_per_tuple() -> None:
     assert entries_kept(20, 5, 100) <= 5
     assert entries_kept(20, 1, 100) <= 21
 
 
-def test_bare_numba_has_the_means_of_numpy_whatever_was_taken_before(tmp_path: Path) -> None:
+def test_bare_numba_gives_the_means_of_numpy_after_any_input(tmp_path: Path) -> None:
     paths = write_events(tmp_path / "events", 3, 15_000)
     expected = ExpectedMeans(paths)
     bare = BareWindows((1, 3, 20), events.KEYS, events.FIRST_S, expected.seconds)

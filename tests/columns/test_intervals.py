@@ -1,4 +1,4 @@
-"""Stretches of rows that windows cover, by a look at every row."""
+"""Ranges of rows that windows cover, compared with a scan of every row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ rows = st.lists(
 
 
 def sorted_rows(rows: list[Row]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The partitions, heads, times and lengths of the rows by partition."""
+    """Return the partitions, heads, times and window lengths of the rows by partition."""
     partitions = np.array([row[0] for row in rows], np.int32)
     order, by_partitions, heads = by_partition(partitions, 5)
     times, lengths = (np.array([row[i] for row in rows], np.int64)[order] for i in (1, 2))
@@ -36,8 +36,8 @@ def test_rows_of_a_partition_stay_in_order(rows: list[Row]) -> None:
 
 @given(rows, st.sampled_from([0, 3, 20]))
 @example([(0, 0, 0), (0, 5, 0), (1, 1, 0)], 3)
-def test_windows_begin_with_the_first_row_that_is_late_enough(rows: list[Row], length: int) -> None:
-    """As long as they never begin earlier than those of rows before; one may begin behind its row."""
+def test_a_window_starts_at_the_first_row_after_its_lower_bound(rows: list[Row], length: int) -> None:
+    """Windows never start before those of earlier rows; a window may start after its own row."""
     partitions, heads, times, _ = sorted_rows(rows)
     for shift in (0, 2):
         lower = times - length + shift
@@ -48,7 +48,7 @@ def test_windows_begin_with_the_first_row_that_is_late_enough(rows: list[Row], l
 
 
 @given(rows, st.sampled_from([0, 1, 3, 20]))
-def test_windows_end_behind_the_last_row_that_is_early_enough(rows: list[Row], length: int) -> None:
+def test_a_window_ends_after_the_last_row_before_its_upper_bound(rows: list[Row], length: int) -> None:
     partitions, heads, times, _ = sorted_rows(rows)
     found = ends_until(heads, times, times + length).tolist()
     for index, end in enumerate(found):
@@ -57,7 +57,7 @@ def test_windows_end_behind_the_last_row_that_is_early_enough(rows: list[Row], l
 
 
 @given(rows, st.lists(st.integers(0, 5), min_size=5, max_size=5))
-def test_rows_are_counted_on_from_earlier_runs(rows: list[Row], before: list[int]) -> None:
+def test_running_totals_continue_from_earlier_runs(rows: list[Row], before: list[int]) -> None:
     partitions, _, _, lengths = sorted_rows(rows)
     for counted in (lengths, lengths > 0):
         found = running_totals(partitions, counted, np.array(before, np.int64)).tolist()

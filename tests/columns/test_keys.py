@@ -1,4 +1,4 @@
-"""Keys as numbers: GROUP BY's equality, whatever the columns and wherever a stream is cut."""
+"""Numbering of keys by the equality of GROUP BY, for every column type and division into runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_equal_keys_have_equal_numbers_in_every_run(runs: list[list[Any]], width
         assert [_canonical(row) for row in back] == list(known)
 
 
-def test_forgotten_keys_are_new_when_they_return() -> None:
+def test_a_removed_key_gets_a_new_number_when_it_returns() -> None:
     keys = Keys()
     columns = [pa.array(["a", "b", "c"])]
     keys.number(distinct_keys(columns, 3), columns)
@@ -59,14 +59,16 @@ def test_zero_has_no_sign() -> None:
     assert str(keys.values(np.array([0]))[0].to_pylist()) == "[0.0]"
 
 
-def test_without_columns_all_rows_have_one_key() -> None:
+def test_without_key_columns_all_rows_have_one_key() -> None:
     found = distinct_keys([], 3)
     assert (found.codes.tolist(), found.values, found.rows.tolist()) == ([0, 0, 0], [()], [0])
     assert distinct_keys([], 0).values == []
 
 
 @given(st.lists(st.tuples(INTS, TEXTS, FLOATS), max_size=12), st.integers(1, 3))
-def test_codes_are_places_of_distinct_keys_which_their_first_rows_have(rows: list[Any], width: int) -> None:
+def test_codes_are_indexes_of_distinct_keys_and_rows_are_their_first_rows(
+    rows: list[Any], width: int
+) -> None:
     found = distinct_keys(_table(rows, width), len(rows))
     known: dict[Any, int] = {}
     codes = [known.setdefault(_canonical(row[:width]), len(known)) for row in rows]
@@ -93,17 +95,17 @@ ENDS = pa.struct([("begin", pa.int64()), ("end", pa.int64())])
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array | pa.ChunkedArray) else "",
 )
-def test_equal_keys_of_every_type(column: pa.Array, codes: list[int]) -> None:
+def test_equal_keys_of_every_type_have_equal_codes(column: pa.Array, codes: list[int]) -> None:
     assert distinct_keys([column], len(column)).codes.tolist() == codes
 
 
-def test_within_a_run_the_keys_of_a_column_are_found_once() -> None:
+def test_the_keys_of_a_column_are_computed_once_in_a_run() -> None:
     column = pa.array(["a", "b", "a"])
     assert distinct_keys([column], 3) is not distinct_keys([column], 3)
     with keys_found_once():
         found = distinct_keys([column], 3)
         assert distinct_keys([column], 3) is found
-        # Another part of the same memory is another column.
+        # A slice of the same memory is another column.
         assert distinct_keys([column.slice(1)], 2).codes.tolist() == [0, 1]
         assert distinct_keys([column, column], 3).values == [("a", "a"), ("b", "b")]
     assert distinct_keys([column], 3) is not found

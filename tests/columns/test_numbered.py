@@ -1,4 +1,4 @@
-"""Figures and rows by number are those of a dictionary, whatever the runs that wrote them."""
+"""Arrays and rows by number, compared with a dictionary, for any sequence of runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ runs = st.lists(st.dictionaries(st.integers(0, 12), st.integers(0, 99), min_size
 
 
 @given(runs, st.data())
-def test_rows_by_number_are_those_of_a_dictionary(runs: list[dict[int, int]], data: st.DataObject) -> None:
+def test_rows_by_number_equal_those_of_a_dictionary(runs: list[dict[int, int]], data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbered, "_SMALL", data.draw(st.sampled_from([0, 4, 4_096])))
         patch.setattr(numbered, "_STEP", data.draw(st.sampled_from([1, 2, 8])))
@@ -46,7 +46,7 @@ def test_rows_by_number_are_those_of_a_dictionary(runs: list[dict[int, int]], da
         assert [index >= 0 for index in rows.indices] == [number in expected for number in range(count)]
 
 
-def test_pieces_stay_few_and_rows_in_their_places() -> None:
+def test_growing_rows_have_few_pieces_and_correct_positions() -> None:
     rows = GrowingRows()
     for run in range(3_000):
         rows.add(pa.table({"v": np.arange(10 * run, 10 * run + 10)}))
@@ -55,7 +55,7 @@ def test_pieces_stay_few_and_rows_in_their_places() -> None:
     assert rows.at(indices).column("v").to_pylist() == indices.tolist()
 
 
-def test_figures_that_grow_are_written_in_place_until_their_room_is_used_up() -> None:
+def test_a_growing_array_is_extended_in_place_until_its_capacity_is_full() -> None:
     figures, copies = np.zeros(0, np.int64), 0
     for count in range(1, 10_000):
         before = figures
@@ -68,13 +68,13 @@ def test_figures_that_grow_are_written_in_place_until_their_room_is_used_up() ->
     assert extend_array(figures, 5) is figures
 
 
-def test_the_room_behind_figures_is_memory_too() -> None:
+def test_the_spare_capacity_of_an_array_counts_as_memory() -> None:
     figures = extend_array(np.zeros(0, np.int64), 1_000)
     assert isinstance(figures.base, np.ndarray)
     counts = RunningCount(extend_array(figures, 1_001))
     assert state_bytes({"": counts}) >= figures.base.nbytes > figures.nbytes
 
 
-def test_the_numbers_of_a_run_come_in_their_order() -> None:
+def test_distinct_numbers_of_a_run_are_sorted() -> None:
     numbers, rows = distinct_numbers(np.array([7, 3, 7, 9], np.int32))
     assert numbers.tolist() == [3, 7, 9] and rows.tolist() == [1, 0, 1, 2]

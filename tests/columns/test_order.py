@@ -1,4 +1,4 @@
-"""Numbers of rows: they come by rank, then as their causes came, and fit into 62 bits."""
+"""Sequence numbers of rows: ordered by rank and then by the number of the cause, within 62 bits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from slicemill.columns.order import Numbering, fan_out, merge_subtasks, rank_seqs, renumber
 from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
 
-MOST = 62  # bits of a number
+MOST = 62  # number of bits of a sequence number
 
 
 def table(rows: list[tuple[int, int]]) -> pa.Table:
-    """Rows with their time, number, and place."""
+    """Return rows with their timestamp, sequence number and position."""
     times, seqs = (pa.array([row[i] for row in rows], pa.int64()) for i in range(2))
     return pa.table({"_ts": times, "_seq": seqs, "place": pa.array(range(len(rows)), pa.int64())})
 
@@ -29,12 +29,12 @@ def pairs(found: pa.Table) -> list[tuple[int, int]]:
 )
 @example(62, [(1, 2**62 - 1), (0, 0), (3, 2**62 - 1)])
 @example(42, [(1, 0), (0, 2**42 - 1)])
-def test_rows_come_by_rank_and_then_by_number(bits: int, rows: list[tuple[int, int]]) -> None:
+def test_rows_are_ordered_by_rank_and_then_by_number(bits: int, rows: list[tuple[int, int]]) -> None:
     ranks = np.array([rank for rank, _ in rows])
     seqs = np.array([seq % 2**bits for _, seq in rows])
     found = rank_seqs(seqs, ranks, bits, 2)
     assert found.min() >= 0 and found.max() < 2 ** rank_bits(bits, 2) <= 2**MOST
-    lost = max(0, bits + 2 - MOST)  # as many bits on the right as there is no room for on the left
+    lost = max(0, bits + 2 - MOST)  # number of low bits that are dropped because rank bits need their place
     expected = [(rank, seq >> lost) for rank, seq in zip(ranks.tolist(), seqs.tolist(), strict=True)]
     for a, first in zip(expected, found.tolist(), strict=True):
         for b, second in zip(expected, found.tolist(), strict=True):
@@ -49,7 +49,9 @@ causes = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(1,
 @given(causes, st.sampled_from([3, SEQ_BITS, 50, 57, 58, 59, 62]))
 @example([(0, 1)] * 300, SEQ_BITS)
 @example([], SEQ_BITS)
-def test_rows_of_one_cause_are_told_apart_where_there_is_room(rows: list[tuple[int, int]], bits: int) -> None:
+def test_rows_of_one_cause_get_different_numbers_if_bits_are_free(
+    rows: list[tuple[int, int]], bits: int
+) -> None:
     found = pairs(fan_out(table(rows), bits))
     room = fan_out_bits(bits) - bits
     assert found == sorted(found) and all(seq < 2 ** fan_out_bits(bits) for _, seq in found)
@@ -58,13 +60,13 @@ def test_rows_of_one_cause_are_told_apart_where_there_is_room(rows: list[tuple[i
     assert most > 2**room or len(set(found)) == len(found)
 
 
-def test_two_operators_that_fan_out_find_room() -> None:
+def test_two_fan_out_operators_in_sequence_have_enough_bits() -> None:
     assert SEQ_BITS < fan_out_bits(SEQ_BITS) < fan_out_bits(fan_out_bits(SEQ_BITS)) < MOST
     assert fan_out_bits(MOST) == MOST
 
 
 @given(causes, st.booleans(), st.booleans(), st.lists(st.integers(0, 1), min_size=24, max_size=24))
-def test_a_numbering_ranks_first_and_fans_out_then(
+def test_a_numbering_ranks_first_and_then_fans_out(
     rows: list[tuple[int, int]], ranks: bool, fans: bool, behind: list[int]
 ) -> None:
     rank = np.array(behind[: len(rows)])
@@ -83,7 +85,7 @@ def test_a_numbering_ranks_first_and_fans_out_then(
 @given(st.lists(causes, min_size=1, max_size=4))
 @example([[(0, 1), (1, 0)], [(0, 2)]])
 @example([[], []])
-def test_subtasks_are_put_together_in_the_order_of_one(subtasks: list[list[tuple[int, int]]]) -> None:
+def test_merged_subtasks_have_the_order_of_one_subtask(subtasks: list[list[tuple[int, int]]]) -> None:
     rows = [(*row, subtask, index) for subtask, own in enumerate(subtasks) for index, row in enumerate(own)]
     tables = [
         table(own).append_column("cell", pa.array([n] * len(own), pa.int64()))
@@ -95,7 +97,9 @@ def test_subtasks_are_put_together_in_the_order_of_one(subtasks: list[list[tuple
 
 
 @given(causes, st.integers(0, 2**40))
-def test_rows_are_numbered_on(rows: list[tuple[int, int]], first: int) -> None:
+def test_rows_are_numbered_consecutively_from_the_first_number(
+    rows: list[tuple[int, int]], first: int
+) -> None:
     found = renumber(table(rows), first)
     assert found["_seq"].to_pylist() == list(range(first, first + len(rows)))
     assert found["place"].to_pylist() == list(range(len(rows))) and found.schema == table(rows).schema

@@ -1,4 +1,4 @@
-"""Kept rows in pieces: none that is needed is lost, and there are never many pieces."""
+"""Stored rows in pieces: no required row is lost, and the number of pieces stays small."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def numbers(pieces: list[Slice]) -> list[int]:
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 5)), max_size=40))
-def test_the_rows_from_the_first_needed_one_stay(runs: list[tuple[int, int]]) -> None:
+def test_all_rows_from_the_first_required_row_on_stay(runs: list[tuple[int, int]]) -> None:
     pieces: list[Slice] = []
     made = needed_from = passed = 0
     for new, leaving in runs:
@@ -30,7 +30,7 @@ def test_the_rows_from_the_first_needed_one_stay(runs: list[tuple[int, int]]) ->
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 2**32)), max_size=30), st.booleans())
-def test_rows_that_are_needed_stay_in_order(runs: list[tuple[int, int]], exactly: bool) -> None:
+def test_required_rows_stay_in_order(runs: list[tuple[int, int]], exactly: bool) -> None:
     pieces: list[Slice] = []
     wanted: list[int] = []
     made = 0

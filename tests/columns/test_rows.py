@@ -1,4 +1,4 @@
-"""Rows become tables and rows again, with all values of all types."""
+"""Rows converted to tables and back, with values of all types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCHEMA = Schema(tuple(Column(f"c{n}", type_) for n, type_ in enumerate(VALUES)))
 
 
 @given(st.lists(st.tuples(LONG, st.tuples(*(st.none() | values for values in VALUES.values()))), max_size=4))
-def test_rows_come_back(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
+def test_rows_survive_a_round_trip_through_a_table(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
     timed = [Timed(ts, row) for ts, row in rows]
     found = to_table(timed, SCHEMA, [7] * len(rows))
     assert list(map(repr, timed_rows(found, SCHEMA))) == list(map(repr, timed))
@@ -47,13 +47,13 @@ def test_rows_come_back(rows: list[tuple[int, tuple[Any, ...]]]) -> None:
     )
 
 
-def test_numbers_of_rows_are_as_given() -> None:
+def test_rows_get_the_given_sequence_numbers() -> None:
     schema = Schema((Column("x", t.INT),))
     found = to_table([Timed(5, (1,)), Timed(6, (None,))], schema, [8, 9], [40, 30])
     assert found.to_pydict() == {"_ts": [5, 6], "_seq": [40, 30], "_arr": [8, 9], "x": [1, None]}
 
 
-def test_only_the_columns_of_the_schema_are_read() -> None:
+def test_only_columns_of_the_schema_are_read() -> None:
     schema = Schema((Column("x", t.INT), Column("y", t.INT)))
     found = to_table([Timed(0, (1, 2)), Timed(1, (3, 4))], schema, [0, 0])
     assert plain_rows(found, Schema((schema.columns[1],))) == [(2,), (4,)]
@@ -62,6 +62,6 @@ def test_only_the_columns_of_the_schema_are_read() -> None:
 
 
 @pytest.mark.parametrize("chunks", [[], [[1.5, None]], [[math.inf], [], [None]]])
-def test_columns_in_any_number_of_chunks(chunks: list[list[float | None]]) -> None:
+def test_columns_can_have_any_number_of_chunks(chunks: list[list[float | None]]) -> None:
     column = pa.chunked_array([pa.array(chunk, pa.float64()) for chunk in chunks], pa.float64())
     assert column_values(column, DOUBLE) == [value for chunk in chunks for value in chunk]

@@ -1,4 +1,4 @@
-"""The stable sort of compiled loops gives NumPy's order."""
+"""Stable sort of compiled loops, compared with NumPy's order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEYS = st.lists(st.one_of(st.integers(-3, 3).map(float), st.just(float("nan")), 
 
 
 @given(KEYS)
-def test_rows_are_sorted_as_numpy_sorts_them_stable_and_with_nan_last(values: list[float]) -> None:
+def test_the_sort_is_stable_and_puts_nan_last_like_numpy(values: list[float]) -> None:
     keys = np.array(values, np.float64)
     order = np.arange(len(keys))
     sort_by(order, keys, 0, len(keys))
@@ -21,7 +21,7 @@ def test_rows_are_sorted_as_numpy_sorts_them_stable_and_with_nan_last(values: li
 
 
 @given(st.lists(st.integers(-5, 5), max_size=200), st.integers(0, 200), st.integers(0, 200))
-def test_only_the_part_that_is_asked_for_is_sorted(values: list[int], first: int, last: int) -> None:
+def test_only_the_given_range_is_sorted(values: list[int], first: int, last: int) -> None:
     keys = np.array(values, np.int64)
     start, end = sorted((min(first, len(keys)), min(last, len(keys))))
     order = np.arange(len(keys))[::-1].copy()
@@ -31,7 +31,7 @@ def test_only_the_part_that_is_asked_for_is_sorted(values: list[int], first: int
     assert order.tolist() == expected.tolist()
 
 
-def test_sorting_by_a_second_key_keeps_the_order_of_the_first() -> None:
+def test_a_sort_by_a_second_key_keeps_the_order_of_the_first() -> None:
     keys = np.random.default_rng(1).integers(0, 9, (2, 1000))
     by_minor = sorted_by(np.arange(1000), keys[1])
     assert sorted_by(by_minor, keys[0]).tolist() == np.lexsort((keys[1], keys[0])).tolist()

@@ -37,7 +37,7 @@ def test_equal_keys_are_in_one_subtask(rows: list[Any], width: int, count: int) 
 
 
 @given(st.lists(INTS, min_size=1, max_size=20), st.integers(2, 70))
-def test_integers_of_any_width_agree(values: list[int | None], count: int) -> None:
+def test_integers_of_any_width_have_the_same_subtask(values: list[int | None], count: int) -> None:
     narrow, wide = (
         subtasks_of([pa.array(values, kind)], len(values), count) for kind in (pa.int32(), pa.int64())
     )
@@ -56,14 +56,14 @@ def test_integers_of_any_width_agree(values: list[int | None], count: int) -> No
     ],
     ids=str,
 )
-def test_keys_are_spread_evenly(column: pa.Array) -> None:
+def test_keys_are_spread_evenly_over_subtasks(column: pa.Array) -> None:
     rows = np.bincount(subtasks_of([column], 5_000, 8), minlength=8)
-    # 625 in the mean, with a deviation of 23 if keys are thrown at random.
+    # The mean is 625, with a standard deviation of 23 for random keys.
     assert rows.min() > 500 and rows.max() < 750
 
 
-def test_a_subtask_never_changes() -> None:
-    """State is kept by subtask: a home would not find it again."""
+def test_the_subtask_of_a_key_never_changes() -> None:
+    """State is stored by subtask, so a change would make stored state unreachable."""
     keys = [pa.array([1, 2, None, 4]), pa.array(["x", "y", None, ""]), pa.array([0.5, -0.0, None, math.nan])]
     assert subtasks_of(keys, 4, 1_000).tolist() == [504, 904, 574, 719]
 
@@ -78,10 +78,10 @@ def test_without_keys_all_rows_are_in_one_subtask() -> None:
     st.integers(1, 64),
     st.integers(1, 50),
 )
-def test_stripes_of_any_stretch_of_a_stream_are_even(
+def test_stripes_of_any_range_of_a_stream_have_even_sizes(
     first: int, step: int, subtasks: int, turns: int
 ) -> None:
-    """To a few rows, as of all such sequences: of the order of the logarithm of their number.
+    """Sizes differ by few rows, of the order of the logarithm of their number.
 
     Numbers that an operator has fanned out have steps between them.
     """

@@ -1,4 +1,4 @@
-"""A sender at a real socket, and waiting for what it brings about."""
+"""Sender at a real socket, and waits for its effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 class Sender:
-    """A server on 127.0.0.1. What it is told to do it does in order, as soon as somebody is connected."""
+    """Server on 127.0.0.1 that executes its commands in order, as soon as a client is connected."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -50,7 +50,7 @@ class Sender:
                 connection, _ = self._listener.accept()
                 with connection:
                     if _has_gone(connection):
-                        continue  # it waited its turn in vain: what is sent to it nobody gets
+                        continue  # The client disconnected while it waited, so sent lines would be lost.
                     while (data := self._orders.get()) is not None:
                         connection.sendall(data)
 

@@ -1,6 +1,6 @@
-"""Theorem: Spark and the reference take the same values, refuse the same ones, and give the same reason.
+"""Spark and the reference engine accept the same values, reject the same values, and give the same reason.
 
-`make test-slow` runs this module. `make test` compares the readers of the product with Spark
+`make test-slow` runs this module. `make test` compares the product's readers with Spark
 (`files/test_files_like_spark.py`).
 """
 
@@ -46,14 +46,14 @@ def assert_same(
     for want, row, raw, reason in zip(expected, found, raws, reasons, strict=True):
         if isinstance(want, BadRow):
             assert reason == want.reason
-            # Only lines are kept to the letter.
+            # Only line formats preserve the raw text exactly.
             assert raw == want.raw or not with_raw
         else:
             assert (reason, raw, [*map(comparable, row)]) == (None, None, [*map(comparable, want)])
 
 
 def plain(column: pa.ChunkedArray) -> list[object]:
-    """Times as the numbers they are inside."""
+    """Return timestamps as integers."""
     whole = {pa.date32(): pa.int32(), pa.duration("us"): pa.int64()}
     if pa.types.is_timestamp(column.type):
         whole[column.type] = pa.int64()
@@ -61,7 +61,7 @@ def plain(column: pa.ChunkedArray) -> list[object]:
     return values_
 
 
-def test_json_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_json_values_are_accepted_like_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     rows = drawn(st.tuples(column_numbers, json_values), 1_500)
     lines = [json.dumps({name_in_case(number, n): value}) for n, (number, value) in enumerate(rows)]
     file = tmp_path / "rows.json"
@@ -70,11 +70,11 @@ def test_json_values(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def name_in_case(number: int, row: int) -> str:
-    """Sometimes C7 for c7: names are not case-sensitive."""
+    """Return a column name, sometimes C7 for c7, because names are not case-sensitive."""
     return f"C{number}" if row % 5 == 0 else f"c{number}"
 
 
-def test_csv_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_csv_values_are_accepted_like_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     lines = io.StringIO(newline="")
     writer = csv.writer(lines, lineterminator="\n")
     for number, value in drawn(st.tuples(column_numbers, texts), 1_500):
@@ -84,7 +84,7 @@ def test_csv_values(spark: SparkSession, tmp_path: Path) -> None:
     assert_same(spark, SourceSpec(format="csv", options=(("path", str(file)),)))
 
 
-def test_what_is_a_json_object_and_what_is_not(spark: SparkSession, tmp_path: Path) -> None:
+def test_malformed_json_objects_are_rejected_like_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     junk = ['{"c6":1}] [{}', '{"c6":1},{}', '{"c6":1}{}', '{"c6":NaN}', "{'c6':1}", "null", '{"c6":1,"c6":2}']
     lines = drawn(st.text('{}[]",:a1.e-\\u0 \t', max_size=12), 400)
     near = ['{"c6":' + line + "}" for line in lines]
@@ -104,7 +104,7 @@ ARROW = {
 }
 
 
-def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_values_of_every_type_are_accepted_like_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Each Arrow type under each declared type; a row has a value in one column."""
     parts = []
     declared = []

@@ -1,4 +1,4 @@
-"""Values of every type as files may spell them, well and badly."""
+"""Valid and invalid spellings of values of every type in files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TYPES = (
 )
 SCHEMA = Schema(tuple(Column(f"c{number}", type_) for number, type_ in enumerate(TYPES)))
 
-# The last ones are ends of the years 1 to 9999, in seconds and milliseconds.
+# The last numbers are the bounds of the years 1 to 9999, in seconds and milliseconds.
 EDGES = [2**31, 2**53, 2**63, 10**4, 10**28, 0, 62_135_596_800, 253_402_300_800, 253_402_300_800_000]
 numbers = st.sampled_from(EDGES).flatmap(
     lambda edge: st.builds(lambda sign, off: sign * edge + off, st.sampled_from((-1, 1)), st.integers(-2, 2))
@@ -59,7 +59,7 @@ spellings = st.one_of(
 texts = st.builds(
     lambda before, text, after: before + text + after,
     st.sampled_from(["", "", "", " ", "\t"]),
-    # Line ends are the file's own matter.
+    # Line endings belong to the file format.
     spellings.map(lambda text: text.translate({10: None, 13: None})),
     st.sampled_from(["", "", "", " ", "\x7f"]),
 )
@@ -76,7 +76,7 @@ column_numbers = st.integers(0, len(TYPES) - 1)
 
 
 def drawn(strategy: st.SearchStrategy[Value], count: int) -> list[Value]:
-    """So many values, to be tried together: a Spark job costs more than a thousand rows of it."""
+    """Draw `count` values that are tried together, because a Spark job costs more than a thousand rows."""
     found: list[Value] = []
 
     @settings(max_examples=count, database=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -89,7 +89,7 @@ def drawn(strategy: st.SearchStrategy[Value], count: int) -> list[Value]:
 
 
 def comparable(value: object) -> object:
-    """NaN equals itself here, and minus zero is not zero."""
+    """Return a value for which NaN equals itself and minus zero differs from zero."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else (value, math.copysign(1, value))
     return value

@@ -1,4 +1,4 @@
-"""Another process sees results as they are committed."""
+"""Another process reads results as they are committed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COLUMNS = pa.schema([("n", pa.int64())])
 
 
 class Writer:
-    """A home in which queries get rows."""
+    """Home directory in which queries get rows."""
 
     def __init__(self, home: Home, *queries: str) -> None:
         self.home = home
@@ -37,7 +37,7 @@ class Writer:
 
 @pytest.fixture
 def opened() -> Iterator[Opened]:
-    """Opens homes, and closes them after the test."""
+    """Yield a function that opens home directories, which are closed after the test."""
     with ExitStack() as homes:
 
         def open_home(folder: Path, **options: Any) -> Home:
@@ -54,7 +54,7 @@ def numbers(rows: pa.Table) -> list[int]:
     return found
 
 
-def test_a_follower_sees_each_commit_once_and_only_of_its_queries(tmp_path: Path, opened: Opened) -> None:
+def test_a_follower_gets_each_commit_of_its_queries_once(tmp_path: Path, opened: Opened) -> None:
     writer = Writer(opened(tmp_path), "a", "b", "c")
     follower = Follower(tmp_path, ["a", "b"])
     assert follower.poll() == []
@@ -69,7 +69,9 @@ def test_a_follower_sees_each_commit_once_and_only_of_its_queries(tmp_path: Path
     assert [numbers(s.rows) for s in follower.poll()] == [[5]]
 
 
-def test_a_follower_may_be_there_before_the_home_and_the_query(tmp_path: Path, opened: Opened) -> None:
+def test_a_follower_can_start_before_the_home_directory_and_the_query_exist(
+    tmp_path: Path, opened: Opened
+) -> None:
     follower = Follower(tmp_path / "home", ["a"])
     assert follower.poll() == []
     (tmp_path / "home").mkdir()
@@ -78,7 +80,7 @@ def test_a_follower_may_be_there_before_the_home_and_the_query(tmp_path: Path, o
     assert [numbers(s.rows) for s in follower.poll()] == [[1]]
 
 
-def test_following_ends_after_what_was_committed_before_it_was_stopped(
+def test_a_stopped_follower_first_returns_rows_committed_before_the_stop(
     tmp_path: Path, opened: Opened
 ) -> None:
     writer = Writer(opened(tmp_path), "a")
@@ -95,7 +97,7 @@ def test_following_ends_after_what_was_committed_before_it_was_stopped(
     assert seen == [(epoch, [1]), (epoch + 1, [2])]
 
 
-def test_following_goes_on_after_an_epoch(tmp_path: Path, opened: Opened) -> None:
+def test_a_follower_continues_after_a_given_epoch(tmp_path: Path, opened: Opened) -> None:
     writer = Writer(opened(tmp_path), "a")
     first = writer.add("a", 1)
     writer.add("a", 2)
@@ -103,7 +105,7 @@ def test_following_goes_on_after_an_epoch(tmp_path: Path, opened: Opened) -> Non
     assert seen == [[2]]
 
 
-def test_a_follower_stays_with_a_journal_that_goes_on_in_new_files(tmp_path: Path, opened: Opened) -> None:
+def test_a_follower_follows_the_journal_into_new_files(tmp_path: Path, opened: Opened) -> None:
     writer = Writer(opened(tmp_path, snapshot_every=(1_000, 2_000), background=False), "a")
     follower, seen = Follower(tmp_path, ["a"]), []
     for number in range(500):

@@ -1,4 +1,4 @@
-"""Generators: the same rows for everybody, by the clock or as fast as they are taken."""
+"""Generators: reproducible rows, paced by the clock or as fast as the reader polls."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def rows_of(batch: SourceBatch) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("source", FAST)
-def test_the_rows_are_those_of_the_reference_whatever_the_batches(source: str) -> None:
+def test_generated_rows_equal_those_of_the_reference_engine_in_any_batches(source: str) -> None:
     stream = declared(source, *FAST[source])
     reader = opened(stream)
     expected = list(read_rows(stream.source, stream.schema))
@@ -76,12 +76,12 @@ def test_the_rows_are_those_of_the_reference_whatever_the_batches(source: str) -
 
 
 @given(first=st.integers(0, 200), stream=st.sampled_from(nexmark.STREAMS))
-def test_the_following_event_is_the_first_that_has_a_row(first: int, stream: str) -> None:
+def test_following_returns_the_first_event_that_has_a_row(first: int, stream: str) -> None:
     generator = generator_of("nexmark", {"stream": stream})
     assert generator.following(first) == nexmark.event_numbers(stream, first, first + 60)[0]
 
 
-def test_an_event_appears_when_the_clock_has_come_to_it() -> None:
+def test_an_event_is_readable_when_the_clock_reaches_its_time() -> None:
     clock = Clock()
     reader = opened(declared("nexmark://bid?rate=10&events=35"), clock)
     start = reader.read(None, 1_000)
@@ -110,7 +110,7 @@ def test_an_event_appears_when_the_clock_has_come_to_it() -> None:
         ("highway://road?segments=1", NOW_US - NOW_US % DAY_US),
     ],
 )
-def test_a_live_stream_starts_at_the_present_unless_told_otherwise(source: str, expected_us: int) -> None:
+def test_a_live_stream_starts_at_the_current_time_by_default(source: str, expected_us: int) -> None:
     clock = Clock(NOW_US)
     name = source.partition(":")[0]
     columns = {"nexmark": "ts timestamp", "highway": "at timestamp"}[name]
@@ -122,7 +122,7 @@ def test_a_live_stream_starts_at_the_present_unless_told_otherwise(source: str, 
     assert batch.table.column(columns.split()[0]).cast(pa.int64())[0].as_py() == expected_us
 
 
-def test_the_offset_of_an_older_home_keeps_its_timestamps() -> None:
+def test_the_offset_of_an_older_home_directory_keeps_its_timestamps() -> None:
     clock = Clock(NOW_US)
     batch = opened(declared("nexmark://bid?rate=10"), clock).read(
         {"event": 4, "since_us": NOW_US - 10**6}, 100
@@ -130,7 +130,7 @@ def test_the_offset_of_an_older_home_keeps_its_timestamps() -> None:
     assert rows_of(batch)[0][-1] == 400_000
 
 
-def test_a_fast_stream_is_asked_every_five_milliseconds_and_limited_by_its_option() -> None:
+def test_a_fast_stream_is_polled_every_five_milliseconds_up_to_its_limit() -> None:
     clock = Clock()
     reader = opened(declared("nexmark://bid?rate=1000000&maxEventsPerTrigger=20"), clock)
     start = reader.read(None, 1_000)
@@ -140,13 +140,13 @@ def test_a_fast_stream_is_asked_every_five_milliseconds_and_limited_by_its_optio
     assert batch.offset["event"] == 20 and batch.more and batch.again_us == 0
 
 
-def test_an_endless_stream_as_fast_as_possible_always_has_more() -> None:
+def test_an_endless_stream_without_rate_limit_always_has_more_rows() -> None:
     reader = opened(declared("nexmark://bid?speed=as-fast-as-possible"))
     batch = reader.read({"event": 10**9, "since_us": 0}, 50)
     assert batch.more and not batch.ended and batch.offset["event"] == 10**9 + 50
 
 
-def test_rows_that_do_not_fit_the_declaration_are_bad_rows() -> None:
+def test_generated_rows_that_do_not_fit_the_declaration_are_bad_rows() -> None:
     columns = "auction bigint, channel varchar(3), ts timestamp"
     batch = opened(declared("nexmark://bid?events=50&speed=as-fast-as-possible", columns)).read(None, 100)
     assert batch.errors is not None and batch.table is not None
@@ -173,10 +173,10 @@ def test_rows_that_do_not_fit_the_declaration_are_bad_rows() -> None:
         ("highway://road?lane=1", "highway:// has no option lane"),
     ],
 )
-def test_options_are_checked_before_anything_is_read(source: str, message: str) -> None:
+def test_options_are_checked_before_the_first_read(source: str, message: str) -> None:
     with pytest.raises(SlicemillError, match=message):
         opened(declared(source))
 
 
-def test_every_generator_has_a_form() -> None:
+def test_the_registry_lists_every_generator() -> None:
     assert set(GENERATORS) == {"highway", "nexmark", "rfid"}

@@ -1,4 +1,4 @@
-"""Generators as Spark data sources: exact, replayable, limited and drained as asked."""
+"""Generators as Spark data sources: exact, replayable, limited, and drained with AvailableNow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
 
 
 def drained(frame: DataFrame, folder: Path) -> list[pa.Table]:
-    """Run to the end of what there is; the rows of each micro-batch."""
+    """Run the stream to its current end; return the rows of each micro-batch."""
     tables: list[pa.Table] = []
     query = (
         frame.writeStream.foreachBatch(lambda batch, number: tables.append(batch.toArrow()))
@@ -59,7 +59,7 @@ def drained(frame: DataFrame, folder: Path) -> list[pa.Table]:
 
 
 @pytest.mark.parametrize(("form", "options"), BATCHES)
-def test_a_batch_read_gives_the_rows_of_the_generator(
+def test_a_batch_read_returns_the_rows_of_the_generator(
     registered: SparkSession, form: str, options: dict[str, str]
 ) -> None:
     frame = registered.read.format(form).options(**options).load()
@@ -76,7 +76,7 @@ def test_available_now_drains_every_event_once_in_limited_batches(
     assert rows_of(pa.concat_tables(tables)) == rows_of(made("nexmark", options))
 
 
-def test_a_rate_limited_stream_goes_on_where_its_checkpoint_ends(
+def test_a_rate_limited_stream_continues_from_its_checkpoint(
     registered: SparkSession, tmp_path: Path
 ) -> None:
     options = {"stream": "bid", "events": "300", "rate": "1000000"}
@@ -85,7 +85,7 @@ def test_a_rate_limited_stream_goes_on_where_its_checkpoint_ends(
     assert rows_of(pa.concat_tables(first + again)) == rows_of(made("nexmark", options))
 
 
-def test_a_wrong_option_is_named_by_spark(registered: SparkSession) -> None:
+def test_spark_reports_an_invalid_option(registered: SparkSession) -> None:
     with pytest.raises(Exception, match="NEXMark has no stream 'bidder'; it has person, auction, bid"):
         registered.read.format("nexmark").option("stream", "bidder").load()
 
@@ -98,7 +98,7 @@ def test_a_wrong_option_is_named_by_spark(registered: SparkSession) -> None:
         ("highway", {"stream": "road", "partitions": "3"}, (0, 1_152)),
     ],
 )
-def test_partitions_and_batches_do_not_change_a_row(
+def test_partitions_and_batches_do_not_change_generated_rows(
     form: str, options: dict[str, str], events: tuple[int, int]
 ) -> None:
     reader = GeneratorStreamReader(form, options)
@@ -113,7 +113,7 @@ def reader(**options: object) -> GeneratorStreamReader:
     return GeneratorStreamReader("nexmark", {"stream": "bid", **{k: str(v) for k, v in options.items()}})
 
 
-def test_an_event_appears_when_the_clock_has_come_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_event_is_readable_when_the_clock_reaches_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now_us = 1_000_000
     monkeypatch.setattr(spark_source, "wall_clock_us", lambda: now_us)
     source = reader(rate=10, events=35)
@@ -127,7 +127,7 @@ def test_an_event_appears_when_the_clock_has_come_to_it(monkeypatch: pytest.Monk
     assert source.reportLatestOffset() == {"event": 35, "since_us": 1_000_000}
 
 
-def test_a_drain_stops_at_what_there_was_when_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_stops_at_the_events_that_existed_at_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     now_us = 5_000_000
     monkeypatch.setattr(spark_source, "wall_clock_us", lambda: now_us)
     source = reader(rate=10)
@@ -138,7 +138,7 @@ def test_a_drain_stops_at_what_there_was_when_it_began(monkeypatch: pytest.Monke
     assert source.latestOffset({"event": 50, "since_us": 0}, ReadAllAvailable())["event"] == 50
 
 
-def test_an_endless_stream_is_limited_by_trigger_and_cannot_be_drained() -> None:
+def test_an_endless_stream_is_limited_for_each_trigger_and_cannot_be_drained() -> None:
     source = reader(speed="as-fast-as-possible")
     limit = source.getDefaultReadLimit()
     assert source.latestOffset({"event": 7, "since_us": 0}, limit)["event"] == 1_000_007
@@ -146,7 +146,7 @@ def test_an_endless_stream_is_limited_by_trigger_and_cannot_be_drained() -> None
         source.prepareForTriggerAvailableNow()
 
 
-def test_the_words_of_a_column_are_the_same_picked_by_arrow() -> None:
+def test_words_picked_by_arrow_equal_words_picked_by_numpy() -> None:
     plain = nexmark.columns("auction", 0, 500)["item"]
     picked = nexmark.columns(
         "auction", 0, 500, pick=lambda words, numbers: pa.array(words).take(pa.array(numbers))

@@ -1,4 +1,4 @@
-"""The synthetic highway (M57)."""
+"""Generator of a synthetic highway (M57)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.errors import SlicemillError
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 2 * SLOTS_PER_DAY), max_size=4))
-def test_rows_made_in_parts_are_the_rows(edges: list[int]) -> None:
+def test_rows_generated_in_parts_equal_rows_generated_at_once(edges: list[int]) -> None:
     road = Highway(segments=2, days=2, seed=5)
     assert road.slots is not None
     whole = road.rows(0, road.slots)
@@ -29,23 +29,23 @@ def test_every_segment_has_a_row_in_every_slot() -> None:
     assert rows["segment"].tolist() == [1, 2, 3, 1, 2, 3]
     first = (2 * SLOTS_PER_DAY + 10) * SLOT_US
     assert rows["at"].tolist() == [first] * 3 + [first + SLOT_US] * 3
-    # Each sees the speed of the one before it and of the one behind.
+    # Each segment has the speeds of the segments ahead and behind.
     assert rows["speed_ahead"][0] == rows["speed"][1]
     assert rows["speed_behind"][1] == rows["speed"][0]
 
 
-def test_no_slot_has_no_row() -> None:
+def test_zero_slots_have_no_rows() -> None:
     assert Highway().rows(0, 0)["at"].tolist() == []
 
 
-def test_a_later_start_is_the_same_road_later() -> None:
+def test_a_later_start_day_only_shifts_the_timestamps() -> None:
     early, late = Highway(segments=1), Highway(segments=1, first_day=3)
     day = SLOTS_PER_DAY
     assert early.rows(3 * day, 4 * day)["speed"].tolist() == late.rows(0, day)["speed"].tolist()
     assert early.rows(3 * day, 4 * day)["at"].tolist() == late.rows(0, day)["at"].tolist()
 
 
-def test_cars_stand_at_rush_hours_on_weekdays() -> None:
+def test_traffic_jams_occur_at_rush_hours_on_weekdays() -> None:
     road = Highway(segments=4)
     rows = road.rows(0, 14 * SLOTS_PER_DAY)
     day, hour = rows["at"] // (SLOTS_PER_DAY * SLOT_US), rows["hour"]
@@ -66,12 +66,12 @@ def test_cars_stand_at_rush_hours_on_weekdays() -> None:
         ("road", {"segments": "0"}, "highway:// takes 1 to 1000 segments, not 0"),
     ],
 )
-def test_an_address_is_checked(stream: str, options: dict[str, str], message: str) -> None:
+def test_the_options_of_a_url_are_checked(stream: str, options: dict[str, str], message: str) -> None:
     with pytest.raises(SlicemillError, match=message):
         highway_of(stream, options)
 
 
-def test_an_address_says_which_road() -> None:
+def test_a_url_determines_the_parameters_of_the_road() -> None:
     options = {"Segments": "2", "days": "3", "first": "4", "seed": "5", "speed": "rate-limited"}
     road = highway_of("road", options, frozenset(("speed",)))
     assert road == Highway(segments=2, days=3, first_day=4, seed=5)

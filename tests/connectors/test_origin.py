@@ -1,4 +1,4 @@
-"""The same source clause means the same to Spark and to the reference: formats, options, paths."""
+"""A source clause has the same meaning in Spark and in the reference engine: formats, options, paths."""
 
 import gzip
 from pathlib import Path
@@ -27,7 +27,7 @@ SCHEMA = Schema((Column("sensor", Type("VARCHAR")), Column("temp", Type("DOUBLE"
         ("folder?format=parquet", "parquet", {"path": "folder"}),
     ],
 )
-def test_urls(url: str, form: str, options: dict[str, str]) -> None:
+def test_a_url_determines_format_and_options(url: str, form: str, options: dict[str, str]) -> None:
     origin = origin_of(SourceSpec(url=url), "s")
     assert (origin.format, dict(origin.options)) == (form, options)
 
@@ -43,7 +43,7 @@ def test_urls(url: str, form: str, options: dict[str, str]) -> None:
         ("s3a://bucket/a.csv", None),
     ],
 )
-def test_a_path_is_the_same_in_a_source_and_in_options(text: str, file: str | None) -> None:
+def test_a_path_has_the_same_meaning_in_a_source_and_in_options(text: str, file: str | None) -> None:
     for spec in (SourceSpec(url=text), SourceSpec(format="csv", options=(("path", text),))):
         found = origin_of(spec, "s", Path("/in"))
         assert found.file == (None if file is None else Path(file))
@@ -52,7 +52,7 @@ def test_a_path_is_the_same_in_a_source_and_in_options(text: str, file: str | No
 @pytest.mark.parametrize(
     "text", ["file://elsewhere/a.csv", "a\tb.csv", "file:a%00b.csv", "a\ud800.csv", "tcp://[::1"]
 )
-def test_a_place_that_cannot_be_is_refused(text: str) -> None:
+def test_an_impossible_path_is_rejected(text: str) -> None:
     with pytest.raises(SlicemillError):
         origin_of(SourceSpec(url=text), "s")
 
@@ -75,7 +75,7 @@ def test_a_folder_is_read_with_the_options_of_its_url(readings: Path, query: str
     assert rows == [("a", 1.5), ("b", 2.5)]
 
 
-def test_relative_paths_start_at_the_script(readings: Path) -> None:
+def test_relative_paths_start_at_the_folder_of_the_script(readings: Path) -> None:
     spec = SourceSpec(url="readings?header=true&sep=;")
     assert len(list(read_rows(spec, SCHEMA, readings.parent))) == 2
 
@@ -92,11 +92,11 @@ def test_relative_paths_start_at_the_script(readings: Path) -> None:
         (SourceSpec(format="csv", options=(("path", "s3://b/x.csv"),)), "it is not on this machine"),
     ],
 )
-def test_what_cannot_be_read_says_why(spec: SourceSpec, message: str) -> None:
+def test_an_unreadable_source_is_reported_with_a_reason(spec: SourceSpec, message: str) -> None:
     with pytest.raises(SlicemillError, match=message):
         list(read_rows(spec, SCHEMA))
 
 
-def test_a_folder_without_data_cannot_tell_its_format(tmp_path: Path) -> None:
+def test_the_format_of_an_empty_folder_is_unknown(tmp_path: Path) -> None:
     with pytest.raises(SlicemillError, match="cannot tell the format"):
         origin_of(SourceSpec(url=str(tmp_path)), "s")

@@ -1,4 +1,4 @@
-"""Results of a query as they leave: tables, frames and rows, all of them or the last."""
+"""Results of a query as tables, data frames and rows, complete or only the last rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def mill_with_rows(home: Path, epochs: int) -> Mill:
     return mill
 
 
-def test_the_timestamp_is_a_timestamp_wherever_results_leave(tmp_path: Path) -> None:
+def test_result_timestamps_have_a_timestamp_type_in_every_interface(tmp_path: Path) -> None:
     tables: list[pa.Table] = []
     with mill_with_rows(tmp_path, 0) as mill:
         query = mill.queries["q"]
@@ -50,7 +50,7 @@ def test_the_timestamp_is_a_timestamp_wherever_results_leave(tmp_path: Path) -> 
     assert open_sink("memory:", "q", query.schema).to_arrow().schema == tables[0].schema  # type: ignore[attr-defined]
 
 
-def test_only_the_last_results_are_read_where_only_they_are_wanted(tmp_path: Path) -> None:
+def test_a_read_of_the_newest_rows_reads_only_the_last_epochs(tmp_path: Path) -> None:
     with mill_with_rows(tmp_path, 40) as mill:
         query, epochs = mill.queries["q"], []
         assert len(query.log) == 40

@@ -1,4 +1,4 @@
-"""Every kind of source as a frame: declared columns, and bad rows with their text and a reason."""
+"""Every kind of source as a Spark frame: declared columns, and bad rows with their text and a reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def using(form: str, **options: object) -> SourceSpec:
 
 
 def streamed(frame: DataFrame, folder: Path) -> list[Row]:
-    """Run a stream to the end of what there is now."""
+    """Run a stream to its current end, and return the rows."""
     rows: list[Row] = []
     query = (
         frame.writeStream.foreachBatch(lambda batch, number: rows.extend(batch.collect()))
@@ -52,7 +52,7 @@ def reasons(rows: list[Row]) -> list[tuple[str | None, str | None]]:
     return [(row["_raw"], row["_reason"]) for row in rows]
 
 
-def test_a_stream_of_csv_files_keeps_bad_rows_and_says_why(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_of_csv_files_stores_bad_rows_with_a_reason(spark: SparkSession, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.csv").write_bytes(
@@ -103,7 +103,7 @@ def test_each_csv_file_has_its_own_header_through_spark(
         ]
 
 
-def test_parquet_files_through_spark_may_differ_in_the_width_of_numbers(
+def test_parquet_files_through_spark_can_differ_in_the_width_of_numbers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     schema = Schema((Column("i", t.INT), Column("d", t.DOUBLE)))
@@ -122,7 +122,7 @@ def test_parquet_files_through_spark_may_differ_in_the_width_of_numbers(
     assert [row["_reason"] for row in rows if row["_reason"]] == ["column i: '1099511627776' is no INT"]
 
 
-def test_a_stream_of_one_json_file(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_single_json_file_can_be_streamed(spark: SparkSession, tmp_path: Path) -> None:
     file = tmp_path / "bids.jsonl"
     good = {"item": "lamp", "price": 2, "ts": "2026-01-31T12:00:00+01:00"}
     file.write_text(f'{json.dumps(good)}\n{{"item": 7}}\n{{"item":"a"}} junk\n')
@@ -180,7 +180,7 @@ def test_parquet_files_are_checked_against_the_declaration(spark: SparkSession, 
     assert [row["_reason"] for row in rows] == expected
 
 
-def test_the_session_time_zone_does_not_matter(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_session_time_zone_does_not_change_timestamps(spark: SparkSession, tmp_path: Path) -> None:
     parquet.write_table(typed_table().slice(0, 1), tmp_path / "part.parquet")
     (tmp_path / "part.csv").write_text("2026-01-31T12:00\n2026-07-31 12:00:00\n1769860800000000\n")
     instants = Schema((Column("ts", MICROS),))
@@ -199,7 +199,9 @@ def test_the_session_time_zone_does_not_matter(spark: SparkSession, tmp_path: Pa
     assert typed["ts"].cast(pa.int64()).to_pylist() == [noon_us + 250_000]
 
 
-def test_an_empty_folder_of_parquet_is_a_stream_as_declared(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_parquet_folder_is_a_stream_with_the_declared_columns(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     frame = streaming_frame(spark, stream_of(using("parquet", path=folder), TYPED))
@@ -212,7 +214,9 @@ def test_an_empty_folder_of_parquet_is_a_stream_as_declared(spark: SparkSession,
     assert [(row["i"], row["d"], row["_reason"]) for row in rows] == [(1, None, None)]
 
 
-def test_nexmark_gives_the_rows_of_the_reference(spark: SparkSession, tmp_path: Path) -> None:
+def test_nexmark_through_spark_gives_the_rows_of_the_reference_engine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     schema = Schema(
         (
             Column("auction", t.BIGINT),
@@ -236,7 +240,7 @@ def test_nexmark_gives_the_rows_of_the_reference(spark: SparkSession, tmp_path: 
     assert found == expected
 
 
-def test_a_rate_source_and_a_column_it_does_not_have(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_undeclared_column_of_a_rate_source_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     source = SourceSpec(url="rate://?rowsPerSecond=5")
     schema = Schema((Column("value", t.INT), Column("timestamp", t.TIMESTAMP)))
     frame = streaming_frame(spark, stream_of(source, schema, "timestamp"))
@@ -245,7 +249,7 @@ def test_a_rate_source_and_a_column_it_does_not_have(spark: SparkSession, tmp_pa
         streaming_frame(spark, stream_of(source))
 
 
-def test_any_other_format_may_carry_lines(spark: SparkSession, tmp_path: Path) -> None:
+def test_any_other_spark_format_can_contain_lines(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "x.log").write_text('{"item":"a","ts":1}\nb,2,3\n')
     source = using("text", path=tmp_path / "x.log", lines="either")
     rows = batch_frame(spark, stream_of(source)).collect()
@@ -255,7 +259,7 @@ def test_any_other_format_may_carry_lines(spark: SparkSession, tmp_path: Path) -
     ]
 
 
-def test_a_table_has_its_good_rows_and_columns_only(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_has_only_its_good_rows_and_declared_columns(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "category.csv").write_text("id,name\n1,lamps\nx,chairs\n3,\n")
     schema = Schema((Column("name", t.VARCHAR), Column("id", t.INT)))
     table = Table("category", schema, using("csv", path="category.csv", header="true"))
@@ -278,7 +282,7 @@ def test_a_table_has_its_good_rows_and_columns_only(spark: SparkSession, tmp_pat
         (SourceSpec(url="nexmark://bids"), "NEXMark has no stream 'bids'"),
     ],
 )
-def test_a_source_that_cannot_be_opened_says_what_to_do(
+def test_a_source_that_cannot_be_opened_is_reported_with_a_remedy(
     spark: SparkSession, tmp_path: Path, source: SourceSpec, message: str
 ) -> None:
     with pytest.raises(SlicemillError, match=message):
@@ -286,12 +290,12 @@ def test_a_source_that_cannot_be_opened_says_what_to_do(
 
 
 @pytest.mark.parametrize("url", ["tcp://localhost:4445", "rate://"])
-def test_what_has_no_end_is_no_table(spark: SparkSession, url: str) -> None:
+def test_an_endless_source_cannot_be_a_table(spark: SparkSession, url: str) -> None:
     with pytest.raises(SlicemillError, match="has no end: it can be read as a stream only"):
         batch_frame(spark, stream_of(SourceSpec(url=url)))
 
 
-def test_a_thesis_port_is_a_local_socket() -> None:
+def test_a_port_number_of_the_theses_means_a_local_socket() -> None:
     origin = origin_of(SourceSpec(url="port4445"), "bid")
     assert (origin.format, origin.options) == ("tcp", {"host": "localhost", "port": "4445"})
 
@@ -302,7 +306,7 @@ def test_columns_of_bad_rows_cannot_be_declared(spark: SparkSession, tmp_path: P
         streaming_frame(spark, stream_of(using("csv", path=tmp_path), schema, None))
 
 
-def test_options_for_spark_may_refer_to_the_environment(
+def test_spark_options_can_refer_to_environment_variables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a#b").write_text("lamp|vase")

@@ -1,4 +1,4 @@
-"""Options that Spark refuses are mistakes of the user: a message, and no trace."""
+"""Options that Spark rejects are errors of the user: a message without a traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ URL = "jdbc:derby:memory:x;create=true"
         ("rate", {"rowsPerSecond": "x"}, 'For input string: "x"'),
     ],
 )
-def test_the_reason_is_told(spark: SparkSession, form: str, options: dict[str, str], reason: str) -> None:
+def test_an_option_that_spark_rejects_is_reported_with_the_reason_of_spark(
+    spark: SparkSession, form: str, options: dict[str, str], reason: str
+) -> None:
     with pytest.raises(SlicemillError) as caught:
         load_frame(spark.read, form, options)
     assert reason in str(caught.value)
@@ -35,12 +37,14 @@ def test_the_reason_is_told(spark: SparkSession, form: str, options: dict[str, s
     assert "\n" not in str(caught.value)
 
 
-def test_a_stream_needs_a_source_of_streams(spark: SparkSession) -> None:
+def test_a_batch_format_cannot_be_a_stream(spark: SparkSession) -> None:
     with pytest.raises(SlicemillError, match="jdbc does not support streamed reading"):
         load_frame(spark.readStream, "jdbc", {"url": URL, "dbtable": "t"})
 
 
-def test_a_secret_is_not_told(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_about_an_option_does_not_show_a_secret(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLICEMILL_SECRET_SIZE", "hush")
     with pytest.raises(SlicemillError) as caught:
         load_frame(spark.read, "jdbc", {"url": URL, "dbtable": "t", "fetchsize": "${SLICEMILL_SECRET_SIZE}"})

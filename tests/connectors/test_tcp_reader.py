@@ -1,4 +1,4 @@
-"""Lines from real sockets: nothing lost, nothing twice, whatever stops in between."""
+"""Lines from real sockets: no line is lost or repeated, whichever process or connection fails."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def reader(
     clock: Callable[[], int] = now_us,
     **options: object,
 ) -> TcpReader:
-    """A reader whose lines are taken as they are, unless a schema says more."""
+    """Return a reader of plain lines, unless a schema has other columns."""
     given = {"sep": "\x01", **options} if schema is LINE else options
     query = "&".join(f"{key}={value}" for key, value in given.items())
     source = SourceSpec(url=f"tcp://127.0.0.1:{port}?{query}")
@@ -71,7 +71,7 @@ def lines_of(batch: SourceBatch) -> list[str]:
 
 
 def receive(source: TcpReader, offset: Any | None, count: int) -> tuple[Any, list[str]]:
-    """Read until so many lines are there."""
+    """Read until `count` lines have arrived."""
     lines: list[str] = []
 
     def enough() -> bool:
@@ -85,7 +85,7 @@ def receive(source: TcpReader, offset: Any | None, count: int) -> tuple[Any, lis
     return offset, lines
 
 
-def test_lines_can_be_read_again_until_they_are_committed(sender: Sender, tmp_path: Path) -> None:
+def test_uncommitted_lines_can_be_read_again(sender: Sender, tmp_path: Path) -> None:
     source = reader(sender.port, tmp_path)
     try:
         sender.send(b"a 1\r\n\nb 2\nhalf of")
@@ -101,7 +101,7 @@ def test_lines_can_be_read_again_until_they_are_committed(sender: Sender, tmp_pa
         source.close()
 
 
-def test_no_more_than_the_limit_is_read_at_once(sender: Sender, tmp_path: Path) -> None:
+def test_a_read_returns_at_most_the_limit_of_lines(sender: Sender, tmp_path: Path) -> None:
     source = reader(sender.port, tmp_path)
     try:
         sender.send(b"1\n2\n3\n4\n5\n")
@@ -116,7 +116,7 @@ def test_no_more_than_the_limit_is_read_at_once(sender: Sender, tmp_path: Path) 
         source.close()
 
 
-def test_rows_have_the_time_at_which_their_bytes_came(tmp_path: Path) -> None:
+def test_the_arrival_time_of_a_row_is_the_time_when_its_bytes_were_received(tmp_path: Path) -> None:
     spool = Spool(tmp_path, None)
     spool.append(b"1\n2\n", 100)
     spool.append(b"3\n", 200)
@@ -135,7 +135,7 @@ def test_rows_have_the_time_at_which_their_bytes_came(tmp_path: Path) -> None:
         again.close()
 
 
-def test_the_reader_says_when_lines_come_to_nobody_who_waits(sender: Sender, tmp_path: Path) -> None:
+def test_the_reader_notifies_the_driver_about_new_lines(sender: Sender, tmp_path: Path) -> None:
     told = threading.Semaphore(0)
     source = reader(sender.port, tmp_path, notify=told.release, clock=lambda: 7)
     try:
@@ -144,7 +144,7 @@ def test_the_reader_says_when_lines_come_to_nobody_who_waits(sender: Sender, tmp
         assert told.acquire(timeout=DEADLINE_S)
         batch = source.read(batch.offset, ALL)
         assert lines_of(batch) == ["1"] and np.asarray(batch.arrival_us).tolist() == [7]
-        # Connected and with nothing to read, it is not asked again until it says so.
+        # A connected reader without lines is not polled again before its notification.
         assert batch.again_us is None and not batch.more
         sender.send(b"2\n")
         assert told.acquire(timeout=DEADLINE_S)
@@ -156,14 +156,16 @@ def test_the_reader_says_when_lines_come_to_nobody_who_waits(sender: Sender, tmp
         source.close()
 
 
-def test_a_new_process_goes_on_with_what_the_killed_one_had_received(sender: Sender, tmp_path: Path) -> None:
+def test_a_new_process_continues_with_lines_that_a_killed_process_received(
+    sender: Sender, tmp_path: Path
+) -> None:
     first = reader(sender.port, tmp_path)
     sender.send(b"1\n2\n")
     offset, _ = receive(first, None, 2)
     first.commit(offset)
     sender.send(b"3\n4\n")
     eventually(lambda: spool_files(tmp_path)[1].stat().st_size == 8)
-    first.close()  # received, on disk, and never reported
+    first.close()  # received and on disk, but never reported
     sender.hang_up()
     second = reader(sender.port, tmp_path)
     try:
@@ -183,7 +185,7 @@ threading.Event().wait()
 """
 
 
-def test_lines_survive_kill_9_of_the_receiving_process(sender: Sender, tmp_path: Path) -> None:
+def test_received_lines_survive_kill_9_of_the_process(sender: Sender, tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", RECEIVE, str(sender.port), str(tmp_path)])
     try:
         sender.send(b"1\n2\n")
@@ -200,7 +202,7 @@ def test_lines_survive_kill_9_of_the_receiving_process(sender: Sender, tmp_path:
         source.close()
 
 
-def test_it_connects_again_when_the_sender_comes_back(sender: Sender, tmp_path: Path) -> None:
+def test_the_reader_reconnects_when_the_sender_is_back(sender: Sender, tmp_path: Path) -> None:
     source = reader(sender.port, tmp_path)
     try:
         sender.send(b"1\n2 without an end")
@@ -213,7 +215,7 @@ def test_it_connects_again_when_the_sender_comes_back(sender: Sender, tmp_path: 
         source.close()
 
 
-def test_nobody_listening_is_said_when_patience_ends_and_tried_again(tmp_path: Path) -> None:
+def test_a_refused_connection_is_reported_after_the_patience_and_retried(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     source = reader(port, tmp_path, patience=0.05)
@@ -233,9 +235,9 @@ def test_nobody_listening_is_said_when_patience_ends_and_tried_again(tmp_path: P
         source.close()
 
 
-def test_a_sender_that_is_too_fast_has_to_wait(sender: Sender, tmp_path: Path) -> None:
+def test_a_full_spool_slows_the_sender_down(sender: Sender, tmp_path: Path) -> None:
     source = reader(sender.port, tmp_path, maxSpoolBytes=1 << 18)
-    total = 16 << 10  # lines: 16 MiB, more than the system's own buffers hold
+    total = 16 << 10  # 16 MiB, more than the buffers of the operating system
     sender.send((b"x" * 1023 + b"\n") * total)
     try:
         offset, seen = None, 0
@@ -250,7 +252,7 @@ def test_a_sender_that_is_too_fast_has_to_wait(sender: Sender, tmp_path: Path) -
         source.close()
 
 
-def test_committed_files_are_removed(tmp_path: Path) -> None:
+def test_committed_files_are_deleted(tmp_path: Path) -> None:
     spool = Spool(tmp_path, None, roll_bytes=8)
     try:
         for text in (b"aaaa\nbb\n", b"cccc\ndd\n", b"e\n"):
@@ -265,7 +267,7 @@ def test_committed_files_are_removed(tmp_path: Path) -> None:
         spool.close()
 
 
-def test_a_read_takes_no_more_bytes_than_allowed_but_one_line_at_least(tmp_path: Path) -> None:
+def test_a_read_returns_at_most_the_byte_limit_but_at_least_one_line(tmp_path: Path) -> None:
     spool = Spool(tmp_path, None)
     spool.append(b"aaaa\nbbbb\ncccccccccccc\n", 0)
     try:
@@ -275,7 +277,7 @@ def test_a_read_takes_no_more_bytes_than_allowed_but_one_line_at_least(tmp_path:
         spool.close()
 
 
-def test_a_line_without_an_end_is_cut(sender: Sender, tmp_path: Path) -> None:
+def test_a_line_longer_than_the_limit_is_split(sender: Sender, tmp_path: Path) -> None:
     source = reader(sender.port, tmp_path)
     try:
         sender.send(b"x" * (2 * MAX_LINE_BYTES) + b"\nnext\n")
@@ -294,7 +296,7 @@ def test_a_line_without_an_end_is_cut(sender: Sender, tmp_path: Path) -> None:
         source.close()
 
 
-def test_two_processes_do_not_receive_into_one_folder(
+def test_two_processes_cannot_receive_into_one_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tcp_spool, "_LOCK_PATIENCE_S", 0.0)
@@ -304,7 +306,7 @@ def test_two_processes_do_not_receive_into_one_folder(
     spool.close()
 
 
-def test_numbers_go_on_after_lines_that_the_disk_has_lost(tmp_path: Path) -> None:
+def test_file_numbers_continue_after_lines_lost_by_the_disk(tmp_path: Path) -> None:
     spool = Spool(tmp_path, SpoolPosition(41, 10))
     try:
         assert spool.read(SpoolPosition(41, 10), 100).data == b""
@@ -314,7 +316,7 @@ def test_numbers_go_on_after_lines_that_the_disk_has_lost(tmp_path: Path) -> Non
         spool.close()
 
 
-def test_a_line_torn_by_a_crash_ends_where_it_was_torn(tmp_path: Path) -> None:
+def test_a_line_torn_by_a_crash_ends_at_the_tear(tmp_path: Path) -> None:
     (tmp_path / "000000000001.lines").write_bytes(b"whole\nto")
     spool = Spool(tmp_path, None)
     try:
@@ -324,7 +326,7 @@ def test_a_line_torn_by_a_crash_ends_where_it_was_torn(tmp_path: Path) -> None:
         spool.close()
 
 
-def test_a_full_disk_stops_the_reader_and_leaves_no_half_line(
+def test_a_full_disk_stops_the_reader_without_a_partial_line(
     sender: Sender, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = reader(sender.port, tmp_path)
@@ -362,7 +364,7 @@ def test_a_full_disk_stops_the_reader_and_leaves_no_half_line(
         ("tcp://localhost:1?patients=5", "a TCP source has no option patients; it has"),
     ],
 )
-def test_options_are_checked_before_anything_starts(url: str, message: str, tmp_path: Path) -> None:
+def test_options_are_checked_before_the_reader_starts(url: str, message: str, tmp_path: Path) -> None:
     stream = Stream("s", LINE, TimestampKind.LATENT, None, 0, None, SourceSpec(url=url))
     with pytest.raises(SlicemillError, match=message):
         open_readers(stream, LINE.names, Path(), tmp_path / "spool", lambda: None, now_us)
@@ -374,7 +376,7 @@ def test_a_socket_needs_a_port() -> None:
         tcp_options({"host": "h"})
 
 
-def test_a_declared_socket_gives_checked_rows_of_either_form(sender: Sender, tmp_path: Path) -> None:
+def test_a_declared_socket_gives_checked_rows_of_csv_and_json_lines(sender: Sender, tmp_path: Path) -> None:
     schema = Schema((Column("item", t.INT), Column("price", t.DOUBLE)))
     source = reader(sender.port, tmp_path, schema)
     sender.send(b'7,1.5\n{"price": 2}\nx,1\n\xff\n')

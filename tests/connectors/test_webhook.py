@@ -1,4 +1,4 @@
-"""Webhooks over real connections: what is sent, what counts as taken, and which addresses are never asked."""
+"""Webhooks over real connections: requests, accepted answers, and addresses that are never contacted."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ def test_a_body_is_posted_with_its_headers(hook: Webhook) -> None:
 
 
 @pytest.mark.parametrize("status", [302, 400, 404, 500])
-def test_what_is_not_answered_with_2xx_was_not_taken(hook: Webhook, status: int) -> None:
+def test_an_answer_other_than_2xx_is_an_error(hook: Webhook, status: int) -> None:
     hook.answer = lambda _: status
     with pytest.raises(WebhookError, match=f"answers {status}"):
         post(hook.url, b"{}", {})
-    assert len(hook.asked) == 1  # a redirect is not followed
+    assert len(hook.asked) == 1  # redirects are not followed
 
 
-def test_an_error_does_not_show_what_stands_behind_the_host(hook: Webhook) -> None:
+def test_an_error_does_not_show_the_path_of_the_url(hook: Webhook) -> None:
     hook.answer = lambda _: 500
     with pytest.raises(WebhookError) as told:
         post(hook.url, b"{}", {})
     assert "key=1" not in str(told.value)
 
 
-def test_a_webhook_says_when_it_wants_to_be_asked_again(hook: Webhook) -> None:
+def test_the_retry_after_header_delays_the_next_request(hook: Webhook) -> None:
     hook.answer, hook.retry_after = (lambda _: 429), "7"
     with pytest.raises(WebhookError) as told:
         post(hook.url, b"{}", {})
     assert told.value.after_s == 7
 
 
-def test_a_port_where_nobody_listens_is_told() -> None:
+def test_a_refused_connection_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         with pytest.raises(WebhookError, match=r"cannot be reached: .*refused"):
@@ -62,13 +62,13 @@ def test_a_port_where_nobody_listens_is_told() -> None:
     "host",
     ["169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "224.0.0.1", "0.0.0.0"],
 )
-def test_some_addresses_are_never_reached(host: str) -> None:
+def test_link_local_metadata_and_multicast_addresses_are_never_contacted(host: str) -> None:
     with pytest.raises(WebhookError, match="never reach"):
         post(f"http://{host}/latest/meta-data", b"{}", {}, timeout_s=1)
 
 
 def resolving_to(*addresses: str) -> Resolver:
-    """A resolver in whose answers each name has these addresses."""
+    """Return a resolver that resolves every name to these addresses."""
 
     def resolve(_: str, port: int) -> list[Resolved]:
         found: list[Resolved] = []
@@ -94,12 +94,12 @@ def resolving_to(*addresses: str) -> Resolver:
         "fe80::1%lo",
     ],
 )
-def test_a_name_for_such_an_address_leads_nowhere_either(address: str) -> None:
+def test_a_name_that_resolves_to_a_forbidden_address_is_rejected(address: str) -> None:
     with pytest.raises(WebhookError, match=r"^example\.org is .*never reach"):
         post("http://example.org/", b"{}", {}, resolve=resolving_to(address))
 
 
-def test_no_address_is_contacted_if_a_name_also_has_such_an_address(hook: Webhook) -> None:
+def test_a_name_with_one_forbidden_address_is_rejected(hook: Webhook) -> None:
     url = hook.url.replace("127.0.0.1", "example.org")
     with pytest.raises(WebhookError, match=r"example\.org is 169\.254\.1\.1"):
         post(url, b"{}", {}, resolve=resolving_to("127.0.0.1", "169.254.1.1"))
@@ -107,7 +107,7 @@ def test_no_address_is_contacted_if_a_name_also_has_such_an_address(hook: Webhoo
 
 
 def test_a_connection_uses_a_checked_address_and_the_host_of_the_url(hook: Webhook) -> None:
-    """The name is resolved once, so an answer that changes later has no effect."""
+    """The name is resolved once, so a later change of the answer has no effect."""
     answers = iter([resolving_to("127.0.0.1"), resolving_to("169.254.169.254")])
     checked: list[str] = []
     port = hook.url.split(":")[2].split("/")[0]
@@ -122,7 +122,7 @@ def test_a_connection_uses_a_checked_address_and_the_host_of_the_url(hook: Webho
     assert hook.headers[0]["Host"] == f"hooks.example.org:{port}"
 
 
-def test_an_address_that_is_not_allowed_is_not_contacted(hook: Webhook) -> None:
+def test_an_address_without_permission_is_not_contacted(hook: Webhook) -> None:
     def refuse(address: Address) -> None:
         if address.is_loopback:
             raise SlicemillError(f"{address} is not allowed")
@@ -134,7 +134,7 @@ def test_an_address_that_is_not_allowed_is_not_contacted(hook: Webhook) -> None:
     assert hook.asked == []
 
 
-def test_the_next_address_is_used_if_one_does_not_answer(hook: Webhook) -> None:
+def test_the_next_address_is_used_if_an_address_does_not_answer(hook: Webhook) -> None:
     url = hook.url.replace("127.0.0.1", "example.org")
     post(url, b"{}", {}, resolve=resolving_to("::1", "127.0.0.1"))
     assert hook.taken == [{}]
@@ -143,7 +143,9 @@ def test_the_next_address_is_used_if_one_does_not_answer(hook: Webhook) -> None:
 
 
 @pytest.mark.parametrize("name", ["hooks.example.org", "other.example.org"])
-def test_tls_checks_the_name_of_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_tls_verifies_the_host_name_of_the_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     authority = trustme.CA()
     authority.cert_pem.write_to_path(str(tmp_path / "authority.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authority.pem"))

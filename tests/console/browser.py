@@ -1,4 +1,4 @@
-"""A real headless Chromium, where there is one."""
+"""Headless Chromium, if it is installed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-# A page that is told so takes itself to be hidden, or to be seen again.
+# The page behaves as if its tab were hidden or visible.
 HIDE = """hidden => {
   const value = hidden ? "hidden" : "visible";
   Object.defineProperty(document, "visibilityState", { value, configurable: true });
@@ -32,12 +32,12 @@ AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" 
 
 
 def chromium() -> str | None:
-    """Where it is installed."""
+    """Return the path of Chromium, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def missing() -> str | None:
-    """What a test of the console would need and is not here."""
+    """Return what a test of the console lacks on this machine, or None."""
     if not (FOLDER / "index.html").is_file():
         return "the console is not built (make console; needs npm's registry)"
     if chromium() is None:

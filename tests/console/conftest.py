@@ -1,4 +1,4 @@
-"""Browser and servers of the console's tests; where something is missing, one line says what."""
+"""Browser and servers of the console's tests; one line reports what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from console.demo import thousand as thousand_queries
 
 _HERE = Path(__file__).parent
 _WITHOUT_BROWSER = "test_front_end.py"
-expect.set_options(timeout=60_000)  # machines may be busy; whatever is there is found at once
+expect.set_options(timeout=60_000)  # Machines may be busy; elements that exist are found at once.
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +29,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"The console's tests in a browser were skipped: {reason}.")
 
 
-# A driven browser keeps an event loop in this thread, and servers keep cores: they end with this folder.
+# A driven browser occupies an event loop of this thread, and servers occupy cores, so both end with this
+# package.
 @pytest.fixture(scope="package")
 def chrome() -> Iterator[Browser]:
     with browser() as started:
@@ -38,13 +39,13 @@ def chrome() -> Iterator[Browser]:
 
 @pytest.fixture
 def provoked() -> list[str]:
-    """What a story makes go wrong on purpose: parts of what the browser then says, each of which it must."""
+    """Return parts of the browser errors that a test provokes; each must occur."""
     return []
 
 
 @pytest.fixture
 def page(chrome: Browser, provoked: list[str]) -> Iterator[Page]:
-    """A page on which nothing may go wrong but what is provoked."""
+    """Yield a page that must report no error except provoked errors."""
     context = chrome.new_context(viewport=LAPTOP)
     context.set_default_timeout(60_000)
     opened = context.new_page()
@@ -59,13 +60,13 @@ def page(chrome: Browser, provoked: list[str]) -> Iterator[Page]:
 
 @pytest.fixture(scope="package")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with something for every page: the auction's queries, a model, budgets, an alert."""
+    """Yield a server with content for every page: the auction's queries, a model, budgets, an alert."""
     with console_server(tmp_path_factory.mktemp("busy"), auction() + EXTRAS) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def thousand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server with a thousand queries."""
+    """Yield a server with a thousand queries."""
     with console_server(tmp_path_factory.mktemp("thousand"), thousand_queries()) as url:
         yield url

@@ -1,4 +1,4 @@
-"""Mills for the console: real queries over generators, with workers in this process."""
+"""Engines for the console: real queries over generators, with workers in this process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CREATE ALERT bids_stopped ON bid WHEN silence > INTERVAL 1 MINUTE WEBHOOK 'https
 
 
 def auction(rate: int = 250) -> str:
-    """The auction example without end, and without its table, which Spark reads."""
+    """Return the auction example without end, and without its table, which Spark reads."""
     text = (_EXAMPLES / "auction.esl").read_text(encoding="utf-8")
     text = text.replace("rate=250", f"rate={rate}")
     parts = [part for part in text.split(";\n") if "category AS C" not in part and "CREATE TABLE" not in part]
@@ -39,7 +39,7 @@ def auction(rate: int = 250) -> str:
 
 
 def thousand() -> str:
-    """A thousand queries over one stream."""
+    """Return a script of a thousand queries over one stream."""
     bids = auction(20).split(";\n")[2]
     queries = (f"CREATE QUERY many{n:04} AS SELECT auction FROM bid WHERE price > {n}" for n in range(1000))
     return ";\n".join((bids, *queries))
@@ -47,7 +47,7 @@ def thousand() -> str:
 
 @contextmanager
 def console_server(home: Path, esl: str = "", *, port: int = 0, tokens: bool = False) -> Iterator[str]:
-    """The URL of a server over a mill that runs; with tokens, those of its home count."""
+    """Yield the URL of a server over a running engine; with `tokens`, those of its home directory apply."""
     with Mill(home=home, pool=inline_pool(), subtasks=2) as mill:
         if esl:
             mill.execute(esl)
@@ -58,7 +58,7 @@ def console_server(home: Path, esl: str = "", *, port: int = 0, tokens: bool = F
             yield url
 
 
-if __name__ == "__main__":  # a process of its own: its address, then work until it is ended
+if __name__ == "__main__":  # Run in a separate process: print the address, then work until a signal.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with console_server(Path(sys.argv[1]), auction(50)) as address:
         print(address, flush=True)

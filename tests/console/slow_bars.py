@@ -1,8 +1,7 @@
-"""What the console costs: the browser by its own trace, the server by its processor time.
+"""Costs of the console: the browser by its own trace, the server by its processor time.
 
-Bounds are those of the issue that asked for them. Tasks are judged by the clock, as people feel
-them: run this alone. For how long their thread ran is printed too, and says whether others were
-in the way.
+Bounds are those of the issue that requested them. Tasks are measured by the clock, as users perceive them, so
+run this module alone. The time for which their thread ran is printed too; a difference shows a disturbance.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _TESTS = Path(__file__).resolve().parents[1]
 
 
 def traced(chrome: Browser, page: Page, do: Callable[[], None]) -> list[dict[str, Any]]:
-    """What the page's own thread did meanwhile, as the browser has recorded it."""
+    """Return the events of the page's main thread, as recorded by the browser."""
     chrome.start_tracing(page=page, categories=_CATEGORIES)
     do()
     events: list[dict[str, Any]] = json.loads(chrome.stop_tracing())["traceEvents"]
@@ -53,7 +52,7 @@ def traced(chrome: Browser, page: Page, do: Callable[[], None]) -> list[dict[str
 
 
 def script_ms(events: list[dict[str, Any]]) -> float:
-    """Time in scripts; what a script calls is part of it, and counts once."""
+    """Return the time in scripts; nested calls count once."""
     found, until = 0.0, -1.0
     for event in sorted((one for one in events if one["name"] in _SCRIPT), key=lambda one: float(one["ts"])):
         if event["ts"] >= until:
@@ -63,13 +62,13 @@ def script_ms(events: list[dict[str, Any]]) -> float:
 
 
 def longest_task_ms(events: list[dict[str, Any]]) -> tuple[float, float]:
-    """The longest task by the clock, and the longest by the time for which a task's thread ran."""
+    """Return the longest task by the clock, and the longest by the time for which its thread ran."""
     tasks = [one for one in events if one["name"] in ("RunTask", "ThreadControllerImpl::RunTask")]
     assert len(tasks) > 20, "the trace has no tasks"
     return max(one["dur"] for one in tasks) / 1000, max(one.get("tdur", 0) for one in tasks) / 1000
 
 
-def test_the_first_view_takes_little_script(chrome: Browser, page: Page, busy: str) -> None:
+def test_the_first_view_takes_little_script_time(chrome: Browser, page: Page, busy: str) -> None:
     def open_overview() -> None:
         page.goto(busy)
         expect(page.get_by_role("link", name="hot_items")).to_be_visible()
@@ -79,7 +78,7 @@ def test_the_first_view_takes_little_script(chrome: Browser, page: Page, busy: s
     assert 1 < script <= MOST_SCRIPT_MS
 
 
-def test_no_long_task_while_a_graph_of_a_thousand_queries_is_moved(
+def test_dragging_a_graph_of_a_thousand_queries_causes_no_long_task(
     chrome: Browser, page: Page, thousand: str
 ) -> None:
     page.goto(f"{thousand}/#/graph")
@@ -94,7 +93,7 @@ def test_no_long_task_while_a_graph_of_a_thousand_queries_is_moved(
     def pan() -> None:
         page.mouse.move(x, y)
         page.mouse.down()
-        for step in range(120):  # for longer than two updates take
+        for step in range(120):  # longer than two updates take
             page.mouse.move(x + 3 * (step % 60), y - 2 * (step % 40))
             page.wait_for_timeout(20)
         page.mouse.up()
@@ -106,7 +105,7 @@ def test_no_long_task_while_a_graph_of_a_thousand_queries_is_moved(
 
 @contextmanager
 def process_of_its_own(home: Path) -> Iterator[tuple[str, psutil.Process]]:
-    """A server with the auction's queries, whose processor time is nobody else's."""
+    """Yield a separate server process with the auction's queries, to measure its processor time."""
     command = [sys.executable, "-m", "console.demo", str(home)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_TESTS) as server:
         try:
@@ -116,7 +115,7 @@ def process_of_its_own(home: Path) -> Iterator[tuple[str, psutil.Process]]:
             server.terminate()
 
 
-def test_a_page_that_is_updated_every_second_costs_the_server_little(chrome: Browser, tmp_path: Path) -> None:
+def test_pages_updated_every_second_cost_the_server_little(chrome: Browser, tmp_path: Path) -> None:
     places = ["#/overview", "#/graph", "#/query/hot_items", "#/scheduling", "#/query/bids_in_euro"] * 2
     with process_of_its_own(tmp_path) as (url, server), chrome.new_context() as context:
         pages = []
@@ -127,7 +126,7 @@ def test_a_page_that_is_updated_every_second_costs_the_server_little(chrome: Bro
             pages.append(page)
 
         def used(visible: int, seconds: float = 5.0) -> float:
-            """Cores that the server uses with so many pages to be seen."""
+            """Return the cores that the server uses with so many visible pages."""
             for place, page in enumerate(pages):
                 page.evaluate(HIDE, place >= visible)
             pages[0].wait_for_timeout(1000)

@@ -1,4 +1,4 @@
-"""Every page in both themes and on a phone, judged by axe; on a phone nothing is wider than the screen."""
+"""Accessibility of every page by axe, in both themes and on a phone, and its width on a phone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from console.browser import AXE, PHONE
 
-# By place, its title and what is there once it has been filled.
+# By route: the title, and an element that exists once the page is filled.
 PAGES = {
     "overview": ("Overview", "tbody tr"),
     "graph": ("Graph", ".node"),
@@ -25,14 +25,14 @@ PAGES = {
     "settings": ("Settings", "form"),
     "slices/first_minute_bids": ("Slices", "rect.slice"),
 }
-# Another theme has other colours, and nothing else.
+# Themes differ only in their colours.
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}, "phone": {}}
-FILLED_MS = 60_000  # slices are those of a checkpoint, and the first is made after ten seconds or more
+FILLED_MS = 60_000  # slices appear with the first checkpoint, after ten seconds or more
 _RUN = "rules => axe.run(rules).then(found => found.violations)"
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_no_page_has_violations(page: Page, busy: str, look: str) -> None:
+def test_no_page_has_accessibility_violations(page: Page, busy: str, look: str) -> None:
     page.emulate_media(color_scheme="dark" if look == "dark" else "light")
     if look == "phone":
         page.set_viewport_size(PHONE)

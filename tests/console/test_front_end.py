@@ -1,4 +1,4 @@
-"""The front end's own checks: types, and tests of its pure logic by node's test runner."""
+"""The front end's own checks: types, and tests of its logic by node's test runner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CHECKS = {"types": ["node_modules/typescript/bin/tsc", "--noEmit"], "logic": ["
 
 
 @pytest.mark.parametrize("check", _CHECKS)
-def test_the_front_end_is_sound(check: str) -> None:
+def test_the_front_end_passes_its_checks(check: str) -> None:
     node = shutil.which("node")
     if node is None or not (WEB / "node_modules").is_dir():
         pytest.skip("node and the packages of web/ are not here (make console)")

@@ -1,4 +1,4 @@
-"""The graph moved by fingers, by a wheel and by a trackpad; its legend says what its colours mean."""
+"""Graph navigation by touch, wheel and trackpad, and the legend of its colours."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from playwright.sync_api import CDPSession, FloatRect, Page, Route, expect
 
 from console.browser import PHONE
 
-CTRL = 2  # as a modifier of the DevTools protocol
-BIG = 2.4  # cores
+CTRL = 2  # modifier key in the DevTools protocol
+BIG = 2.4  # number of cores
 LAST = "() => addEventListener('pointerdown', event => (window.last = event.pointerId))"
 TWO_FRAMES = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 LIFT = "() => dispatchEvent(new PointerEvent('pointerup', { pointerId: window.last }))"
 
 
 def box_of(page: Page) -> FloatRect:
-    """Where the first node is drawn."""
+    """Return the position of the first node."""
     found = page.locator(".node rect.box").first.bounding_box()
     assert found is not None
     return found
@@ -35,7 +35,7 @@ def touch(session: CDPSession, kind: str, *points: tuple[float, float]) -> None:
 
 
 def touched(page: Page, url: str) -> CDPSession:
-    """A phone that shows the graph."""
+    """Open the graph on a phone."""
     page.set_viewport_size(PHONE)
     session = page.context.new_cdp_session(page)
     session.send("Emulation.setTouchEmulationEnabled", {"enabled": True, "maxTouchPoints": 5})
@@ -44,7 +44,7 @@ def touched(page: Page, url: str) -> CDPSession:
     return session
 
 
-def test_two_fingers_zoom_about_what_is_between_them(page: Page, busy: str) -> None:
+def test_two_fingers_zoom_the_graph_about_their_midpoint(page: Page, busy: str) -> None:
     session = touched(page, busy)
     page.evaluate(LAST)
     before = box_of(page)
@@ -57,7 +57,7 @@ def test_two_fingers_zoom_about_what_is_between_them(page: Page, busy: str) -> N
     assert after["width"] == pytest.approx(2 * before["width"], rel=0.02)
     assert after["x"] + after["width"] / 2 == pytest.approx(x, abs=2)
     assert after["y"] + after["height"] / 2 == pytest.approx(y, abs=2)
-    # The finger that stays goes on moving it, without a jump; the protocol cannot lift one of two.
+    # The remaining finger continues to move the graph without a jump; the protocol cannot lift one of two.
     page.evaluate(LIFT)
     touch(session, "touchMove", (x - 10, y + 20), (x + 40, y))
     touch(session, "touchEnd")
@@ -65,10 +65,10 @@ def test_two_fingers_zoom_about_what_is_between_them(page: Page, busy: str) -> N
     assert (moved["x"] - after["x"], moved["y"] - after["y"]) == pytest.approx((30, 20), abs=2)
     assert moved["width"] == pytest.approx(after["width"])
     expect(page.locator(".node.chosen")).to_have_count(0)
-    assert page.evaluate("visualViewport.scale") == 1  # the page itself is as large as before
+    assert page.evaluate("visualViewport.scale") == 1  # the zoom of the page itself is unchanged
 
 
-def test_two_fingers_move_it_and_a_tap_chooses(page: Page, busy: str) -> None:
+def test_two_fingers_move_the_graph_and_a_tap_selects_a_node(page: Page, busy: str) -> None:
     session = touched(page, busy)
     before = box_of(page)
     x, y = before["x"] + before["width"] / 2, before["y"] + before["height"] / 2
@@ -98,11 +98,11 @@ def test_a_pinch_on_a_trackpad_zooms_the_graph_and_not_the_page(page: Page, busy
         arg=1.4 * before["width"],
     )
     after = box_of(page)
-    assert after["x"] == pytest.approx(before["x"], abs=5)  # it grows about the pointer
+    assert after["x"] == pytest.approx(before["x"], abs=5)  # the graph grows about the pointer
     assert page.evaluate("devicePixelRatio") == ratio
 
 
-def test_the_legend_names_what_the_busiest_node_uses(page: Page, busy: str) -> None:
+def test_the_legend_shows_the_cpu_use_of_the_busiest_node(page: Page, busy: str) -> None:
     def with_a_busy_node(route: Route) -> None:
         answer = route.fetch()
         graph: dict[str, Any] = answer.json()
@@ -110,7 +110,7 @@ def test_the_legend_names_what_the_busiest_node_uses(page: Page, busy: str) -> N
             node["cpu"] = BIG if node is graph["nodes"][-1] else BIG / 4
         route.fulfill(response=answer, body=json.dumps(graph))
 
-    legend = page.locator(".legend", has_text="load of its unit")
+    legend = page.locator(".legend", has_text="load of its task")
     page.goto(f"{busy}/#/graph")
     expect(legend).to_contain_text("100 % of a core")
     page.route("**/v1/graph?*", with_a_busy_node)

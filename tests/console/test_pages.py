@@ -1,4 +1,4 @@
-"""What a page shows at first sight, and what must not go wrong when answers come late or not at all."""
+"""First view of each page, and late or missing answers of the server."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STATEMENT = "CREATE QUERY {} AS SELECT price FROM bid WHERE price > 1"
 
 
 def saved(page: Page, button: str) -> Path:
-    """The file that a button lets the browser save."""
+    """Return the file that the browser saves on a click of a button."""
     with page.expect_download() as download:
         page.get_by_role("button", name=button).click()
     return Path(download.value.path())
 
 
-def test_rows_that_came_are_kept_and_saved(page: Page, busy: str) -> None:
+def test_received_rows_stay_and_can_be_saved(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/query/bids_in_euro")
     rows = page.get_by_role("region", name="Newest results first").locator("tbody tr")
     expect(rows.first).to_be_visible()
@@ -37,7 +37,7 @@ def test_rows_that_came_are_kept_and_saved(page: Page, busy: str) -> None:
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
-def test_what_came_before_anybody_looked_is_shown(page: Page, tmp_path: Path) -> None:
+def test_rows_emitted_before_the_page_was_opened_are_shown(page: Page, tmp_path: Path) -> None:
     source = "CREATE STREAM bid (price bigint, ts timestamp) ORDER BY ts SOURCE 'nexmark://bid?events=400'"
     with console_server(tmp_path, f"{source}; CREATE QUERY prices AS SELECT price FROM bid") as url:
         page.goto(f"{url}/#/overview")
@@ -49,11 +49,11 @@ def test_what_came_before_anybody_looked_is_shown(page: Page, tmp_path: Path) ->
         page.goto(f"{url}/#/query/prices")
         rows = page.get_by_role("region", name="Newest results first").locator("tbody tr")
         expect(rows).to_have_count(200)
-        # Of whole epochs: it may be more than are shown.
+        # Whole epochs are fetched, which may be more rows than are shown.
         count = page.get_by_text(re.compile(r"^\d+ rows so far$")).inner_text()
         assert 200 <= int(count.split()[0]) <= 368
         page.get_by_role("button", name="Stop").click()
-        # What is shown already is not asked for again.
+        # Rows on the page are not fetched again.
         with page.expect_request(re.compile(r"/live\?recent=0$")):
             page.get_by_role("button", name="Go on").click()
         expect(page.get_by_text("live", exact=True)).to_be_visible()
@@ -61,7 +61,7 @@ def test_what_came_before_anybody_looked_is_shown(page: Page, tmp_path: Path) ->
         page.goto("about:blank")
 
 
-def test_empty_pages_say_where_to_start_and_one_of_nobody_has_no_buttons(
+def test_empty_pages_explain_the_first_step_and_an_unknown_query_has_no_buttons(
     page: Page, tmp_path: Path, provoked: list[str]
 ) -> None:
     provoked.append("404 (Not Found)")
@@ -76,7 +76,7 @@ def test_empty_pages_say_where_to_start_and_one_of_nobody_has_no_buttons(
         page.goto("about:blank")
 
 
-def test_a_task_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
+def test_each_task_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
     expect(page.get_by_text("the oldest row goes first").first).to_be_visible()
     tasks = page.get_by_role("region", name="Priorities")
@@ -84,15 +84,15 @@ def test_a_task_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
 
 
 @pytest.mark.slow_cpu
-def test_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> None:
+def test_state_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/slices/first_minute_bids")
     picture = page.get_by_role("img", name=re.compile("^Slices of joins of auction and bid"))
     for text in ("auction · subtask", "bid · subtask", "kB", "60 s"):
         expect(picture).to_contain_text(text)
-    expect(page.get_by_role("heading", name="Cells over workers").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Subtasks over workers").first).to_be_visible()
 
 
-def test_a_model_has_both_graphs_and_a_budget_its_accuracy(page: Page, busy: str) -> None:
+def test_a_model_has_both_graphs_and_a_budget_has_its_accuracy(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/models")
     expect(page.get_by_role("img", name="Graphs of the model volatility")).to_be_visible()
     line = page.get_by_role("region", name="Queries with a budget").get_by_role("row")
@@ -100,20 +100,20 @@ def test_a_model_has_both_graphs_and_a_budget_its_accuracy(page: Page, busy: str
     expect(page.get_by_role("img", name=re.compile("^Accuracy: "))).to_be_visible()
 
 
-def test_late_and_unreadable_rows_are_looked_at_apart(page: Page, busy: str) -> None:
+def test_late_and_bad_rows_have_separate_views(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/errors/bid")
     expect(page.get_by_text("Every row of bid could be read.")).to_be_visible()
     page.get_by_role("button", name="Late").click()
     expect(page.get_by_text(re.compile("No row of bid came too late"))).to_be_visible()
 
 
-def test_settings_have_a_bundle_for_support(page: Page, busy: str) -> None:
+def test_settings_offer_a_support_bundle(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/settings")
     expect(page.get_by_text("the user of this machine")).to_be_visible()
     assert saved(page, "Bundle for support").read_bytes().startswith(b"PK")
 
 
-def test_an_answer_to_what_stood_there_before_is_not_shown(page: Page, busy: str) -> None:
+def test_a_late_answer_to_an_earlier_request_is_not_shown(page: Page, busy: str) -> None:
     held: list[Route] = []
 
     def late_for_the_first(route: Route) -> None:
@@ -130,11 +130,15 @@ def test_an_answer_to_what_stood_there_before_is_not_shown(page: Page, busy: str
     expect(page.get_by_role("heading", name="Plan of second")).to_be_visible()
     with page.expect_response("**/v1/preview"):
         held[0].continue_()
-    page.evaluate("() => new Promise(done => setTimeout(done))")  # whoever waited for it has had a turn
+    page.evaluate(
+        "() => new Promise(done => setTimeout(done))"
+    )  # Any handler that waited for the answer has run.
     expect(page.get_by_role("heading", name="Plan of second")).to_be_visible()
 
 
-def test_a_page_that_cannot_be_loaded_says_so(page: Page, busy: str, provoked: list[str]) -> None:
+def test_a_page_that_cannot_be_loaded_shows_an_error_with_a_retry(
+    page: Page, busy: str, provoked: list[str]
+) -> None:
     provoked.append("net::ERR_FAILED")
     page.route("**/console/graph-*.js", lambda route: route.abort())
     page.goto(busy)
@@ -145,7 +149,7 @@ def test_a_page_that_cannot_be_loaded_says_so(page: Page, busy: str, provoked: l
     expect(page.locator(".node").first).to_be_visible()
 
 
-def test_the_end_of_a_drag_chooses_nothing(page: Page, busy: str) -> None:
+def test_the_end_of_a_drag_selects_no_node(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/graph")
     node = page.locator(".node").first
     expect(node).to_be_visible()
@@ -161,7 +165,7 @@ def test_the_end_of_a_drag_chooses_nothing(page: Page, busy: str) -> None:
     expect(page.locator(".node.chosen")).to_have_count(1)
 
 
-def test_what_is_chosen_stays_in_sight_beside_its_panel(page: Page, busy: str) -> None:
+def test_a_selected_node_stays_visible_beside_its_panel(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/graph")
     page.get_by_role("button", name=re.compile("early_big_bids")).click()
     expect(page.get_by_role("complementary")).to_contain_text("What it costs")

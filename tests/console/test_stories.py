@@ -1,4 +1,4 @@
-"""What people do with the console, in a real browser against a real server with real queries."""
+"""User stories of the console, in a real browser against a real server with real queries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from console.demo import auction, console_server
 from slicemill.server.auth import Access
 from support.webhooks import listening_webhook
 
-# A stream that is kept, and an aggregate that takes its time: GROUP BY inside a body is interpreted.
+# A retained stream, and a slow aggregate: GROUP BY inside a body is interpreted.
 PAST = """
 CREATE STREAM past (auction bigint, bidder bigint, price bigint, channel varchar, ts timestamp)
   ORDER BY ts RETAIN 1 DAY SOURCE 'nexmark://bid?rate=4000&events=4000';
@@ -34,24 +34,26 @@ LEVEL = " WITH (slo = 'p99 < 1 ms')"
 
 @contextmanager
 def shown(page: Page) -> Iterator[None]:
-    """Leaves the server's page before the server stops, so that nothing is asked in vain."""
+    """Leave the server's page before the server stops, so that no request fails."""
     yield
     page.goto("about:blank")
 
 
 def write(page: Page, text: str) -> None:
-    """Write into the editor, in place of what is there."""
+    """Replace the text of the editor."""
     page.get_by_role("textbox", name="Statements in ESL").fill(text)
 
 
 def run(page: Page, tag: str) -> None:
-    """Run what is written, and wait for the answer of one of its statements."""
+    """Run the text of the editor, and wait for the answer to one of its statements."""
     page.get_by_role("button", name="Run").click()
     expect(page.get_by_role("region", name=f"Answer to {tag}")).to_be_visible()
 
 
 @pytest.mark.slow_cpu
-def test_from_nothing_to_results_a_graph_another_policy_and_back(page: Page, tmp_path: Path) -> None:
+def test_a_user_declares_queries_sees_the_graph_changes_the_policy_and_drops_them(
+    page: Page, tmp_path: Path
+) -> None:
     with console_server(tmp_path) as url, shown(page):
         page.goto(url)
         expect(page.get_by_text("Nothing is declared yet")).to_be_visible()
@@ -100,7 +102,7 @@ def test_from_nothing_to_results_a_graph_another_policy_and_back(page: Page, tmp
 
 
 def replace_filter(page: Page, url: str) -> None:
-    """Replace dear_bids by one with another filter, and see what changed."""
+    """Replace dear_bids by a query with another filter, and check the reported changes."""
     page.goto(f"{url}/#/query/dear_bids")
     page.get_by_role("link", name="Replace").click()
     editor = page.get_by_role("textbox", name="Statements in ESL")
@@ -113,7 +115,7 @@ def replace_filter(page: Page, url: str) -> None:
     expect(page.locator("pre .added", has_text="800000")).to_be_visible()
 
 
-def test_a_mistake_is_underlined_with_a_hint_and_nothing_is_run(page: Page, busy: str) -> None:
+def test_an_error_is_underlined_with_a_hint_and_no_statement_runs(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/editor")
     write(page, "CREATE QUERY typo AS SELECT prise FROM bid")
     expect(page.locator(".cm-lintRange-error")).to_have_text("prise")
@@ -126,13 +128,13 @@ def test_a_mistake_is_underlined_with_a_hint_and_nothing_is_run(page: Page, busy
     expect(page.get_by_role("link", name="typo")).to_have_count(0)
 
 
-def test_what_only_running_can_tell_is_told_below_the_editor(
+def test_an_error_found_only_by_execution_is_shown_below_the_editor(
     page: Page, busy: str, provoked: list[str]
 ) -> None:
     provoked.append("400 (Bad Request)")
     page.goto(f"{busy}/#/editor")
-    # Run asks for a check, and so does the editor when nobody types any more. The later of the two finds
-    # nothing, and must not take away what running told.
+    # Run requests a check, and so does the editor after a pause in typing. The later check finds no error,
+    # and must not remove the error of the run.
     checks = count(1)
     with page.expect_response(lambda one: one.url.endswith("/v1/check") and next(checks) == 2):
         write(page, "SELECT nobody FROM bid")
@@ -149,7 +151,7 @@ def test_a_query_has_a_plan_and_charts(page: Page, busy: str) -> None:
     expect(page.get_by_role("region", name="Plan")).to_contain_text("Query hot_items")
 
 
-def test_a_query_is_paused_and_goes_on(page: Page, busy: str) -> None:
+def test_a_query_can_be_paused_and_resumed(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/query/price_level")
     expect(page.get_by_role("region", name="Newest results first").locator("tbody tr").first).to_be_visible()
     page.get_by_role("button", name="Pause").click()
@@ -173,7 +175,7 @@ def test_the_editor_completes_names_of_the_catalog(page: Page, busy: str) -> Non
     expect(page.get_by_role("textbox", name="Statements in ESL")).to_contain_text("A.initial_bid FROM")
 
 
-def test_a_question_is_answered_as_table_and_chart(page: Page, busy: str) -> None:
+def test_the_answer_of_an_ad_hoc_query_is_a_table_and_a_chart(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/editor")
     write(page, "SELECT channel, count(*) AS bids, max(price) AS highest FROM bid GROUP BY channel")
     run(page, "SELECT")
@@ -182,7 +184,7 @@ def test_a_question_is_answered_as_table_and_chart(page: Page, busy: str) -> Non
     expect(page.get_by_role("figure", name="bids by channel")).to_be_visible()
 
 
-def test_a_node_of_the_graph_lights_its_way_and_tells_what_it_costs(page: Page, busy: str) -> None:
+def test_a_selected_graph_node_highlights_its_path_and_shows_its_cost(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/graph")
     expect(page.locator(".node").first).to_be_visible()
     expect(page.locator(".arc text").filter(has_text="/s").first).to_be_visible()
@@ -203,14 +205,14 @@ def test_a_node_of_the_graph_lights_its_way_and_tells_what_it_costs(page: Page, 
     expect(page.get_by_role("heading", name="Graph of hot_items")).to_be_visible()
 
 
-def test_slices_of_a_join_by_age(page: Page, busy: str) -> None:
+def test_state_slices_of_a_join_are_shown_by_age(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/slices/first_minute_bids")
     expect(page.get_by_role("heading", name=re.compile("joins of auction and bid"))).to_be_visible()
     expect(page.locator("rect.slice").first).to_be_visible()
     expect(page.locator("line.reach").first).to_be_attached()
 
 
-def test_a_load_is_rehearsed(page: Page, busy: str) -> None:
+def test_a_load_and_a_new_query_can_be_simulated(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
     page.get_by_label("bid, rows/s").fill("5000")
     page.get_by_role("button", name="Rehearse").click()
@@ -221,13 +223,13 @@ def test_a_load_is_rehearsed(page: Page, busy: str) -> None:
 
 
 @pytest.mark.slow_cpu
-def test_a_query_that_reads_the_past_shows_how_far_it_is(page: Page, busy: str) -> None:
+def test_a_backfilling_query_shows_its_progress(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/editor")
     write(page, PAST)
     run(page, "CREATE STREAM")
     page.goto(f"{busy}/#/overview")
     read = page.get_by_role("region", name="Streams").get_by_role("row", name=re.compile("^past "))
-    expect(read).to_contain_text("3,680")  # the bids among the events
+    expect(read).to_contain_text("3,680")  # number of bids among the events
     page.goto(f"{busy}/#/editor")
     write(page, "CREATE QUERY totals FROM BEGINNING AS SELECT grouped(price) AS total FROM past")
     run(page, "CREATE QUERY")
@@ -240,7 +242,7 @@ def test_a_query_that_reads_the_past_shows_how_far_it_is(page: Page, busy: str) 
 
 
 @pytest.mark.slow_cpu
-def test_an_alert_is_made_fires_and_is_dropped(page: Page, busy: str) -> None:
+def test_an_alert_can_be_created_fires_and_can_be_dropped(page: Page, busy: str) -> None:
     with listening_webhook() as hook:
         page.goto(f"{busy}/#/query/bids_in_euro")
         page.get_by_role("link", name="Alert", exact=True).click()
@@ -260,7 +262,7 @@ def test_an_alert_is_made_fires_and_is_dropped(page: Page, busy: str) -> None:
 
 
 @pytest.mark.slow_cpu
-def test_rows_that_could_not_be_read_are_seen_and_read_after_a_fix(page: Page, tmp_path: Path) -> None:
+def test_bad_rows_are_listed_and_replayed_after_a_fix(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "rows.csv").write_text("1,1000000\nmany,2000000\n3,3000000\n")
@@ -283,7 +285,7 @@ def test_rows_that_could_not_be_read_are_seen_and_read_after_a_fix(page: Page, t
 
 
 @pytest.mark.slow_cpu
-def test_rows_that_came_too_late_are_seen_and_replayed_in_a_query(page: Page, tmp_path: Path) -> None:
+def test_late_rows_are_listed_and_replayed_in_a_query(page: Page, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "first.csv").write_text("1,1000000\nmany,2000000\n3,3000000\n")
@@ -292,7 +294,7 @@ def test_rows_that_came_too_late_are_seen_and_replayed_in_a_query(page: Page, tm
     with console_server(tmp_path / "home", declared) as url, shown(page):
         page.goto(f"{url}/#/errors/s")
         expect(page.get_by_role("region", name="errors rows of s")).to_contain_text("a number needs its unit")
-    # While that is fixed others come, and bring the watermark further.
+    # Meanwhile further rows arrive and advance the watermark.
     (folder / "second.csv").write_text("4,9000000\n2,4000000\n")
     fixed = declared.replace("ts timestamp", "ts timestamp micros")
     with console_server(tmp_path / "home", fixed) as url, shown(page):
@@ -319,7 +321,9 @@ def test_rows_that_came_too_late_are_seen_and_replayed_in_a_query(page: Page, tm
         expect(page.locator(".figures > div").first).to_have_text("Results3")
 
 
-def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path, provoked: list[str]) -> None:
+def test_the_page_reconnects_after_a_restart_of_the_server(
+    page: Page, tmp_path: Path, provoked: list[str]
+) -> None:
     provoked.append("net::ERR_")
     with ExitStack() as first:
         url = first.enter_context(console_server(tmp_path, auction()))
@@ -333,7 +337,7 @@ def test_the_server_stops_and_comes_back(page: Page, tmp_path: Path, provoked: l
         expect(page.get_by_role("link", name="hot_items")).to_be_visible()
 
 
-def test_a_token_is_asked_for_and_kept_for_the_tab(page: Page, tmp_path: Path, provoked: list[str]) -> None:
+def test_a_token_is_requested_and_stored_for_the_tab(page: Page, tmp_path: Path, provoked: list[str]) -> None:
     provoked.append("401 (Unauthorized)")
     token = Access(tmp_path).add("ann", "admin", [], 0)
     with console_server(tmp_path, auction(), tokens=True) as url, shown(page):
@@ -372,7 +376,7 @@ def test_a_thousand_queries_stay_usable(page: Page, thousand: str) -> None:
 
 
 def expect_followers(url: str, number: int) -> None:
-    """Wait until the server has so many streams of live results open."""
+    """Wait until the server has this number of open streams of live results."""
 
     def followers() -> int:
         text = httpx.get(f"{url}/metrics").text
@@ -383,7 +387,7 @@ def expect_followers(url: str, number: int) -> None:
 
 
 @pytest.mark.slow_cpu
-def test_a_hidden_page_asks_nothing_and_its_stream_stops(page: Page, tmp_path: Path) -> None:
+def test_a_hidden_page_sends_no_requests_and_closes_its_stream(page: Page, tmp_path: Path) -> None:
     asked: list[str] = []
     with console_server(tmp_path, auction()) as url, shown(page):
         page.goto(f"{url}/#/query/bids_in_euro")
@@ -393,7 +397,7 @@ def test_a_hidden_page_asks_nothing_and_its_stream_stops(page: Page, tmp_path: P
         expect(page.get_by_text("connecting")).to_be_visible()
         expect_followers(url, 0)
         page.on("request", lambda request: asked.append(request.url))
-        page.wait_for_timeout(2500)  # polls come every second: two of them would have
+        page.wait_for_timeout(2500)  # Two polls would have happened, one each second.
         assert asked == []
         page.evaluate(HIDE, False)
         expect(page.get_by_text("live", exact=True)).to_be_visible()

@@ -14,8 +14,8 @@ from slicemill.runtime.pipeline import TaskPlan
 from slicemill.server.service import MillService
 from slicemill.time import BEGINNING, EARLIEST
 from slicemill.types import Row
+from support.adhoc_queries import ask
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
-from support.questions import ask
 
 _STREAM = "CREATE STREAM S (k int, v int, ts timestamp) ORDER BY ts;"
 _COUNT = "CREATE QUERY q AS SELECT count(*) AS n, sum(v) AS total FROM S EMIT CHANGES;"

@@ -1,4 +1,4 @@
-"""Every function and aggregate declares what its arguments may be, and constants that are not are refused."""
+"""Declared ranges of arguments of functions and aggregates, and the rejection of constants outside."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill.sql.errors import EslError
 STREAM = "CREATE STREAM s (x double, k int, t varchar, ts timestamp) ORDER BY ts;"
 
 
-def test_no_integer_is_without_a_range() -> None:
+def test_every_integer_parameter_has_a_range() -> None:
     for signature in SCALARS.values():
         for word, range_ in zip(signature.parameters, signature.ranges, strict=True):
             assert range_ is not None or word not in ("int", "integer", "places"), signature.name
@@ -39,7 +39,7 @@ def test_no_integer_is_without_a_range() -> None:
         ("date_format(ts, 'yyyy-nn')", 24, "'nn' is not supported"),
     ],
 )
-def test_constants_out_of_range_are_refused_where_they_stand(call: str, column: int, hint: str) -> None:
+def test_constants_out_of_range_are_rejected_at_their_position(call: str, column: int, hint: str) -> None:
     with pytest.raises(EslError) as refused:
         bind(f"{STREAM}\nSELECT {call} FROM s;")
     (mistake,) = refused.value.diagnostics
@@ -53,7 +53,7 @@ def test_constants_out_of_range_are_refused_where_they_stand(call: str, column: 
      ("topk(x, 0)", "0"), ("topk(x, -1)", "-"), ("topk(x, 1.5)", "1.5"), ("topk(x, 99999999999)", "99"),
      ("norm(x, 0)", "0"), ("norm(x, 1e9)", "1e9")],
 )  # fmt: skip
-def test_constants_of_models_are_refused_where_they_stand(formula: str, place: str) -> None:
+def test_constants_of_models_out_of_range_are_rejected_at_their_position(formula: str, place: str) -> None:
     text = f"CREATE MODEL m(x REAL) AS {formula};"
     with pytest.raises(EslError) as refused:
         bind(text)
@@ -62,7 +62,7 @@ def test_constants_of_models_are_refused_where_they_stand(formula: str, place: s
     assert mistake.hint
 
 
-def test_what_is_in_range_is_taken() -> None:
+def test_constants_in_range_are_accepted() -> None:
     calls = [
         "quantile(x, 0) OVER (ROWS 3 PRECEDING)",
         "quantile(x, 1) OVER (ROWS 3 PRECEDING)",

@@ -1,4 +1,4 @@
-"""EXPIRES AT and CLOSE WHEN: where they may stand; a refusal's hint, when followed, works."""
+"""EXPIRES AT and CLOSE WHEN: permitted positions, and hints that lead to valid statements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CREATE STREAM c (k int, ts timestamp) ORDER BY ts;
 _JOIN = "SELECT a.k, b.v FROM a [EXPIRES AT till], b [NOW] WHERE a.k = b.k"
 _CLOSED = "SELECT a.k, b.v FROM a [CLOSE WHEN k > 3], b WHERE a.k = b.k"
 
-# What was written, a part of the message and of its hint, and the statements that follow from the hint.
+# Text, a part of the message and of its hint, and the statements that follow the hint.
 CASES = [
     (
         "SELECT k, count(*) FROM a [EXPIRES AT till] GROUP BY k;",
@@ -88,7 +88,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("written", "message", "hint", "followed"), CASES)
-def test_what_is_refused_has_a_hint_that_works(written: str, message: str, hint: str, followed: str) -> None:
+def test_a_rejected_clause_has_a_hint_that_works(
+    written: str, message: str, hint: str, followed: str
+) -> None:
     with pytest.raises(EslError) as caught:
         bind(DECLARED + written)
     assert message in str(caught.value) and hint in str(caught.value)
@@ -103,7 +105,7 @@ def test_what_is_refused_has_a_hint_that_works(written: str, message: str, hint:
         ("b.ts >= a.ts AND b.ts < a.till + INTERVAL 2 SECONDS", ExpiryColumn("till", 2_000_000)),
     ],
 )
-def test_a_condition_on_a_column_of_times_says_how_long_a_row_lives(
+def test_a_condition_on_a_timestamp_column_determines_the_expiry_of_rows(
     condition: str, expected: ExpiryColumn
 ) -> None:
     catalog = bind(

@@ -1,4 +1,4 @@
-"""Joins as other systems write them: they mean the same here, or the hint, when followed, works."""
+"""Joins in the syntax of other systems: an equal meaning, or a hint that leads to a valid statement."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_hint_leads_to_a_join_that_works(written: str, message: str, hint: str
     check_hint(DECLARED, written, message, hint, instead)
 
 
-def test_in_a_window_is_a_semi_join_of_equal_windows() -> None:
+def test_in_over_windows_is_a_semi_join_of_equal_windows() -> None:
     window, other = (f"TABLE(TUMBLE(TABLE {name}, 5 MINUTES))" for name in ("bid, ts", "tick, current_time"))
     same = "L.window_start = R.window_start AND L.window_end = R.window_end"
     asked = f"L.item IN (SELECT item FROM (SELECT * FROM {other}) R WHERE {same})"

@@ -1,4 +1,4 @@
-"""What people bring from other systems and ESL says otherwise: the hint, when followed, works."""
+"""Words of other systems that differ in ESL: their hints lead to valid statements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CREATE STREAM bid (item int, price double, ts timestamp) ORDER BY ts;
 CREATE STREAM tick (item int, price double, current_time timestamp) ORDER BY current_time;
 """
 
-# What was written, a part of the message and of its hint, and the statement that follows from the hint.
+# Text, a part of the message and of its hint, and the statement that follows the hint.
 CASES = [
     (
         "SELECT item, price FROM bid [RANGE 5 MINUTES] ORDER BY price DESC LIMIT 3;",
@@ -94,7 +94,7 @@ CASES = [
     ),
     (
         "DESCRIBE bid;",
-        "a script declares; questions are asked of a server, or by a command",
+        "a script declares; ad hoc queries are sent to a server, or by a command",
         "write it in slicemill sql",
         "SELECT * FROM bid;",
     ),
@@ -366,8 +366,8 @@ CASES = [
 ]
 
 
-# Words and functions of Flink, ksqlDB, Materialize and Spark that ESL has others for: as above, but in short.
-# The hint is what is quoted of it, and stands in what works unless it speaks of other names.
+# Words and functions of Flink, ksqlDB, Materialize and Spark with another name in ESL, in short form. The
+# hint is a quoted part of the message, and part of the valid statement unless it names other objects.
 SHORT = [
     ("SELECT ucase('a') FROM bid;", "upper(x)", "SELECT upper('a') FROM bid;"),
     ("SELECT latest_by_offset(price) FROM bid;", "last(x)", "SELECT last(price) FROM bid;"),
@@ -526,7 +526,7 @@ SHORT = [
 
 
 @pytest.mark.parametrize(("written", "hint", "instead"), SHORT)
-def test_words_of_other_systems_lead_to_ours(written: str, hint: str, instead: str) -> None:
+def test_words_of_other_systems_have_hints_with_esl_words(written: str, hint: str, instead: str) -> None:
     with pytest.raises(EslError) as raised:
         bind(DECLARED + written)
     assert hint in raised.value.diagnostics[0].hint
@@ -538,19 +538,19 @@ def test_a_hint_leads_to_a_statement_that_works(written: str, message: str, hint
     check_hint(DECLARED, written, message, hint, instead)
 
 
-def test_a_watermark_is_another_word_for_order_and_slack() -> None:
+def test_a_watermark_declaration_equals_order_and_slack() -> None:
     written = bind("CREATE STREAM s (a int, ts timestamp, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND);")
     own = bind("CREATE STREAM s (a int, ts timestamp) ORDER BY ts SLACK 5 SECONDS;")
     assert written.catalog.relations == own.catalog.relations
 
 
-def test_a_stream_may_have_the_name_of_a_window_function() -> None:
+def test_a_stream_can_have_the_name_of_a_window_function() -> None:
     bind("""CREATE STREAM session (page int, at timestamp) ORDER BY at;
         SELECT S.page, VALID(S) FROM session(page) AS S RANGE 5 MINUTES SLIDES 1 MINUTE;
         SELECT page FROM session; SELECT page FROM session [RANGE 5 SECONDS];""")
 
 
-def test_a_table_as_of_the_time_of_processing_is_looked_up_as_it_is() -> None:
+def test_a_table_as_of_processing_time_is_a_plain_lookup() -> None:
     declared = f"{DECLARED} CREATE TABLE product (item int, name varchar);"
     joined = "SELECT b.item, p.name FROM bid AS b JOIN product {} AS p ON b.item = p.item;"
     found = [

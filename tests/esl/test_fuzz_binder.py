@@ -1,4 +1,4 @@
-"""Whatever the text, the front end answers with statements or with a clean EslError, and nothing else."""
+"""Fuzz test of the binder: every text gives statements or an EslError."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCRIPTS = [
         for path in sorted((ROOT / "tests" / "corpus").glob("**/*.test"))
     ),
 ]
-# Words that mean something to the binder, so that mutations reach deep into it.
+# Words with a meaning for the binder, so that mutations reach deep into it.
 VOCABULARY = """
     a b price ts auction bid person category x NULL 1 0 -1 2.5 'x' '2026-01-01' * ( ) , . ; = < + - / || [ ]
     SELECT FROM WHERE GROUP BY HAVING OVER PARTITION ROWS RANGE PRECEDING UNBOUNDED SLIDE SECONDS MINUTE
@@ -56,20 +56,20 @@ def mutated(text: str, chooser: random.Random) -> str:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_every_script_as_it_is_answers_cleanly(script: str) -> None:
+def test_an_unchanged_script_binds_or_raises_an_esl_error(script: str) -> None:
     answers_cleanly(script)
 
 
 @settings(max_examples=400)
 @given(seed=st.integers(0, 2**32))
-def test_a_mutated_script_answers_cleanly(seed: int) -> None:
+def test_a_mutated_script_binds_or_raises_an_esl_error(seed: int) -> None:
     chooser = random.Random(seed)
     answers_cleanly(mutated(chooser.choice(SCRIPTS), chooser))
 
 
 @settings(max_examples=200)
 @given(words=st.lists(st.sampled_from(VOCABULARY), max_size=25))
-def test_words_of_the_language_in_any_order_answer_cleanly(words: list[str]) -> None:
+def test_random_words_of_the_language_bind_or_raise_an_esl_error(words: list[str]) -> None:
     answers_cleanly(
         "CREATE STREAM bid(auction int, price real, ts timestamp) ORDER BY ts;"
         "CREATE STREAM person(a int, b varchar); CREATE TABLE category(x int, y varchar);"

@@ -1,4 +1,4 @@
-"""No text makes the parser do anything but return trees that print and parse back, or raise an EslError."""
+"""Fuzz test of the parser: every text gives trees that survive printing and parsing, or an EslError."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATEMENTS = [
     line for line in FIXTURE.read_text(encoding="utf-8").splitlines() if line and not line.startswith("--")
 ]
 
-# Names, numbers, texts and symbols, with the blanks between them.
+# Names, numbers, strings and symbols, with the blanks between them.
 LEXEMES = re.compile(r"\s+|\w+|'[^']*'|\"[^\"]*\"|<=>|<=|>=|<>|!=|::|\|\||.", re.DOTALL)
 
 KEYWORDS = """
@@ -46,7 +46,7 @@ soup = st.lists(st.tuples(words, blanks), max_size=30).map(lambda pairs: "".join
 
 @st.composite
 def mutated_statements(draw: st.DrawFn) -> str:
-    """One or two valid statements with a few lexemes changed, and perhaps cut off."""
+    """Draw one or two valid statements with a few changed lexemes, possibly truncated."""
     text = ";\n".join(draw(st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=2)))
     lexemes = LEXEMES.findall(text)
     for _ in range(draw(st.integers(1, 3))):
@@ -68,7 +68,7 @@ def mutated_statements(draw: st.DrawFn) -> str:
 
 
 def check(text: str) -> None:
-    """The one property of this file."""
+    """Check that the text parses, prints and parses again, or raises an EslError."""
     try:
         trees = parse(text)
     except EslError as error:
@@ -87,15 +87,15 @@ def check(text: str) -> None:
 
 @settings(max_examples=300)
 @given(soup)
-# A quoted name in front of a parenthesis is a function's name and keeps its quotes.
+# A quoted name before a parenthesis is a function name and keeps its quotes.
 @example('SELECT "a b"(1) FROM s')
-# sqlglot reads Jinja's comments in every dialect.
+# sqlglot reads Jinja comments in every dialect.
 @example("SELECT {# open")
 @example("SELECT {# closed #} a FROM s")
-# A semicolon in a text does not end a statement, neither before an open quote nor after a mistake.
+# A semicolon in a string does not end a statement, neither before an open quote nor after an error.
 @example("SELECT ';' , 'open")
 @example("SELECT FROM ';' ; SELECT a FROM s")
-# Not numbers: they would print as something else, or fail when they are read as a number later.
+# Not numbers: they would print differently, or fail when they are read as a number later.
 @example("SELECT 1e FROM s")
 @example("SELECT .1.5 FROM s")
 @example("SELECT 5 .a FROM s")
@@ -105,35 +105,35 @@ def check(text: str) -> None:
 # Upper case and lower case are no inverses in Unicode.
 @example("SELECT CAST(a AS ß) FROM s")
 @example("SELECT EXTRACT(ß FROM a) FROM s")
-def test_token_soup_parses_or_is_a_clean_error(text: str) -> None:
+def test_random_tokens_parse_or_raise_an_esl_error(text: str) -> None:
     check(text)
 
 
 @settings(max_examples=300)
 @given(mutated_statements())
-# NOT IN prints as NOT … IN, which would take a comparison behind it along.
+# NOT IN prints as NOT … IN, which would include a comparison after it.
 @example("SELECT a FROM s WHERE a NOT IN (1) = b")
 @example("SELECT a FROM s WHERE a IS NULL IS NULL")
-# The option's name is a text again, and stays one.
+# The option name stays a string.
 @example("CREATE STREAM s (a INT) USING csv OPTIONS (\"odd name\".x = 1, 'y' = 2)")
-# Windows of one kind that slide by the other.
+# Windows of rows that slide by time, and vice versa.
 @example("SELECT a FROM Stream(a) RANGE 500 ROWS SLIDES 1 MINUTE")
 @example("SELECT a FROM Stream(a) RANGE 5 MINUTES SLIDES 1 ROWS")
 @example('CREATE STREAM s (a "odd type")')
 @example('SELECT EXTRACT("odd field" FROM a) FROM s')
-def test_a_mutated_statement_parses_or_is_a_clean_error(text: str) -> None:
+def test_a_mutated_statement_parses_or_raises_an_esl_error(text: str) -> None:
     check(text)
 
 
 @settings(max_examples=100)
 @given(st.text(max_size=40))
-def test_any_text_parses_or_is_a_clean_error(text: str) -> None:
+def test_any_text_parses_or_raises_an_esl_error(text: str) -> None:
     check(text)
 
 
 @settings(max_examples=100)
 @given(soup)
-def test_any_select_list_parses_or_is_a_clean_error(text: str) -> None:
+def test_any_select_list_parses_or_raises_an_esl_error(text: str) -> None:
     check(f"SELECT {text} FROM s")
 
 
@@ -163,13 +163,13 @@ NESTED = {
 
 @pytest.mark.parametrize("depth", [39, 40, 100, 2000])
 @pytest.mark.parametrize("form", NESTED)
-def test_deep_nesting_parses_or_is_a_clean_error(form: str, depth: int) -> None:
+def test_deep_nesting_parses_or_raises_an_esl_error(form: str, depth: int) -> None:
     before, opening, middle, closing, after = NESTED[form]
     check(before + opening * depth + middle + closing * depth + after)
 
 
 @pytest.mark.parametrize("form", NESTED)
-def test_the_limits_of_nesting_leave_room_for_a_caller_deep_in_the_stack(form: str) -> None:
+def test_nesting_limits_leave_stack_space_for_a_deep_caller(form: str) -> None:
     def called_from(frames: int, text: str) -> None:
         called_from(frames - 1, text) if frames else check(text)
 
@@ -198,7 +198,7 @@ def test_long_lists_parse(text: str) -> None:
     check(text)
 
 
-def test_every_mistake_of_a_long_file_is_reported() -> None:
+def test_every_error_of_a_long_file_is_reported() -> None:
     with pytest.raises(EslError) as raised:
         parse("SELECT a FROM s;\nSELECT FROM s;\n" * 500)
     assert len(raised.value.diagnostics) == 500

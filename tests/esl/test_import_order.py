@@ -1,4 +1,4 @@
-"""Modules of the binder call each other, and each can be imported first, as extensions do."""
+"""Modules of the binder import each other, and each can be imported first, as extensions do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CREATE MODEL: the same model as from Python, and a place for every mistake."""
+"""CREATE MODEL: equal to a model from Python, and a position for every error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORDS = TEXT.split(" ")
 
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=14))
-def test_whatever_stands_there_is_a_model_or_a_mistake_with_its_place(words: list[str]) -> None:
+def test_a_random_formula_is_a_model_or_an_error_with_a_position(words: list[str]) -> None:
     text = f"CREATE MODEL m(x REAL, y REAL) AS {' '.join(words)}"
     bound = bind_script(SourceText(text))
     assert bound.statements or bound.diagnostics
@@ -34,27 +34,27 @@ def test_whatever_stands_there_is_a_model_or_a_mistake_with_its_place(words: lis
 @pytest.mark.parametrize(
     "text", ["sum(x*y)/n", "let m = mean(x) in sum((x - m)^2)", "sum(0.5^j*x)", "all(x > y)"]
 )
-def test_it_is_the_model_that_python_makes(text: str) -> None:
+def test_a_model_in_esl_equals_the_model_from_python(text: str) -> None:
     made = (
         bind(f"CREATE MODEL f(x REAL, y REAL) WITH (nulls = 'poison') AS {text}").catalog.callables["f"].model
     )
     assert made == expression(text, ("x", "y"), nulls=Nulls.POISON)
 
 
-def test_capitals_comments_and_lines_do_not_matter() -> None:
+def test_case_comments_and_line_breaks_do_not_matter() -> None:
     written = "CREATE MODEL F(Price REAL) AS LET M = Mean(PRICE) -- the middle\n IN SUM((price - M)^2)/N"
     made = bind(written).catalog.callables["f"].model
     assert made.parameters == ("Price",)
     assert made.text == "let m = mean(Price) in sum((Price - m)^2)/n"
 
 
-def test_a_place_is_found_behind_comments_and_lines() -> None:
+def test_an_error_position_is_correct_after_comments_and_line_breaks() -> None:
     text = "CREATE MODEL f(x REAL) AS\n  sum(x) /* all\n of it */ +\n  summ(x)"
     (found,) = bind_script(SourceText(text)).diagnostics
     assert found.span == TextSpan(text.index("summ"), text.index("summ") + 4)
 
 
-def test_what_everybody_has_is_listed_and_can_be_called() -> None:
+def test_predefined_models_are_documented_and_can_be_called() -> None:
     page = (Path(__file__).parents[2] / "docs" / "model.md").read_text(encoding="utf-8")
     for name, text in PREDEFINED.items():
         assert f"`{name}`" in page
@@ -62,7 +62,7 @@ def test_what_everybody_has_is_listed_and_can_be_called() -> None:
         bind(f"CREATE STREAM s(x real, y real); SELECT {name}({arguments}) OVER (ROWS 9 PRECEDING) FROM s")
 
 
-def test_a_name_is_free_again_after_drop() -> None:
+def test_the_name_of_a_dropped_model_can_be_reused() -> None:
     catalog = bind("CREATE MODEL f(x REAL) AS sum(x); DROP MODEL f; CREATE MODEL f(y REAL) AS max(y)").catalog
     assert catalog.callables["f"].model.text == "max(y)"
     assert bind("DROP MODEL f", catalog).catalog.aggregates("f") == (None, None)

@@ -23,7 +23,7 @@ CATALOG = bind(f"CREATE STREAM S({COLUMNS}) ORDER BY t").catalog
 
 
 def bound(text: str) -> Expr:
-    """The typed form of an expression over the stream S."""
+    """Return the typed form of an expression over the stream S."""
     query = bind(f"SELECT {text} AS x FROM S", CATALOG).catalog.queries["query_1"].query
     assert isinstance(query, SelectQuery)
     return query.items[0].expr
@@ -66,7 +66,7 @@ def bound(text: str) -> Expr:
          "period(start_time, start_time) MET BY period(start_time, start_time)"),
     ],
 )  # fmt: skip
-def test_esl_is_what_a_person_would_write(written: str, rendered: str) -> None:
+def test_rendered_esl_is_minimal_and_readable(written: str, rendered: str) -> None:
     declared = (
         "CREATE STREAM S(itemID int, sellerID char(10), price real, start_time timestamp, day date, "
         'a boolean, b boolean, c boolean, "order" int, "two words" int) ORDER BY start_time;'
@@ -97,26 +97,26 @@ def test_esl_is_what_a_person_would_write(written: str, rendered: str) -> None:
          'CAST(trunc("p") AS INT) = CAST(trunc("d" / 2) AS BIGINT)'),
     ],
 )  # fmt: skip
-def test_spark_and_duckdb_get_the_spelling_they_read(written: str, spark: str, duckdb_sql: str) -> None:
+def test_spark_and_duckdb_get_their_own_syntax(written: str, spark: str, duckdb_sql: str) -> None:
     expr = bound(written)
     assert render(expr, "spark") == spark
     assert render(expr, "duckdb") == duckdb_sql
 
 
-def test_a_column_of_a_join_is_one_name_in_sql_and_two_in_esl() -> None:
+def test_a_qualified_column_is_one_name_in_sql_and_two_in_esl() -> None:
     column = ColumnRef("A.unit`price", t.DOUBLE)
     assert render(column) == 'A."unit`price"'
     assert render(column, "spark") == "`A.unit``price`"
     assert render(column, "duckdb") == '"A.unit`price"'
 
 
-def test_the_value_of_an_aggregate_reads_as_the_call() -> None:
+def test_an_aggregate_value_is_rendered_as_its_call() -> None:
     column = ColumnRef("avg(price * 1.5) OVER (ROWS 9 PRECEDING)", t.DOUBLE)
     assert render(Call(">", (column, Literal(1, t.INT)), t.BOOLEAN)) == f"{column.name} > 1"
 
 
 @pytest.mark.parametrize("dialect", ["spark", "duckdb"])
-def test_periods_have_no_sql(dialect: str) -> None:
+def test_periods_have_no_sql_form(dialect: str) -> None:
     with pytest.raises(SlicemillError, match="periods"):
         render(bound("begin(period(t, t))"), dialect)  # type: ignore[arg-type]
 
@@ -124,7 +124,7 @@ def test_periods_have_no_sql(dialect: str) -> None:
 @pytest.mark.parametrize(
     "written", ["hash(i)", "xxhash64(i)", "round(p, 2)", "locate('a', s, 3)", "initcap(s)"]
 )
-def test_duckdb_refuses_what_it_would_compute_otherwise(written: str) -> None:
+def test_functions_with_another_meaning_in_duckdb_are_rejected(written: str) -> None:
     with pytest.raises(SlicemillError, match="DuckDB has no function"):
         render(bound(written), "duckdb")
 
@@ -136,7 +136,7 @@ def test_a_thousand_conditions_are_rendered_without_deep_recursion() -> None:
     assert render(condition).count("AND") == 5000
 
 
-# Values as Spark 4.3 gives them for the row below.
+# Values of Spark 4.3 for the row below.
 SPARK_VALUES = [
     ("i div 2", -3),
     ("i % 3", -1),
@@ -185,7 +185,7 @@ def row() -> duckdb.DuckDBPyConnection:
 
 
 @pytest.mark.parametrize(("written", "value"), SPARK_VALUES)
-def test_duckdb_computes_what_spark_computes(
+def test_duckdb_sql_has_the_values_of_spark(
     written: str, value: object, row: duckdb.DuckDBPyConnection
 ) -> None:
     answer = row.execute(f"SELECT {render(bound(written), 'duckdb')} FROM S").fetchone()

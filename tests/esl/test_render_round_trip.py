@@ -1,4 +1,4 @@
-"""Rendered ESL parses and binds back to the expression it came from."""
+"""Rendered ESL parses and binds back to its expression."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CATALOG = bind(f"CREATE STREAM S({COLUMNS}) ORDER BY t").catalog
 
 
 def bound(text: str) -> Expr:
-    """The typed form of an expression over the stream S."""
+    """Return the typed form of an expression over the stream S."""
     query = bind(f"SELECT {text} AS x FROM S", CATALOG).catalog.queries["query_1"].query
     assert isinstance(query, SelectQuery)
     return query.items[0].expr
@@ -174,7 +174,7 @@ conditions: st.SearchStrategy[Expr] = st.deferred(
 
 
 def flat(expr: Expr) -> Expr:
-    """AND and OR with all their parts side by side: the grammar nests them as it likes."""
+    """Return AND and OR with flattened operands, because the grammar may nest them in any way."""
 
     def change(part: Expr) -> Expr | None:
         if not (isinstance(part, Call) and part.function in ("and", "or")):

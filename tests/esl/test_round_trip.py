@@ -1,4 +1,4 @@
-"""Printing and parsing undo each other, over every line of the fixture files."""
+"""Printing and parsing are inverse, over every line of the fixture files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def statements() -> list[str]:
 
 
 def spellings() -> list[tuple[str, str]]:
-    """Pairs of blocks with a blank line between: as people write it, and the canonical text."""
+    """Return pairs of blocks separated by a blank line: a user's text, and the canonical text."""
     blocks = (FIXTURES / "spellings.txt").read_text(encoding="utf-8").strip().split("\n\n")
     return list(zip(blocks[::2], blocks[1::2], strict=True))
 
@@ -49,11 +49,11 @@ def test_other_spellings_print_canonically(written: str, canonical: str) -> None
     assert parse(canonical) == [tree]
 
 
-def test_all_statements_in_one_script_parse_as_they_do_alone() -> None:
+def test_statements_of_a_script_parse_as_they_do_alone() -> None:
     assert parse(";\n".join(statements())) == [parse(text)[0] for text in statements()]
 
 
-def test_printing_leaves_the_tree_as_it_was() -> None:
+def test_printing_does_not_change_the_tree() -> None:
     for text in statements():
         (tree,) = parse(text)
         before = repr(tree)

@@ -1,4 +1,4 @@
-"""What a user reads after a mistake, word for word.
+"""Full error messages of the parser, word for word.
 
 A case in the fixture is ESL text, a line of tildes and the full error; a line of equals signs ends it.
 """
@@ -22,19 +22,19 @@ def cases() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("text", "error"), cases())
-def test_a_mistake_is_reported_at_its_place_with_a_way_out(text: str, error: str) -> None:
+def test_a_syntax_error_has_a_position_and_a_remedy(text: str, error: str) -> None:
     with pytest.raises(EslError) as raised:
         parse(text)
     assert str(raised.value) == error
 
 
 @pytest.mark.parametrize("text", [text for text, _ in cases() if "\n" not in text])
-def test_a_mistake_in_the_middle_of_a_script_is_the_only_one_reported(text: str) -> None:
+def test_an_error_inside_a_script_is_the_only_reported_error(text: str) -> None:
     alone = _messages(text)
     before = "SELECT a FROM s;\nCREATE STREAM t (a INT);\n"
     after = "\n;\nSELECT b FROM t;\nCREATE AGGREGATE f(x INT) : INT { };\nDROP STREAM t"
     within = _messages(before + text + after)
-    # At the end of a text a message says so; within a script it names what stands there instead.
+    # The message names the end of the text, or the next token within a script.
     assert len(within) == len(alone) == 1
     if "never closed" not in alone[0]:
         assert ("the text ends here" in alone[0]) or within == alone
@@ -46,15 +46,15 @@ def _messages(text: str) -> list[str]:
     return [diagnostic.message for diagnostic in raised.value.diagnostics]
 
 
-def test_the_place_names_the_file() -> None:
+def test_an_error_position_names_the_file() -> None:
     with pytest.raises(EslError, match=r"^bids\.esl:2:8: error: "):
         parse(SourceText("SELECT a FROM s;\nSELECT FROM s", "bids.esl"))
 
 
-def test_sqlglot_raises_our_error_too() -> None:
+def test_sqlglot_raises_an_esl_error() -> None:
     with pytest.raises(EslError, match="never closed"):
         sqlglot.parse_one("SELECT 'open", read="esl")
 
 
-def test_the_fixture_covers_typical_mistakes() -> None:
+def test_the_fixture_covers_typical_errors() -> None:
     assert len(cases()) >= 40

@@ -1,4 +1,4 @@
-"""The query graph as Mermaid flowchart and in DOT: everything occurs once, and all text is escaped."""
+"""Query graph as Mermaid flowchart and in DOT: every node and arc occurs once, and all text is escaped."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Diagram:
 
 
 # Mermaid. A string ends at the next quote. `#35;` is a character, `<br>` a line break, other `<` begin a tag.
-# Characters that Mermaid, Markdown or HTML interpret must not occur as they are.
+# Characters that Mermaid, Markdown or HTML interpret must be escaped.
 
 M_STRING = r'"([^"\n]*)"'
 M_BOX = re.compile(rf"(n\d+)(>|\[\(|\[\[|\(\[|\[){M_STRING}(\)\]|\]\]|\]\)|\]):::(\w+)")
@@ -71,10 +71,10 @@ M_PAIRS = {">": "]", "[(": ")]", "[[": "]]", "([": "])", "[": "]"}
 
 
 def mermaid_lines(inside: str) -> list[str]:
-    """The lines of a string without its quotes."""
+    """Return the lines of a string without its quotes."""
     lines = inside.split("<br>")
     for line in lines:
-        rest = re.sub(r"#\d+;", "x", line)  # Markdown is read first; a character's code is letters to it
+        rest = re.sub(r"#\d+;", "x", line)  # Markdown is parsed first, and sees a character code as letters.
         assert not re.search(r'[<>"#;&`*~|\[\]{}%$\\:\n\r°¶-]', rest), rest
         assert not re.search(r"(?<!\w)[_.]|[_.](?!\w)", rest), "Markdown would see emphasis or a list"
     return [re.sub(r"#(\d+);", lambda found: chr(int(found[1])), line) for line in lines]
@@ -119,7 +119,7 @@ D_ROLES = {"note": Role.SOURCE, "cylinder": Role.TABLE}
 
 
 def dot_lines(inside: str) -> list[str]:
-    """The lines of a string without its quotes."""
+    """Return the lines of a string without its quotes."""
     lines, line = [], ""
     for token in re.findall(r"\\.|[^\\]", inside):
         if token == "\\l":
@@ -165,7 +165,7 @@ def planned_catalog(catalog: Catalog) -> QueryGraph:
 
 
 def squeezed(text: str) -> str:
-    """The text without white space, which wrapping changes."""
+    """Return the text without white space, which wrapping changes."""
     return "".join(text.split())
 
 
@@ -188,7 +188,7 @@ def check(found: Diagram, graph: QueryGraph) -> None:
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 @example(['#35; "a" <b> &lt; `c` [d] {e} %%{init}%%', "1. x", "- y", "_z_ __ ._. style x:#1;", "ﬂ°°35¶ß"])
-def test_mermaid_shows_the_lines_that_were_given(lines: list[str]) -> None:
+def test_mermaid_strings_show_the_given_lines(lines: list[str]) -> None:
     quoted = mermaid_string(lines)
     assert re.fullmatch(M_STRING, quoted)
     assert mermaid_lines(quoted[1:-1]) == [printable(line) for line in lines]
@@ -196,7 +196,7 @@ def test_mermaid_shows_the_lines_that_were_given(lines: list[str]) -> None:
 
 @given(st.lists(TEXTS, min_size=1, max_size=4))
 @example(["a\\", '\\"', "\\l\\N\\G", "&lt; &amp; &#60; <b>", "a" * 200])
-def test_dot_shows_the_lines_that_were_given_wrapped(lines: list[str]) -> None:
+def test_dot_strings_show_the_given_lines_wrapped(lines: list[str]) -> None:
     quoted = dot_string(lines)
     assert re.fullmatch(D_STRING, quoted)
     shown = dot_lines(quoted[1:-1])
@@ -205,14 +205,14 @@ def test_dot_shows_the_lines_that_were_given_wrapped(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_diagram_of_a_case_has_every_node_and_arc_once(case: Case) -> None:
+def test_a_diagram_of_a_corpus_case_has_every_node_and_arc_once(case: Case) -> None:
     graph = planned_catalog(prepare(case).catalog)
     check(parse_mermaid(explain_mermaid(graph)), graph)
     check(parse_dot(explain_dot(graph)), graph)
 
 
 @pytest.mark.parametrize("script", [AUCTION, HOSTILE, ""], ids=["auction", "hostile", "empty"])
-def test_both_formats_have_the_same_content(script: str) -> None:
+def test_mermaid_and_dot_have_the_same_content(script: str) -> None:
     graph = planned(script)
     mermaid, dot = parse_mermaid(explain_mermaid(graph)), parse_dot(explain_dot(graph))
     check(mermaid, graph)
@@ -237,7 +237,7 @@ def test_a_shared_node_lists_its_queries_and_streams() -> None:
     ]
 
 
-def test_a_lookup_is_dashed_and_arrows_have_the_aliases_of_inputs() -> None:
+def test_a_lookup_arrow_is_dashed_and_arrows_have_the_aliases_of_inputs() -> None:
     for found in (parse_mermaid(explain_mermaid(planned(AUCTION))), parse_dot(explain_dot(planned(AUCTION)))):
         assert [(label, dashed) for _, label, _, dashed in found.arrows if label.strip()] == [
             ("D", False),
@@ -245,7 +245,7 @@ def test_a_lookup_is_dashed_and_arrows_have_the_aliases_of_inputs() -> None:
         ]
 
 
-def test_one_query_alone_has_only_its_own_nodes() -> None:
+def test_a_diagram_of_one_query_has_only_its_own_nodes() -> None:
     graph = planned(AUCTION)
     own = graph.only(graph.ancestors("sold"))
     for found in (parse_mermaid(explain_mermaid(own)), parse_dot(explain_dot(own))):
@@ -259,7 +259,7 @@ GRAPHVIZ = pytest.mark.skipif(
 
 
 def draw(*texts: str) -> list[str]:
-    """The SVG documents that Graphviz draws of the texts."""
+    """Return the SVG documents that Graphviz draws from the texts."""
     done = subprocess.run(["dot", "-Tsvg"], input="".join(texts), capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split("<?xml ")[1:]
@@ -277,7 +277,7 @@ def test_graphviz_draws_every_node_arc_and_task_of_the_corpus() -> None:
 
 @GRAPHVIZ
 @pytest.mark.parametrize("script", [AUCTION, HOSTILE, ""], ids=["auction", "hostile", "empty"])
-def test_graphviz_draws_the_text_that_was_given(script: str) -> None:
+def test_graphviz_draws_the_text_of_the_labels(script: str) -> None:
     graph = planned(script)
     (drawn,) = draw(explain_dot(graph))
     shown = squeezed(html.unescape("".join(re.findall(r"<text[^>]*>(.*?)</text>", drawn))))

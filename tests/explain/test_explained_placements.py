@@ -1,4 +1,4 @@
-"""explain tells the placement of each task, why, and what others would cost."""
+"""EXPLAIN reports the placement of each task, the reason, and the costs of alternatives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def words(text: str) -> str:
     return " ".join(text.split())
 
 
-def test_text_tells_what_goes_where_and_what_other_ways_would_cost() -> None:
+def test_text_reports_the_placement_of_each_log_and_the_costs_of_alternatives() -> None:
     graph = planned(TWO_KEYS + SUMS)
     text = words(explain_text(graph, tasks=place_tasks(graph, 16)))
     assert (
@@ -45,7 +45,7 @@ def test_text_tells_what_goes_where_and_what_other_ways_would_cost() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
-def test_lines_are_no_longer_than_asked(width: int) -> None:
+def test_lines_fit_the_given_width(width: int) -> None:
     graph = planned(TWO_KEYS)
     text = explain_text(graph, width, place_tasks(graph, 16))
     assert max(len(line) for line in text[text.index("\nTask ") :].splitlines()) <= width
@@ -68,12 +68,12 @@ def test_json_has_every_task_with_its_candidates_cheapest_first() -> None:
     found = {one["kind"]: one for one in joined["candidates"]}
     assert next(iter(found)) == "hypercube" and found.keys() == {"hypercube", "one", "cube"}
     assert found["one"]["cpu_s"] == found["one"]["slowest_s"]
-    # A row of a and of c is in four subtasks, one of b in one.
+    # A row of a or c is in four subtasks, a row of b in one.
     assert found["hypercube"]["rows_read"] == pytest.approx(found["one"]["rows_read"] * 3)
     assert found["hypercube"]["slowest_s"] < found["one"]["slowest_s"] / 4
 
 
-def test_a_task_that_runs_has_the_placement_that_its_home_holds() -> None:
+def test_a_running_task_has_the_placement_stored_in_its_home_directory() -> None:
     graph = planned(TWO_KEYS)
     (chosen,) = place_tasks(graph, 16)
     dearer = next(one for one in chosen.found if one.placement.shape == (2, 8))

@@ -1,4 +1,4 @@
-"""Layered drawings: nothing overlaps, arcs go forward, trees have no crossings, chains are straight."""
+"""Layered drawings: no overlap, arcs point forward, trees have no crossings, chains are straight."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Arcs = list[tuple[str, str]]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> tuple[list[Box], Arcs]:
-    """A random DAG, with parallel arcs and several connected parts."""
+    """Draw a random DAG, with parallel arcs and several connected components."""
     count = draw(st.integers(1, 14))
     side = st.integers(10, 200).map(float)
     boxes = [Box(str(i), draw(side), draw(side), draw(st.integers(0, 40))) for i in range(count)]
@@ -35,7 +35,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[Box], Arcs]:
 
 @st.composite
 def trees(draw: st.DrawFn) -> tuple[list[Box], Arcs]:
-    """A tree whose arcs all lead away from its root, or all towards it; every box is numbered by chance."""
+    """Draw a tree whose arcs all point away from its root, or all towards it; boxes have random numbers."""
     count = draw(st.integers(2, 25))
     number = draw(st.permutations(range(count)))
     towards_root = draw(st.booleans())
@@ -52,7 +52,7 @@ def overlap(a: Rectangle, b: Rectangle) -> bool:
 
 
 def curves(layout: Layout) -> list[tuple[float, float, float, float]]:
-    """All pieces of arcs between columns as (x, y, x, y)."""
+    """Return all segments of arcs between columns as (x, y, x, y)."""
     return [
         (*a, *b)
         for route in layout.routes
@@ -61,7 +61,7 @@ def curves(layout: Layout) -> list[tuple[float, float, float, float]]:
 
 
 def count_crossings(layout: Layout) -> int:
-    """Curves between the same columns rise alike, so they cross where the order of their ends differs."""
+    """Count crossings: curves between the same columns cross if the order of their ends differs."""
     return sum(
         (a[0], a[2]) == (b[0], b[2]) and (a[1] - b[1]) * (a[3] - b[3]) < -1e-6
         for a, b in combinations(curves(layout), 2)
@@ -70,7 +70,7 @@ def count_crossings(layout: Layout) -> int:
 
 @settings(max_examples=120)
 @given(graphs())
-def test_boxes_and_parts_do_not_overlap(graph: tuple[list[Box], Arcs]) -> None:
+def test_boxes_and_components_do_not_overlap(graph: tuple[list[Box], Arcs]) -> None:
     layout = lay_out(*graph)
     assert list(layout.boxes) == [box.id for box in graph[0]]
     for rectangles in (layout.boxes.values(), layout.parts):
@@ -82,7 +82,7 @@ def test_boxes_and_parts_do_not_overlap(graph: tuple[list[Box], Arcs]) -> None:
 
 @settings(max_examples=120)
 @given(graphs())
-def test_arcs_go_forward_from_box_to_box_and_through_no_other(graph: tuple[list[Box], Arcs]) -> None:
+def test_arcs_point_forward_and_avoid_other_boxes(graph: tuple[list[Box], Arcs]) -> None:
     boxes, arcs = graph
     layout = lay_out(boxes, arcs)
     for (source, target), route in zip(arcs, layout.routes, strict=True):
@@ -116,14 +116,14 @@ def test_the_same_graph_gives_the_same_drawing(graph: tuple[list[Box], Arcs]) ->
     assert lay_out(*graph) == lay_out(*graph)
 
 
-def test_two_queries_that_cross_as_declared_are_put_in_order() -> None:
+def test_two_queries_are_reordered_to_avoid_a_crossing() -> None:
     graph = assign_layers(4, [(0, 3), (1, 2)])
     assert crossings([list(layer) for layer in graph.layers], graph.right) == 1
     assert crossings(order_layers(graph), graph.right) == 0
 
 
 def test_a_planar_mesh_is_drawn_without_crossings() -> None:
-    """Three streams, each pair joined, and a union of each with the next: planar, yet no tree."""
+    """Three streams, each pair joined, and a union of each join with the next: planar, but no tree."""
     arcs = [("a", "x"), ("b", "x"), ("b", "y"), ("c", "y"), ("c", "z"), ("x", "u"), ("y", "u"), ("z", "v")]
     shuffled = ["c", "a", "b", "z", "x", "y", "v", "u"]
     assert count_crossings(lay_out([Box(i, 50.0, 30.0) for i in shuffled], arcs)) == 0
@@ -143,16 +143,16 @@ def test_a_long_arc_is_straight_beside_the_chain_it_passes() -> None:
     assert len(heights) == 1
 
 
-def test_sources_stand_beside_what_reads_them() -> None:
+def test_sources_are_placed_next_to_their_readers() -> None:
     assert ranks(6, [(0, 1), (1, 2), (2, 3), (4, 3), (5, 3)]) == [0, 1, 2, 3, 2, 2]
 
 
-def test_arcs_of_one_source_part_late() -> None:
+def test_arcs_of_one_source_share_a_path_as_long_as_possible() -> None:
     graph = assign_layers(5, [(0, 1), (1, 2), (2, 3), (0, 3), (2, 4), (0, 4)])
     assert graph.paths[3][:-1] == graph.paths[5][:-1]
 
 
-def test_parts_fill_a_screen_and_not_a_strip() -> None:
+def test_components_fill_a_screen_instead_of_a_strip() -> None:
     _, width, height = pack_rectangles([(100.0, 40.0)] * 30, 10.0)
     assert 1.0 < width / height < 2.5
     assert pack_rectangles([], 10.0) == ([], 0.0, 0.0)

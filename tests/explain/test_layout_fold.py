@@ -1,4 +1,4 @@
-"""Long drawings in bands: nothing overlaps, turning round crosses nothing."""
+"""Long drawings folded into bands: no overlap, and turns of arcs cross nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Arcs = list[tuple[str, str]]
 
 @st.composite
 def long_graphs(draw: st.DrawFn) -> tuple[list[Box], Arcs]:
-    """Chains side by side with some arcs between them, much longer than high."""
+    """Draw parallel chains with some arcs between them, much longer than high."""
     lanes, length = draw(st.integers(1, 3)), draw(st.integers(12, 20))
     names = [[f"{lane}.{i}" for i in range(length)] for lane in range(lanes)]
     arcs = [pair for lane in names for pair in pairwise(lane)]
@@ -27,7 +27,7 @@ def long_graphs(draw: st.DrawFn) -> tuple[list[Box], Arcs]:
 
 
 def straight_pieces(layout: Layout) -> list[tuple[int, Rectangle]]:
-    """Level and upright lines with the number of their arc."""
+    """Return horizontal and vertical lines with the number of their arc."""
     pieces = []
     for arc, route in enumerate(layout.routes):
         for (ax, ay), (bx, by) in pairwise(route):
@@ -43,7 +43,7 @@ def inside(piece: Rectangle, box: Rectangle) -> bool:
 
 @settings(max_examples=60)
 @given(long_graphs())
-def test_bands_keep_boxes_apart_and_arcs_off_boxes(graph: tuple[list[Box], Arcs]) -> None:
+def test_in_bands_boxes_do_not_overlap_and_arcs_avoid_boxes(graph: tuple[list[Box], Arcs]) -> None:
     boxes, arcs = graph
     layout = lay_out(boxes, arcs, widest=700.0)
     assert not any(inside(a, b) for a, b in combinations(layout.boxes.values(), 2))
@@ -57,7 +57,7 @@ def test_bands_keep_boxes_apart_and_arcs_off_boxes(graph: tuple[list[Box], Arcs]
 
 @settings(max_examples=40)
 @given(long_graphs())
-def test_turning_round_crosses_no_other_turn(graph: tuple[list[Box], Arcs]) -> None:
+def test_turns_of_arcs_between_bands_do_not_cross(graph: tuple[list[Box], Arcs]) -> None:
     boxes, arcs = graph
     layout = lay_out(boxes, arcs, widest=700.0)
     pieces = straight_pieces(layout)
@@ -70,14 +70,14 @@ def test_turning_round_crosses_no_other_turn(graph: tuple[list[Box], Arcs]) -> N
     )
 
 
-def test_a_long_chain_becomes_as_few_bands_as_fit() -> None:
+def test_a_long_chain_is_folded_into_as_few_bands_as_fit() -> None:
     names = [str(i) for i in range(24)]
     layout = lay_out([Box(name, 80.0, 30.0) for name in names], list(pairwise(names)), widest=1100.0)
     assert len({r.y for r in layout.boxes.values()}) == 3
     assert layout.width < 1200.0
 
 
-def test_what_is_high_anyway_is_not_folded() -> None:
+def test_a_high_drawing_is_not_folded() -> None:
     boxes = [Box(f"{lane}.{i}", 80.0, 40.0) for lane in range(30) for i in range(10)]
     arcs = [(f"{lane}.{i}", f"{lane}.{i + 1}") for lane in range(30) for i in range(9)]
     arcs += [("0.0", f"{lane}.1") for lane in range(1, 30)]

@@ -1,4 +1,4 @@
-"""The drawing of a model: both graphs, all there, well formed, classes told apart by colour and by shape."""
+"""Drawing of a model: both graphs complete and well formed, with classes that differ in colour and shape."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def by_class(root: ElementTree.Element, name: str) -> list[ElementTree.Element]:
         "let m = mean(x) in sum(abs(x - m))",
     ],
 )
-def test_everything_is_drawn_once_in_both_graphs(text: str) -> None:
+def test_every_node_and_arc_is_drawn_once_in_both_graphs(text: str) -> None:
     model, root = expression(text), parsed(text)
     graphs = (blocking_graph(model), execution_graph(model))
     drawn = [group.get("data-id") for group in by_class(root, "node")]
@@ -56,7 +56,7 @@ def test_everything_is_drawn_once_in_both_graphs(text: str) -> None:
     assert arcs == [(edge.src, edge.dst, edge.phase.value) for graph in graphs for edge in graph.edges]
 
 
-def test_each_graph_says_what_a_slide_costs() -> None:
+def test_each_graph_has_the_cost_of_a_slide() -> None:
     assert [title.text for title in by_class(parsed("sum(x^2)"), "subtitle")] == [
         "Blocking: all again, 1,999 calls in a slide of 1 over 1,000 elements (supposed)",
         "Kept up: 5 calls in a slide of 1 over 1,000 elements (supposed)",
@@ -64,12 +64,12 @@ def test_each_graph_says_what_a_slide_costs() -> None:
 
 
 @pytest.mark.parametrize("text", ["sum(log(i)*x)", "42"])
-def test_where_nothing_is_kept_up_there_is_one_graph(text: str) -> None:
+def test_a_model_without_incremental_parts_has_one_graph(text: str) -> None:
     assert len(by_class(parsed(text), "subtitle")) == 1
 
 
-def test_only_what_is_stored_for_the_next_slide_goes_back() -> None:
-    """Other arcs begin at the right of one box and end at the left of another."""
+def test_only_arcs_into_stores_of_the_next_slide_point_backward() -> None:
+    """All other arcs begin at the right of a box and end at the left of another box."""
     root = parsed(MIXED)
     for group in by_class(root, "arc"):
         line = next(path for path in group.iter(f"{SVG}path") if "line" in path.get("class", ""))
@@ -88,7 +88,7 @@ def test_arcs_of_later_slides_have_another_stroke() -> None:
     assert "path.successive { stroke-dasharray" in style and "path.initial { stroke-dasharray" in style
 
 
-def test_classes_differ_in_shape_and_in_colour() -> None:
+def test_core_classes_differ_in_shape_and_colour() -> None:
     def path(kind: CoreKind | None) -> str:
         return re.sub("#[0-9a-f]{6}", "", shape(kind, Rectangle(0, 0, 60, 30)))
 
@@ -107,7 +107,7 @@ def test_storage_classes_have_different_borders() -> None:
     assert len(drawn) == len(Storage)
 
 
-def test_the_legend_names_what_occurs_and_nothing_else() -> None:
+def test_the_legend_names_exactly_the_occurring_elements() -> None:
     words = [element.text for element in by_class(parsed("sum(x)"), "legend")]
     assert words == [
         "serves all cores", "incremental", "blocking", "for the first window", "at later slides",
@@ -118,13 +118,13 @@ def test_the_legend_names_what_occurs_and_nothing_else() -> None:
     assert "needs extra memory" in [element.text for element in by_class(parsed(MIXED), "legend")]
 
 
-def test_tooltips_tell_why() -> None:
+def test_tooltips_contain_the_reason_of_a_class() -> None:
     stories = [group.findtext(f"{SVG}title") or "" for group in by_class(parsed(MIXED), "blocking")]
     assert sum("BLOCKING: not uniform: uses position i" in story for story in stories) == 2
 
 
 @pytest.mark.parametrize("text", ["slope(x, y)", MIXED])
-def test_no_box_covers_another_and_text_stays_inside(text: str) -> None:
+def test_boxes_do_not_overlap_and_text_stays_inside(text: str) -> None:
     root = parsed(text)
     height = float(root.get("height", "0"))
     for element in root.iter(f"{SVG}text"):
@@ -142,7 +142,7 @@ def test_no_box_covers_another_and_text_stays_inside(text: str) -> None:
             assert abs(ax - bx) > 22 or abs(ay - by) > 22
 
 
-def test_sizes_of_what_flows() -> None:
+def test_arcs_have_the_dimensions_of_their_vectors() -> None:
     sizes = dimensions(execution_graph(expression("sum(x)/n")))
     found = {name: [format_dimension(size) for size in outputs] for name, outputs in sizes.items()}
     assert found["f"] == ["d", "n - d"] and found["m1"] == ["n"] and found["m2"] == ["2d"]

@@ -1,4 +1,4 @@
-"""`explain --model`: class and reason, state, cores, what a slide costs."""
+"""`explain --model`: class and reason, state, core statistics, and the cost of a slide."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def explained(name: str) -> list[str]:
     return explain_model(models_named(name, catalog)[0], catalog).splitlines()
 
 
-def test_class_reason_state_and_cores() -> None:
+def test_text_has_class_reason_state_and_core_statistics() -> None:
     lines = explained("odd")
     assert lines[0] == "odd(x DOUBLE) = sum(log(i)*x) + sum(x)"
     assert lines[2].startswith("class   BLOCKING: not uniform: uses position i")
@@ -41,18 +41,18 @@ def test_class_reason_state_and_cores() -> None:
     ]
 
 
-def test_cost_of_a_slide_for_each_window_of_the_script() -> None:
+def test_text_has_the_cost_of_a_slide_for_each_window_of_the_script() -> None:
     lines = explained("spread")
     index = lines.index("calls in a slide, ROWS 99 SLIDE 10: n = 100, d = 10")
     rows = {line.split()[0]: line.split()[1:] for line in lines[index + 2 : index + 7]}
-    # Three sums: each new and each old element once, against all of them again.
+    # Three sums: each new and each old element once, against a recomputation over all elements.
     assert rows["incremental"] == ["60", "60", "30", "3"]
     assert rows["blocking"] == ["300", "297", "0", "0"]
     supposed = "calls in a slide, RANGE 10 SECONDS SLIDE 1 SECOND, if it has 1000 elements: n = 1000, d = 100"
     assert supposed in lines
 
 
-def test_json_has_the_same_and_the_graph() -> None:
+def test_json_has_the_content_of_the_text_and_the_graph() -> None:
     catalog = bind(ESL).catalog
     record = json.loads(explain_model_json(models_named("ODD", catalog)[0], catalog))
     assert (record["name"], record["class"], record["parameters"]) == ("odd", "BLOCKING", ["x"])
@@ -63,7 +63,7 @@ def test_json_has_the_same_and_the_graph() -> None:
     assert {node["op"] for node in record["graph"]["nodes"]} == {"S", "W", "F", "M", "T", "Ac"}
 
 
-def test_a_model_that_everybody_has() -> None:
+def test_a_built_in_model_is_explained_and_a_misspelt_name_has_a_hint() -> None:
     catalog = bind("").catalog
     assert "correlation(x DOUBLE, y DOUBLE)" in explain_model(
         models_named("correlation", catalog)[0], catalog
@@ -72,7 +72,7 @@ def test_a_model_that_everybody_has() -> None:
         models_named("corelation", catalog)[0]
 
 
-def test_from_the_command_line(tmp_path: Path) -> None:
+def test_the_explain_command_draws_a_model(tmp_path: Path) -> None:
     script = tmp_path / "s.esl"
     script.write_text(ESL, encoding="utf-8")
     picture = tmp_path / "odd.svg"

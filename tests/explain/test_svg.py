@@ -1,4 +1,4 @@
-"""The drawing of a query graph: all there, well formed, readable, always the same."""
+"""SVG drawing of a query graph: complete, well formed, readable, and deterministic."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_every_node_and_arc_is_drawn_once() -> None:
     assert arcs == [(arc.source, arc.target, str(arc.port)) for arc in graph.arcs]
 
 
-def test_tooltips_tell_everything() -> None:
+def test_tooltips_contain_all_facts_of_a_node() -> None:
     root = parsed(graph_of(AUCTION))
     join = next(g for g in by_class(root, "node") if g.get("data-id") == "sold: join")
     assert (join.findtext(f"{SVG}title") or "").splitlines() == [
@@ -86,13 +86,13 @@ def test_tooltips_tell_everything() -> None:
     ]
 
 
-def test_look_ups_are_drawn_in_another_stroke() -> None:
+def test_lookup_arcs_have_another_stroke() -> None:
     root = parsed(graph_of(AUCTION))
     dashed = [g for g in by_class(root, "arc") if by_class(g, "lookup")]
     assert [(g.get("data-source"), g.get("data-port")) for g in dashed] == [("Seller", "1")]
 
 
-def test_the_legend_names_what_occurs_and_nothing_else() -> None:
+def test_the_legend_names_exactly_the_occurring_elements() -> None:
     def words(text: str) -> list[str | None]:
         return [element.text for element in by_class(parsed(graph_of(text)), "legend")]
 
@@ -148,7 +148,7 @@ def test_a_graph_without_queries_is_an_empty_drawing() -> None:
     assert not by_class(root, "node")
 
 
-def test_several_components_have_a_panel_each() -> None:
+def test_each_of_several_components_has_a_panel() -> None:
     assert len(by_class(parsed(graph_of(AUCTION)), "component")) == 2
     assert by_class(parsed(graph_of("SELECT item FROM Bid")), "component") == []
 
@@ -165,7 +165,7 @@ def contrast(a: str, b: str) -> float:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_colours_have_the_contrast_that_wcag_asks_for(role: Role) -> None:
+def test_colours_have_the_contrast_required_by_wcag(role: Role) -> None:
     look = LOOKS[role]
     assert contrast(INK, look.fill) >= 7
     assert contrast(NAMED, look.fill) >= 4.5
@@ -180,7 +180,9 @@ def test_every_role_occurs_in_the_example() -> None:
 
 
 @given(st.text(max_size=80), st.integers(20, 200), st.integers(1, 4), st.booleans())
-def test_wrapped_lines_fit_and_lose_nothing_unseen(text: str, width: int, lines: int, mono: bool) -> None:
+def test_wrapped_lines_fit_and_lose_text_only_with_an_ellipsis(
+    text: str, width: int, lines: int, mono: bool
+) -> None:
     made = wrap_text(text, 10.0, float(width), lines, mono)
     assert len(made) <= lines
     assert all(text_width(line, 10.0, mono) <= width or len(line) <= 1 for line in made)

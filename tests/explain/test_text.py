@@ -1,4 +1,4 @@
-"""The query graph as text and as JSON."""
+"""Query graph as text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def graph_of(text: str) -> QueryGraph:
     return push_selections(build_graph(bind(STREAMS + text).catalog))
 
 
-def test_one_query_reads_from_the_sink_down_to_the_source() -> None:
+def test_the_text_of_a_query_runs_from_the_sink_down_to_the_source() -> None:
     graph = graph_of("CREATE QUERY dear AS SELECT item, price * 2 AS twice FROM Open WHERE price > 1000")
     assert explain_text(graph) == (
         """\
@@ -41,7 +41,7 @@ Query dear
     )
 
 
-def test_a_join_shows_windows_condition_inputs_and_that_it_waits() -> None:
+def test_a_join_shows_windows_condition_inputs_and_waiting() -> None:
     graph = graph_of(
         """CREATE QUERY sold AS SELECT O.item, S.name FROM Open [RANGE 1 DAY] O, Closed [ROWS 100] C, Seller S
         WHERE O.item = C.item AND O.price > 50 AND O.seller = S.id"""
@@ -73,7 +73,7 @@ Query sold
     )
 
 
-def test_what_is_shared_is_told_once_and_referred_to() -> None:
+def test_a_shared_operator_is_printed_once_and_then_referenced() -> None:
     text = explain_text(
         graph_of(
             """CREATE STREAM dear AS SELECT item, price FROM Bid WHERE price > 10;
@@ -104,7 +104,7 @@ def test_what_is_shared_is_told_once_and_referred_to() -> None:
          ["Coalesce  price", "RANGE 15 MINUTES SLIDE 1 MINUTE"]),
     ],
 )  # fmt: skip
-def test_every_operator_says_what_it_does(query: str, words: list[str]) -> None:
+def test_every_operator_has_a_description(query: str, words: list[str]) -> None:
     text = explain_text(graph_of(query))
     assert [word for word in words if word not in text] == []
 
@@ -119,12 +119,12 @@ def test_lines_fit_the_terminal(width: int) -> None:
     assert max(len(line) for line in explain_text(graph, width).splitlines()) <= width
 
 
-def test_control_characters_do_not_reach_the_terminal() -> None:
+def test_control_characters_are_escaped() -> None:
     text = explain_text(graph_of("SELECT item FROM Open WHERE seller = '\x1b[31m'"))
     assert "\x1b" not in text and "\\x1b[31m" in text
 
 
-def test_a_graph_without_queries_is_a_summary_of_nothing() -> None:
+def test_a_graph_without_queries_is_an_empty_summary() -> None:
     assert explain_text(QueryGraph({})) == "0 components · 0 sources · 0 operators · 0 sinks\n"
 
 

@@ -1,4 +1,4 @@
-"""Errors of distributions that cannot be registered name the extension."""
+"""Errors about distributions that cannot be registered name the extension."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POT = StatementHook(kind="POT", plural="POTS", parse="kitchen:parse", bind="kitc
 
 @pytest.fixture(autouse=True)
 def kitchen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A module with two extensions that declare the same statement."""
+    """Create a module with two extensions that declare the same statement."""
     module = ModuleType("kitchen")
     module.__dict__.update(ONE=Extension(statements=(POT,)), TWO=Extension(statements=(POT,)), NONE=1)
     monkeypatch.setitem(sys.modules, "kitchen", module)
@@ -39,7 +39,7 @@ def kitchen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ({"a": "kitchen:THREE"}, "extension a cannot be loaded: module 'kitchen' has no attribute 'THREE'"),
     ],
 )
-def test_an_error_names_the_extension(
+def test_a_registration_error_names_the_extension(
     points: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = [EntryPoint(name, value, extension.GROUP) for name, value in points.items()]
@@ -48,7 +48,9 @@ def test_an_error_names_the_extension(
         extension.statements()
 
 
-def test_an_extension_that_two_distributions_declare_alike_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_extension_declared_twice_by_equal_entry_points_is_registered_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     twice = [EntryPoint("a", "kitchen:ONE", extension.GROUP)] * 2
     monkeypatch.setattr(extension, "entry_points", lambda group: twice)
     assert list(extension.statements()) == ["POT"]

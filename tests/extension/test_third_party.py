@@ -1,4 +1,4 @@
-"""An extension in a distribution of its own: `acme_sampling`, beside this file, installed in a folder."""
+"""Extension in a separate distribution: `acme_sampling`, beside this file, installed in a folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ mill.close()
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A folder with the installed distribution."""
+    """Create a folder with the installed distribution."""
     folder = tmp_path / "site"
     shutil.copytree(HERE / "acme_sampling", folder / "acme_sampling")
     info = folder / "acme_sampling-1.0.dist-info"
@@ -82,7 +82,7 @@ def slicemill(site: Path | None, *arguments: object) -> str:
     return python(site, "from slicemill.cli import main; main()", *arguments)
 
 
-def test_check_knows_the_statement_and_the_aggregate(site: Path, script: Path) -> None:
+def test_check_accepts_the_statement_and_the_aggregate_of_the_extension(site: Path, script: Path) -> None:
     found = json.loads(slicemill(site, "check", "--json", script))
     assert [(one["kind"], one["name"]) for one in found["statements"]] == [
         ("stream", "trade"),
@@ -97,7 +97,7 @@ def test_without_the_distribution_the_statement_is_an_error(script: Path) -> Non
     assert "did not expect SAMPLER" in slicemill(None, "check", script)
 
 
-def test_explain_shows_the_operator_and_the_section(site: Path, script: Path) -> None:
+def test_explain_shows_the_operator_and_the_section_of_the_extension(site: Path, script: Path) -> None:
     text = slicemill(site, "explain", script)
     assert "Sample" in text
     assert "samplers\n  thinned: each 2th row of trade\n" in text
@@ -105,18 +105,18 @@ def test_explain_shows_the_operator_and_the_section(site: Path, script: Path) ->
     assert data["sections"] == {"samplers": ["thinned: each 2th row of trade"]}
 
 
-def test_the_reference_engine_runs_it(site: Path, script: Path) -> None:
+def test_the_reference_engine_runs_the_extension(site: Path, script: Path) -> None:
     lines = map(json.loads, slicemill(site, "run", script, "--engine", "reference", "--json").splitlines())
     rows = [(row["query"], row.get("price"), row["s"]) for row in lines]
     assert rows == [("wide", *row) for row in WIDE] + [("per_slot", None, *row) for row in PER_SLOT]
 
 
-def test_workers_run_it(site: Path, script: Path, tmp_path: Path) -> None:
+def test_workers_run_the_extension(site: Path, script: Path, tmp_path: Path) -> None:
     code = ON_WORKERS.replace("{prices}", repr(PRICES))
     assert python(site, code, tmp_path / "home", script) == f"wide {WIDE}\nper_slot {PER_SLOT}\n"
 
 
-def test_an_extension_costs_no_import_until_it_is_used(site: Path, tmp_path: Path) -> None:
+def test_an_extension_is_not_imported_until_it_is_used(site: Path, tmp_path: Path) -> None:
     (tmp_path / "plain.esl").write_text("CREATE STREAM a(ts TIMESTAMP, x INT) ORDER BY ts; SELECT x FROM a;")
     code = (
         "import sys\nfrom slicemill.binder import bind\nfrom slicemill.extension import extensions\n"

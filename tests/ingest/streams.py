@@ -1,4 +1,4 @@
-"""Streams, batches and a driver's part for tests of the intake."""
+"""Streams, batches and the driver's share of the intake, for tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def internal(kind: TimestampKind = TimestampKind.INTERNAL) -> Stream:
 
 
 def rows(times: Sequence[int], names: Iterable[int] | None = None) -> pa.Table:
-    """Tuples with these timestamps, named by their positions if not otherwise."""
+    """Return rows with these timestamps, named by their positions by default."""
     named = list(names) if names is not None else list(range(len(times)))
     return pa.table({"at": np.asarray(times, np.int64), "n": named}).cast(to_arrow(SCHEMA))
 
@@ -38,7 +38,7 @@ def tuples(table: pa.Table, *columns: str) -> list[tuple[int, ...]]:
 
 @dataclass
 class Kept:
-    """What a journal would keep of an intake, and what was admitted and found late so far."""
+    """Journal fields of an intake, with all rows that were admitted and found late so far."""
 
     stream: Stream
     partitions: Sequence[str] = ("",)
@@ -56,7 +56,7 @@ class Kept:
             del self.progress[name]
 
     def open(self) -> Intake:
-        """An intake as it is after a restart."""
+        """Return an intake as after a restart."""
         intake = Intake(self.stream, self.progress, self.partitions)
         if self.held:
             intake.restore(pa.concat_tables(self.held))
@@ -66,7 +66,7 @@ class Kept:
 def batches_of(
     times: Sequence[int], borders: Iterable[int], wanted: Sequence[bool] | None = None
 ) -> list[tuple[pa.Table, np.ndarray, BatchTimestamps | None]]:
-    """Arrivals, one per microsecond, cut into batches: wanted rows, arrivals, and all that passed."""
+    """Return batches of arrivals, one per microsecond: wanted rows, arrival times, all timestamps."""
     cuts = [0, *sorted({min(border, len(times)) for border in borders}), len(times)]
     found = []
     for first, last in pairwise(cuts):

@@ -1,8 +1,8 @@
-"""Order, lateness and results are the same by whatever path tuples come, and wherever batches end.
+"""Order, lateness and results are equal for every source and every border of batches.
 
 The same recorded tuples are fed by a program, read from files and received from sockets; batches end
-anywhere, units run and mills stop, crash and start again in between. What should come out is told by the
-reference engine, and which tuples are late by the rule of the docs, in a few lines.
+anywhere, tasks run, and mills stop, crash and restart in between. The reference engine computes the expected
+results, and a few lines below the late tuples by the rule of the docs.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def moment(second: int) -> datetime:
 
 
 def by_the_rule(seconds: Sequence[int], slack: int) -> tuple[list[int], list[int]]:
-    """Numbers of tuples in the order in which they come out, and of those that are late."""
+    """Return the numbers of the tuples in order of admission, and of the late tuples."""
     admitted: list[tuple[int, int]] = []
     late: list[int] = []
     for number, second in enumerate(seconds):
@@ -78,7 +78,7 @@ def script(slack: int, sources: dict[str, str]) -> str:
     return "".join(STREAM.format(name, slack, source) for name, source in sources.items()) + QUERIES
 
 
-# -- paths ------------------------------------------------------------------------------------------------
+# -- Sources ----------------------------------------------------------------------------------------------
 
 Send = Callable[[Mill, int, Sequence[int]], None]
 OpenPath = Callable[[str, Path], AbstractContextManager[tuple[str, Send]]]
@@ -125,7 +125,7 @@ def files(form: str, name: str, folder: Path, options: str = "") -> Iterator[tup
 
 @contextmanager
 def sent(name: str, folder: Path) -> Iterator[tuple[str, Send]]:
-    """By a sender at a socket; it hangs up when the mill has gone, and the next one gets what is new."""
+    """Send lines over a socket; disconnect when the engine stops, and continue with the next engine."""
     with closing(Sender()) as sender:
         known: list[Mill] = []
 
@@ -162,7 +162,7 @@ def run(
     folder: Path,
     subtasks: int,
 ) -> dict[str, list[Row]]:
-    """The rows of all queries; `choose` says where batches end, and what happens between them."""
+    """Return the rows of all queries; `choose` draws the borders of batches and the events between them."""
     clock = Clock(BEGIN_US)
     pool = inline_pool(2)
     with ExitStack() as stack:
@@ -211,21 +211,21 @@ def check(paths: dict[str, OpenPath], s: list[int], t: list[int], slack: int, se
     assert found == expected
 
 
-# Seconds of tuples in the order of arrival.
+# timestamps in seconds, in order of arrival
 SECONDS = st.lists(st.integers(0, 12), min_size=1, max_size=14)
 SLACK = st.integers(0, 6)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.tuples(*[st.sampled_from(list(PATHS))] * 2), SECONDS, SECONDS, SLACK, st.integers(0, 2**32))
-def test_any_path_and_any_borders_give_the_rows_of_the_reference(
+def test_every_source_and_every_batch_border_give_the_rows_of_the_reference_engine(
     paths: tuple[str, str], s: list[int], t: list[int], slack: int, seed: int
 ) -> None:
     check({"s": PATHS[paths[0]], "t": PATHS[paths[1]]}, s, t, slack, seed)
 
 
-def test_lists_come_from_files_and_go_to_files(tmp_path: Path) -> None:
-    """From JSON to Parquet, and from that to JSON again: the lists are those that came."""
+def test_lists_survive_a_round_trip_through_json_and_parquet_files(tmp_path: Path) -> None:
+    """Convert JSON to Parquet and Parquet to JSON; the lists stay equal."""
     lists: list[list[str | None] | None] = [["a", None], [], None, ["b", "a", "c"]]
     with (tmp_path / "in.json").open("w") as out:
         for n, tags in enumerate(lists):
@@ -249,7 +249,9 @@ def test_lists_come_from_files_and_go_to_files(tmp_path: Path) -> None:
 
 @settings(max_examples=3, deadline=None)
 @given(SECONDS, SECONDS, SLACK, st.integers(0, 2**32))
-# Mills that come and go before the first line.
+# Mills start and stop before the first line.
 @example([11, 0], [10, 11, 10, 4, 4, 1, 5, 8, 0, 12, 6, 5, 9, 10], 1, 180909)
-def test_sockets_too(s: list[int], t: list[int], slack: int, seed: int) -> None:
+def test_socket_sources_give_the_rows_of_the_reference_engine(
+    s: list[int], t: list[int], slack: int, seed: int
+) -> None:
     check({"s": sent, "t": fed}, s, t, slack, seed)

@@ -1,4 +1,4 @@
-"""Order, lateness and silence of sources that come through Spark are those of any other path."""
+"""Order, lateness and silence of sources read by Spark equal those of other sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCHES = {
     "whole": [ARRIVING],
     "single": [[second] for second in ARRIVING],
 }
-# Workers read files themselves, unless an option of Spark's own reader is set.
+# Workers read files themselves, unless an option of Spark's reader is set.
 BY_SPARK = ", encoding 'UTF-8'"
 ONE_BY_ONE = ", maxFilesPerTrigger '1'"
 
@@ -61,7 +61,7 @@ def _send(send: partial[None], batches: Sequence[Sequence[int]]) -> None:
         first += len(batch)
 
 
-def test_a_silent_stream_of_spark_holds_nobody_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_silent_spark_stream_does_not_delay_other_streams(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "b").mkdir()
     with Mill(spark, tmp_path / "home", folder=tmp_path) as mill:
         mill.execute(f"""

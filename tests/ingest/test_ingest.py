@@ -1,4 +1,4 @@
-"""What is stored of a stream while queries come and go: what they need, from when they need it."""
+"""Stored columns and rows of a stream while queries are created and dropped."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BID = (
     "USING json OPTIONS (path 'bids'{})"
 )
 ASK = "CREATE STREAM ask (item int, ts timestamp micros) ORDER BY ts USING json OPTIONS (path 'asks'{})"
-# Workers read files themselves, unless an option of Spark's own reader is set.
+# Workers read files themselves, unless an option of Spark's reader is set.
 BY_WORKERS, BY_SPARK = "", ", encoding 'UTF-8'"
 ITEMS = "CREATE QUERY items AS SELECT item FROM bid"
 DEAR = "CREATE QUERY dear AS SELECT item FROM bid WHERE price > 10"
@@ -46,7 +46,7 @@ def mill_in(folder: Path, spark: SparkSession, *statements: str) -> Mill:
         for statement in statements:
             mill.execute(statement)
     except BaseException:
-        mill.close()  # else its workers would keep their slots
+        mill.close()  # Otherwise the workers of the engine would occupy their Spark slots.
         raise
     return mill
 
@@ -57,7 +57,7 @@ def read(mill: Mill) -> None:
 
 
 def stored(mill: Mill) -> list[list[str]]:
-    """The columns that are stored of bids, epoch by epoch."""
+    """Return the stored columns of the bids, epoch by epoch."""
     log = mill.home.logs["bid"]
     names = []
     for epoch in log.epochs():
@@ -70,7 +70,7 @@ def wait_until(mill: Mill, true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 120
     while not true():
         assert time.monotonic() < deadline, "it never became true"
-        # Spark's own threads do not tell the dispatcher what they do: so not for ever.
+        # Spark's own threads do not notify the dispatcher, so the wait needs a timeout.
         with mill.dispatcher.changed:
             mill.dispatcher.changed.wait(0.05)
 
@@ -80,7 +80,7 @@ def values(mill: Mill, query: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
-def test_columns_are_stored_from_when_a_query_needs_them(
+def test_a_column_is_stored_from_the_creation_of_the_first_query_that_needs_it(
     spark: SparkSession, tmp_path: Path, reader: str
 ) -> None:
     found = []
@@ -90,14 +90,14 @@ def test_columns_are_stored_from_when_a_query_needs_them(
                 mill.execute(statement)
             write(tmp_path, f"bids/{number}", (number, float(number), number))
             mill.read_all()
-            found.append(stored(mill)[-1])  # what everybody has read is freed some time later
+            found.append(stored(mill)[-1])  # Rows that all queries have read are freed later.
             mill.dispatcher.run_all()
         assert found == [["item"], ["item", "price"], ["price"]]
         assert values(mill, "prices") == [(2.0,), (3.0,)]
 
 
 @pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
-def test_a_new_query_starts_behind_what_was_stored_for_others(
+def test_a_new_query_starts_after_rows_that_were_stored_for_earlier_queries(
     spark: SparkSession, tmp_path: Path, reader: str
 ) -> None:
     write(tmp_path, "bids/1", (1, 1.0, 1))
@@ -107,7 +107,7 @@ def test_a_new_query_starts_behind_what_was_stored_for_others(
     with mill_in(tmp_path, spark, BID.format(reader), ITEMS, PRICES) as mill:
         mill.read_all()
         mill.dispatcher.run_some()
-    # It was there when the second file was stored, and is still a member after another restart.
+    # The query existed when the second file was stored, and exists after another restart.
     with mill_in(tmp_path, spark, BID.format(reader), ITEMS, PRICES) as mill:
         read(mill)
         assert values(mill, "items") == [(1,), (2,)]
@@ -115,7 +115,7 @@ def test_a_new_query_starts_behind_what_was_stored_for_others(
 
 
 @pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
-def test_a_tuple_is_late_whoever_wants_the_one_before_it(
+def test_the_lateness_of_a_row_does_not_depend_on_the_queries_of_earlier_rows(
     spark: SparkSession, tmp_path: Path, reader: str
 ) -> None:
     found = []
@@ -132,7 +132,7 @@ def test_a_tuple_is_late_whoever_wants_the_one_before_it(
 
 
 @pytest.mark.parametrize("reader", [BY_WORKERS, BY_SPARK])
-def test_late_tuples_that_only_their_own_stream_wants_are_kept(
+def test_late_rows_are_stored_even_if_only_the_late_stream_has_a_query(
     spark: SparkSession, tmp_path: Path, reader: str
 ) -> None:
     late = "CREATE QUERY late AS SELECT price FROM bid_late"
@@ -144,7 +144,9 @@ def test_late_tuples_that_only_their_own_stream_wants_are_kept(
         assert values(mill, "late") == [(1.0,)]
 
 
-def test_a_stream_that_is_dropped_leaves_those_it_was_read_with(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_dropped_stream_does_not_stop_other_streams_of_its_spark_query(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     write(tmp_path, "bids/1", (1, 1.0, 1))
     write(tmp_path, "asks/1", (1, 0.0, 1))
     with mill_in(tmp_path, spark, BID.format(BY_SPARK), ASK.format(BY_SPARK), ITEMS, ASKED) as mill:
@@ -163,10 +165,10 @@ def test_a_stream_that_is_dropped_leaves_those_it_was_read_with(spark: SparkSess
         assert values(mill, "items") == [(1,), (2,), (3,)]
 
 
-def test_a_source_that_spark_cannot_read_stops_only_its_stream_and_is_tried_again(
+def test_a_failing_spark_source_stops_only_its_stream_and_is_retried(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_ingest, "_TEND_EVERY_S", 3_600.0)  # only this test looks after sources
+    monkeypatch.setattr(spark_ingest, "_TEND_EVERY_S", 3_600.0)  # so that only this test checks the sources
     trade = "CREATE STREAM trade (item int) USING parquet OPTIONS (path 'trades', recursiveFileLookup 'true')"
     (tmp_path / "trades").mkdir()
     pq.write_table(pa.table({"item": [1]}), tmp_path / "trades" / "1.parquet")

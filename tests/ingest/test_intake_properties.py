@@ -1,4 +1,4 @@
-"""What an intake decides does not depend on batches, restarts or engine."""
+"""Decisions of an intake do not depend on batches, restarts or engine."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def taken(
 
 
 def admitted(kept: Kept, skew: int | None) -> list[tuple[int, ...]]:
-    """Return the admitted rows. With a SKEW, silence ends a SLACK when a poll notices it: no arrivals."""
+    """Return the admitted rows; with a SKEW no arrival times, since a poll ends the SLACK of a silence."""
     return kept.admitted if skew is None else [(ts, seq, n) for ts, seq, _, n in kept.admitted]
 
 
 @given(TIMES, BORDERS, SLACK, SKEW, st.integers(0, 20))
-def test_any_cut_into_batches_admits_the_same_sequence(
+def test_every_division_into_batches_admits_the_same_rows_in_the_same_order(
     times: list[int], borders: set[int], slack: int, skew: int | None, promised: int
 ) -> None:
     whole, cut = taken(times, set(), slack, skew, promised), taken(times, borders, slack, skew, promised)
@@ -55,7 +55,7 @@ def test_any_cut_into_batches_admits_the_same_sequence(
 
 
 @given(TIMES, BORDERS, SLACK, SKEW)
-def test_a_restart_after_any_batch_changes_nothing(
+def test_a_restart_after_any_batch_changes_no_result(
     times: list[int], borders: set[int], slack: int, skew: int | None
 ) -> None:
     straight, again = taken(times, borders, slack, skew), taken(times, borders, slack, skew, restarts=True)
@@ -67,7 +67,7 @@ def test_a_restart_after_any_batch_changes_nothing(
 
 
 @given(TIMES, BORDERS, SLACK, st.lists(st.booleans(), min_size=30, max_size=30))
-def test_who_wants_a_tuple_changes_nothing_for_the_others(
+def test_unwanted_rows_do_not_change_the_admission_of_other_rows(
     times: list[int], borders: set[int], slack: int, wanted: list[bool]
 ) -> None:
     every, some = taken(times, borders, slack), taken(times, borders, slack, wanted=wanted)
@@ -77,7 +77,7 @@ def test_who_wants_a_tuple_changes_nothing_for_the_others(
 
 
 class Event(NamedTuple):
-    """A tuple's timestamp, or a watermark that is announced."""
+    """Timestamp of a tuple, or an announced watermark."""
 
     ts: int
     announced: bool
@@ -99,7 +99,7 @@ def test_the_reference_engine_has_the_same_late_rows_in_the_same_order(
     for number, event in enumerate(events):
         if event.announced:
             announced = max(announced, event.ts)
-            # A cycle announces only what is above the source's time.
+            # A cycle announces only watermarks above the time of the source.
             items = source.pass_time(event.ts) if event.ts > source.frontier else []
             kept.keep(intake.admit("", None, number, announced, number))
         else:
@@ -109,7 +109,7 @@ def test_the_reference_engine_has_the_same_late_rows_in_the_same_order(
             items = [] if is_late else source.stamp(arrival)
             kept.keep(intake.admit("", rows([event.ts], [number]), number, announced, number))
         admitted += [(timed.ts, timed.row[0]) for timed, _ in items]
-        # A tuple with the timestamp that was announced last need not wait for the slack here.
+        # A tuple with the last announced timestamp need not wait for the slack here.
         assert [(ts, n) for ts, _, _, n in kept.admitted][: len(admitted)] == admitted
     assert [n for _, _, n in kept.late] == late
     kept.keep(intake.flush(0))
@@ -118,7 +118,7 @@ def test_the_reference_engine_has_the_same_late_rows_in_the_same_order(
 
 
 class Read(NamedTuple):
-    """A read of a partition, so long after the one before; without times it found nothing."""
+    """Read of a partition, a time after the previous read; without timestamps it found no rows."""
 
     partition: str
     times: tuple[int, ...]
@@ -139,7 +139,7 @@ READS = st.lists(
 
 
 class Model:
-    """The rules of partitions, written down tuple by tuple: what is admitted, and what is late."""
+    """Model of the rules for partitions, tuple by tuple: admitted rows and late rows."""
 
     def __init__(self, slack: int, skew: int | None) -> None:
         self.slack, self.skew = slack, skew
@@ -171,7 +171,7 @@ class Model:
             self.move()
 
     def move(self) -> None:
-        """The least of the partitions that are not silent; the furthest where all are."""
+        """Return the minimum over the partitions that are not silent; the maximum if all are silent."""
         live = [name for name in "abc" if name not in self.silent]
         counted = [name for name in live or "abc" if name in self.reached]
         if counted and len(counted) >= len(live):
@@ -187,7 +187,7 @@ class Model:
 
 @settings(max_examples=300)
 @given(READS, SLACK, SKEW, st.booleans())
-def test_partitions_follow_the_rules_tuple_by_tuple(
+def test_partitions_follow_the_model_tuple_by_tuple(
     reads: list[Read], slack: int, skew: int | None, restarts: bool
 ) -> None:
     model, ended = Model(slack, skew), set[str]()

@@ -1,4 +1,4 @@
-"""A query of Spark that does not end is not waited for without end."""
+"""Shutdown does not wait forever for a Spark query that does not end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.api.mill import Mill
 from slicemill.runtime.spark_session import STOP_S
 
 
-def test_reading_stops_though_a_batch_is_never_committed(
+def test_reading_stops_even_if_a_spark_batch_is_never_committed(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "in").mkdir()
@@ -24,7 +24,7 @@ def test_reading_stops_though_a_batch_is_never_committed(
         assert spark.conf.get("spark.sql.streaming.stopTimeout") == str(1000 * STOP_S)
         spark.conf.set("spark.sql.streaming.stopTimeout", "300")
         try:
-            # Without the dispatcher's loop nothing commits the batch, and Spark waits for that.
+            # Without the dispatcher's loop no commit of the batch happens, and Spark waits for the commit.
             mill._ingest.start(mill.streams, 50)
             eventually(lambda: mill.streams["s"].has_handed)
             mill._ingest.stop()

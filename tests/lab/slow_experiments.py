@@ -1,4 +1,4 @@
-"""The experiments that take long, at small scale (`make test-slow`)."""
+"""Long experiments at small scale (`make test-slow`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.experiments import LONG, check_experiment
 
 
 @pytest.mark.parametrize("experiment_id", sorted(LONG))
-def test_every_claim_holds_and_every_figure_is_drawn(
+def test_every_claim_holds_and_every_plot_is_drawn(
     experiment_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_experiment(experiment_id, tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""Experiments on a standalone cluster count what they count over workers in this process."""
+"""Experiments on a standalone cluster give the counts of workers in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def counted(found: list[MeasuredNodes]) -> list[tuple[int, int]]:
     return [(one.results, one.subtasks) for one in found]
 
 
-def test_counts_on_a_cluster_are_those_of_workers_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_on_a_cluster_equal_those_of_workers_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     on_cluster = counted(measured_nodes(RUNS, 5))
     monkeypatch.setattr(on_engine, "make_pool", lambda: inline_pool(1))
     assert counted(measured_nodes(RUNS, 5)) == on_cluster

@@ -1,6 +1,6 @@
-"""Every experiment at small scale that takes a few seconds; `slow_experiments.py` has the others.
+"""Every experiment that takes a few seconds, at small scale; `slow_experiments.py` has the long experiments.
 
-`make test` runs one experiment on the engine, `make test-lab` runs all of this module.
+`make test` runs one experiment on the engine, `make test-lab` runs this whole module.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("experiment_id", PARAMETERS)
-def test_every_claim_holds_and_every_figure_is_drawn(
+def test_every_claim_holds_and_every_plot_is_drawn(
     experiment_id: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_experiment(experiment_id, tmp_path, monkeypatch)

@@ -18,14 +18,14 @@ def test_bounds_are_inclusive_and_printed_as_checked() -> None:
     assert within("c", 2.0, 1.0, 2.0) == Claim("c", "1 to 2", 2.0, True)
 
 
-def test_a_value_of_theory_is_met_but_for_rounding_and_a_published_one_within_the_rule() -> None:
+def test_a_theoretical_value_must_match_up_to_rounding_and_a_published_value_within_15_percent() -> None:
     assert equal("a", 0.1 + 0.2, 0.3).holds
     assert not equal("a", 0.301, 0.3).holds
     assert near("b", 1.14, 1) == Claim("b", "1 ± 15 %", 1.14, True)
     assert not near("b", 0.84, 1).holds
 
 
-def test_a_figure_that_is_not_a_number_fulfils_no_claim() -> None:
+def test_a_claim_about_nan_does_not_hold() -> None:
     nan = math.nan
     claims = (
         at_most("a", nan, 1),
@@ -38,18 +38,18 @@ def test_a_figure_that_is_not_a_number_fulfils_no_claim() -> None:
     assert not any(claim.holds for claim in claims)
 
 
-def test_ascending_wants_each_figure_above_the_one_before() -> None:
+def test_ascending_requires_strictly_increasing_values() -> None:
     assert ascending("order", {"x": 1, "y": 2, "z": 3}) == Claim("order", "x < y < z", "x 1, y 2, z 3", True)
     assert not ascending("tie", {"x": 1, "y": 1}).holds
 
 
-def test_claims_from_numpy_figures_are_plain() -> None:
+def test_claims_from_numpy_values_are_plain() -> None:
     claim = at_most("a", np.float64(1), 2)
     assert type(claim.measured) is float
     assert type(claim.holds) is bool
 
 
-def test_a_result_holds_when_all_its_claims_do() -> None:
+def test_a_result_holds_if_all_its_claims_hold() -> None:
     yes, no = Claim("a", "1", 1, True), Claim("b", "1", 2, False)
     assert Result((yes, yes), {}).holds
     assert not Result((yes, no), {}).holds
@@ -68,7 +68,7 @@ def test_json_is_one_line_of_plain_values() -> None:
     }
 
 
-def test_a_curve_has_mean_and_range_over_the_seeds() -> None:
+def test_a_curve_has_the_mean_and_range_over_the_seeds() -> None:
     assert curve([0, 5], [[1, 10], [3, 20]]) == {
         "x": [0, 5],
         "mean": [2, 15],

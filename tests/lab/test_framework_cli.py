@@ -26,7 +26,7 @@ def experiment(experiment_id: str, *claims: Claim) -> Experiment:
 
 @pytest.fixture
 def lab(monkeypatch: pytest.MonkeyPatch) -> CliRunner:
-    """A lab of two small experiments, of which the second has a claim that does not hold."""
+    """A lab of two small experiments; a claim of the second does not hold."""
     known = {e.id: e for e in (experiment("toy-E1", GOOD), experiment("toy-E2", GOOD, BAD))}
     monkeypatch.setattr(registry, "experiment_ids", lambda: list(known))
     monkeypatch.setattr(registry, "load", known.__getitem__)
@@ -40,17 +40,17 @@ def test_list_shows_ids_and_titles(lab: CliRunner) -> None:
     assert "title of toy-E2" in shown.stdout
 
 
-def test_run_shows_the_claims_and_succeeds_when_all_hold(lab: CliRunner) -> None:
+def test_run_shows_the_claims_and_succeeds_if_all_hold(lab: CliRunner) -> None:
     shown = lab.invoke(lab_app, ["run", "toy-E1"])
     assert shown.exit_code == 0
     assert "a [b] claim" in shown.stdout
 
 
-def test_run_fails_with_status_1_when_a_claim_does_not_hold(lab: CliRunner) -> None:
+def test_run_fails_with_status_1_if_a_claim_does_not_hold(lab: CliRunner) -> None:
     assert lab.invoke(lab_app, ["run", "toy-E1", "toy-E2"]).exit_code == 1
 
 
-def test_json_lines_are_all_of_standard_output_and_come_as_experiments_end(lab: CliRunner) -> None:
+def test_json_output_has_one_line_for_each_experiment(lab: CliRunner) -> None:
     shown = lab.invoke(lab_app, ["run", "--all", "--json", "--seed", "5", "--scale", "full"])
     assert shown.exit_code == 1
     objects = [json.loads(line) for line in shown.stdout.splitlines()]
@@ -73,14 +73,14 @@ def test_plots_are_written_to_a_new_directory_by_id(lab: CliRunner, tmp_path: Pa
     assert (tmp_path / "plots" / "new" / "toy-E1.png").read_text() == "image"
 
 
-def test_an_unknown_id_is_one_line_with_the_nearest_id_and_status_2() -> None:
+def test_an_unknown_id_is_an_error_line_with_the_nearest_id_and_status_2() -> None:
     shown = CliRunner().invoke(lab_app, ["run", "MILL-e1"])
     assert shown.exit_code == 2
     assert shown.stdout == ""
     assert shown.stderr == "error: no experiment 'MILL-e1'; did you mean mill-E1?\n"
 
 
-def test_run_without_an_id_says_how_to_name_one() -> None:
+def test_run_without_an_id_explains_how_to_name_an_experiment() -> None:
     shown = CliRunner().invoke(lab_app, ["run"])
     assert shown.exit_code == 2
     assert "--all" in shown.stderr
@@ -92,7 +92,7 @@ def test_ids_are_sorted_by_family_and_number() -> None:
     assert mill == sorted(mill, key=lambda name: int(name.removeprefix("mill-E")))
 
 
-def test_an_id_unlike_any_other_points_to_the_list() -> None:
+def test_an_id_without_a_similar_id_refers_to_the_list() -> None:
     with pytest.raises(UnknownExperimentError, match="slicemill lab list"):
         load("zzz")
 

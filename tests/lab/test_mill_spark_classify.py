@@ -1,4 +1,4 @@
-"""Classifiers of the experiments on the engine: every task is decided on, and looked at as often as told."""
+"""Classifiers of the experiments on the engine: every task is decided, within the configured observations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slicemill_lab.mill.engine.classifying import classified, walks_to_classify
 from support.engine import inline_pool
 
 
-def test_as_many_values_are_looked_at_as_are_not_shed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_observed_values_is_that_of_values_not_shed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_engine, "make_pool", lambda: inline_pool(1))
     problem = walks_to_classify(1, 200, 8)
     found = {share: classified(problem, BFF, share, 1) for share in (0, 50, 90)}
@@ -19,7 +19,7 @@ def test_as_many_values_are_looked_at_as_are_not_shed(monkeypatch: pytest.Monkey
     assert found[0].error < 0.2 and found[0].error <= found[90].error < 0.6
 
 
-def test_what_is_not_looked_at_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unobserved_values_cost_no_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_engine, "make_pool", lambda: inline_pool(1))
     monkeypatch.setattr(classifying, "LOOK_S", 0.001)
     problem = walks_to_classify(1, 60, 4)

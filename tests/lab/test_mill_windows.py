@@ -1,4 +1,4 @@
-"""Counting what window aggregates do and keep."""
+"""Counts of the work and the state of window aggregates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill_lab.mill import e11 as mill_e11
 from slicemill_lab.mill.windows import cost, defined, most_values, over_all, over_rows
 
 
-def test_calls_are_counted_the_same_every_time_and_the_profiler_is_put_back() -> None:
+def test_call_counts_are_reproducible_and_the_profiler_is_restored() -> None:
     before = sys.getprofile()
     counts = {calls_made(lambda: [abs(x) for x in range(50)]) for _ in range(3)}
     assert len(counts) == 1
@@ -21,7 +21,7 @@ def test_calls_are_counted_the_same_every_time_and_the_profiler_is_put_back() ->
     assert sys.getprofile() is before
 
 
-def test_a_cost_has_the_answers_of_the_tuples_that_were_measured() -> None:
+def test_a_cost_has_the_results_of_the_measured_tuples() -> None:
     found = cost(over_rows(BUILTINS["sum"], 3), [(value,) for value in range(10)], measured=2)
     assert found.answers == (5 + 4 + 6, 5 + 6 + 7, 6 + 7 + 8, 7 + 8 + 9)
     assert found.calls > 1
@@ -29,14 +29,14 @@ def test_a_cost_has_the_answers_of_the_tuples_that_were_measured() -> None:
 
 
 @pytest.mark.parametrize(("name", "values"), [("sum", 5), ("max", 5), ("median", 40)])
-def test_panes_are_kept_where_results_of_parts_combine(name: str, values: int) -> None:
-    # Falling values: max can forget none of them.
+def test_panes_are_stored_for_aggregates_with_partial_results(name: str, values: int) -> None:
+    # With falling values max must store all of them.
     rows = [(-number,) for number in range(100)]
     assert most_values(BUILTINS[name], 40, 10, rows) == values
 
 
 @pytest.mark.parametrize("module", [mill_e10, mill_e11])
-def test_all_four_ways_give_the_same_from_the_first_tuple_on(module: object) -> None:
+def test_all_four_methods_give_equal_results_from_the_first_tuple_on(module: object) -> None:
     text, window = module.ESL, 4  # type: ignore[attr-defined]
     items = [5, 18, 5, 31, 5, 5, 200, 18, 7, 7]
     rows = [(item,) for item in items]

@@ -1,4 +1,4 @@
-"""The ring's join on the engine, in rounds and in a cube: the results of brute force, and no others."""
+"""Three-way ring join on the engine, placed by time and as a cube, against brute force."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = 1_000_000
 
 
 def brute_force(run: NodesRun, seed: int) -> int:
-    """Triples of which each two match and none is older than the window when the newest comes."""
+    """Count triples that match pairwise and lie within the window at the arrival of the newest tuple."""
     streams: dict[str, list[tuple[int, int]]] = {name: [] for name in run.names}
     for tables in run.seconds(seed):
         for name, table in tables.items():
@@ -34,7 +34,7 @@ def brute_force(run: NodesRun, seed: int) -> int:
 
 
 @pytest.mark.parametrize("placement", ["time", "cube"])
-def test_results_are_those_of_brute_force(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_equal_those_of_brute_force(placement: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(on_engine, "make_pool", lambda: inline_pool(1))
     runs = [NodesRun(nodes, placement, 0.8, (40, 60, 40), selectivity=0.3) for nodes in (1, 3)]
     expected = brute_force(runs[0], 5)

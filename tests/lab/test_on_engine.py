@@ -1,4 +1,4 @@
-"""Experiments on the engine count the same over workers of Spark and over workers in this process."""
+"""Experiments on the engine give equal counts with workers on Spark and in this process."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def both_ways() -> list[EngineRun]:
     return [run_union(B, RATES, 3, 0.6, 5), run_union(C, RATES, 3, 0.6)]
 
 
-def test_counts_on_spark_are_those_of_workers_in_this_process(
+def test_counts_on_spark_equal_those_of_workers_in_this_process(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    del spark  # the session that the experiments find
+    del spark  # the session that the experiments use
     on_spark = both_ways()
     monkeypatch.setattr(on_engine, "make_pool", lambda: inline_pool(1))
     assert both_ways() == on_spark

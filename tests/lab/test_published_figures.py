@@ -1,4 +1,4 @@
-"""The rule for published figures, the kept results, and the table that is made of both."""
+"""The rule for published values, the stored results, and the table generated from both."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[2]
         (change(-74), -0.60, YES),
         (change(-74), -0.58, SIGN),
         (change(-74), 0.01, NO),
-        (change(-8), 0.02, NO),  # within 15 points, but on the other side
+        (change(-8), 0.02, NO),  # within 15 points, but with the opposite sign
         (change(4), 0.18, YES),
         (change(0), -0.14, YES),
         (change(0), -0.16, NO),
@@ -54,7 +54,7 @@ ROOT = Path(__file__).parents[2]
         (at_least(2), 200, YES),
     ],
 )
-def test_a_figure_is_held_against_the_published_one_by_one_rule(
+def test_a_measured_value_is_compared_with_the_published_value_by_one_rule(
     printed: Printed, ours: float, expected: Verdict
 ) -> None:
     assert verdict(printed, [ours]) is expected
@@ -76,7 +76,7 @@ def test_the_mean_over_the_seeds_counts() -> None:
         (at_least(2, " orders"), "at least 2 orders"),
     ],
 )
-def test_figures_are_shown_as_they_were_published(printed: Printed, text: str) -> None:
+def test_published_values_are_printed_as_published(printed: Printed, text: str) -> None:
     assert str(printed) == text
 
 
@@ -94,7 +94,7 @@ def toy_lab(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Experiment:
     return experiment
 
 
-def test_what_is_kept_comes_back_with_its_spread_and_its_reason(toy_lab: Experiment, tmp_path: Path) -> None:
+def test_a_stored_result_has_its_spread_and_its_reason(toy_lab: Experiment, tmp_path: Path) -> None:
     result = kept.run(toy_lab)
     assert result.seeds == [1, 2, 3]
     kept.keep(result, tmp_path)
@@ -106,7 +106,7 @@ def test_what_is_kept_comes_back_with_its_spread_and_its_reason(toy_lab: Experim
     assert "**toy-E1.** it is a toy" in page
 
 
-def test_the_same_run_is_kept_as_the_same_file(toy_lab: Experiment, tmp_path: Path) -> None:
+def test_equal_runs_are_stored_as_equal_files(toy_lab: Experiment, tmp_path: Path) -> None:
     texts = set()
     for _ in range(2):
         kept.keep(kept.run(toy_lab), tmp_path)
@@ -114,10 +114,10 @@ def test_the_same_run_is_kept_as_the_same_file(toy_lab: Experiment, tmp_path: Pa
     assert len(texts) == 1
 
 
-# -- what is kept in the repository -----------------------------------------------------------------------
+# -- Results stored in the repository ---------------------------------------------------------------------
 
 
-def test_every_published_figure_belongs_to_an_experiment_and_has_been_run() -> None:
+def test_every_published_value_belongs_to_an_experiment_with_a_stored_result() -> None:
     assert set(kept.PUBLISHED) <= set(experiment_ids())
     for name, figures in kept.PUBLISHED.items():
         stored = json.loads((kept.FOLDER / f"{name}.json").read_text(encoding="utf-8"))
@@ -126,21 +126,21 @@ def test_every_published_figure_belongs_to_an_experiment_and_has_been_run() -> N
     assert {file.stem for file in kept.FOLDER.glob("*.json")} == set(kept.PUBLISHED)
 
 
-def test_every_experiment_with_a_figure_that_is_off_says_why() -> None:
+def test_every_experiment_that_misses_a_published_value_has_a_reason() -> None:
     rows = kept.rows(experiment_ids())
     off = {row.experiment for row in rows if row.verdict is not YES}
     assert off <= set(kept.WHY)
     assert set(kept.WHY) <= set(kept.PUBLISHED)
 
 
-def test_what_was_run_at_full_scale_does_not_say_what_that_takes() -> None:
+def test_only_experiments_stored_at_small_scale_state_the_full_duration() -> None:
     small = {row.experiment for row in kept.rows(experiment_ids()) if row.scale == "small"}
     assert set(kept.FULL_TAKES) <= small
     shown = report.markdown(kept.rows(["mill-E16"]))
     assert f"small (full: {kept.FULL_TAKES['mill-E16']})" in shown
 
 
-def test_the_page_shows_what_is_kept() -> None:
+def test_the_page_shows_the_stored_results() -> None:
     page = (ROOT / "docs" / "lab.md").read_text(encoding="utf-8")
     assert report.markdown(kept.rows(experiment_ids())) in page, "run python tests/support/lab_page.py"
 
@@ -152,7 +152,7 @@ def test_the_report_fits_a_terminal() -> None:
     assert "…" not in text.getvalue()
 
 
-def test_the_report_is_printed_in_three_forms() -> None:
+def test_the_report_has_three_formats() -> None:
     runner = CliRunner()
     shown = runner.invoke(lab_app, ["report", "sched-E3"])
     assert shown.exit_code == 0
@@ -163,7 +163,7 @@ def test_the_report_is_printed_in_three_forms() -> None:
     assert page == report.markdown(kept.rows(["sched-E3"]))
 
 
-def test_a_report_of_nothing_known_says_so() -> None:
+def test_a_report_about_an_unknown_experiment_is_an_error() -> None:
     shown = CliRunner().invoke(lab_app, ["report", "sched-E99"])
     assert (shown.exit_code, shown.stdout) == (2, "")
     assert shown.stderr == "error: no experiment 'sched-E99'; did you mean sched-E9?\n"

@@ -1,4 +1,4 @@
-"""What the sliced-join experiments must say beyond that their claims hold."""
+"""Further checks of the sliced-join experiments, beyond their claims."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from slicemill_lab.slice.joins import JoinSetting, arrivals, matching, measured,
         ("slice-E7", "leaves out the third chain's probing"),
     ],
 )
-def test_printed_figures_that_do_not_hold_are_named_in_a_note(experiment_id: str, printed: str) -> None:
+def test_a_printed_value_that_does_not_hold_is_named_in_a_note(experiment_id: str, printed: str) -> None:
     claims = load(experiment_id).run(1, "small").claims
     assert any(printed in claim.note and "Printed" in claim.note for claim in claims)
 
 
-def test_the_full_scale_of_the_analytic_experiments_agrees_with_the_small_one() -> None:
+def test_the_analytic_experiments_hold_at_full_scale() -> None:
     for number in range(1, 8):
         assert load(f"slice-E{number}").run(1, "full").holds
 
 
-def test_the_same_seed_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_seed_gives_the_same_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slice_e8, "PANELS", {panel: slice_e8.PANELS[panel] for panel in "be"})
     monkeypatch.setitem(slice_joins.RATES, "small", (20,))
 
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -
     assert figures(1) == figures(1) != figures(2)
 
 
-def test_arrivals_have_the_rate_and_the_selectivities_they_are_meant_to_have() -> None:
+def test_arrivals_have_the_configured_rate_and_selectivities() -> None:
     tuples = list(arrivals(50, 20, seed=3))
     assert [tuple_.ts for _, tuple_ in tuples] == sorted(tuple_.ts for _, tuple_ in tuples)
     left, right = ([tuple_ for stream, tuple_ in tuples if stream == side] for side in (0, 1))
@@ -54,7 +54,7 @@ def test_arrivals_have_the_rate_and_the_selectivities_they_are_meant_to_have() -
     assert found / (len(left) * 100) == pytest.approx(0.1, rel=0.1)
 
 
-def test_comparisons_counted_in_a_run_are_those_the_model_expects() -> None:
+def test_measured_comparisons_equal_those_of_the_model() -> None:
     setting = JoinSetting("uniform", 0.5, 0.1)
     found, expected = measured(setting, 60, "small", 1), modelled(setting, 60, "small")
     for way in slice_joins.WAYS[1:]:
@@ -62,7 +62,7 @@ def test_comparisons_counted_in_a_run_are_those_the_model_expects() -> None:
         assert ratio == pytest.approx(expected["state-slice"].cpu / expected[way].cpu, rel=0.06)
 
 
-def test_windows_of_more_queries_lie_closer_together_in_the_same_two_ranges() -> None:
+def test_more_queries_have_closer_windows_in_the_same_two_ranges() -> None:
     assert slice_e10.WINDOWS_S["small and large"] == (1, 2, 3, 4, 5, 6, 25, 26, 27, 28, 29, 30)
     many = slice_e10.WINDOWS_S["36 small and large"]
     assert len(many) == 36

@@ -9,13 +9,13 @@ def test_five_seeds_follow_the_first() -> None:
     assert list(seeds(7)) == [7, 8, 9, 10, 11]
 
 
-def test_there_may_be_fewer_seeds_for_a_while() -> None:
+def test_the_number_of_seeds_can_be_reduced_temporarily() -> None:
     with fewer_seeds(2):
         assert list(seeds(7)) == [7, 8]
     assert len(seeds(7)) == 5
 
 
-def test_a_figure_is_lower_seed_by_seed_and_the_spread_is_told() -> None:
+def test_a_lower_value_is_compared_by_seed_and_its_spread_is_noted() -> None:
     claim = lower("ours below theirs", [1, 3], [2, 4], "why")
     assert (claim.what, claim.expected, claim.holds) == ("ours below theirs by", "> 0", True)
     assert claim.measured == pytest.approx(0.375)
@@ -23,7 +23,7 @@ def test_a_figure_is_lower_seed_by_seed_and_the_spread_is_told() -> None:
     assert not lower("the same", [2.0], [2.0]).holds
 
 
-def test_an_order_says_in_how_many_seeds_it_holds() -> None:
+def test_an_order_notes_the_number_of_seeds_in_which_it_holds() -> None:
     claim = ordered("order", {"a": [1, 5], "b": [3, 4]}, note="why")
     assert (claim.holds, claim.note) == (True, "why; the same order in 1 of 2 seeds")
 

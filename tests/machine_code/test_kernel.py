@@ -1,4 +1,4 @@
-"""Kernels answer at once, as Python, and change over to machine code with the same results."""
+"""Kernels run as Python at first, and switch to machine code with the same results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Both(NamedTuple):
 
 
 def spread(values: np.ndarray, out: np.ndarray) -> tuple[float, int]:
-    """Divides by zero, and goes beyond 64 bits."""
+    """Divide by zero, and exceed 64 bits."""
     least = values[0]
     count = np.int64(1)
     for i in range(len(values)):
@@ -52,7 +52,7 @@ def same(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
     return [(type(a), repr(a)) for a in first] == [(type(b), repr(b)) for b in second]
 
 
-def test_a_kernel_changes_over_when_it_has_taken_long_enough(
+def test_a_kernel_switches_to_machine_code_after_enough_run_time(
     cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def test_a_kernel_changes_over_when_it_has_taken_long_enough(
         assert made._trials[signature].spent_s < PATIENCE_S
         time.sleep(0.001)
     assert same(made(values, out), before[0]) and repr(out.tolist()) == repr(before[1])
-    # Another one of the same content reads the code as soon as it is worth that.
+    # Another kernel of equal content reads the stored code when that is worth the time.
     again = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
     monkeypatch.setattr(kernels, "PATIENCE", math.inf)
     monkeypatch.setattr(kernels, "LOAD_AFTER_S", 0.0)
@@ -74,7 +74,7 @@ def test_a_kernel_changes_over_when_it_has_taken_long_enough(
     assert again._trials[signature].ended.wait(PATIENCE_S) and signature in again._code
 
 
-def test_a_call_that_would_take_longer_as_python_waits_for_the_code(
+def test_a_call_that_would_take_longer_as_python_waits_for_the_compilation(
     cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = KernelFunction(spread, {"error_model": "numpy"}, None)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ def test_a_call_that_would_take_longer_as_python_waits_for_the_code(
     assert trial.ended.is_set() and trial.spent_s == 0.0
 
 
-def test_a_call_waits_for_stored_code_that_is_read_sooner_than_it_would_end(
+def test_a_call_waits_for_stored_code_that_can_be_read_in_time(
     cold: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = np.arange(1_000_000.0)
@@ -99,7 +99,7 @@ def test_a_call_waits_for_stored_code_that_is_read_sooner_than_it_would_end(
     assert signature in again._code and again._trials[signature].spent_s == 0.0
 
 
-def test_what_cannot_be_compiled_stays_python(cold: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_cannot_be_compiled_stays_python(cold: None, monkeypatch: pytest.MonkeyPatch) -> None:
     @kernel
     def texts(values: np.ndarray) -> int:
         return len({str(value) for value in values})
@@ -113,7 +113,7 @@ def test_what_cannot_be_compiled_stays_python(cold: None, monkeypatch: pytest.Mo
     assert not texts._code  # type: ignore[attr-defined]
 
 
-def test_types_have_the_names_that_numba_has_for_them() -> None:
+def test_types_have_the_names_of_numba() -> None:
     from numba import typeof
 
     from slicemill.kernels import numba_kernels
@@ -132,7 +132,7 @@ def test_types_have_the_names_that_numba_has_for_them() -> None:
         assert numba_kernels._names((kind,)) == names_of(signature)
 
 
-# -- calls of aggregates and models ------------------------------------------------------------------------
+# -- Calls of aggregates and models ------------------------------------------------------------------------
 
 DEFINITIONS = """
 CREATE MODEL trend(x REAL, y REAL) AS (n*sum(x*y) - sum(x)*sum(y)) / (n*sum(x^2) - sum(x)^2);
@@ -152,8 +152,8 @@ CREATE AGGREGATE recent(seen int) : bigint { TABLE kept(v int, done boolean);
 """
 CALLS: dict[str, tuple[str, tuple[t.Type, ...], Window | None]] = {
     "trend by time": ("trend", (t.DOUBLE, t.INT), over("RANGE", 20)),
-    "beat that slides": ("beat", (t.DOUBLE,), over("ROWS", 7, 2)),
-    "average that expires actively": ("average", (t.INT,), over("RANGE", 10, None, True)),
+    "beat with slide": ("beat", (t.DOUBLE,), over("ROWS", 7, 2)),
+    "average with active expiration": ("average", (t.INT,), over("RANGE", 10, None, True)),
     "recent in groups": ("recent", (t.INT,), None),
 }
 VALUES = {
@@ -201,7 +201,7 @@ def outcome(
 @pytest.mark.parametrize("name", CALLS)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_a_call_changes_over_at_any_row(name: str, data: st.DataObject) -> None:
+def test_a_call_can_switch_to_machine_code_at_any_row(name: str, data: st.DataObject) -> None:
     function, types, window = CALLS[name]
     catalog = bind(DEFINITIONS).catalog
     uda = prepare(call_of(catalog, function, types, window), catalog)

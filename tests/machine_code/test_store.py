@@ -1,4 +1,4 @@
-"""Machine code on disk: compiled once for all processes, found by content, and never in the way."""
+"""Machine code on disk: compiled once for all processes, found by content, and replaced if damaged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.kernels import store
 from slicemill.kernels.ship import ship
 from slicemill.kernels.store import digest_of
 
-# Two kernels that call a third one; a process says when it is ready, waits for a line, and calls one of them.
+# Two kernels that call a third. A process reports when it is ready, waits for a line, and calls a kernel.
 MODULE = """
 import numpy as np
 from slicemill.kernels.kernel import helper, kernel
@@ -57,7 +57,7 @@ print(*[getattr(some_kernels, name)(np.arange(4)) for name in sys.argv[2:]], flu
 def called(
     folder: Path, cache: Path, kernels: Sequence[Sequence[str]], text: str = MODULE, **environment: str
 ) -> list[str]:
-    """What processes print that call kernels at the same moment."""
+    """Return the output of processes that call kernels simultaneously."""
     folder.mkdir(exist_ok=True)
     (folder / "some_kernels.py").write_text(text, encoding="utf-8")
     environment = {**os.environ, "SLICEMILL_CACHE": str(cache), "SLICEMILL_COMPILE": "always", **environment}
@@ -77,27 +77,27 @@ def called(
 
 
 def compiled(cache: Path) -> dict[str, int]:
-    """The functions that are stored, and the process that compiled each."""
+    """Return the stored functions, with the process that compiled each."""
     return {told.name: told.process for told in store.list_compilations(cache / "code")}
 
 
-def test_processes_that_begin_together_compile_each_function_once(tmp_path: Path) -> None:
+def test_processes_that_start_together_compile_each_function_once(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert called(tmp_path / "a", cache, [["total"], ["total", "greatest"]]) == ["16", "16 7"]
     first = compiled(cache)
     assert sorted(first) == ["some_kernels.greatest", "some_kernels.inner", "some_kernels.total"]
     assert not list((cache / "code").glob("*.lock"))
     assert stat.S_IMODE((cache / "code").stat().st_mode) == 0o700
-    # Wherever the source lies, and whatever is said beside it: nothing is compiled again.
+    # Other locations of the source and other comments need no new compilation.
     moved = MODULE.replace("FACTOR = 2", "# A comment.\n\n\nFACTOR = 2")
     assert called(tmp_path / "b", cache, [["total", "greatest"]], moved) == ["16 7"]
     assert compiled(cache) == first
-    # What a kernel calls, and the constants of that, are part of it.
+    # The functions that a kernel calls, and their constants, are part of its key.
     changed = MODULE.replace("FACTOR = 2", "FACTOR = 3")
     assert called(tmp_path / "a", cache, [["total"]], changed) == ["22"]
 
 
-def test_a_damaged_file_and_a_folder_of_others_cost_a_compilation(tmp_path: Path) -> None:
+def test_a_damaged_file_or_a_foreign_folder_costs_a_compilation(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert called(tmp_path / "a", cache, [["total"]]) == ["16"]
     for path in (cache / "code").iterdir():
@@ -112,7 +112,7 @@ def test_a_damaged_file_and_a_folder_of_others_cost_a_compilation(tmp_path: Path
     assert called(tmp_path / "a", tmp_path / "file", [["total"]]) == ["16"]
 
 
-def test_a_process_that_dies_while_it_compiles_lets_others_go_on(
+def test_a_process_killed_during_a_compilation_does_not_block_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLICEMILL_CACHE", str(tmp_path))
@@ -128,7 +128,7 @@ def test_a_process_that_dies_while_it_compiles_lets_others_go_on(
     lock.release()
 
 
-def test_code_for_any_processor_comes_with_the_package(tmp_path: Path) -> None:
+def test_the_package_contains_code_for_any_processor(tmp_path: Path) -> None:
     made = tmp_path / "made"
     assert called(tmp_path / "a", made, [["total"]], NUMBA_CPU_NAME="generic") == ["16"]
     assert ship(made / "code", tmp_path / "a" / "shipped", "some_kernels") == 2
@@ -136,7 +136,7 @@ def test_code_for_any_processor_comes_with_the_package(tmp_path: Path) -> None:
     assert not compiled(tmp_path / "cache"), "nothing was to be compiled"
 
 
-def test_keys_tell_processors_and_types_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_differ_by_processor_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
     def function(x: int) -> int:
         return x
 

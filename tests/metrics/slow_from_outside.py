@@ -1,10 +1,10 @@
-"""Response times as a mill reports them, beside a measurement from outside (`make test-slow`).
+"""Response times reported by slicemill, beside a measurement from outside (`make test-slow`).
 
-One process stamps tuples and sends them, another one reads results as they are committed. The mill counts
-from the arrival at its reader to the moment at which a subscriber can read: the two differ by the way from
-the sender to the reader and by the subscriber's looks at the journal. A busy machine makes both longer, so
-what counts is the span of time in which they agree best; a mill that counted something else, such as a wait
-for the next batch or for a window to fill, would be off in every one.
+One process stamps tuples and sends them; another process reads results as they are committed. slicemill
+counts from the arrival at its reader to the moment at which a subscriber can read. The two measurements
+differ by the way from the sender to the reader and by the subscriber's polls of the journal. A busy machine
+makes both longer, so the span of time with the best agreement counts. If slicemill counted another time, such
+as a wait for the next batch or for a window to fill, all spans would differ.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def now_us() -> int:
 
 
 def wait_for_rows(mill: Mill, rows: int) -> None:
-    """Until every query has so many more."""
+    """Wait until every query has emitted so many more rows."""
     goals = {name: mill.queries[name].metrics().rows + rows for name in QUERIES}
     with mill.dispatcher.changed:
         assert mill.dispatcher.changed.wait_for(
@@ -60,7 +60,7 @@ def wait_for_rows(mill: Mill, rows: int) -> None:
     mill.check()
 
 
-def test_response_times_agree_with_those_seen_from_outside(spark: SparkSession, tmp_path: Path) -> None:
+def test_response_times_agree_with_those_measured_from_outside(spark: SparkSession, tmp_path: Path) -> None:
     home, samples, python = tmp_path / "home", tmp_path / "samples.npz", [sys.executable, "-m"]
     (tmp_path / "category.csv").write_text(CATEGORIES)
     told: list[tuple[int, int, dict[str, float]]] = []

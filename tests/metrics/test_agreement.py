@@ -1,8 +1,8 @@
-"""Every figure of every kind of query, beside what somebody outside finds who only sees tuples and results.
+"""Metrics of every kind of query against an observer who sees only tuples and results.
 
-The clock is the test's, so that they agree exactly. Somebody outside knows when each tuple was sent, and when
-each result could be read. A result that a tuple caused carries the tuple's stamp; one that time released was
-due when a stream's time came to the moment that released it, which follows from the tuples that were sent.
+The clock belongs to the test, so both agree exactly. The observer knows when each tuple was sent, and when
+each result could be read. A result caused by a tuple carries the tuple's stamp; a result released by time was
+due when the time of a stream reached the release time, which follows from the sent tuples.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CREATE AGGREGATE newest(next bigint) : bigint {
 };
 """
 
-# Rows that tuples cause have the latest stamp of theirs as `sent`.
+# Rows caused by tuples have the latest stamp of these tuples as `sent`.
 LATER = "CASE WHEN X.ts > Y.ts THEN X.sent ELSE Y.sent END AS sent"
 CAUSED = {
     "chosen": "SELECT sent FROM a WHERE v > 4",
@@ -83,7 +83,7 @@ def end_of_slot(ts: int, row: Mapping[str, Any]) -> int:
 
 
 Release = Callable[[int, Mapping[str, Any]], int]
-# Rows that time releases: of which streams, and by when it has to be.
+# Rows released by time: the streams whose time counts, and the release time.
 RELEASED: Mapping[str, tuple[str, str, Release]] = {
     "plain_window": (COUNT.format("a"), "a", its_end),
     "grouped_window": (COUNT.format("a").replace("count(*)", "k, sum(v)") + " GROUP BY k", "a", its_end),
@@ -104,13 +104,13 @@ RELEASED: Mapping[str, tuple[str, str, Release]] = {
 
 @dataclass(slots=True)
 class Outside:
-    """What is known of tuples: when each was sent, with which timestamp; and when all streams had ended."""
+    """Observer's knowledge: when each tuple was sent with which timestamp, and when all streams had ended."""
 
     sent: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: {name: [] for name in STREAMS})
     ended: float = math.inf
 
     def due(self, streams: str, at: int) -> float:
-        """When time came to a moment, in the first of these streams."""
+        """Return when time reached a moment in the first of these streams."""
         return min(self.ended, *(self._came(stream, at) for stream in streams))
 
     def after_slack(self, ts: int) -> float:
@@ -126,7 +126,7 @@ class Outside:
         first = min((sent for sent, ts in tuples if ts >= at), default=math.inf)
         if stream != "d":
             return first
-        # Silence moves it too: by the clock since the last tuple, less the skew.
+        # Silence advances the time, too: by the clock since the last tuple, less the skew.
         for number, (sent, ts) in enumerate(tuples):
             until = tuples[number + 1][0] if number + 1 < len(tuples) else math.inf
             silent = sent + at - ts + SKEW
@@ -137,7 +137,7 @@ class Outside:
 
 @dataclass(slots=True)
 class Seen:
-    """Results of a query as a subscriber gets them: when, and since when they were due."""
+    """Results of a query as a subscriber gets them: when they arrived, and when they were due."""
 
     due: list[float] = field(default_factory=list)
     at: list[float] = field(default_factory=list)
@@ -145,7 +145,7 @@ class Seen:
 
 
 class World:
-    """A mill whose clock is ours, fed and run by chance, with a subscriber to every query."""
+    """Engine with the test's clock, fed and run at random, with a subscriber for every query."""
 
     def __init__(self, home: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -177,7 +177,7 @@ class World:
         return receive
 
     def send(self, stream: str) -> None:
-        """A few tuples, together: they have the time of sending, more or less."""
+        """Send a few tuples together; their timestamps are near the time of sending."""
         count, rows = self.chance.randint(1, 3), []
         before = max((ts for _, ts in self.outside.sent[stream]), default=self.clock.now - SECOND)
         for _ in range(count):
@@ -200,7 +200,7 @@ class World:
             self.clock.now += self.chance.choice([1_000, 40_000, 300_000, 900_000])
             for stream in self.chance.sample(STREAMS, self.chance.randint(0, 3)):
                 self.send(stream)
-            feed_rows(self.mill, "d", [])  # a source that is asked and has nothing is silent
+            feed_rows(self.mill, "d", [])  # a polled source without rows is silent
             happens = self.chance.random()
             if happens < 0.3:
                 self.mill.dispatcher.run_some()
@@ -226,7 +226,7 @@ class World:
 
 
 def finish_at(world: World) -> None:
-    """The streams end now; what they still bring is read a little later."""
+    """End the streams now; their remaining rows are read a little later."""
     world.mill.dispatcher.run_all()
     world.outside.ended = world.clock.now
     world.mill.dispatcher.end_streams()
@@ -234,7 +234,7 @@ def finish_at(world: World) -> None:
 
 
 def missing(intervals: Sequence[tuple[float, float]]) -> float:
-    """For how long at least one of the results was due and not there."""
+    """Return the time during which at least one result was due but missing."""
     total, until = 0.0, -math.inf
     for begin, end in sorted(intervals):
         total += max(0.0, end - max(begin, until))
@@ -247,7 +247,7 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_figure_agrees_with_one_taken_from_outside(seed: int, tmp_path: Path) -> None:
+def test_every_metric_agrees_with_the_observer(seed: int, tmp_path: Path) -> None:
     world = World(tmp_path, seed)
     with world.mill as mill:
         world.live(steps=50)
@@ -262,7 +262,7 @@ def test_every_figure_agrees_with_one_taken_from_outside(seed: int, tmp_path: Pa
 
 def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
     metrics = mill.queries[name].metrics()
-    # Only whoever runs tasks knows when they were warm.
+    # Only the engine knows when its tasks were warm.
     running = mill.dispatcher.running
     warm_s = running.warm_us(running.writers[name], 0) / SECOND
     assert seen.at, name
@@ -294,8 +294,8 @@ def check(mill: Mill, name: str, seen: Seen, now_s: float) -> None:
     assert metrics.staleness == pytest.approx(stale, abs=1e-5), name
 
 
-def test_what_waits_for_a_task_on_its_way_to_start_is_warm_up(tmp_path: Path) -> None:
-    """A union has run, over one stream; what comes to it from another task waits for that one's code."""
+def test_a_wait_for_an_upstream_task_that_starts_is_warm_up(tmp_path: Path) -> None:
+    """A union has run over one stream; rows of its other input wait for the compilation of another task."""
     clock = Clock(BEGAN)
     with fed_mill(tmp_path, clock, inline_pool()) as mill:
         mill.execute(SCRIPT + "CREATE QUERY q AS SELECT sent FROM b UNION ALL SELECT sent FROM few;")

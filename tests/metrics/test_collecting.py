@@ -1,4 +1,4 @@
-"""Garbage collection is counted in the thread that it stops."""
+"""Garbage collection time is counted for the thread that the collection stops."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from slicemill.metrics.profiling import gc_seconds, process_gc_seconds, watch_gc
 
 
-def test_collections_are_counted_where_they_happen() -> None:
+def test_collections_count_for_the_thread_in_which_they_run() -> None:
     watch_gc()
     watch_gc()
     before, before_process = gc_seconds(), process_gc_seconds()

@@ -1,4 +1,4 @@
-"""A result counts from the moment at which it was due."""
+"""Due time of a result, from which its response time counts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECOND = 1_000_000
 
 
 def line_of(tuples: Iterable[tuple[int, int]], allowed_us: int | None = None) -> TimeLine:
-    """The time line of a stream on which tuples, as (timestamp, arrival), have come."""
+    """Return the time line of a stream after the arrival of tuples, given as (timestamp, arrival)."""
     line = TimeLine(allowed_us)
     for ts, arrival in sorted(tuples, key=lambda one: one[1]):
         line.arrived(ts, arrival)
@@ -36,52 +36,52 @@ def test_a_result_of_a_tuple_is_due_when_the_tuple_arrives() -> None:
     assert due([5, 6], [100, 90], [line_of([(5, 100), (6, 90)])], 200) == [100, 90]
 
 
-def test_a_result_of_time_is_due_when_the_first_tuple_behind_it_arrives() -> None:
+def test_a_result_released_by_time_is_due_when_the_first_later_tuple_arrives() -> None:
     assert due([60], [0], [line_of([(57, 572), (59, 591), (64, 643), (65, 650)])], 900) == [643]
 
 
-def test_a_tuple_at_the_end_of_a_window_ends_it() -> None:
+def test_a_tuple_at_the_end_of_a_window_ends_the_window() -> None:
     assert due([60], [0], [line_of([(59, 591), (60, 601)])], 900) == [601]
 
 
-def test_where_nobody_knows_when_time_got_there_a_result_is_due_now() -> None:
+def test_a_result_with_an_unknown_release_time_is_due_now() -> None:
     assert due([60, 60], [0, 0], [line_of([(57, 572)])], 900) == [900, 900]
     assert due([60], [0], [TimeLine()], 900) == due([60], [0], [], 900) == [900]
 
 
-def test_a_result_that_holds_before_the_first_tuple_is_due_now_whatever_the_clock_has_brought() -> None:
+def test_a_result_before_the_first_tuple_is_due_now_on_any_clock() -> None:
     line = TimeLine(allowed_us=0)
     line.passed(50, 500)
     assert due([EARLIEST, 40], [0, 0], [line], 900) == [900, 490]
 
 
-def test_a_result_that_waits_for_the_end_of_a_slot_is_due_then() -> None:
+def test_a_result_that_waits_for_the_end_of_a_slot_is_due_at_that_end() -> None:
     line = line_of([(57, 571), (59, 592), (61, 613)])
     assert due([57], trigger_arrivals(np.array([60])).tolist(), [line], 900) == [613]
 
 
-def test_of_several_streams_the_first_to_get_there_counts() -> None:
+def test_with_several_streams_the_first_to_reach_the_time_counts() -> None:
     lines = [line_of([(1, 11), (9, 19)]), line_of([(2, 12), (7, 17)])]
     assert due([5, 8, 10], [0, 0, 0], lines, 99) == [17, 19, 99]
 
 
-def test_the_clock_brings_time_everywhere_on_its_way() -> None:
+def test_the_clock_passes_through_all_times_in_between() -> None:
     line = TimeLine()
     line.passed(100, 1_100)
     line.passed(130, 1_130)
-    assert len(line.after(BEGINNING).ts) == 1  # one line, however often it is looked at
+    assert len(line.after(BEGINNING).ts) == 1  # one segment for any number of polls
     line.passed(180, 1_190)
     assert due([90, 125, 160, 180], [0] * 4, [line], 2_000) == [1_090, 1_125, 1_170, 1_190]
     assert line.after(130).ts.tolist() == [180]
 
 
-def test_silence_moves_a_stream_with_a_skew_until_the_next_tuple_comes() -> None:
-    """A tuple at 100 comes at 1000, one at 130 comes at 1060: by silence, less 20, it was 140 already."""
+def test_silence_advances_a_stream_with_a_skew_until_the_next_tuple() -> None:
+    """A tuple at 100 arrives at 1000, a tuple at 130 at 1060: silence, less 20, had already reached 140."""
     line = line_of([(100, 1_000), (130, 1_060), (200, 1_110)], allowed_us=20)
     assert due([100, 110, 140, 150, 180], [0] * 5, [line], 2_000) == [1_000, 1_030, 1_060, 1_100, 1_110]
 
 
-def test_what_lies_far_back_is_told_less_exactly() -> None:
+def test_the_distant_past_has_a_coarser_resolution() -> None:
     line = line_of((ts, 10 * ts) for ts in range(1, 50_001))
     known = line.after(BEGINNING)
     assert len(known.ts) <= 4_096
@@ -90,7 +90,7 @@ def test_what_lies_far_back_is_told_less_exactly() -> None:
     assert found[1] == 499_900
 
 
-def test_times_before_1970_are_not_taken_for_arrivals() -> None:
+def test_times_before_1970_do_not_count_as_arrivals() -> None:
     assert trigger_arrivals(np.array([-5, 0, 7])).tolist() == [0, 0, -7]
 
 
@@ -99,7 +99,9 @@ def test_times_before_1970_are_not_taken_for_arrivals() -> None:
     st.lists(st.integers(0, 25), min_size=1, max_size=8),
     st.integers(100, 200),
 )
-def test_all_at_once_is_one_by_one(inputs: list[tuple[int, int]], ends: list[int], now: int) -> None:
+def test_due_times_of_a_batch_equal_those_of_single_results(
+    inputs: list[tuple[int, int]], ends: list[int], now: int
+) -> None:
     expected = [min((arr for ts, arr in inputs if ts >= end), default=now) for end in ends]
     assert due(ends, [0] * len(ends), [line_of(inputs)], now) == expected
 
@@ -108,7 +110,9 @@ def test_all_at_once_is_one_by_one(inputs: list[tuple[int, int]], ends: list[int
     st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), max_size=12),
     st.lists(st.integers(0, 25), min_size=1, max_size=8),
 )
-def test_few_moments_tell_what_all_arrivals_do(inputs: list[tuple[int, int]], ends: list[int]) -> None:
+def test_condensed_moments_give_the_due_times_of_all_arrivals(
+    inputs: list[tuple[int, int]], ends: list[int]
+) -> None:
     expected = [min((arr for ts, arr in inputs if ts >= end), default=99) for end in ends]
     arrived = sorted(inputs, key=lambda one: one[1])
     times, arrivals = (np.array([one[place] for one in arrived], np.int64) for place in (0, 1))
@@ -117,7 +121,7 @@ def test_few_moments_tell_what_all_arrivals_do(inputs: list[tuple[int, int]], en
     assert due(ends, [0] * len(ends), [line_of(moments)], 99) == expected
 
 
-def test_results_are_dated_by_the_streams_they_come_from() -> None:
+def test_results_get_the_due_times_of_their_own_streams() -> None:
     def table(ts: list[int], arr: list[int]) -> pa.Table:
         return pa.table({"_ts": pa.array(ts, pa.int64()), "_arr": pa.array(arr, pa.int64())})
 
@@ -153,8 +157,8 @@ SLIDE = "RANGE 5 SECONDS PRECEDING SLIDE 5 SECONDS"
         ("SELECT A.v FROM S [RANGE 1 SECOND] AS A, S [RANGE 1 SECOND] AS B WHERE A.k = B.k", [1, 2, 3]),
     ],
 )
-def test_rows_that_time_releases_have_no_arrival(query: str, arrivals: list[int]) -> None:
-    """Tuples of two keys at 1 s and 2 s, of the first again at 12 s, which arrive at 1, 2 and 3 µs."""
+def test_rows_released_by_time_have_no_arrival_time(query: str, arrivals: list[int]) -> None:
+    """Tuples of two keys at 1 s and 2 s, and of the first key at 12 s, which arrive at 1, 2 and 3 µs."""
     catalog = bind(
         "CREATE STREAM S (k int, v int, ts timestamp) ORDER BY ts;"
         "CREATE AGGREGATE own(x int) : int { TABLE seen(n int);"

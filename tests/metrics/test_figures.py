@@ -1,4 +1,4 @@
-"""Figures of results: worked examples, and that accumulators merge in any order."""
+"""Metrics of results: worked examples, and accumulators that merge in any order."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_summaries_merge(values: list[float], cut: int) -> None:
     assert whole.largest == right.largest or not values
 
 
-def test_nothing_has_no_figures() -> None:
+def test_a_summary_without_values_has_no_metrics() -> None:
     empty = Summary()
     assert all(math.isnan(x) for x in (empty.mean, empty.l2, empty.root_mean_square, empty.largest))
     assert math.isnan(freshness([]))
@@ -49,8 +49,10 @@ def test_golden_g16_staleness_is_the_union_of_intervals() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 10)), max_size=12))
-def test_results_in_any_order_are_stale_as_their_intervals_are(waits: list[tuple[float, float]]) -> None:
-    """One that arrived before others may leave after them; departures never go back."""
+def test_staleness_of_results_in_any_order_is_the_union_of_their_intervals(
+    waits: list[tuple[float, float]],
+) -> None:
+    """A result that arrived earlier may be emitted later; departure times never decrease."""
     online, intervals, last = StaleTime(), [], 0.0
     for arrival, wait in waits:
         last = max(last, arrival + wait)
@@ -63,7 +65,7 @@ def test_tardiness_is_never_negative() -> None:
     assert tardiness([5, 9], [7, 4]).tolist() == [0, 5]
 
 
-def test_a_record_is_read_by_query_class_and_time() -> None:
+def test_a_record_can_be_read_by_query_class_and_time() -> None:
     record, other = (
         MetricsRecord(bucket=10, classes={"a": "cheap"}),
         MetricsRecord(bucket=10, classes={"b": "dear"}),
@@ -82,7 +84,9 @@ def test_a_record_is_read_by_query_class_and_time() -> None:
     st.lists(st.tuples(st.floats(0, 50), st.floats(0, 30)), max_size=12),
     st.sampled_from([1.0, 7.0, math.inf]),
 )
-def test_time_is_spread_over_buckets_without_loss(intervals: list[tuple[float, float]], width: float) -> None:
+def test_time_is_divided_over_buckets_without_loss(
+    intervals: list[tuple[float, float]], width: float
+) -> None:
     begins = np.array([begin for begin, _ in intervals])
     ends = np.array([begin + length for begin, length in intervals])
     found = time_by_bucket(begins, ends, width)
@@ -100,7 +104,7 @@ def test_time_is_spread_over_buckets_without_loss(intervals: list[tuple[float, f
 def test_missing_results_by_bucket_are_the_union_of_intervals_and_merge(
     waits: list[tuple[float, float]], cut: int
 ) -> None:
-    """Two places that see one query, one after the other, together know what one place would."""
+    """Two observers of one query in succession together measure as much as one observer."""
     online, intervals, last = StaleTime(), [], 0.0
     parts = MetricsRecord(10.0), MetricsRecord(10.0)
     for place, (arrival, wait) in enumerate(waits):
@@ -117,7 +121,9 @@ def test_missing_results_by_bucket_are_the_union_of_intervals_and_merge(
     assert whole.of_query("q").stale == pytest.approx(online.stale, abs=1e-6)
 
 
-def test_a_composite_is_compared_with_its_last_part_alone() -> None:
+def test_slowdown_of_a_composite_result_uses_only_its_last_part() -> None:
     record = MetricsRecord(10.0)
-    record.at("q", 0).add_emitted([10], [29], ideal_time=11, last_part=8)  # G10, the left long there
+    record.at("q", 0).add_emitted(
+        [10], [29], ideal_time=11, last_part=8
+    )  # G10: the left part had arrived long before
     assert record.overall().slowdown.mean == pytest.approx(2)

@@ -1,4 +1,4 @@
-"""Quantiles by ranges, against sorted values."""
+"""Approximate quantiles by ranges, against sorted values."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_a_quantile_is_at_most_one_percent_off(values: list[float], share: float
 
 @given(st.lists(st.tuples(value, st.integers(1, 5)), max_size=50), st.integers(0, 50))
 @settings(max_examples=40)
-def test_parts_merge_to_the_whole_and_counts_are_repeats(pairs: list[tuple[float, int]], at: int) -> None:
+def test_merged_parts_equal_the_whole_and_counts_are_repetitions(
+    pairs: list[tuple[float, int]], at: int
+) -> None:
     parts = [Quantiles(), Quantiles()]
     for part, some in zip(parts, (pairs[:at], pairs[at:]), strict=True):
         part.add([v for v, _ in some], [n for _, n in some])
@@ -36,5 +38,5 @@ def test_parts_merge_to_the_whole_and_counts_are_repeats(pairs: list[tuple[float
     assert parts[0].counts == whole.counts
 
 
-def test_over_nothing_there_is_no_quantile() -> None:
+def test_there_is_no_quantile_without_values() -> None:
     assert math.isnan(Quantiles().at(0.5))

@@ -1,4 +1,4 @@
-"""The figures of one query, from arrivals and departures."""
+"""Metrics of one query, from arrivals and departures."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def metrics(slo: str | None = None, weight: float = 1.0, name: str = "q") -> Que
     return QueryMetrics(name, 0.0, weight, service_level(slo) if slo else None)
 
 
-def test_figures_count_every_result_and_buckets_add_up() -> None:
+def test_metrics_count_every_result_and_buckets_add_up() -> None:
     query, record = metrics("mean < 3 s"), MetricsRecord(10.0)
     query.add(3, ((10 * SECOND, 2), (15 * SECOND, 1)), 18.0, IdealTime(2.0, 2.0), record)
     query.add(1, ((15 * SECOND, 1),), 30.0, IdealTime(2.0, 2.0), record)
-    query.add(5, (), 31.0, IdealTime(2.0, 2.0), record)  # made by time alone
+    query.add(5, (), 31.0, IdealTime(2.0, 2.0), record)  # results released by time alone
     query.seen_s = 100.0
     response = query.figures.response
     assert (query.rows, response.count) == (9, 4)
@@ -32,13 +32,13 @@ def test_figures_count_every_result_and_buckets_add_up() -> None:
     assert query.figures.tardiness.total == pytest.approx(5 + 5 + 0 + 12)
     assert query.response_ms(0.5) == pytest.approx(8000, rel=0.01)
     assert query.met is False
-    # G16: stale from 10 to 18 and from 18 to 30, as the second interval begins within the first.
+    # G16: stale from 10 to 18 and from 18 to 30, because the second interval begins within the first.
     assert query.staleness == pytest.approx(0.20)
     assert record.of_bucket(1).response.count == 3
     assert record.overall().response.l2 == pytest.approx(response.l2)
 
 
-def test_results_of_tuples_from_before_the_first_run_are_the_warm_up() -> None:
+def test_results_of_tuples_before_the_first_run_count_as_warm_up() -> None:
     query, record = metrics("p50 < 3 s"), MetricsRecord(10.0)
     query.add(2, ((SECOND, 1), (2 * SECOND, 1)), 12.0, IdealTime(1.0, 1.0), record, warm_s=12.0)
     assert query.response_ms(0.5) is None and query.met is None
@@ -47,11 +47,11 @@ def test_results_of_tuples_from_before_the_first_run_are_the_warm_up() -> None:
     assert (query.rows, query.warm_up.count, query.figures.response.count) == (4, 3, 1)
     assert query.response_ms(0.5) == pytest.approx(2000, rel=0.01) and query.met is True
     assert query.plain()["warm_up"] == {"count": 3, "p50": pytest.approx(10, rel=0.01)}
-    # What was missing during the warm-up was missing all the same.
+    # Staleness during the warm-up counts nevertheless.
     assert query.staleness == pytest.approx(14 / 20)
 
 
-def test_buckets_tell_staleness_and_what_waits() -> None:
+def test_buckets_contain_staleness_and_waiting_rows() -> None:
     query, record = metrics(), MetricsRecord(10.0)
     query.since_s, query.seen_s = 5.0, 42.0
     query.add(2, ((3 * SECOND, 1), (15 * SECOND, 1)), 18.0, IdealTime(1.0, 1.0), record)
@@ -59,19 +59,20 @@ def test_buckets_tell_staleness_and_what_waits() -> None:
     query.note_waiting([(0, 4.0, 9), (1, 2.5, 5)], record)
     plain = MillMetrics("fcfs", Summary(), [query], record).plain()["buckets"]
     assert [bucket["from_s"] for bucket in plain] == [0, 10, 20, 30, 40]
-    # It came at 5, and was stale from then to 18 and from 25 to 41; of the last bucket 2 s have passed.
+    # The query was created at 5, and was stale until 18 and from 25 to 41; 2 s of the last bucket have
+    # passed.
     assert [bucket["staleness"] for bucket in plain] == pytest.approx([1, 0.8, 0.5, 1, 0.5])
     assert [bucket["freshness"] for bucket in plain] == pytest.approx([0, 0.2, 0.5, 0, 0.5])
     assert plain[0]["memory"] == {"mean_rows_waiting": 4, "most_rows_waiting": 9}
     assert plain[1]["memory"] == {"mean_rows_waiting": 2.5, "most_rows_waiting": 5}
     assert plain[2]["memory"] == {"mean_rows_waiting": 0, "most_rows_waiting": 0}
     assert record.of_query("q").stale == pytest.approx(13 + 16) == query.staleness * (42 - 5)
-    # A query that is gone keeps what is known of its results; how long it was there is not known any more.
+    # A dropped query keeps the metrics of its results, but not its lifetime.
     gone = MillMetrics("fcfs", Summary(), [], record).plain()["buckets"]
     assert gone[0]["staleness"] is None and gone[1]["response_s"]["count"] == 2
 
 
-def test_buckets_of_long_ago_are_dropped() -> None:
+def test_old_buckets_are_dropped() -> None:
     query, record = metrics(), MetricsRecord(10.0)
     for moment in range(0, 10_000, 10):
         query.add(1, ((moment * SECOND + 1, 1),), moment + 1.0, IdealTime(1.0, 1.0), record)
@@ -95,7 +96,7 @@ def test_a_service_level_is_met_by_its_own_measure(level: str, met: bool) -> Non
     assert query.met is met
 
 
-def test_before_the_first_result_figures_are_null_and_nothing_is_met() -> None:
+def test_without_results_metrics_are_null_and_no_level_is_met() -> None:
     plain = metrics("p99 < 2 s").plain()
     assert plain["response_s"] == dict.fromkeys(("mean", "max", "l2", "p50", "p95", "p99")) | {"count": 0}
     assert plain["slo"]["met"] is None
@@ -104,7 +105,7 @@ def test_before_the_first_result_figures_are_null_and_nothing_is_met() -> None:
     assert json.loads(json.dumps(together, allow_nan=False))["slowdown"]["mean"] is None
 
 
-def test_a_mill_weighs_staleness_by_queries() -> None:
+def test_staleness_of_the_engine_is_weighted_by_query() -> None:
     stale, fresh = metrics(weight=3.0), metrics(name="fresh")
     stale.add(1, ((50 * SECOND, 1),), 100.0, IdealTime(1.0, 1.0), MetricsRecord(10.0))
     for query in (stale, fresh):
@@ -114,7 +115,7 @@ def test_a_mill_weighs_staleness_by_queries() -> None:
     )
 
 
-def test_service_levels_are_read_strictly() -> None:
+def test_malformed_service_levels_are_rejected() -> None:
     assert service_level(" MEAN<1.5 min ") == ServiceLevel("mean", 90 * SECOND)
     for wrong in (
         "p99 > 2 s",

@@ -1,4 +1,4 @@
-"""Rows that wait at tasks over time, against counting them moment by moment."""
+"""Rows that wait at tasks over time, against a count second by second."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ steps = st.lists(
 
 
 @given(steps, st.integers(0, 12))
-def test_means_by_bucket_are_those_of_every_second(history: list[tuple[int, list[int]]], change: int) -> None:
-    """The task at 1 is found at 0 after some time, in place of the one there."""
+def test_means_by_bucket_equal_those_of_every_second(
+    history: list[tuple[int, list[int]]], change: int
+) -> None:
+    """After some time the task at index 1 moves to index 0 and replaces the task there."""
     waiting, rows, now = WaitingRows(2, 0), np.zeros(2, np.int64), 0
     every_second: list[int] = []
     watched = 1
@@ -42,7 +44,7 @@ def test_means_by_bucket_are_those_of_every_second(history: list[tuple[int, list
         assert most >= max(part)
 
 
-def test_rows_that_came_while_nobody_looked_count_from_their_arrival() -> None:
+def test_rows_that_arrived_between_polls_count_from_their_arrival() -> None:
     waiting = WaitingRows(2, 0)
     waiting.passed(np.zeros(2, np.int64), 12 * SECOND)
     waiting.came(np.array([1]), 5, 8 * SECOND)
@@ -52,7 +54,7 @@ def test_rows_that_came_while_nobody_looked_count_from_their_arrival() -> None:
     assert waiting.by_bucket(0) == []
 
 
-def test_buckets_of_long_ago_are_dropped() -> None:
+def test_old_buckets_are_dropped() -> None:
     waiting, rows = WaitingRows(1, 0), np.ones(1, np.int64)
     for bucket in range(2 * BUCKETS_KEPT):
         waiting.passed(rows, int((bucket + 1) * BUCKET_S * SECOND))
@@ -61,7 +63,7 @@ def test_buckets_of_long_ago_are_dropped() -> None:
     assert waiting.of(0)[0] == pytest.approx(1)
 
 
-def test_a_clock_that_jumps_by_years_takes_no_time() -> None:
+def test_a_clock_jump_of_years_is_counted_quickly() -> None:
     years = 50 * 365 * 86_400
     waiting = WaitingRows(1, 0)
     waiting.passed(np.array([3]), years * SECOND)

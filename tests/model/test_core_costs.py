@@ -1,4 +1,4 @@
-"""C18: measured costs choose how a core is computed, explain prints them, and results stay what they are."""
+"""Measured costs choose the method of each core statistic (C18) and do not change results."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slicemill.types import DOUBLE
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
-FREE = CoreCosts(0, 0, 0, 0, 0, 1, 1, 1)  # nothing costs but reading again
+FREE = CoreCosts(0, 0, 0, 0, 0, 1, 1, 1)  # only a reread of the window costs nothing
 TEXTS = [
     "sum(abs(x))",
     "max(x) - min(x)",
@@ -51,8 +51,8 @@ def way(text: str, n: int, d: int, costs: CoreCosts) -> CoreMethod:
     return costs.choice(model.cores[0], model.classes[0], n, d)
 
 
-def test_the_cheapest_way_is_chosen() -> None:
-    """A slide of d elements over n: delta 36 d, reading again 13 d + 10 n, in nanoseconds."""
+def test_the_cheapest_method_of_a_core_statistic_is_chosen() -> None:
+    """Slide of d elements over n: delta takes 36 d, a reread 13 d + 10 n nanoseconds."""
     costs = CoreCosts(delta=36, deque=17, queue=5, ranked=31, stacks=25, keep=13, read=10, sort=5)
     assert way("sum(abs(x))", 100, 43, costs) is CoreMethod.DELTA
     assert way("sum(abs(x))", 100, 44, costs) is CoreMethod.RECOMPUTE
@@ -61,16 +61,16 @@ def test_the_cheapest_way_is_chosen() -> None:
     assert way("gcd(x)", 100, 84, costs) is CoreMethod.RECOMPUTE  # 2100 against 2092
     assert way("median(x)", 1024, 128, costs) is CoreMethod.RANKED
     assert way("median(x)", 1024, 256, costs) is CoreMethod.RECOMPUTE
-    assert way("sum(x*sin(i^2))", 100, 1, FREE) is CoreMethod.RECOMPUTE  # there is no other
+    assert way("sum(x*sin(i^2))", 100, 1, FREE) is CoreMethod.RECOMPUTE  # the only possible method
 
 
-def test_costs_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_are_measured_once_for_each_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLICEMILL_CACHE", str(tmp_path / "cache"))
     assert core_costs() == ASSUMED
     took = {"n": 2e-9, "sum(abs(x))": 40e-9, "median(x)": 92e-9}
 
     def seconds(text: str, slide: int, costs: CoreCosts) -> float:
-        if costs.read == 0:  # made to read again: 5 ns to keep, 3 to read, 27 to sort
+        if costs.read == 0:  # reread: 5 ns to store, 3 ns to read, 27 ns to sort
             return 2e-9 + 5e-9 + (27e-9 if text == "median(x)" else 3e-9) * 512 / slide
         return took.get(text, 12e-9)
 
@@ -97,7 +97,7 @@ def test_costs_are_measured_once_for_a_machine(tmp_path: Path, monkeypatch: pyte
     back=st.integers(0, 5),
     slide=st.integers(1, 4),
 )
-def test_results_do_not_depend_on_the_way(
+def test_results_do_not_depend_on_the_method(
     text: str, other: str, values: list[float], back: int, slide: int
 ) -> None:
     frame = WindowFrame("ROWS", back, slide)
@@ -121,7 +121,9 @@ CREATE QUERY q AS SELECT middle(v) OVER (ROWS 7 PRECEDING SLIDE 6) AS m FROM s;
 """
 
 
-def test_explain_prints_the_table_with_the_choice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_prints_the_cost_table_with_the_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLICEMILL_CACHE", str(tmp_path))
     catalog = bind(ESL).catalog
     (definition,) = models_named("middle", catalog)
@@ -140,7 +142,9 @@ def test_explain_prints_the_table_with_the_choice(tmp_path: Path, monkeypatch: p
     assert costs["measured"] and [way["chosen"] for way in costs["ways"]] == ["recomputation", "delta"]
 
 
-def test_a_query_goes_on_by_the_costs_it_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_running_query_keeps_the_costs_of_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLICEMILL_COMPILE", "never")
     monkeypatch.setenv("SLICEMILL_CACHE", str(tmp_path / "cache"))
     values = [float(v % 7) for v in range(30)]

@@ -1,4 +1,4 @@
-"""The gallery: its page is that of its scripts, and every model gives what NumPy does."""
+"""The gallery: its page is generated from its scripts, and every model gives the values of NumPy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def fit(x: Column, y: Column) -> float:
     return float(np.polyfit(x, y, 1)[0]) if len(x) > 1 else math.nan
 
 
-# By the name of a model, and of its result where it has several; arguments are the columns of a window.
+# Oracles by the name of the model, and of its result if it has several; arguments are the window's columns.
 ORACLE: dict[str, Callable[..., Any]] = {
     "moving_average": np.mean,
     "weighted_average": lambda x: np.average(x, weights=ramp(x)),
@@ -78,7 +78,7 @@ ORACLE: dict[str, Callable[..., Any]] = {
 
 
 def calls() -> dict[str, tuple[Any, WindowCall]]:
-    """Every call of the scripts, by the name of its model, with the catalog that it is bound in."""
+    """Return every call of the scripts by the name of its model, with the catalog of its script."""
     found = {}
     for script in sorted(gallery.SCRIPTS.glob("*.esl")):
         catalog = bind(SourceText(script.read_text(encoding="utf-8"), script.name)).catalog
@@ -92,7 +92,7 @@ def calls() -> dict[str, tuple[Any, WindowCall]]:
 CALLS = calls()
 
 
-def test_there_are_thirty_and_the_page_is_theirs() -> None:
+def test_the_gallery_page_is_generated_from_thirty_scripts() -> None:
     text, pictures = gallery.page()
     assert len(pictures) == 30
     assert gallery.PAGE.read_text(encoding="utf-8") == text, "run python tests/support/gallery.py"
@@ -102,7 +102,7 @@ def test_there_are_thirty_and_the_page_is_theirs() -> None:
 
 
 @pytest.mark.parametrize("name", ORACLE)
-def test_a_model_gives_what_numpy_does(name: str) -> None:
+def test_a_gallery_model_gives_the_values_of_numpy(name: str) -> None:
     catalog, call = CALLS[name]
     random = np.random.default_rng(sum(map(ord, name)))
     columns = {

@@ -1,4 +1,4 @@
-"""Graphs run as queries: the engine gives the rows of the pure form (C10-C13, C15)."""
+"""Graphs run as queries: the engine gives the rows of the pure graph (C10-C13, C15)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 SECOND = 1_000_000
 DECLARED = "CREATE STREAM s (k int, v real, ts timestamp) ORDER BY ts;\n"
-# A graph of nobody's model: W delays by an instance, and F, M and P go their own ways.
+# A hand-written graph: W delays by an instance, and F, M and P form separate paths.
 DELAYED = ModelGraph(
     (
         ModelNode("s", Op.S),
@@ -66,7 +66,7 @@ def pool():
     cuts=st.sets(st.integers(0, 11)),
 )
 def test_a_query_gives_the_rows_of_the_pure_graph(values, size, cuts, pool, tmp_path_factory) -> None:
-    """Wherever runs are cut, with a restart in the middle."""
+    """Holds for every division into runs, with a restart in the middle."""
     home: Path = tmp_path_factory.mktemp("home")
     esl = DECLARED + "".join(graph_statements(name, graph) for name, graph in GRAPHS.items())
     for name in GRAPHS:
@@ -96,7 +96,7 @@ def test_a_query_gives_the_rows_of_the_pure_graph(values, size, cuts, pool, tmp_
         mill.close()
 
 
-def test_groups_have_the_value_of_all_their_elements(pool, tmp_path: Path) -> None:
+def test_a_group_has_the_value_of_all_its_elements(pool, tmp_path: Path) -> None:
     mill = fed_mill(tmp_path, Clock(), pool)
     try:
         mill.execute(DECLARED + graph_statements("squares", GRAPHS["squares"]))
@@ -110,7 +110,7 @@ def test_groups_have_the_value_of_all_their_elements(pool, tmp_path: Path) -> No
 
 
 def test_equal_parts_of_a_graph_are_computed_once() -> None:
-    """R9: T[x^2] and its sum stand twice in the graph, and once in what runs."""
+    """R9: T[x^2] and its sum occur twice in the graph, and once in the compiled form."""
     nodes = [ModelNode("s", Op.S), *(ModelNode(f"t{n}", Op.T, {"f": "x^2"}) for n in range(2))]
     nodes += [*(ModelNode(f"a{n}", Op.AC, {"op": "sum"}) for n in range(2)), ModelNode("m", Op.M)]
     edges = [ModelEdge(src, dst) for n in range(2) for src, dst in (("s", f"t{n}"), (f"t{n}", f"a{n}"))]
@@ -124,7 +124,7 @@ def test_equal_parts_of_a_graph_are_computed_once() -> None:
     assert list(run(runs, [Instance((Fraction(2), Fraction(3)))])) == [26]
 
 
-def test_a_graph_of_two_streams_is_refused() -> None:
+def test_a_graph_of_two_streams_is_rejected() -> None:
     two = ModelGraph(
         (
             ModelNode("a", Op.S),

@@ -1,4 +1,4 @@
-"""Graphs: their checks, their JSON, and that both graphs of a model have its value at every slide (G14)."""
+"""Graphs: checks, JSON, and equal values of both graphs of a model at every slide (G14)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ ACCUMULATED = ["sum({})", "prod({})", "xor(floor({}))", "all({} > 0)", "any({} <
     aggregate=st.sampled_from(ACCUMULATED),
     more=st.sampled_from(["", " + sum(x)/n", " * sum(x^2)"]),
 )
-def test_g14_the_incremental_graph_equals_the_blocking_one(values, first, steps, f, aggregate, more) -> None:
-    """Also where more come than leave, or none."""
+def test_g14_the_incremental_graph_gives_the_values_of_the_blocking_graph(
+    values, first, steps, f, aggregate, more
+) -> None:
+    """Covers windows that grow, shrink and stay."""
     if "all" in aggregate or "any" in aggregate:
         more = ""
     model = expression(aggregate.format(f) + more)
@@ -56,7 +58,7 @@ LETS = [
 
 
 @pytest.mark.parametrize("text", LETS)
-def test_a_value_of_the_window_goes_to_the_cores_that_name_it(text: str) -> None:
+def test_a_let_value_of_the_window_is_available_in_later_core_statistics(text: str) -> None:
     model = expression(text)
     windows = [(1, 2, 7), (2, 7, 4), (7, 4, -1)]
     instances = [Instance(windows[0]), *(Instance(window[-1:], 1) for window in windows[1:])]
@@ -73,7 +75,7 @@ def test_a_value_of_the_window_goes_to_the_cores_that_name_it(text: str) -> None
         }
 
 
-def test_a_graph_comes_back_from_json() -> None:
+def test_a_graph_survives_a_round_trip_through_json() -> None:
     graphs = [blocking_graph(expression(text)) for text in ("slope(x, y)", LETS[0])]
     for graph in (*graphs, incremental_graph(expression("prod(x)/n"))):
         again = ModelGraph.from_json(graph.to_json())
@@ -82,7 +84,7 @@ def test_a_graph_comes_back_from_json() -> None:
         ModelGraph.from_json('{"nodes": 3}')
 
 
-def test_what_cannot_be_kept_up_has_no_incremental_graph() -> None:
+def test_a_model_with_a_search_has_no_incremental_graph() -> None:
     with pytest.raises(ModelError, match="a search cannot be undone"):
         incremental_graph(expression("max(x)"))
     assert list(run(blocking_graph(expression("max(i*x)")), [Instance((3, 1, 2)), Instance((1,), 2)])) == [
@@ -118,7 +120,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("message", "graph"), BROKEN.items())
-def test_a_broken_graph_is_refused(message: str, graph: ModelGraph) -> None:
+def test_a_broken_graph_is_rejected(message: str, graph: ModelGraph) -> None:
     with pytest.raises(ModelError, match=message):
         graph.validate()
 
@@ -131,7 +133,7 @@ def test_transforms_by_position_need_windows_of_fixed_size() -> None:
 
 
 def test_two_streams_are_paired_by_z() -> None:
-    """C23: each stream has its own S; Z pairs what they bring."""
+    """C23: each stream has its own S; Z pairs their elements."""
     nodes = (
         ModelNode("s1", Op.S),
         ModelNode("s2", Op.S),
@@ -151,6 +153,6 @@ def test_two_streams_are_paired_by_z() -> None:
     assert list(run(graph, asynchronous(alone))) == [11, 17, 6]
 
 
-def test_a_search_that_finds_nothing_has_no_value() -> None:
+def test_a_search_over_an_empty_window_is_null() -> None:
     instances = [Instance((3, 1)), Instance((), 2), Instance((2,))]
     assert list(run(blocking_graph(expression("max(x) + n")), instances)) == [5, None, 3]

@@ -1,4 +1,4 @@
-"""Two heaps against a sorted window, with equal values and with many that have left (C17)."""
+"""Two heaps against a sorted window, with equal values and many deleted values (C17)."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ ENTRY = np.dtype([("value", "f8"), ("number", "i8")])
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
     share=st.tuples(st.integers(0, 4), st.just(4)),
 )
-def test_the_element_at_a_rank(values: list[int], sizes: list[int], share: tuple[int, int]) -> None:
-    """The window's size changes now and then, as it does in windows of time."""
+def test_the_heaps_return_the_element_at_a_rank(
+    values: list[int], sizes: list[int], share: tuple[int, int]
+) -> None:
+    """The size of the window changes at times, as in windows of time."""
     lower, upper = (np.zeros(300, ENTRY).view(numpy.rec.recarray) for _ in range(2))
     kept = (0, 0, 0, 0)
     gone = 0

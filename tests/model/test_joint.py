@@ -1,4 +1,4 @@
-"""What several models over one window have in common."""
+"""Core statistics that several models over one window share."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def kept(*models: Model, finite: bool = True) -> list[str]:
     return [str(each.core) for each in joint(models, finite=finite).kept]
 
 
-def test_equal_cores_are_kept_once() -> None:
+def test_equal_core_statistics_are_stored_once() -> None:
     assert kept(expression("mean(x)"), expression("variance(x)")) == ["sum(x)", "sum(1)", "sum(x^2)"]
 
 
-def test_as_many_are_kept_as_differ() -> None:
+def test_the_number_of_stored_core_statistics_is_that_of_different_ones() -> None:
     names = (
         "mean",
         "variance",
@@ -36,14 +36,14 @@ def test_as_many_are_kept_as_differ() -> None:
     assert len(kept(*models)) == len(shared_cores(models)) < sum(len(one.cores) for one in models) / 3
 
 
-def test_sums_of_distances_from_a_pivot_are_not_those_of_the_elements() -> None:
+def test_sums_of_distances_from_a_pivot_differ_from_sums_of_elements() -> None:
     found = joint([model("covariance"), model("dot")], finite=True).kept
     assert [(str(each.core), each.centred) for each in found] == [
         ("sum(1)", False), ("sum(x*y)", True), ("sum(x)", False), ("sum(y)", False), ("sum(x*y)", False),
     ]  # fmt: skip
 
 
-def test_a_model_that_can_do_without_a_column_has_other_elements_where_that_may_be_null() -> None:
+def test_models_with_different_nullable_columns_have_different_elements() -> None:
     models = [expression("mean(x)"), expression("slope(x, y)"), expression("mean(x) + max(x)")]
     assert joint(models, finite=False).conditions == [{X}, {X, Y}, {X}]
     assert kept(*models, finite=False).count("sum(x)") == 2
@@ -63,17 +63,17 @@ def test_a_model_that_can_do_without_a_column_has_other_elements_where_that_may_
         ("count()", set()),
     ],
 )
-def test_what_makes_a_tuple_an_element(text: str, wanted: set[str]) -> None:
+def test_elements_of_a_model_need_values_in_all_its_terms(text: str, wanted: set[str]) -> None:
     assert {str(each.of) for each in conditions_of(expression(text))} == wanted
 
 
-def test_functions_that_may_have_no_value_keep_models_apart() -> None:
+def test_partial_functions_separate_models() -> None:
     models = [expression("sum(log(x))"), expression("sum(x)"), expression("sum(log(x)^2) + sum(x)")]
     assert kept(*models).count("sum(x)") == 2
     assert kept(*models).count("sum(log(x))") == 1
 
 
-def test_a_name_may_stand_for_other_things_in_other_models() -> None:
+def test_a_let_name_with_different_values_in_two_models_is_not_shared() -> None:
     about = "let m = {} in sum(abs(x - m))"
     mean, greatest, again = (expression(about.format(of)) for of in ("mean(x)", "max(x)", "mean(x)"))
     assert kept(mean, greatest, again) == [
@@ -81,13 +81,13 @@ def test_a_name_may_stand_for_other_things_in_other_models() -> None:
     ]  # fmt: skip
 
 
-def test_who_has_a_core() -> None:
+def test_each_core_statistic_lists_its_users() -> None:
     found = joint([expression("mean(x)"), expression("max(x)"), expression("n")], finite=True)
     users = {str(each.core): found.users(place) for place, each in enumerate(found.kept)}
     assert users == {"sum(x)": [0], "sum(1)": [0, 2], "max(x)": [1]}
 
 
-def test_columns_by_other_names_give_the_cores_that_these_have() -> None:
+def test_core_statistics_are_compared_by_columns_not_by_parameter_names() -> None:
     dot = expression("sum(x*y)")
     both = (with_columns(dot, {"x": a, "y": b}, ("p", "q")) for a, b in (("p", "q"), ("q", "p")))
     assert kept(*both) == ["sum(p*q)"]

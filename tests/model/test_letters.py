@@ -1,4 +1,4 @@
-"""The paper's letters: as an expression they have the value that the operators give one after the other."""
+"""The paper's letters, converted to an expression, have the value of the operators applied in order."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def letters(draw: st.DrawFn) -> str:
 
 @settings(max_examples=150, deadline=None)
 @given(letters(), st.lists(st.integers(-4, 4), min_size=2, max_size=6))
-def test_what_letters_say_is_what_the_operators_give(text: str, window: list[int]) -> None:
+def test_letters_as_an_expression_have_the_value_of_the_operators(text: str, window: list[int]) -> None:
     try:
         found = from_letters(text)
     except ModelError:
-        return  # said so; what may be refused is tested below
+        return  # Rejected letters are tested below.
     model = expression(expression_text(found.expr), ["x"])
     wanted = value_of(str(flow(text)), window)
     assert model.value([{"x": value} for value in window]) == wanted
@@ -53,12 +53,12 @@ def test_what_letters_say_is_what_the_operators_give(text: str, window: list[int
 
 @settings(max_examples=100, deadline=None)
 @given(letters(), st.lists(st.integers(-4, 4), min_size=2, max_size=6))
-def test_rules_change_no_value(text: str, window: list[int]) -> None:
+def test_rewrite_rules_change_no_value(text: str, window: list[int]) -> None:
     plain = flow(text)
     changed, rules = rewrite_flow(plain)
     try:
         wanted = run(plain, {"X": window})
-    except ModelError:  # F takes more than a filter before it has left
+    except ModelError:  # F takes more elements than its filter has left.
         return
     assert run(changed, {"X": window}) == wanted
     assert bool(rules) == (changed != plain)
@@ -79,12 +79,12 @@ def test_rules_change_no_value(text: str, window: list[int]) -> None:
         ("Ac[+] · T[x; 0; …]", "sum(where(i = 1, x, 0))", ()),
     ],
 )
-def test_they_are_said_as_expressions(text: str, said: str, rules: tuple[str, ...]) -> None:
+def test_letters_are_converted_to_expressions(text: str, said: str, rules: tuple[str, ...]) -> None:
     found = from_letters(text)
     assert (expression_text(found.expr), found.rules) == (said, rules)
 
 
-def test_a_model_may_call_its_elements_otherwise() -> None:
+def test_letters_can_use_another_name_for_the_elements() -> None:
     model = expression(expression_text(from_letters("Ac[+] · T[x^2]", ["price"]).expr))
     assert model.value([{"price": 2}, {"price": 3}]) == Fraction(13)
 
@@ -104,6 +104,6 @@ def test_a_model_may_call_its_elements_otherwise() -> None:
         ("Ac[+] · " + "T[x; 2*x; …] · " * 2000 + "X", "too many letters"),
     ],
 )
-def test_what_has_no_value_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_letters_without_a_value_are_rejected_with_a_reason(text: str, reason: str) -> None:
     with pytest.raises(ModelError, match=reason):
         from_letters(text)

@@ -1,4 +1,4 @@
-"""Letters on the engine: F, M, P and searches give what the pure operators give (C4-C9)."""
+"""Letters on the engine: F, M, P and searches give the values of the pure operators (C4-C9)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_EXPRESSION = {
 
 
 @pytest.mark.parametrize("text", NO_EXPRESSION.values())
-def test_they_have_no_form_as_an_expression(text: str) -> None:
+def test_some_letters_have_no_form_as_an_expression(text: str) -> None:
     assert "·" in repr(from_letters(text).expr)
 
 
@@ -44,13 +44,15 @@ def test_they_have_no_form_as_an_expression(text: str) -> None:
 @given(letters(), st.lists(st.integers(-4, 4).map(float), min_size=1, max_size=9), st.integers(0, 4))
 @example("A[first] · F[rest 1] · P[sort]", [1.0, 2.0], 2)
 @example("A[max] · T[1/x] · P[reverse] · M(X, F[oldest 1])", [1.0, 0.0, 2.0], 1)
-def test_compiled_letters_give_what_the_pure_ones_do(text: str, values: list[float], back: int) -> None:
+def test_compiled_letters_have_the_values_of_the_pure_operators(
+    text: str, values: list[float], back: int
+) -> None:
     try:
         found = from_letters(text).expr
     except ModelError:
         return
     if "·" not in repr(found):
-        return  # an expression, as others are
+        return  # Other tests cover letters with a form as an expression.
     catalog = bind(f"CREATE MODEL f(x REAL) AS {text};").catalog
     uda = prepare(call_of(catalog, "f", [DOUBLE], over("ROWS", back)), catalog, forms=(PYTHON,))
     rows = [(place, 0, value) for place, value in enumerate(values)]
@@ -60,7 +62,7 @@ def test_compiled_letters_give_what_the_pure_ones_do(text: str, values: list[flo
         assert answer == (None if wanted is None else pytest.approx(float(wanted), rel=1e-12)), place
 
 
-def test_they_run_as_queries(tmp_path: Path) -> None:
+def test_letters_run_as_queries(tmp_path: Path) -> None:
     values = [3.0, -1.0, 4.0, 1.0, -5.0, 9.0, 2.0, 6.0]
     chosen = {name: NO_EXPRESSION[name] for name in ("second_least", "odd")}
     models = "".join(f"CREATE MODEL {name}(x REAL) AS {text};\n" for name, text in chosen.items())

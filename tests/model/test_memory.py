@@ -1,4 +1,4 @@
-"""Deque, two stacks and ordered window against the plain answer; rescans of the conditional rule (C17)."""
+"""Deque, two stacks and ordered window against a recomputation, and rescans of the conditional rule (C17)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rescans(values: list[int], size: int) -> int:
     return maximum.rescans
 
 
-def test_rescans_depend_on_the_data() -> None:
+def test_the_number_of_rescans_depends_on_the_data() -> None:
     assert rescans(list(range(100)), 10) == 0
     assert rescans(list(range(100, 0, -1)), 10) == 90
     assert rescans([7] * 100, 10) == 0

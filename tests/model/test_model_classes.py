@@ -1,4 +1,4 @@
-"""What class a model is of, why, and what the front door says to mistakes."""
+"""Class of a model with its reason, and error messages about invalid models."""
 
 from __future__ import annotations
 
@@ -89,23 +89,23 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize(("text", "wanted"), CLASSES.items())
-def test_a_class_and_its_reason(text: str, wanted: tuple[CoreKind, str]) -> None:
+def test_a_model_has_a_class_and_a_reason(text: str, wanted: tuple[CoreKind, str]) -> None:
     found = expression(text).classification
     assert (found.kind, wanted[1] in found.reason) == (wanted[0], True), str(found)
 
 
 @pytest.mark.parametrize(("text", "kind"), FLOWS.items())
-def test_the_class_of_a_flow(text: str, kind: CoreKind) -> None:
+def test_a_flow_has_a_class(text: str, kind: CoreKind) -> None:
     assert classify_flow(flow(text)).kind is kind
 
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES.items())
-def test_a_mistake_is_explained(text: str, message: str) -> None:
+def test_an_error_in_a_formula_is_explained(text: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         expression(text)
 
 
-def test_parameters() -> None:
+def test_parameters_are_inferred_or_checked() -> None:
     assert expression("sum(y) + sum(x)").parameters == ("y", "x")
     assert expression("sum(x)", ["x", "y"]).parameters == ("x", "y")
     with pytest.raises(ModelError, match="uses y, but its parameters are x"):
@@ -123,16 +123,18 @@ def test_positions_need_a_window_of_rows() -> None:
     expression("sum(exp(-age)*x)").check_window(counts_rows=False)
 
 
-def test_equal_cores_are_shared_however_they_are_written() -> None:
+def test_equal_core_statistics_are_shared_in_every_notation() -> None:
     assert len(expression("sum(x*y) + sum(y*x)").cores) == 1
     assert len(expression("sum(x*x) + sum(x^2) + sum(3*x^2)").cores) == 1
     assert len(expression("sum((x + y)^2) - sum((2*x + y)^2)").cores) == 3
-    assert len(expression("sum((x - y)^2) + sum((x - y)^2)").cores) == 1  # in one piece: it would cancel
+    assert (
+        len(expression("sum((x - y)^2) + sum((x - y)^2)").cores) == 1
+    )  # not expanded, because expanded sums would cancel
     statistics = [model(name) for name in ("mean", "variance", "stddev", "sum_of_squares", "l2_norm", "sum")]
     assert sorted(map(str, shared_cores(statistics))) == ["sum(1)", "sum(x)", "sum(x^2)"]
 
 
-def test_the_catalogue() -> None:
+def test_catalogue_models_have_their_expected_classes() -> None:
     kinds = {name: model(name).classification.kind for name in CATALOGUE}
     searching = {"l_infinity_norm", "max", "min", "range", "median"}
     assert {name for name, kind in kinds.items() if kind is CoreKind.AUX_MEMORY} == searching
@@ -144,14 +146,14 @@ def test_the_catalogue() -> None:
     assert norm(4).value([{"x": 2}, {"x": -1}]) == 17**0.25
 
 
-def test_a_hann_window_is_kept_in_three_numbers() -> None:
-    """C21: a constant and one pair of conjugate modes, of which a complex number is enough."""
+def test_a_hann_window_is_stored_in_three_numbers() -> None:
+    """C21: a constant and one pair of conjugate modes, for which a complex number suffices."""
     made = hann(8)
     assert sum(found.state for found in made.classes) == 2
     assert sum(len(core.weight.terms) for core in made.cores if core.weight is not None) == 2
 
 
-def test_costs() -> None:
+def test_costs_of_blocking_and_incremental_models_are_estimated() -> None:
     one = estimate(expression("sum(x^2)"), n=1000)
     assert (one.blocking.transforms, one.blocking.combinations) == (1000, 999)
     assert (one.incremental.transforms, one.incremental.combinations, one.incremental.inverses) == (2, 2, 1)
@@ -165,7 +167,7 @@ def test_costs() -> None:
     assert table[4][-1] == "up to 2·n"
 
 
-def test_what_each_way_would_cost() -> None:
+def test_the_table_has_the_costs_of_each_method() -> None:
     rows = {row[0]: row[1:] for row in ways_table(n=1000, d=10)}
     assert rows["blocking"][:3] == ("1000", "999", "0")
     assert rows["incremental"][:3] == ("20", "20", "10")
@@ -182,12 +184,12 @@ def test_what_each_way_would_cost() -> None:
         ("sum(i*x)", ["blocking", "shifted, 2 values"]),
     ],
 )
-def test_ways_that_a_model_cannot_use_are_not_listed(text: str, ways: list[str]) -> None:
+def test_the_table_omits_methods_that_a_model_cannot_use(text: str, ways: list[str]) -> None:
     kinds = {found.kind for found in expression(text).classes}
     assert [row[0] for row in ways_table(100, 1, kinds)][1:] == ways
 
 
-def test_ways() -> None:
+def test_each_core_statistic_has_its_method() -> None:
     assert [found.way for found in expression("max(x) + gcd(x) + sum(x) + first(x)").classes] == [
         CoreMethod.DEQUE, CoreMethod.TWO_STACK, CoreMethod.DELTA, CoreMethod.QUEUE,
     ]  # fmt: skip

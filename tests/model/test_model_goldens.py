@@ -1,4 +1,4 @@
-"""The worked examples of the conceptual model, to the digit (G1-G15)."""
+"""Worked examples of the conceptual model, with all digits (G1-G15)."""
 
 from __future__ import annotations
 
@@ -46,27 +46,27 @@ REGRESSION = {
 
 
 def over(text: str, values: Sequence[object], size: int) -> list[object]:
-    """The model over each full window, by its definition."""
+    """Return the values of the model over each full window, by its definition."""
     model = expression(text)
     rows = [dict(zip(model.parameters, v if isinstance(v, tuple) else (v,), strict=True)) for v in values]
     return [model.value(rows[k : k + size]) for k in range(len(rows) - size + 1)]
 
 
 def slides(text: str, values: Sequence[object], size: int, *, incremental: bool = True) -> list[object]:
-    """The same by one of the graphs."""
+    """Return the values of the model over each full window, by one of its graphs."""
     model = expression(text)
     graph = incremental_graph(model) if incremental else blocking_graph(model)
     later = [Instance((value,), leaving=1) for value in values[size:]]
     return list(run(graph, [Instance(tuple(values[:size])), *later]))
 
 
-def test_g1_sum_of_squares() -> None:
+def test_g1_a_sum_of_squares_is_incremental() -> None:
     assert over("sum(x^2)", [1, 2, 3, 4, 5], 4) == [30, 54]
     assert slides("sum(x^2)", [1, 2, 3, 4, 5], 4) == [30, 54]
     assert expression("sum(x^2)").classification.kind is CoreKind.INCREMENTAL
 
 
-def test_g2_arbitrary_weights_block() -> None:
+def test_g2_a_sum_with_arbitrary_weights_is_blocking() -> None:
     weights = "sum(x * where(i = 1, 0.1, where(i = 2, 0.2, where(i = 3, 0.3, 0.4))))"
     assert over(weights, [1, 2, 3, 4, 5], 4) == [3, 4]
     found = expression(weights).classification
@@ -74,23 +74,23 @@ def test_g2_arbitrary_weights_block() -> None:
     assert found.reason.startswith("not uniform: uses position i")
 
 
-def test_g3_euclidean_norm() -> None:
+def test_g3_the_euclidean_norm_has_the_published_values() -> None:
     assert over("norm(x, 2)", [3, 4, 12], 2) == [5, 12.649110640673518]
 
 
 @pytest.mark.parametrize(("text", "wanted"), STATISTICS.items())
-def test_g4_statistics(text: str, wanted: list[object]) -> None:
+def test_g4_statistics_have_the_published_values(text: str, wanted: list[object]) -> None:
     assert over(text, [2, 4, 4, 4, 5, 5, 7, 9], 4) == [Fraction(w) for w in wanted]  # type: ignore[arg-type]
 
 
-def test_g4_norms_and_short_windows() -> None:
+def test_g4_norms_have_the_published_values_and_short_windows_are_null() -> None:
     wanted = [7.211102550927978, 8.54400374531753, 9.055385138137417, 10.723805294763608, 13.416407864998739]
     assert over("norm(x, 2)", [2, 4, 4, 4, 5, 5, 7, 9], 4) == wanted
     assert over("variance(x)", [2], 1) == [None]
 
 
 @pytest.mark.parametrize(("text", "wanted"), REGRESSION.items())
-def test_g5_regression(text: str, wanted: list[object]) -> None:
+def test_g5_regression_has_the_published_values(text: str, wanted: list[object]) -> None:
     model = expression(text, ["x", "y"])
     x, y = [1, 2, 3, 4, 5, 6], [2, 3, 5, 4, 6, 9]
     rows = [{"x": a, "y": b} for a, b in zip(x, y, strict=True)]
@@ -106,19 +106,19 @@ def test_g5_all_statistics_need_five_sums_and_n() -> None:
     ]  # fmt: skip
 
 
-def test_g6_linear_ramp() -> None:
+def test_g6_a_linear_ramp_is_shift_incremental() -> None:
     assert over("sum(i*x)", [1, 2, 3, 4, 5], 4) == [30, 40]
     found = expression("sum(i*x)").classification
     assert (found.kind, found.state) == (CoreKind.SHIFT_INCREMENTAL, 2)
 
 
-def test_g7_geometric_weights() -> None:
+def test_g7_a_sum_with_geometric_weights_is_shift_incremental() -> None:
     assert over("sum(0.5^(n-i) * x)", [1, 2, 3, 4, 5], 4) == [Fraction(49, 8), 8]
     found = expression("sum(0.5^(n-i) * x)").classification
     assert (found.kind, found.state) == (CoreKind.SHIFT_INCREMENTAL, 1)
 
 
-def test_g8_fourier() -> None:
+def test_g8_fourier_coefficients_have_the_published_values() -> None:
     parts = {"cos": [[10, -2, -2, -2], [16, -2, -4, -2]], "sin": [[0, 2, 0, -2], [0, 4, 0, -4]]}
     for name, wanted in parts.items():
         for k in range(4):
@@ -128,24 +128,24 @@ def test_g8_fourier() -> None:
             assert expression(text).classification.kind.rank <= CoreKind.SHIFT_INCREMENTAL.rank
 
 
-def test_g9_product_counts_zeros() -> None:
+def test_g9_an_incremental_product_counts_zeros() -> None:
     assert over("prod(x)", [2, 0, 3, 4, 5], 3) == [0, 0, 60]
     assert slides("prod(x)", [2, 0, 3, 4, 5], 3) == [0, 0, 60]
 
 
-def test_g10_sliding_maximum() -> None:
+def test_g10_a_sliding_maximum_needs_auxiliary_memory() -> None:
     assert over("max(x)", [5, 3, 4, 1, 2, 6], 3) == [5, 4, 4, 6]
     assert expression("max(x)").classification.kind is CoreKind.AUX_MEMORY
 
 
-def test_g11_decay() -> None:
+def test_g11_decay_by_age_is_incremental() -> None:
     model = expression("sum(x * 0.5^age)")
     rows = [{"x": 8}, {"x": 4}, {"x": 2}]
     assert [model.value(rows[: k + 1], range(k + 1)) for k in range(3)] == [8, 8, 6]
     assert model.classification.kind is CoreKind.INCREMENTAL
 
 
-def test_g13_operators() -> None:
+def test_g13_operators_give_the_published_vectors() -> None:
     square, successor = (lambda x: x**2), (lambda x: x + 1)
     assert merge((1, 2), (2, 3)) == (1, 2, 2, 3)
     assert merge((2, 3), (1, 2)) == (2, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""A rewrite rule gives a flow with the same value, on random vectors; it does nothing where it must not."""
+"""Rewrite rules: equal values on random vectors, and no rewrite where the value would change."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DOES_NOT = {
 @pytest.mark.parametrize(("rule", "text"), [(rule, text) for rule, texts in HOLDS.items() for text in texts])
 @settings(max_examples=20)
 @given(x=VECTORS, y=VECTORS, whole=WHOLE)
-def test_a_rule_keeps_the_value(
+def test_a_rule_does_not_change_the_value(
     rule: str, text: str, x: tuple[Fraction, ...], y: tuple[Fraction, ...], whole: tuple[Fraction, ...]
 ) -> None:
     before = flow(text)
@@ -70,7 +70,7 @@ def test_a_rule_keeps_the_value(
 @pytest.mark.parametrize(
     ("rule", "text"), [(rule, text) for rule, texts in DOES_NOT.items() for text in texts]
 )
-def test_a_rule_leaves_alone_what_it_would_change(rule: str, text: str) -> None:
+def test_a_rule_does_not_apply_where_the_value_would_change(rule: str, text: str) -> None:
     found = flow(text)
     assert isinstance(found, FlowStep)
     assert RULES[rule](found) is None
@@ -79,7 +79,7 @@ def test_a_rule_leaves_alone_what_it_would_change(rule: str, text: str) -> None:
 @settings(max_examples=20)
 @given(x=st.lists(st.integers(-9, 9), min_size=1, max_size=5), y=st.integers(-9, 9))
 def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
-    """T[x^2] twice, one for each of two sums."""
+    """T[x^2] occurs twice, once for each of two sums."""
     nodes = (
         ModelNode("s", Op.S),
         ModelNode("t1", Op.T, {"f": "x^2"}),
@@ -106,11 +106,11 @@ def test_r9_equal_parts_of_a_graph_are_merged(x: list[int], y: int) -> None:
     assert list(run_graph(merged, instances)) == list(run_graph(graph, instances))
 
 
-def test_r9_finds_nothing_where_cores_are_shared_already() -> None:
+def test_r9_does_not_apply_to_core_statistics_that_are_already_shared() -> None:
     assert merge_equal.merge_equal(blocking_graph(expression("sum(x*x)/n + sum(x^2)"))) is None
 
 
-# Letters of which the compiler makes something else by a rule, and an expression for R9.
+# Letters that the compiler rewrites by a rule, and an expression for R9.
 FIRES = {
     "R1": "Ac[+] · T[x + 1] · T[x^3]",
     "R2": "Ac[×] · T[x + 1] · M(X, P[reverse])",
@@ -128,7 +128,7 @@ FIRES = {
 @pytest.mark.parametrize(("rule", "text"), FIRES.items())
 @settings(max_examples=15)
 @given(x=VECTORS)
-def test_every_rule_is_used_by_the_compiler_and_changes_no_value(
+def test_the_compiler_uses_every_rule_without_a_change_of_value(
     rule: str, text: str, x: tuple[Fraction, ...]
 ) -> None:
     model = expression(text, ["x"])
@@ -138,7 +138,7 @@ def test_every_rule_is_used_by_the_compiler_and_changes_no_value(
 
 
 @pytest.mark.parametrize("rule", FIRES)
-def test_the_effect_of_a_rule_is_told(rule: str) -> None:
+def test_explain_prints_the_effect_of_a_rule(rule: str) -> None:
     catalog = bind(f"CREATE MODEL m(x REAL) AS {FIRES[rule]};").catalog
     (definition,) = models_named("m", catalog)
     lines = explain_model(definition, catalog).splitlines()

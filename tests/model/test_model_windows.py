@@ -1,4 +1,4 @@
-"""Windows of both kinds, in all three movements, against slices of the stream (C2)."""
+"""Count and time windows with all three movements, against slices of the stream (C2)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def contents(instances: list[Instance]) -> list[list[int]]:
 
 @settings(max_examples=60)
 @given(length=st.integers(0, 20), size=st.integers(1, 6), step=st.integers(1, 8))
-def test_a_data_window_slides_shifts_and_skips(length: int, size: int, step: int) -> None:
+def test_a_count_window_slides_tumbles_and_skips(length: int, size: int, step: int) -> None:
     stream = [(k, k) for k in range(length)]
     values = list(range(length))
     ends = range(size, length + 1, step)
@@ -48,7 +48,7 @@ def test_a_data_window_slides_shifts_and_skips(length: int, size: int, step: int
     length=st.none() | st.integers(1, 8),
     step=st.integers(1, 6),
 )
-def test_a_time_window_holds_an_interval(times: list[int], length: int | None, step: int) -> None:
+def test_a_time_window_contains_an_interval(times: list[int], length: int | None, step: int) -> None:
     window = SlidingTimeWindow(length, step)
     instances = list(window.instances(list(enumerate(times))))
     first = -(-times[0] // step) * step
@@ -62,7 +62,7 @@ def test_a_time_window_holds_an_interval(times: list[int], length: int | None, s
     assert kept == again
 
 
-def test_windows_of_nothing_are_refused() -> None:
+def test_empty_windows_are_rejected() -> None:
     for make in (
         lambda: SlidingCountWindow(0),
         lambda: SlidingCountWindow(2, 0),

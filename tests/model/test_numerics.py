@@ -1,4 +1,4 @@
-"""Numbers of twice the digits against rationals (C24)."""
+"""Double-double arithmetic against rationals (C24)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRECISE = 2.0**-98
 
 @pytest.fixture(autouse=True, scope="module")
 def as_python() -> Iterator[None]:
-    """Nothing is compiled; kernels give the same."""
+    """Run kernels as Python, because the compiled form gives the same values."""
     with inside_python():
         yield
 
@@ -36,7 +36,7 @@ def near(found: tuple[float, float], wanted: Fraction, scale: Fraction) -> bool:
 @settings(max_examples=60)
 @given(a=NUMBERS, b=NUMBERS, c=NUMBERS)
 @example(1e16, 1.0, -1e16)
-def test_sums_products_and_quotients(a: float, b: float, c: float) -> None:
+def test_sums_products_and_quotients_are_accurate(a: float, b: float, c: float) -> None:
     x, y, z = Fraction(a), Fraction(b), Fraction(c)
     total = plain.add(*plain.add(a, 0.0, b, 0.0), c, 0.0)
     assert near(total, x + y + z, abs(x) + abs(y) + abs(z))
@@ -49,7 +49,7 @@ def test_sums_products_and_quotients(a: float, b: float, c: float) -> None:
     assert near(plain.multiply(*root, *root), abs(x), abs(x))
 
 
-def test_rounding_is_told_from_value() -> None:
+def test_differences_below_the_noise_are_zero() -> None:
     high = 1.0 + 2.0**-40
     assert plain.difference(high, 0.0, 1.0, 0.0) == (2.0**-40, 0.0)
     assert plain.difference(1.0, NOISE / 4, 1.0, 0.0) == (0.0, 0.0)
@@ -71,12 +71,14 @@ def test_rounding_is_told_from_value() -> None:
         ("exp", (1000.0, 0.0), math.nan),
     ],
 )
-def test_functions(name: str, given_: tuple[float, ...], wanted: float) -> None:
+def test_functions_have_their_exact_values_or_nan(
+    name: str, given_: tuple[float, ...], wanted: float
+) -> None:
     found = getattr(plain, name)(*given_)[0]
     assert found == wanted or (math.isnan(found) and math.isnan(wanted))
 
 
-def test_products_do_not_overflow_on_the_way() -> None:
+def test_scaled_products_do_not_overflow() -> None:
     h, low, scale = 0.0, 0.0, 0
     for _ in range(10):
         h, low, scale = plain.scaled_product(h, low, scale, 1e200, 0.0, False)
@@ -87,7 +89,7 @@ def test_products_do_not_overflow_on_the_way() -> None:
     assert plain.unscaled(0.0, 0.0, 0) == (1.0, 0.0)
 
 
-def test_angles_leave_whole_turns_out_before_rounding() -> None:
+def test_angles_are_reduced_by_whole_turns_before_rounding() -> None:
     far = 8 * 10**15 + 3
     assert plain.turn(1, 8, far) == 2 * math.pi * 3 / 8
     assert plain.angle(0.125, 0.0, far) == 2 * math.pi * 3 / 8

@@ -1,4 +1,4 @@
-"""Models over two streams (C23): a join brings the elements together, then they are one stream of pairs."""
+"""Models over two streams (C23): a join pairs the elements, then the model runs over one stream of pairs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EQUAL_CLOCKS = f"""{STREAMS}
 CREATE STREAM Pairs AS SELECT A.at AS at, a, b
   FROM A [RANGE 1 SECONDS], B [RANGE 1 SECONDS] WHERE A.at = B.at;
 CREATE QUERY q AS SELECT at, slope_of(a, b) OVER (ROWS 3 PRECEDING) AS s FROM Pairs;"""
-# Each element meets the latest one of the other stream.
+# Each element is paired with the latest element of the other stream.
 AS_OF = f"""{STREAMS}
 CREATE STREAM Pairs AS SELECT a, b FROM A [ROWS 1], B [ROWS 1];
 CREATE QUERY q AS SELECT a, b, slope_of(a, b) OVER (ROWS 3 PRECEDING) AS s FROM Pairs;"""
@@ -55,7 +55,7 @@ def test_streams_with_one_clock_are_paired_by_time() -> None:
     assert [row[1] for row in results(EQUAL_CLOCKS, arrivals)] == [slope_of(window) for window in windows]
 
 
-def test_streams_with_different_clocks_are_aligned_as_of() -> None:
+def test_streams_with_different_clocks_are_paired_as_of() -> None:
     arrivals = [("A", 1, 1.0), ("B", 2, 5.0), ("A", 3, 2.0), ("A", 4, 4.0), ("B", 7, 6.0), ("A", 9, 5.0)]
     found = results(AS_OF, arrivals)
     pairs = [(1.0, 5.0), (2.0, 5.0), (4.0, 5.0), (4.0, 6.0), (5.0, 6.0)]

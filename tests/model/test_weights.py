@@ -1,4 +1,4 @@
-"""Weights that are closed under shifts: their values, and what must be kept for them (C21)."""
+"""Weights closed under shifts: their values and the size of their state (C21)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_weight_has_the_value_of_its_expression(factors: list[str], place: int
     ("text", "state"),
     [("i", 2), ("i^3", 4), ("2^i", 1), ("cos(i)", 1), ("i*cos(i)", 2), ("cos(i)*sin(i)", 1), ("sin(i)^2", 2)],
 )
-def test_how_many_numbers_a_weight_needs(text: str, state: int) -> None:
+def test_a_weight_needs_the_expected_number_of_stored_values(text: str, state: int) -> None:
     """cos(i)·sin(i) is half of sin(2i)."""
     found = weight(text)
     assert found is not None
@@ -46,7 +46,7 @@ def test_how_many_numbers_a_weight_needs(text: str, state: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["1/i", "log(i)", "i^0.5", "cos(i^2)", "2^(i^2)", "x^i", "i^i", "cos(i)^-1"])
-def test_other_weights_are_not_closed(text: str) -> None:
+def test_other_weights_are_not_closed_under_shifts(text: str) -> None:
     (term,) = polynomial(parse(text)).terms
     assert weight_of(term[0], POSITION) is None
 
@@ -60,7 +60,7 @@ def test_other_weights_are_not_closed(text: str) -> None:
     base=st.fractions("1/2", 2, max_denominator=5),
 )
 def test_a_shift_combines_lower_powers(degree, u, step, turns, base) -> None:
-    """(u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu): what all kept sums rest on."""
+    """(u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu), the basis of all stored sums."""
     mode = Mode(base=base, turns=turns)
     shifted = (u + step) ** degree * mode.at(u + step)
     combined = mode.at(step) * sum(
@@ -69,7 +69,7 @@ def test_a_shift_combines_lower_powers(degree, u, step, turns, base) -> None:
     assert combined == pytest.approx(shifted, rel=1e-9, abs=1e-9)
 
 
-def test_growth_tells_stable_weights_from_others() -> None:
+def test_weights_are_classified_as_growing_shrinking_or_periodic() -> None:
     growing, fading, turning = weight("2^i"), weight("0.5^i"), weight("cos(i)")
     assert growing is not None and growing.growing and not growing.shrinking
     assert fading is not None and fading.shrinking and not fading.growing

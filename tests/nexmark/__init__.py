@@ -1,1 +1,1 @@
-"""NEXMark."""
+"""NEXMark queries of examples/nexmark."""

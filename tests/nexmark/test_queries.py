@@ -1,4 +1,4 @@
-"""The queries of examples/nexmark, all in one mill, against DuckDB over the same events at their end."""
+"""Queries of examples/nexmark, all in one engine, against DuckDB over the same events at their end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES = {path.stem: path for path in sorted(FOLDER.glob("*.esl"))}
 EVENTS, RUNS, RATE = 3_000, 10, 47
 SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1)
-# Events begin shortly before midnight; the second half of them comes in the next evening, around 19:00.
+# Events begin shortly before midnight; the second half follows in the next evening, around 19:00.
 START = int(datetime(2026, 1, 31, 23, 59, 30, tzinfo=UTC).timestamp()) * SECOND
 LATER = (18 * 3600 + 59 * 60) * SECOND
 TIMES = ("ts", "expires")
@@ -44,7 +44,7 @@ def events(stream: str, first: int, last: int) -> pa.Table:
 def played(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[Mill, duckdb.DuckDBPyConnection, Path]]:
-    """A mill that has run all queries to the end, tables of what it got, and the folder of its files."""
+    """Yield an engine after the end of all queries, tables of its input, and the folder of its files."""
     folder = tmp_path_factory.mktemp("nexmark")
     (folder / "examples/nexmark").mkdir(parents=True)
     shutil.copy(FOLDER / "side.csv", folder / "examples/nexmark")
@@ -101,16 +101,16 @@ def _micros(value: object) -> object:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_each_file_stands_alone_and_has_the_query_of_its_name(name: str) -> None:
+def test_each_file_binds_alone_and_has_the_query_of_its_name(name: str) -> None:
     assert list(bind(FILES[name].read_text()).catalog.queries) == [name]
 
 
-def test_there_are_24_queries_and_an_answer_to_each() -> None:
+def test_there_are_24_queries_each_with_an_expected_answer() -> None:
     assert tuple(FILES) == tuple(ANSWERS) == NAMES
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_changes_come_to_is_what_sql_gives_over_all_events(
+def test_the_net_effect_of_changes_equals_sql_over_all_events(
     name: str, played: tuple[Mill, duckdb.DuckDBPyConnection, Path]
 ) -> None:
     mill, database, _ = played

@@ -1,4 +1,4 @@
-"""Digests stand for content alone, in every process."""
+"""Digests depend only on content, in every process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print(list(share(optimize(build_graph(catalog)), catalog).nodes))
 """
 
 
-def test_values_that_differ_in_type_or_place_are_told_apart() -> None:
+def test_values_of_different_type_or_position_have_different_digests() -> None:
     values = [1, 1.0, True, "1", b"1", Decimal(1), None, (1,), ((1,),), frozenset({1}), {1: 2}, {2: 1}]
     values += [Literal(1, INT), Literal(1, BIGINT), ColumnRef("1", VARCHAR), ("a", "b"), ("a,b",)]
     assert len({digest(value) for value in values}) == len(values)
@@ -39,17 +39,17 @@ def test_sets_and_mappings_have_no_order() -> None:
     assert digest(dict.fromkeys(names, 1)) == digest(dict.fromkeys(reversed(names), 1))
 
 
-def test_what_is_measured_and_what_is_left_at_its_default_does_not_count() -> None:
+def test_measured_fields_and_default_values_do_not_change_a_digest() -> None:
     join = SharedJoin(((), ()), ())
     assert digest(join) == digest(SharedJoin(((), ()), (), (), None))
 
 
-def test_what_is_no_content_is_refused() -> None:
+def test_an_unsupported_object_is_rejected() -> None:
     with pytest.raises(TypeError, match="object is no content of a plan"):
         digest(object())
 
 
-def test_ids_are_the_same_in_processes_that_hash_differently() -> None:
+def test_ids_are_equal_in_processes_with_different_hash_seeds() -> None:
     told = {
         subprocess.run(
             [sys.executable, "-c", IDS],
@@ -63,7 +63,7 @@ def test_ids_are_the_same_in_processes_that_hash_differently() -> None:
     assert len(told) == 1 and "q: window #" in told.pop()
 
 
-def test_a_call_stands_for_the_definition_of_its_aggregate_and_of_those_that_it_calls() -> None:
+def test_the_digest_of_a_call_includes_all_aggregates_that_it_calls() -> None:
     texts = [
         f"""CREATE STREAM s(v real) ORDER BY current_time;
         CREATE AGGREGATE mine(x real) : real
@@ -80,7 +80,7 @@ def test_a_call_stands_for_the_definition_of_its_aggregate_and_of_those_that_it_
     assert one == same != other
 
 
-def test_names_are_one_word_and_long_lists_become_a_digest() -> None:
+def test_names_are_quoted_and_long_lists_become_a_digest() -> None:
     assert (quote_name("a b"), quote_name('a"'), quote_name("ab")) == ('"a b"', '"a"""', "ab")
     assert short_name(["a", "b"], ("a", "b")) == "a, b"
     assert short_name(["a" * 70], "long") == f"#{digest('long')}"

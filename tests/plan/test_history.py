@@ -1,4 +1,4 @@
-"""How far back results depend on tuples, and tasks without some of their queries."""
+"""Time span of tuples on which a result depends, and tasks after the removal of queries."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ def _graph(**queries: str) -> QueryGraph:
         (f"SELECT k FROM A UNION ALL ({JOIN.replace(', A.v', '')})", 5),
     ],
 )
-def test_windows_behind_each_other_add_up(query: str, seconds: int | None) -> None:
+def test_the_spans_of_consecutive_windows_add_up(query: str, seconds: int | None) -> None:
     assert history_us(_graph(q=query), "q") == (None if seconds is None else seconds * SECOND)
 
 
-def test_a_task_without_some_queries_has_only_the_members_of_the_others() -> None:
+def test_a_task_without_some_queries_keeps_only_the_other_queries() -> None:
     graph = _graph(one=JOIN, two=f"{JOIN} AND A.v > 1", three=f"{JOIN} AND A.v < B.k")
     (task,) = split_into_tasks(graph)
     reduced, kept = without_outputs(task, graph, {"one", "two"})

@@ -1,4 +1,4 @@
-"""Every clause of a query is a part of what it means: a definition with another one is another."""
+"""A change of any clause of a query changes the meaning of its definition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHERWISE = {
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 3",
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) <= 4",
     ),
-    "ranked by": (
+    "PARTITION BY and ORDER BY": (
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY v) = 1",
         "SELECT k, v FROM s QUALIFY row_number() OVER (PARTITION BY v ORDER BY k) = 1",
     ),
@@ -49,6 +49,6 @@ def defined(select: str) -> QueryDefinition:
 
 
 @pytest.mark.parametrize(("before", "after"), OTHERWISE.values(), ids=OTHERWISE.keys())
-def test_another_clause_is_another_meaning(before: str, after: str) -> None:
+def test_a_changed_clause_is_a_changed_definition(before: str, after: str) -> None:
     assert diff_statements(defined(before), defined(after))
     assert not diff_statements(defined(before), defined(before.lower()))

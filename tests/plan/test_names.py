@@ -1,4 +1,4 @@
-"""Ids of nodes and tasks are those of their content: others who come and go leave them as they are."""
+"""Ids of nodes and tasks depend on their content, not on other queries that are created or dropped."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def planned_from(catalog: Catalog) -> tuple[QueryGraph, tuple[Task, ...]]:
 
 
 def seen_by(query: str, graph: QueryGraph, tasks: tuple[Task, ...]) -> object:
-    """All of a plan that one query depends on: nodes, members, tasks, and the names of state."""
+    """Return everything of a plan that one query depends on: nodes, queries, tasks, and names of state."""
     behind = graph.ancestors(query)
     nodes = [_without_others(graph[node_id], behind) for node_id in sorted(behind)]
     holding = []
@@ -119,7 +119,7 @@ ALONE = {
     st.lists(st.sampled_from(SELECTS), min_size=3, max_size=12),
     st.randoms(use_true_random=False),
 )
-def test_a_query_sees_the_same_plan_whoever_is_there_and_whoever_came_first(
+def test_the_plan_of_a_query_does_not_depend_on_other_queries_or_their_order(
     texts: list[str], chance: random.Random
 ) -> None:
     queries = {f"q{number}": text for number, text in enumerate(texts)}
@@ -131,7 +131,7 @@ def test_a_query_sees_the_same_plan_whoever_is_there_and_whoever_came_first(
 
 
 @given(st.lists(st.lists(st.integers(0, len(SELECTS) - 1), unique=True), min_size=1, max_size=4))
-def test_a_plan_put_together_from_those_of_statements_is_that_of_all_at_once(chosen: list[list[int]]) -> None:
+def test_a_plan_built_incrementally_equals_a_plan_built_at_once(chosen: list[list[int]]) -> None:
     planner, known = Planner(), bind(DECLARED).catalog
     queries = {
         number: bind(f"CREATE QUERY q{number} AS {SELECTS[number]};", known).catalog.queries[f"q{number}"]
@@ -155,7 +155,7 @@ def task_without_order(task: Task) -> object:
     return task.id, set(task.nodes), task.inputs, set(task.outputs), set(task.stateful_nodes)
 
 
-def test_a_planner_forgets_what_was_made_of_something_that_is_gone() -> None:
+def test_a_planner_forgets_nodes_of_dropped_streams() -> None:
     planner = Planner()
     texts = [f"CREATE STREAM s(v {kind}); CREATE QUERY q AS SELECT v FROM s;" for kind in ("int", "real")]
     catalogs = [bind(text).catalog for text in texts]
@@ -164,7 +164,7 @@ def test_a_planner_forgets_what_was_made_of_something_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in read_cases() if not c.errors])
-def test_dropping_the_others_changes_nothing_for_a_query_of_the_corpus(case: Case) -> None:
+def test_the_plan_of_a_corpus_query_is_equal_without_the_other_queries(case: Case) -> None:
     catalog = prepare(case).catalog
     names = [query.name for query in catalog.queries.values() if query.continuous]
     whole = planned_from(catalog)
@@ -174,30 +174,35 @@ def test_dropping_the_others_changes_nothing_for_a_query_of_the_corpus(case: Cas
         assert seen_by(name, *planned_from(less)) == seen_by(name, *whole)
 
 
-def test_equal_selections_and_sub_selects_are_there_once() -> None:
+def test_equal_selections_and_subqueries_occur_once() -> None:
     graph, _ = planned({"a": SELECTS[2], "b": SELECTS[2], "c": SELECTS[0]})
     assert graph["a"].inputs == graph["b"].inputs
     (where,) = graph.consumers("bid")
     assert where.label == "bid: where price > 9" and not where.owner
 
 
-def test_the_end_of_a_stream_is_its_own_whatever_it_has_in_common_with_others() -> None:
+def test_every_derived_stream_has_its_own_last_node() -> None:
     graph, _ = planned({"q": SELECTS[0]})
     ends = [graph.streams["dear"], graph.streams["same"], graph["q"].inputs[0]]
     assert len(set(ends)) == 3 and len({graph[end].inputs for end in ends}) == 1
     assert [log_of(graph[end], graph) for end in ends] == ["dear", "same", None]
 
 
-def test_what_keeps_state_belongs_to_a_query_and_equal_state_within_it_is_kept_once() -> None:
+def test_stateful_nodes_belong_to_one_query_and_equal_state_in_it_is_stored_once() -> None:
     twice = f"{SELECTS[13]} UNION ALL {SELECTS[13]}"
     graph, tasks = planned({"a": SELECTS[13], "b": SELECTS[13], "c": twice})
     own = {node_id: graph[node_id].owner for task in tasks for node_id in task.stateful_nodes}
-    assert sorted(own.values()) == ["a", "b", "c", "c"]  # an aggregate each, and the union of c
+    assert sorted(own.values()) == [
+        "a",
+        "b",
+        "c",
+        "c",
+    ]  # one aggregate for each of a and b, and two nodes for the union of c
     (union,) = (node for node in graph if isinstance(node.operator, Merge))
     assert len(set(union.inputs)) == 1
 
 
-def test_names_that_look_like_those_of_nodes_and_tasks_are_told_apart() -> None:
+def test_queries_named_like_nodes_and_tasks_have_distinct_ids() -> None:
     odd = ["aggregates of bid by item", "select from bid", "bid: where price > 9", "a: aggregate", "a"]
     texts = "".join(f'CREATE QUERY "{name}" AS {SELECTS[9 + n]};' for n, name in enumerate(odd))
     catalog = bind(f"{DECLARED}{texts}CREATE QUERY plain AS {SELECTS[0]};").catalog
@@ -214,7 +219,7 @@ def test_names_that_look_like_those_of_nodes_and_tasks_are_told_apart() -> None:
         assert seen_by(name, *planned_from(less)) == seen_by(name, graph, tasks)
 
 
-def test_pictures_and_texts_for_people_have_no_digests() -> None:
+def test_drawings_and_texts_contain_no_digests() -> None:
     graph, tasks = planned({f"q{number}": text for number, text in enumerate(SELECTS)})
     assert all("#" not in node.name for node in graph)
     assert all("#" not in task.id for task in tasks)
@@ -234,7 +239,7 @@ CREATE CLASSIFIER c ON trade(price, size) LEARN class FROM examples EVERY 1 SECO
 """
 
 
-def test_ids_of_models_and_classifiers_are_those_of_earlier_versions() -> None:
+def test_ids_of_models_and_classifiers_equal_those_of_earlier_versions() -> None:
     catalog = bind(OF_EXTENSIONS).catalog
     ids = [node.id for node in share(optimize(build_graph(catalog)), catalog)]
     stateful = {"c: classify #1a17bfb29b", "q1: window #e442b08599", "q2: aggregate #4b9f03d337"}

@@ -1,4 +1,4 @@
-"""Which tasks can be split into subtasks, by which keys of their logs, and that no row or order tells."""
+"""Tasks that can be split into subtasks, and the keys of their logs; rows and order do not change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WINDOWED = ", ".join(f"{name} [RANGE 3 SECONDS]" for name in "abc")
 ONE_KEY = f"SELECT a.v, b.v AS w, c.v AS z FROM {WINDOWED} WHERE a.k = b.k AND b.k = c.k"
 SPLIT = {
     "three streams on one key": ONE_KEY,
-    "four streams on one key, by way of another": (
+    "four streams on one key, joined transitively": (
         f"SELECT a.v, d.x FROM {WINDOWED}, d [RANGE 2 SECONDS] WHERE a.k = b.k AND a.k = c.k AND d.k = c.k"
     ),
     "two keys in another order": (
@@ -33,15 +33,15 @@ SPLIT = {
         "SELECT a.k, count(*) AS n, sum(b.v) AS s FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] "
         "WHERE a.k = b.k GROUP BY a.k"
     ),
-    "windows over a join by its key and a column of one side": (
+    "windows over a join by its key and a column of one input": (
         "SELECT sum(v) OVER (PARTITION BY x, j ROWS 2 PRECEDING) AS s FROM "
         "(SELECT a.x AS x, b.k AS j, b.v AS v FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] "
         "WHERE a.k = b.k) t"
     ),
-    "one key, then more": (
+    "one common key and another equality": (
         f"SELECT a.v, c.v AS w FROM {WINDOWED} WHERE a.k = b.k AND b.k = c.k AND c.x = b.x"
     ),
-    "windows over a join by the other side's key": (
+    "windows over a join by the key of the other input": (
         "SELECT j, sum(v) OVER (PARTITION BY j ROWS 2 PRECEDING) AS s FROM (SELECT b.k AS j, a.v AS v "
         "FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k) t"
     ),
@@ -51,14 +51,14 @@ UNIONS = {
         "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION ALL SELECT x, v FROM c WHERE v > 2) p "
         "[RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE p.k = b.k"
     ),
-    "a union of which rows are selected, one stream in it twice, with two others": (
+    "a filtered union with a repeated stream, joined with two streams": (
         "SELECT p.v, b.v AS w FROM (SELECT n AS k, v FROM (SELECT k AS n, v FROM a "
         "UNION ALL SELECT k, x FROM a UNION ALL SELECT x, v FROM c) u WHERE v > 1) p [RANGE 3 SECONDS], "
         "b [RANGE 2 SECONDS], d [RANGE 2 SECONDS] WHERE p.k = b.k AND b.k = d.k"
     ),
 }
 WHOLE = {
-    "windows over a union, one stream of which is in it twice": (
+    "windows over a union with a repeated stream": (
         "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
         "(SELECT k, v FROM a UNION ALL SELECT k, x FROM a UNION ALL SELECT x, v FROM c) p"
     ),
@@ -70,11 +70,11 @@ WHOLE = {
     "groups of a join by another column": (
         "SELECT a.x, count(*) AS n FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k GROUP BY a.x"
     ),
-    "windows over a join by a column of one side": (
+    "windows over a join by a column of one input": (
         "SELECT sum(v) OVER (PARTITION BY x ROWS 2 PRECEDING) AS s FROM (SELECT a.x AS x, b.v AS v "
         "FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] WHERE a.k = b.k) t"
     ),
-    "windows over a union of what one stream has under two names": (
+    "windows over a union of two columns of one stream": (
         "SELECT k, sum(v) OVER (PARTITION BY k ROWS 2 PRECEDING) AS s FROM "
         "(SELECT k, v FROM a UNION ALL SELECT x, v FROM a) p"
     ),
@@ -97,11 +97,11 @@ BY_TIME = {
         "SELECT p.v, b.v AS w FROM (SELECT k, v FROM a UNION ALL SELECT x, v FROM c) p [RANGE 3 SECONDS], "
         "b [RANGE 3 SECONDS] WHERE p.k < b.k"
     ),
-    "windows of one stream with another": (
+    "window sums joined with another stream": (
         "SELECT p.s, b.v FROM (SELECT k, sum(v) OVER (ROWS 2 PRECEDING) AS s FROM a) p [RANGE 3 SECONDS], "
         "b [RANGE 3 SECONDS] WHERE p.s < b.v + 9"
     ),
-    "a condition on what comes out": (
+    "a filter after the join": (
         "SELECT n FROM (SELECT a.v + b.v AS n FROM a [RANGE 3 SECONDS], b [RANGE 3 SECONDS] "
         "WHERE a.k < b.k) t WHERE n > 5"
     ),
@@ -115,7 +115,7 @@ def exchanges(query: str) -> list[dict[str, Exchange]]:
 
 
 @pytest.mark.parametrize("query", SPLIT.values(), ids=SPLIT)
-def test_what_has_one_key_throughout_is_split_by_it(query: str) -> None:
+def test_a_task_with_one_key_throughout_is_split_by_that_key(query: str) -> None:
     (found,) = exchanges(query)
     assert len(found) >= 2 and all(exchange.by_key for exchange in found.values())
     keys = [[render(key) for key in exchange.by[0]] for exchange in found.values()]
@@ -123,13 +123,13 @@ def test_what_has_one_key_throughout_is_split_by_it(query: str) -> None:
 
 
 @pytest.mark.parametrize("query", UNIONS.values(), ids=UNIONS)
-def test_a_union_is_split_by_the_key_of_what_reads_it_whatever_its_streams_call_that(query: str) -> None:
+def test_a_union_is_split_by_the_key_of_its_reader_under_any_column_names(query: str) -> None:
     (found,) = exchanges(query)
     assert len(found) >= 2 and all(exchange.by_key for exchange in found.values())
 
 
 @pytest.mark.parametrize("query", WHOLE.values(), ids=WHOLE)
-def test_what_meets_across_keys_stays_whole(query: str) -> None:
+def test_a_task_that_compares_rows_across_keys_is_not_split(query: str) -> None:
     assert exchanges(query) == [{}]
 
 
@@ -163,13 +163,13 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
 @pytest.mark.parametrize("query", (SPLIT | UNIONS | BY_TIME).values(), ids=SPLIT | UNIONS | BY_TIME)
 @given(events=arrivals(), subtasks=st.integers(2, 5), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_rows_and_their_order_are_those_of_one_subtask(
+def test_several_subtasks_emit_the_rows_of_one_subtask_in_the_same_order(
     query: str, events: list[Event], subtasks: int, seed: int
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
     alone, several = (run_logs(catalog, events, seed + count, count) for count in (1, subtasks))
-    if query == BY_TIME["a condition on what comes out"]:
-        # One subtask numbers the rows of a cause before some are left out: then there are gaps.
+    if query == BY_TIME["a filter after the join"]:
+        # One subtask numbers the rows of a cause before the filter, which leaves gaps.
         alone, several = (
             {log: [row[0] for row in rows] for log, rows in logs.items()} for logs in (alone, several)
         )
@@ -178,7 +178,7 @@ def test_rows_and_their_order_are_those_of_one_subtask(
 
 @given(events=arrivals(), subtasks=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=25, deadline=None)
-def test_what_reads_a_union_gives_its_rows_in_the_order_of_the_reference(
+def test_readers_of_a_union_emit_rows_in_the_order_of_the_reference_engine(
     events: list[Event], subtasks: int, seed: int
 ) -> None:
     union = "(SELECT k, v FROM a UNION ALL SELECT x, v FROM b) p"

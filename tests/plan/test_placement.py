@@ -1,4 +1,4 @@
-"""Placements of tasks: each finds every result exactly once, and the cheapest is taken."""
+"""Placements of tasks: each finds every result exactly once, and the cheapest placement is chosen."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def kinds(query: str, subtasks: int) -> set[str]:
     return {placement.kind.value for placement in placements_of(*planned(query), subtasks)}
 
 
-# -- what is right -------------------------------------------------------------------------------------
+# -- Correctness ----------------------------------------------------------------------------------------
 
 
 Equality = tuple[str, str, str, str]
@@ -75,7 +75,7 @@ Equality = tuple[str, str, str, str]
 
 @st.composite
 def joins(draw: st.DrawFn) -> tuple[str, dict[str, str], list[Equality]]:
-    """A join of two to four inputs, of which some may be the same stream, on any equalities."""
+    """Draw a join of two to four inputs, some of which may be the same stream, on any equalities."""
     number = draw(st.integers(2, 4))
     logs = {f"i{n}": draw(st.sampled_from("abcd")) for n in range(number)}
     names = st.sampled_from(sorted(logs))
@@ -95,7 +95,7 @@ rows_of_logs = st.fixed_dictionaries(
 
 
 def subtasks_by_row(rows: Sequence[tuple[int, ...]], by: Exchange) -> list[set[int]]:
-    """By row, the subtasks that read it."""
+    """Return for each row the subtasks that read it."""
     schema = pa.schema([pa.field(name, pa.int32()) for name in COLUMNS])
     columns = [pa.array([row[n] for row in rows], pa.int32()) for n in range(len(COLUMNS))]
     numbers = pa.array(range(len(rows)), pa.int64())
@@ -111,7 +111,7 @@ def subtasks_by_row(rows: Sequence[tuple[int, ...]], by: Exchange) -> list[set[i
 def results(
     logs: Mapping[str, str], equal: Sequence[Equality], rows: Mapping[str, Sequence[tuple[int, ...]]]
 ) -> Iterator[dict[str, int]]:
-    """Every combination of rows that agree, by the numbers of its rows."""
+    """Yield every matching combination of rows, by the numbers of its rows."""
     for numbers in product(*(range(len(rows[log])) for log in logs.values())):
         found = dict(zip(logs, numbers, strict=True))
 
@@ -139,15 +139,14 @@ def test_every_placement_finds_each_result_exactly_once(
         for found in results(logs, equal, rows):
             meeting = set.intersection(*(reading[logs[name]][row] for name, row in found.items()))
             if placement.kind is PlacementKind.TIME:
-                # All read all rows; the subtask that has stored the older one finds the pair, whichever it
-                # is.
+                # All subtasks read all rows; the subtask that has stored the older row finds the pair.
                 assert meeting == set(range(placement.subtasks))
                 stored = stripes_of(np.array(list(found.values())), subtasks)
                 meeting = {int(stored[0])}
             assert len(meeting) == 1, placement.plain()
 
 
-def test_which_placements_a_task_has() -> None:
+def test_each_kind_of_query_has_its_possible_placements() -> None:
     assert kinds(PAIR, 8) == {"one", "key", "time", "hybrid"}
     assert kinds(THETA, 8) == {"one", "time"}
     assert kinds(ONE_KEY, 8) == {"one", "key", "hypercube", "cube"}
@@ -160,13 +159,13 @@ def test_which_placements_a_task_has() -> None:
     assert kinds(by_rows, 8) == {"one", "time"}
 
 
-def test_a_join_that_others_keep_something_behind_is_split_by_its_key_or_not_at_all() -> None:
+def test_a_join_before_a_stateful_operator_is_split_by_its_key_or_not_at_all() -> None:
     grouped = f"SELECT a.{{}}, count(*) AS n FROM {from_clause('ab')} WHERE a.x = b.x GROUP BY a.{{}}"
     assert kinds(grouped.format("x", "x"), 8) == {"one", "key"}
     assert kinds(grouped.format("y", "y"), 8) == {"one"}
 
 
-def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
+def test_join_keys_are_traced_through_projections_to_the_logs() -> None:
     inner = "SELECT x AS p, y AS q FROM b WHERE z > 0"
     task, graph = planned(
         f"SELECT t.p FROM a [RANGE 5 SECONDS], ({inner}) t [RANGE 5 SECONDS], c [RANGE 5 SECONDS] "
@@ -183,8 +182,8 @@ def test_keys_that_go_through_projections_are_found_in_the_logs() -> None:
     ]
 
 
-def test_what_is_computed_before_it_is_joined_goes_everywhere() -> None:
-    """All subtasks that get all rows compute the same; those of other inputs may be spread."""
+def test_an_input_computed_before_the_join_is_replicated() -> None:
+    """All subtasks with all rows compute the same values; rows of other inputs may be divided."""
     union = "(SELECT x, y FROM a UNION ALL SELECT x, y FROM d) t [RANGE 5 SECONDS]"
     query = f"SELECT t.x FROM {union}, b [RANGE 5 SECONDS], c [RANGE 5 SECONDS] WHERE t.x = b.x AND b.y = c.y"
     found = placements_of(*planned(query), 8)[1:]
@@ -194,18 +193,18 @@ def test_what_is_computed_before_it_is_joined_goes_everywhere() -> None:
             assert set(placement.exchanges[log].by) == {Along.EVERY}
 
 
-def test_a_stream_that_is_joined_with_itself_on_other_columns_goes_everywhere() -> None:
-    """Of such a log one row is in two places of a result: they do not agree in one key."""
+def test_a_stream_joined_with_itself_on_different_columns_is_replicated() -> None:
+    """A row of such a log occurs twice in a result, with different keys."""
     query = "SELECT p.z FROM a p [RANGE 5 SECONDS], a q [RANGE 5 SECONDS], b [RANGE 5 SECONDS] "
     for placement in placements_of(*planned(f"{query} WHERE p.x = q.y AND q.z = b.z"), 8)[1:]:
         assert set(placement.exchanges["a"].by) == {Along.EVERY}
 
 
-# -- what is chosen ------------------------------------------------------------------------------------
+# -- Choice ---------------------------------------------------------------------------------------------
 
 
 def heavy(query: str, share: float, subtasks: int) -> PlacementStatistics:
-    """One key with that share of the rows of all streams."""
+    """Return statistics with one key that has this share of the rows of all streams."""
     (by_key,) = [one for one in placements_of(*planned(query), subtasks) if one.kind is PlacementKind.KEY]
     shares = {}
     for log, exchange in by_key.exchanges.items():
@@ -215,14 +214,14 @@ def heavy(query: str, share: float, subtasks: int) -> PlacementStatistics:
     return PlacementStatistics(rates=dict.fromkeys(by_key.exchanges, 50_000.0), heavy=shares)
 
 
-def test_uniform_keys_go_by_key_and_by_time_they_would_cost_almost_as_often_as_there_are_subtasks() -> None:
+def test_uniform_keys_are_placed_by_key_because_placement_by_time_reads_more_rows() -> None:
     found = {one.placement.kind: one.cost for one in candidates(*planned(PAIR), 8)}
     assert choose_placement(*planned(PAIR), 8).kind is PlacementKind.KEY
     assert found[PlacementKind.TIME].rows_read == 8 * found[PlacementKind.KEY].rows_read
     assert found[PlacementKind.TIME].rows_kept == found[PlacementKind.KEY].rows_kept
 
 
-def test_a_heavy_key_is_spread_by_time_and_the_others_by_key() -> None:
+def test_a_heavy_key_is_spread_by_time_and_other_keys_by_key() -> None:
     statistics = heavy(PAIR, 0.3, 8)
     found = {one.placement.kind: one.cost for one in candidates(*planned(PAIR), 8, statistics)}
     assert choose_placement(*planned(PAIR), 8, statistics).kind is PlacementKind.HYBRID
@@ -231,45 +230,45 @@ def test_a_heavy_key_is_spread_by_time_and_the_others_by_key() -> None:
     assert found[PlacementKind.HYBRID].slowest_s < one / 5
 
 
-def test_three_streams_on_one_key_go_by_key() -> None:
+def test_a_three_way_join_on_one_key_is_placed_by_key() -> None:
     assert choose_placement(*planned(ONE_KEY), 8).kind is PlacementKind.KEY
 
 
-def test_three_streams_on_one_heavy_key_are_spread_by_the_turns_of_some_as_well() -> None:
+def test_a_three_way_join_on_a_heavy_key_is_also_striped() -> None:
     statistics = heavy(ONE_KEY, 0.3, 8)
     placement = choose_placement(*planned(ONE_KEY), 8, statistics)
     assert placement.kind in (PlacementKind.HYPERCUBE, PlacementKind.CUBE)
     assert any(Along.STRIPE in exchange.by for exchange in placement.exchanges.values())
 
 
-def test_three_streams_on_two_keys_are_a_square() -> None:
+def test_a_three_way_join_on_two_keys_is_placed_in_a_square() -> None:
     placement = choose_placement(*planned(TWO_KEYS), 16)
     assert placement.kind is PlacementKind.HYPERCUBE
     assert placement.plain()["by"] == {"a": ["x", "every"], "b": ["x", "y"], "c": ["every", "y"]}
     assert placement.shape == (4, 4)
 
 
-def test_subtasks_that_cannot_be_divided_among_dimensions_are_left_out() -> None:
+def test_subtasks_that_do_not_divide_evenly_among_dimensions_are_not_used() -> None:
     assert choose_placement(*planned(TWO_KEYS), 5).shape == (2, 2)
     assert choose_placement(*planned(TWO_KEYS), 17).shape == (4, 4)
     assert choose_placement(*planned(PAIR), 5).shape == (5,)
 
 
-def test_shares_go_by_rates_and_windows() -> None:
-    """What a long window holds should be divided most: a replica of it is dear."""
+def test_dimensions_of_a_hypercube_follow_rates_and_windows() -> None:
+    """The largest window is divided most, because its replicas are expensive."""
     rates = PlacementStatistics(rates={"a": 40_000.0, "b": 10_000.0, "c": 2_500.0})
     placement = choose_placement(*planned(TWO_KEYS), 16, rates)
     assert placement.shape == (16,)
     assert placement.plain()["by"] == {"a": ["x"], "b": ["x"], "c": ["every"]}
 
 
-def test_what_has_no_key_goes_by_time() -> None:
+def test_a_join_without_equalities_is_placed_by_time() -> None:
     assert choose_placement(*planned(THETA), 16).kind is PlacementKind.TIME
     assert choose_placement(*planned(THREE_THETA), 16).kind is PlacementKind.CUBE
 
 
 @pytest.mark.parametrize("query", [PAIR, ONE_KEY, TWO_KEYS])
-def test_little_work_stays_in_one_subtask(query: str) -> None:
+def test_a_task_with_little_work_stays_in_one_subtask(query: str) -> None:
     assert (
         choose_placement(*planned(query), 8, PlacementStatistics(rates=dict.fromkeys("abc", 50.0)))
         == ONE_SUBTASK
@@ -278,7 +277,7 @@ def test_little_work_stays_in_one_subtask(query: str) -> None:
 
 @given(joins(), st.sampled_from([2, 4, 8]), st.lists(st.floats(1, 1e6), min_size=4, max_size=4))
 @settings(max_examples=30, deadline=None)
-def test_the_cheapest_is_chosen(
+def test_the_cheapest_placement_is_chosen(
     join: tuple[str, dict[str, str], list[Equality]], subtasks: int, rates: list[float]
 ) -> None:
     task, graph = planned(join[0])
@@ -291,12 +290,12 @@ def test_the_cheapest_is_chosen(
         cost = one.cost
         assert 0 < cost.slowest_s <= cost.cpu_s * (1 + 1e-9)
         assert cost.most_kept <= cost.rows_kept * (1 + 1e-9)
-        # Without skew the slowest subtask is any subtask.
+        # Without skew all subtasks are equally slow.
         assert cost.slowest_s * one.placement.subtasks == pytest.approx(cost.cpu_s)
 
 
 @given(st.floats(1e-6, 100), st.floats(1e-6, 100), st.integers(1, 64))
-def test_the_best_number_of_subtasks_by_time_is_that_of_the_least_price(
+def test_the_best_number_of_subtasks_by_time_has_the_lowest_price(
     divided_s: float, repeated_s: float, cores: int
 ) -> None:
     model = SubtasksByTime(divided_s, repeated_s, cores)
@@ -305,7 +304,7 @@ def test_the_best_number_of_subtasks_by_time_is_that_of_the_least_price(
 
 
 @pytest.mark.parametrize(("rate", "subtasks"), [(50.0, 1), (200.0, 4), (1_000.0, 8)])
-def test_short_windows_by_time_get_fewer_subtasks(rate: float, subtasks: int) -> None:
+def test_short_windows_placed_by_time_get_fewer_subtasks(rate: float, subtasks: int) -> None:
     task, graph = planned(THETA)
     statistics = PlacementStatistics(rates=dict.fromkeys("ab", rate))
     model = best_by_time(task, graph, 8, statistics)
@@ -316,10 +315,10 @@ def test_short_windows_by_time_get_fewer_subtasks(rate: float, subtasks: int) ->
     assert choose_placement(task, graph, 8, statistics).subtasks == model.best() == subtasks
 
 
-# -- what is asked for, and what is kept ---------------------------------------------------------------
+# -- Requested and stored placements --------------------------------------------------------------------
 
 
-def test_what_a_task_cannot_have_is_told_with_what_it_can() -> None:
+def test_an_impossible_placement_is_reported_with_the_possible_placements() -> None:
     task, graph = planned(THETA)
     with pytest.raises(SlicemillError, match=r"cannot be placed as key in 8 subtasks.* time, one"):
         choose_placement(task, graph, 8, kind=PlacementKind.KEY)
@@ -336,7 +335,7 @@ def test_placements_have_names() -> None:
 
 
 @pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])
-def test_a_placement_outlives_the_journal(query: str) -> None:
+def test_a_placement_survives_a_round_trip_through_the_journal(query: str) -> None:
     task, graph = planned(query)
     plains = []
     for placement in placements_of(task, graph, 8):
@@ -347,7 +346,7 @@ def test_a_placement_outlives_the_journal(query: str) -> None:
     assert len(set(plains)) == len(plains)
 
 
-def test_a_placement_that_queries_do_not_allow_is_not_restored() -> None:
+def test_a_stored_placement_that_the_queries_do_not_allow_is_not_restored() -> None:
     task, graph = planned(THETA)
     plain = {"kind": "key", "shape": [4], "by": {"a": ["x"], "b": ["x"]}}
     assert restore_placement(task, graph, plain) is None
@@ -358,7 +357,7 @@ def test_a_placement_that_queries_do_not_allow_is_not_restored() -> None:
 
 @pytest.mark.parametrize("query", [PAIR, THETA, ONE_KEY, TWO_KEYS, THREE_THETA])
 def test_each_row_is_in_one_of_the_former_subtasks_that_are_read(query: str) -> None:
-    """The keys of the placement are not needed, as they may belong to dropped queries."""
+    """The keys of the placement are not used, because they may belong to dropped queries."""
     task, graph = planned(query)
     for placement in placements_of(task, graph, 8):
         former = former_subtasks(json.loads(json.dumps(placement.plain())))
@@ -368,8 +367,8 @@ def test_each_row_is_in_one_of_the_former_subtasks_that_are_read(query: str) -> 
             assert sorted(by.part_of(subtask) for subtask in subtasks) == list(range(by.parts))
 
 
-def test_columns_may_be_called_like_rules() -> None:
-    """A home of an earlier version has their names without quotes."""
+def test_columns_can_have_the_names_of_distribution_rules() -> None:
+    """A home directory of an earlier version stores column names without quotes."""
     query = TWO_KEYS.replace("y", "stripe").replace("x", "every")
     streams = STREAMS.replace("x INT, y INT", "every INT, stripe INT")
     catalog = bind(f"{streams} CREATE QUERY q AS {query};").catalog
@@ -384,7 +383,7 @@ def test_columns_may_be_called_like_rules() -> None:
         assert restore_placement(task, graph, {**plain, "by": old}) is not None
 
 
-def test_a_joined_row_is_in_the_subtasks_that_have_all_of_its_rows() -> None:
+def test_a_joined_row_is_in_the_subtasks_that_have_all_of_its_input_rows() -> None:
     by = {"a": ["x", "every"], "b": ["every", "stripe"], "c": ["every", "every"]}
     former = former_subtasks({"kind": "hypercube", "shape": [2, 3], "by": by})
     assert former.having_each_row("a") == (0, 3)

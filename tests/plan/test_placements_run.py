@@ -1,4 +1,4 @@
-"""Units run in every placement that they have: rows, order and numbers are those of one subtask."""
+"""Tasks run in each of their placements: rows, order and numbers equal those of one subtask."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def over(names: str) -> str:
 
 QUERIES = {
     "two keys": f"SELECT a.v, b.v AS w, c.v AS z FROM {over('abc')} WHERE a.k = b.k AND b.x = c.x",
-    "in another order": f"SELECT c.v, b.v AS w FROM {over('cab')} WHERE a.k = b.k AND b.x = c.x",
+    "two keys, other order": f"SELECT c.v, b.v AS w FROM {over('cab')} WHERE a.k = b.k AND b.x = c.x",
     "a triangle": f"SELECT a.v, c.v AS w FROM {over('abc')} WHERE a.k = b.k AND b.x = c.x AND c.k = a.x",
     "a key and a comparison": f"SELECT a.v, c.v AS w FROM {over('abc')} WHERE a.k = b.k AND b.v < c.v",
     "no key": f"SELECT a.v, b.v AS w FROM {over('abc')} WHERE a.v < b.v AND b.v < c.v",
-    "every combination": f"SELECT a.v, b.v AS w, c.x FROM {over('abc')}",
+    "cross join": f"SELECT a.v, b.v AS w, c.x FROM {over('abc')}",
     "one key": f"SELECT a.v, c.v AS w FROM {over('abc')} WHERE a.k = b.k AND b.k = c.k",
     "four streams": f"SELECT a.v, d.v AS w FROM {over('abcd')} WHERE a.k = b.k AND b.x = c.x AND c.k = d.k",
     "a stream with itself": (
         "SELECT p.v, q.v AS w FROM a p [RANGE 3 SECONDS], a q [RANGE 2 SECONDS], b [RANGE 3 SECONDS] "
         "WHERE p.k = q.k AND q.x = b.x"
     ),
-    "what is selected and computed": (
+    "filtered and computed inputs": (
         "SELECT t.p + c.v AS n FROM a [RANGE 3 SECONDS], (SELECT k + 1 AS p, x FROM b WHERE v > 2) t "
         "[RANGE 3 SECONDS], c [RANGE 2 SECONDS] WHERE t.p = a.k AND t.x = c.x"
     ),
@@ -75,7 +75,7 @@ def arrivals(draw: st.DrawFn) -> list[Event]:
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 @given(events=arrivals(), subtasks=st.sampled_from([2, 4, 6, 8]), seed=st.integers(0, 99), data=st.data())
 @settings(max_examples=20, deadline=None)
-def test_rows_order_and_numbers_are_those_of_one_subtask(
+def test_every_placement_emits_the_rows_order_and_numbers_of_one_subtask(
     query: str, events: list[Event], subtasks: int, seed: int, data: st.DataObject
 ) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {query};").catalog
@@ -91,7 +91,7 @@ def test_rows_order_and_numbers_are_those_of_one_subtask(
     assert run_logs(catalog, events, seed + 1, subtasks, exchanges=exchanges) == alone
 
 
-def test_a_hypercube_goes_on_from_checkpoints(tmp_path: Path) -> None:
+def test_a_hypercube_continues_from_checkpoints(tmp_path: Path) -> None:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {QUERIES['two keys']};").catalog
     events = [
         Event(n, "abc"[n % 3], n // 6 * 1_000_000, (n // 3 % 2, n, n % 2, n // 6 * 1_000_000))

@@ -1,4 +1,4 @@
-"""When a task should have other subtasks: not while it has little to do, and not for little."""
+"""Decisions about a new placement of a running task: not for little load and not for a small gain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RATES = {"a": 1000.0, "b": 1000.0}
 
 
 @pytest.mark.parametrize("query", [PAIR, THETA])
-def test_what_the_model_says_is_made_what_was_measured(query: str) -> None:
+def test_the_cost_model_is_calibrated_to_the_measured_work(query: str) -> None:
     task, graph = planned(query)
     joined = join_inputs_of(task, graph)
     for cpu_s in (0.3, 1.5):
@@ -24,27 +24,27 @@ def test_what_the_model_says_is_made_what_was_measured(query: str) -> None:
         assert known.rates == RATES
 
 
-def test_pairs_that_are_compared_say_how_many_match() -> None:
+def test_measured_comparisons_calibrate_the_number_of_matches() -> None:
     task, graph = planned(PAIR)
     joined = join_inputs_of(task, graph)
     assert joined is not None
     (join,) = {one.join for one in joined.inputs}
-    # A thousand rows a second meet ten thousand each, on either side.
+    # A thousand rows a second meet ten thousand stored rows each, on both sides.
     known = calibrate_statistics(task, graph, ONE_SUBTASK, RATES, TaskWork(1.0, {join: 20_000.0}))
     assert known.matching == {join: pytest.approx(0.001)}
 
 
-def test_one_busy_subtask_becomes_several_and_stays_so() -> None:
+def test_a_busy_subtask_is_split_and_the_new_placement_is_stable() -> None:
     task, graph = planned(PAIR)
     known = calibrate_statistics(task, graph, ONE_SUBTASK, RATES, BUSY)
     found = cheaper_placement(task, graph, ONE_SUBTASK, 4, known, lambda _: True)
     assert found is not None and found.kind is PlacementKind.KEY and found.subtasks in (4, 8)
-    # What was found is left for nothing that is a little better.
+    # The chosen placement is not replaced for a small gain.
     again = calibrate_statistics(task, graph, found, RATES, BUSY)
     assert cheaper_placement(task, graph, found, 4, again, lambda _: True) is None
 
 
-def test_what_is_not_allowed_is_not_found() -> None:
+def test_a_forbidden_placement_is_not_chosen() -> None:
     task, graph = planned(THETA)
     known = calibrate_statistics(task, graph, ONE_SUBTASK, RATES, BUSY)
     found = cheaper_placement(task, graph, ONE_SUBTASK, 4, known, lambda _: True)
@@ -52,8 +52,8 @@ def test_what_is_not_allowed_is_not_found() -> None:
     assert cheaper_placement(task, graph, ONE_SUBTASK, 4, known, lambda to: to.subtasks == 1) is None
 
 
-def test_a_wrong_placement_is_left() -> None:
-    """By time costs what by key does, times the subtasks."""
+def test_a_wrong_placement_is_replaced() -> None:
+    """Placement by time costs as much as placement by key, multiplied by the number of subtasks."""
     task, graph = planned(PAIR)
     by_time = choose_placement(task, graph, 4, kind=PlacementKind.TIME)
     known = calibrate_statistics(task, graph, by_time, RATES, TaskWork(3.0, {}))
@@ -62,7 +62,7 @@ def test_a_wrong_placement_is_left() -> None:
     assert price_of(found, task, graph, known, 4) < price_of(by_time, task, graph, known, 4)
 
 
-def test_a_change_has_to_be_wanted_for_some_time_and_rests_then() -> None:
+def test_a_new_placement_needs_several_equal_decisions_and_a_pause_afterwards() -> None:
     task, graph = planned(PAIR)
     four, eight = (choose_placement(task, graph, subtasks, kind=PlacementKind.KEY) for subtasks in (4, 8))
     kept = Hysteresis()

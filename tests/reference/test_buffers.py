@@ -21,7 +21,7 @@ def drain(reader: Reader) -> list[int]:
     return out
 
 
-def test_a_reader_takes_items_in_the_order_they_were_appended() -> None:
+def test_a_reader_returns_items_in_the_order_of_appends() -> None:
     buffer = Buffer(Occupancy())
     reader = buffer.reader()
     for ts in (3, 1, 2):
@@ -30,7 +30,7 @@ def test_a_reader_takes_items_in_the_order_they_were_appended() -> None:
     assert drain(reader) == [3, 1, 2]
 
 
-def test_a_tuple_is_freed_only_when_all_branches_of_a_fork_have_passed_it() -> None:
+def test_a_tuple_is_freed_when_all_branches_of_a_fork_have_passed_it() -> None:
     occupancy = Occupancy()
     buffer = Buffer(occupancy)
     left, right = buffer.reader(), buffer.reader()
@@ -45,7 +45,7 @@ def test_a_tuple_is_freed_only_when_all_branches_of_a_fork_have_passed_it() -> N
     assert (occupancy.total, occupancy.peak) == (0, 3)
 
 
-def test_a_new_reader_sees_only_what_comes_after_it() -> None:
+def test_a_new_reader_sees_only_later_tuples() -> None:
     buffer = Buffer(Occupancy())
     first = buffer.reader()
     buffer.append(item(1))
@@ -55,14 +55,14 @@ def test_a_new_reader_sees_only_what_comes_after_it() -> None:
     assert drain(first) == [1, 2]
 
 
-def test_a_buffer_without_readers_keeps_nothing() -> None:
+def test_a_buffer_without_readers_stores_no_tuples() -> None:
     occupancy = Occupancy()
     buffer = Buffer(occupancy)
     buffer.append(item(1))
     assert occupancy.peak == 0
 
 
-def test_closing_the_slowest_reader_frees_what_only_it_had_to_read() -> None:
+def test_close_of_the_slowest_reader_frees_the_tuples_that_only_it_had_to_read() -> None:
     occupancy = Occupancy()
     buffer = Buffer(occupancy)
     slow, fast = buffer.reader(), buffer.reader()
@@ -74,7 +74,7 @@ def test_closing_the_slowest_reader_frees_what_only_it_had_to_read() -> None:
     assert drain(fast) == [1, 2, 3]
 
 
-def test_a_reader_that_follows_another_reads_its_own_rest_first() -> None:
+def test_a_reader_that_follows_another_reader_first_reads_its_own_rest() -> None:
     upstream, output = Buffer(Occupancy()), Buffer(Occupancy())
     removed, reader = upstream.reader(), output.reader()
     for ts in (1, 2):
@@ -88,7 +88,7 @@ def test_a_reader_that_follows_another_reads_its_own_rest_first() -> None:
     assert drain(reader) == [6]
 
 
-def test_punctuation_is_told_from_a_data_tuple_and_skipped_by_first_data() -> None:
+def test_punctuation_differs_from_data_and_is_skipped_by_first_data() -> None:
     buffer = Buffer(Occupancy())
     reader = buffer.reader()
     assert reader.first_data() is None

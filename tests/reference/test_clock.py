@@ -5,7 +5,7 @@ from __future__ import annotations
 from slicemill_oracle.clock import RealClock, VirtualClock
 
 
-def test_virtual_time_passes_by_costs_and_waits_and_never_goes_back() -> None:
+def test_virtual_time_advances_by_costs_and_waits_and_never_decreases() -> None:
     clock = VirtualClock()
     clock.spend(5)
     clock.wait_until(20)
@@ -13,7 +13,7 @@ def test_virtual_time_passes_by_costs_and_waits_and_never_goes_back() -> None:
     assert clock.now() == 20
 
 
-def test_real_time_is_read_from_the_machine_and_waited_for() -> None:
+def test_real_time_is_read_from_the_machine_and_waits_by_sleep() -> None:
     time_ns = [1_000_000]
     naps: list[float] = []
 

@@ -1,4 +1,4 @@
-"""What steps cost in virtual time."""
+"""Costs of steps in virtual time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_step_takes_its_cost(cost: StepCost, expected: tuple[int, int]) -> Non
     assert latencies(cost) == expected
 
 
-def test_sampled_costs_come_from_the_seed_and_are_never_negative() -> None:
+def test_sampled_costs_depend_on_the_seed_and_are_never_negative() -> None:
     cost = random_cost(lambda random: random.gauss(50, 10))
     assert latencies(cost, seed=1) == latencies(cost, seed=1)
     assert latencies(cost, seed=1) != latencies(cost, seed=2)

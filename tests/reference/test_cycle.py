@@ -1,4 +1,4 @@
-"""What may not change a query's rows: strategy, break points, ETS, its neighbours, live changes (M15-M26).
+"""Changes that must not alter a query's rows: strategy, break points, ETS, other queries (M15-M26).
 
 Random graphs over random arrivals. Tuples at equal timestamps on different inputs have no order (M21), so
 rows are compared as a multiset per timestamp, and the timestamps as a sequence.
@@ -31,7 +31,7 @@ SOURCES = ("S0", "S1", "S2")
 
 @dataclass(frozen=True)
 class Plan:
-    """A query graph as data, so that every engine gets operators of its own."""
+    """A query graph as data, so that every engine gets its own operators."""
 
     operators: tuple[tuple[str, str, tuple[str, ...]], ...]
     cost_us: int
@@ -58,7 +58,7 @@ class Plan:
 
 
 class SlotSum(WindowAggregateOperator):
-    """A sum per time slot, held back until the slot ends; without the row it came with, which ties decide."""
+    """Sum per time slot, emitted at the end of the slot without the row, which ties determine."""
 
     def __init__(self) -> None:
         super().__init__([FramedCall(RowCall(SUM, lambda row: row[:1]), WindowFrame("RANGE", 20, slide=10))])
@@ -89,13 +89,13 @@ def _make(kind: str) -> Any:
 
 @st.composite
 def plans(draw: Callable[..., Any]) -> Plan:
-    """Operators over sources and earlier operators; the last one is the query's result."""
+    """Draw operators over sources and earlier operators; the last operator is the query's result."""
     names = list(SOURCES)
     operators = []
     for index in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from(["select", "project", "union", "union", "join", "slots"]))
         if kind == "join" and any(before == "join" for _, before, _ in operators):
-            kind = "union"  # joins of joins multiply their rows beyond what a test can run
+            kind = "union"  # joins of joins would multiply the rows too much
         arity = 2 if kind in ("union", "join") else 1
         inputs = tuple(draw(st.sampled_from(names)) for _ in range(arity))
         operators.append((f"o{index}", kind, inputs))
@@ -105,7 +105,7 @@ def plans(draw: Callable[..., Any]) -> Plan:
 
 @st.composite
 def inputs(draw: Callable[..., Any]) -> dict[str, list[Arrival]]:
-    """Up to ten arrivals per stream, often simultaneous."""
+    """Draw up to ten arrivals per stream, often simultaneous."""
     return {
         source: [Arrival(at, (10 * number + index,)) for number, at in enumerate(sorted(times))]
         for index, source in enumerate(SOURCES)
@@ -121,7 +121,7 @@ def build(plan: Plan, arrivals: dict[str, list[Arrival]], **options: Any) -> Eng
 
 
 def rows(engine: Engine, sink: str = "out") -> list[Timed]:
-    """The results in canonical order, having checked that they came in timestamp order."""
+    """Return the results in canonical order, after a check of their timestamp order."""
     results = engine.results(sink)
     assert [tuple_.ts for tuple_ in results] == sorted(tuple_.ts for tuple_ in results)
     return sorted(results, key=lambda tuple_: (tuple_.ts, repr(tuple_.row)))
@@ -144,7 +144,7 @@ def expected(plan: Plan, arrivals: dict[str, list[Arrival]]) -> list[Timed]:
     st.sampled_from(["relaxed", "basic"]),
     st.integers(0, 3),
 )
-def test_rows_depend_neither_on_strategy_nor_on_how_time_is_told(
+def test_rows_depend_neither_on_the_strategy_nor_on_the_kind_of_watermarks(
     plan: Plan,
     arrivals: dict[str, list[Arrival]],
     strategy: str,
@@ -160,7 +160,7 @@ def test_rows_depend_neither_on_strategy_nor_on_how_time_is_told(
 
 @settings(max_examples=40)
 @given(plans(), plans(), inputs(), st.sampled_from(["DFS", "BFS", "RR"]))
-def test_another_query_never_changes_a_querys_rows(
+def test_other_queries_never_change_the_rows_of_a_query(
     plan: Plan, other: Plan, arrivals: dict[str, list[Arrival]], strategy: str
 ) -> None:
     engine = Engine(
@@ -182,7 +182,7 @@ def test_another_query_never_changes_a_querys_rows(
     st.sampled_from(["punctuation", "arcs"]),
     st.integers(0, 3),
 )
-def test_with_on_demand_ets_every_row_comes_out_while_the_streams_are_silent(
+def test_with_on_demand_ets_every_row_is_emitted_while_the_streams_are_silent(
     plan: Plan, arrivals: dict[str, list[Arrival]], strategy: str, propagation: str, seed: int
 ) -> None:
     engine = build(plan, arrivals, strategy=strategy, propagation=propagation, seed=seed)
@@ -190,7 +190,7 @@ def test_with_on_demand_ets_every_row_comes_out_while_the_streams_are_silent(
     assert rows(engine) == expected(plan, arrivals)
 
 
-# A register's value that was not yet the least was taken for passed on, and the query fell silent.
+# A register's value was regarded as passed on although it was not yet the least, and the query stopped.
 FORGOTTEN_REGISTER = Plan(
     (
         ("o0", "slots", ("S1",)),
@@ -206,7 +206,7 @@ FORGOTTEN_REGISTER = Plan(
 @settings(max_examples=60)
 @example(FORGOTTEN_REGISTER, {"S1": [Arrival(4, (1,))]}, "arcs")
 @given(plans(), inputs(), st.sampled_from(["punctuation", "arcs"]))
-def test_an_idle_stream_never_changes_a_querys_rows(
+def test_an_idle_stream_never_changes_the_rows_of_a_query(
     plan: Plan, arrivals: dict[str, list[Arrival]], propagation: str
 ) -> None:
     idle = [
@@ -233,7 +233,7 @@ CHANGES = st.lists(
 
 
 def change(engine: Engine, plan: Plan, what: str, number: int, live: list[str], serial: int) -> None:
-    """One live change that leaves the meaning of the query alone."""
+    """Apply a live change that preserves the meaning of the query."""
     producer, consumer = plan.arcs()[number % len(plan.arcs())]
     if what in ("DFS", "BFS", "RR"):
         engine.set_strategy(what)  # type: ignore[arg-type]
@@ -269,7 +269,7 @@ def change(engine: Engine, plan: Plan, what: str, number: int, live: list[str], 
 
 @settings(max_examples=120)
 @given(plans(), inputs(), CHANGES, st.sampled_from(["punctuation", "arcs"]), st.sampled_from(["DFS", "BFS"]))
-def test_live_changes_lose_and_reorder_nothing(
+def test_live_changes_lose_and_reorder_no_rows(
     plan: Plan,
     arrivals: dict[str, list[Arrival]],
     changes: list[tuple[int, str, int]],

@@ -37,13 +37,13 @@ def values(engine: Engine, sink: str = "out") -> list[tuple[object, ...]]:
     return [tuple_.row for tuple_ in engine.results(sink)]
 
 
-def test_a_source_may_feed_a_sink_directly() -> None:
+def test_a_source_can_feed_a_sink_directly() -> None:
     engine = engine_with(2, [ScheduledSource("S"), SinkSpec("out", "S")])
     engine.run()
     assert values(engine) == [(0,), (1,)]
 
 
-def test_an_inserted_operator_takes_over_what_waits_in_its_arc() -> None:
+def test_an_inserted_operator_processes_the_tuples_that_wait_in_its_arc() -> None:
     engine = engine_with(4, strategy="BFS")
     engine.step(3)
     engine.insert(mark("m", "a"), "b")
@@ -51,7 +51,7 @@ def test_an_inserted_operator_takes_over_what_waits_in_its_arc() -> None:
     assert values(engine) == [(0, "m"), (1, "m"), (2, "m"), (3, "m")]
 
 
-def test_what_a_removed_operator_left_comes_before_what_now_passes_it_by() -> None:
+def test_tuples_of_a_removed_operator_precede_tuples_that_bypass_it() -> None:
     nodes = [ScheduledSource("S"), mark("m", "S"), keep("b", "m"), SinkSpec("out", "b")]
     engine = engine_with(4, nodes, strategy="BFS")
     engine.step(2)
@@ -61,7 +61,7 @@ def test_what_a_removed_operator_left_comes_before_what_now_passes_it_by() -> No
     assert engine.queue_size() == 0
 
 
-def test_a_removed_operator_before_a_sink_and_a_fork_leaves_each_branch_its_tuples() -> None:
+def test_an_operator_removed_before_a_sink_and_a_fork_leaves_each_branch_its_tuples() -> None:
     nodes = [ScheduledSource("S"), mark("m", "S"), keep("a", "m"), keep("b", "m")]
     sinks = [SinkSpec("m_out", "m"), SinkSpec("a_out", "a"), SinkSpec("b_out", "b")]
     engine = engine_with(3, [*nodes, *sinks], strategy="BFS")
@@ -72,13 +72,13 @@ def test_a_removed_operator_before_a_sink_and_a_fork_leaves_each_branch_its_tupl
         assert values(engine, sink) == [(0, "m"), (1,), (2,)]
 
 
-def test_an_operator_with_several_inputs_is_removed_with_its_queries_only() -> None:
+def test_an_operator_with_several_inputs_is_removed_only_with_its_queries() -> None:
     engine = Engine([ScheduledSource("S"), OperatorSpec("U", Union(), ("S", "S")), SinkSpec("out", "U")])
     with pytest.raises(SlicemillError, match="remove the queries"):
         engine.remove_operator("U")
 
 
-def test_a_query_added_while_tuples_are_in_flight_sees_what_comes_from_then_on() -> None:
+def test_a_query_added_while_tuples_are_in_flight_sees_later_tuples() -> None:
     engine = engine_with(2)
     engine.at(10, lambda: engine.add(keep("c", "a"), SinkSpec("new", "c")))
     engine.feed("S", [Arrival(20, (7,))])
@@ -87,7 +87,7 @@ def test_a_query_added_while_tuples_are_in_flight_sees_what_comes_from_then_on()
     assert values(engine, "new") == [(7,)]
 
 
-def test_removing_a_query_frees_its_operators_and_leaves_shared_ones() -> None:
+def test_removal_of_a_query_frees_its_operators_and_leaves_shared_operators() -> None:
     engine = engine_with(3, [*path(), keep("c", "a"), SinkSpec("other", "c")], strategy="BFS")
     engine.step(4)
     engine.remove_query("other")
@@ -97,7 +97,7 @@ def test_removing_a_query_frees_its_operators_and_leaves_shared_ones() -> None:
     assert engine.queue_size() == 0
 
 
-def test_a_strategy_is_switched_while_tuples_are_in_flight() -> None:
+def test_the_strategy_can_change_while_tuples_are_in_flight() -> None:
     engine = engine_with(4, trace=True)
     engine.step(2)
     engine.set_strategy("BFS")
@@ -120,13 +120,13 @@ def test_a_break_point_separates_fragments_and_the_scheduler_chooses_between_the
     assert "".join(step.state for step in engine.trace) == "aabb" + "abab"
 
 
-def test_round_robin_gives_every_fragment_its_turn() -> None:
+def test_round_robin_runs_the_fragments_in_turn() -> None:
     fragments = [StateFragment([]) for _ in range(3)]
     choose = round_robin()
     assert [fragments.index(choose(fragments)) for _ in range(4)] == [0, 1, 2, 0]
 
 
-def test_a_run_may_stop_at_a_moment_and_go_on() -> None:
+def test_a_run_can_stop_at_a_time_and_continue() -> None:
     engine = engine_with(0)
     engine.feed("S", [Arrival(5, ("x",)), Arrival(15, ("y",))])
     engine.run_until(10)
@@ -135,7 +135,7 @@ def test_a_run_may_stop_at_a_moment_and_go_on() -> None:
     assert values(engine) == [("x",), ("y",)]
 
 
-def test_the_engine_runs_in_real_time_too() -> None:
+def test_the_engine_also_runs_in_real_time() -> None:
     time_ns = [0]
 
     def sleep(seconds: float) -> None:
@@ -155,17 +155,17 @@ def test_the_engine_runs_in_real_time_too() -> None:
         (OperatorSpec("u", Union(), ("a",)), "has 2 inputs, not the 1"),
     ],
 )
-def test_a_wrong_node_is_refused_with_its_name(node: Spec, message: str) -> None:
+def test_an_invalid_node_is_rejected_with_its_name(node: Spec, message: str) -> None:
     with pytest.raises(SlicemillError, match=message):
         Engine(path()).add(node)
 
 
-def test_an_operator_cannot_be_put_into_an_arc_that_is_not_there() -> None:
+def test_an_operator_cannot_be_inserted_into_a_missing_arc() -> None:
     with pytest.raises(SlicemillError, match="no arc S → b"):
         Engine(path()).insert(keep("c", "S"), "b")
 
 
-def test_unknown_sources_and_missing_traces_are_named() -> None:
+def test_unknown_sources_and_missing_traces_are_reported() -> None:
     engine = Engine(path())
     with pytest.raises(SlicemillError, match="the sources are S"):
         engine.feed("T", [])

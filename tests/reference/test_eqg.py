@@ -15,7 +15,7 @@ SHAPE = Topology(
 )
 
 
-def test_g13_ets_arcs_jump_over_operators_that_do_not_wait_for_time() -> None:
+def test_g13_ets_arcs_bypass_operators_that_do_not_wait_for_time() -> None:
     arcs = ets_arcs(SHAPE, {"U1", "U2"})
     assert [(arc.origin, arc.target) for arc in arcs] == [
         ("S1", "U1"),
@@ -27,7 +27,7 @@ def test_g13_ets_arcs_jump_over_operators_that_do_not_wait_for_time() -> None:
     assert arcs[0].path == (("U1", 0), ("σ", 0))
 
 
-def test_an_ets_may_travel_on_to_the_operators_behind_its_first_register() -> None:
+def test_an_ets_can_reach_operators_behind_its_first_register() -> None:
     arcs = ets_arcs(SHAPE, {"U1", "U2"})
     assert [arc.target for arc in reachable_arcs("S1", arcs)] == ["U1", "U2"]
     assert [arc.target for arc in reachable_arcs("S3", arcs)] == ["U2"]

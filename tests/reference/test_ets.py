@@ -39,7 +39,7 @@ def test_g12_an_internal_stream_offers_the_clock() -> None:
 
 
 @pytest.mark.parametrize(("last_ts", "skew_us"), [(None, 5), (100, None)])
-def test_an_external_stream_that_knows_nothing_offers_nothing(
+def test_an_external_stream_without_tuples_or_skew_offers_no_ets(
     last_ts: int | None, skew_us: int | None
 ) -> None:
     assert ets_now("external", 300, last_ts, 100, skew_us) is None
@@ -47,7 +47,7 @@ def test_an_external_stream_that_knows_nothing_offers_nothing(
 
 
 @pytest.mark.parametrize("propagation", ["punctuation", "arcs"])
-def test_g12_a_second_request_that_would_help_nobody_gives_control_back(propagation: Propagation) -> None:
+def test_g12_a_second_request_without_effect_is_not_sent(propagation: Propagation) -> None:
     engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand(), propagation)
     engine.feed("A", [Arrival(250, ("a",))])
     engine.run_until_idle()
@@ -57,7 +57,7 @@ def test_g12_a_second_request_that_would_help_nobody_gives_control_back(propagat
     assert engine.steps == steps
 
 
-def test_without_ets_a_tuple_waits_until_the_other_stream_speaks() -> None:
+def test_without_ets_a_tuple_waits_for_the_next_tuple_of_the_other_stream() -> None:
     engine = union(ScheduledSource("A"), ScheduledSource("B"), NoEts())
     engine.feed("A", [Arrival(0, ("a",))])
     engine.feed("B", [Arrival(5 * SECOND, ("b",))])
@@ -66,7 +66,7 @@ def test_without_ets_a_tuple_waits_until_the_other_stream_speaks() -> None:
     assert engine.sink("out").delivered_at == [5 * SECOND + 20]
 
 
-def test_on_demand_a_tuple_does_not_wait_for_a_silent_stream() -> None:
+def test_with_on_demand_ets_a_tuple_does_not_wait_for_a_silent_stream() -> None:
     engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand())
     engine.feed("A", [Arrival(0, ("a",))])
     engine.run_until_idle()
@@ -74,7 +74,7 @@ def test_on_demand_a_tuple_does_not_wait_for_a_silent_stream() -> None:
     assert engine.sink("out").delivered_at == [30]
 
 
-def test_over_arcs_the_enabling_timestamp_jumps_over_the_selection() -> None:
+def test_over_arcs_the_enabling_timestamp_bypasses_the_selection() -> None:
     engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand(), "arcs")
     engine.feed("A", [Arrival(0, ("a",))])
     engine.run_until_idle()
@@ -82,7 +82,7 @@ def test_over_arcs_the_enabling_timestamp_jumps_over_the_selection() -> None:
     assert engine.sink("out").delivered_at == [20]
 
 
-def test_a_tuple_behind_an_unused_punctuation_is_asked_for_as_well() -> None:
+def test_an_ets_is_also_requested_for_a_tuple_behind_an_unused_punctuation() -> None:
     engine = union(ScheduledSource("A"), ScheduledSource("B"), OnDemand())
     engine.feed("A", [Arrival(0, ("a",))])
     engine.feed("B", [Arrival(100, ("b",))])
@@ -90,14 +90,14 @@ def test_a_tuple_behind_an_unused_punctuation_is_asked_for_as_well() -> None:
     assert [tuple_.row for tuple_ in engine.results("out")] == [("a",), ("b",)]
 
 
-def test_periodic_ets_makes_a_tuple_wait_for_the_next_heartbeat() -> None:
+def test_with_periodic_ets_a_tuple_waits_for_the_next_heartbeat() -> None:
     engine = union(ScheduledSource("A"), ScheduledSource("B"), Periodic(1_000, ("B",)))
     engine.feed("A", [Arrival(300, ("a",)), Arrival(1_500, ("a",))])
     engine.run_until(2_500)
     assert engine.sink("out").delivered_at == [1_020, 2_020]
 
 
-def test_an_external_stream_is_asked_again_when_its_answer_can_help() -> None:
+def test_an_external_stream_is_polled_again_when_its_ets_can_release_a_tuple() -> None:
     a = ScheduledSource("A", "external", skew_us=0)
     b = ScheduledSource("B", "external", skew_us=5_000)
     engine = union(a, b, OnDemand())
@@ -123,7 +123,7 @@ def test_a_union_of_a_latent_and_a_stamped_stream_merges_by_arrival() -> None:
     assert [tuple_.ts for tuple_ in engine.results("out")] == [3, 5, 9]
 
 
-def test_x20_a_join_without_result_tells_its_consumers_that_time_has_passed() -> None:
+def test_x20_a_join_without_results_forwards_the_time_to_its_consumers() -> None:
     join = JoinByRows((TimeWindow(10), TimeWindow(10)), lambda _: False)
     nodes = [
         *(ScheduledSource(name, "external") for name in "ABC"),
@@ -140,7 +140,7 @@ def test_x20_a_join_without_result_tells_its_consumers_that_time_has_passed() ->
         assert [tuple_.row for tuple_ in engine.results("out")] == [("c",)]
 
 
-def test_a_stream_that_has_ended_holds_nobody_back() -> None:
+def test_an_ended_stream_does_not_delay_other_streams() -> None:
     engine = union(ScheduledSource("A"), ScheduledSource("B"), NoEts())
     engine.close("B")
     engine.feed("A", [Arrival(1, ("a",)), Arrival(2, ("a",))])

@@ -1,4 +1,4 @@
-"""How many tuples a window keeps whose aggregate deletes what is beaten: H(n) of n in random order (M33)."""
+"""Window size of an aggregate that deletes dominated tuples: H(n) of n tuples in random order (M33)."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def mean_size(definition: RowAggregate, window: int, tuples: int) -> float:
 
 
 @pytest.mark.parametrize("window", [2, 10, 100])
-def test_max_keeps_a_harmonic_number_of_tuples(window: int) -> None:
+def test_max_stores_a_harmonic_number_of_tuples(window: int) -> None:
     harmonic = sum(1 / k for k in range(1, window + 1))
     assert mean_size(BUILTINS["max"], window, 8_000) == pytest.approx(harmonic, rel=0.05)
 
 
-def test_a_sample_by_highest_priority_keeps_as_many() -> None:
+def test_a_sample_by_highest_priority_stores_as_many_tuples() -> None:
     top = resolve_aggregate("top", bind(SAMPLE).catalog)
     assert mean_size(top, 20, 2_000) == pytest.approx(sum(1 / k for k in range(1, 21)), rel=0.1)

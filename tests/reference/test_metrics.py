@@ -1,4 +1,4 @@
-"""Latency, idle-waiting, queue size and burstiness (M2, E5-E9)."""
+"""Latency, idle waiting, queue size and burstiness (M2, E5-E9)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slicemill_oracle.operators.stateless import Union
 from slicemill_oracle.sources import Arrival, ScheduledSource
 
 
-def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_empty() -> None:
+def test_a_union_is_idle_waiting_while_one_input_has_data_and_the_other_is_empty() -> None:
     engine = Engine(
         [
             ScheduledSource("A"),
@@ -34,7 +34,7 @@ def test_a_union_is_idle_waiting_while_one_input_holds_data_and_the_other_is_emp
     assert engine.queue_size() == 1
 
 
-def test_a_sink_that_keeps_nothing_still_counts() -> None:
+def test_a_sink_without_stored_rows_still_counts_them() -> None:
     engine = Engine(
         [ScheduledSource("A"), OperatorSpec("U", Union(1), ("A",)), SinkSpec("out", "U", keep=False)]
     )
@@ -44,7 +44,7 @@ def test_a_sink_that_keeps_nothing_still_counts() -> None:
     assert engine.metrics().latency["out"].outputs == 1
 
 
-def test_burstiness_is_the_spread_of_outputs_per_interval_over_their_mean() -> None:
+def test_burstiness_is_the_range_of_outputs_per_interval_divided_by_their_mean() -> None:
     counts = outputs_per_interval([0, 1, 9, 25, 31, 99], start=0, stop=40, step_us=10)
     assert counts == [3, 0, 1, 1]
     assert burstiness(counts) == pytest.approx(3 / 1.25)

@@ -39,21 +39,21 @@ def path(first: OperatorSpec) -> list[Spec]:
         ("RR", "σ σ σ Σ1 Σ1 Σ1 Σ2 Σ2 Σ2"),
     ],
 )
-def test_g9_the_trace_of_a_path(strategy: Strategy, expected: str) -> None:
+def test_g9_a_path_has_the_published_trace_under_each_strategy(strategy: Strategy, expected: str) -> None:
     assert trace(path(keep("σ", "S")), strategy, 3) == expected
 
 
-def test_g9_depth_first_stays_at_an_operator_that_drops_its_tuple() -> None:
+def test_g9_depth_first_repeats_an_operator_that_drops_its_tuple() -> None:
     dropping = OperatorSpec("σ", Select(lambda row: row[0] != 1), ("S",), constant_cost(1))
     assert trace(path(dropping), "DFS", 3) == "σ σ Σ1 Σ2 σ Σ1 Σ2"
 
 
-def test_a_break_point_realises_breadth_first_across_the_cut() -> None:
+def test_a_break_point_causes_breadth_first_order_across_the_cut() -> None:
     assert trace(path(keep("σ", "S")), "DFS", 2, ("Σ1", "Σ2")) == "σ Σ1 σ Σ1 Σ2 Σ2"
 
 
 @pytest.mark.parametrize(("strategy", "mean_us"), [("DFS", 11.0), ("BFS", 15.5)])
-def test_g8_latency_of_a_burst_through_a_selection_and_a_latent_union(
+def test_g8_a_burst_through_a_selection_and_a_latent_union_has_the_published_latency(
     strategy: Strategy, mean_us: float
 ) -> None:
     engine = Engine(
@@ -71,7 +71,7 @@ def test_g8_latency_of_a_burst_through_a_selection_and_a_latent_union(
     assert engine.metrics().latency["out"].mean_us == mean_us
 
 
-def test_a_fork_runs_its_branches_in_turn_and_backtracks_when_they_are_empty() -> None:
+def test_branches_of_a_fork_run_in_turn_and_backtrack_when_they_are_empty() -> None:
     nodes = [ScheduledSource("S"), keep("σ", "S"), keep("Σ1", "σ"), keep("Σ2", "σ")]
     sinks = [SinkSpec("one", "Σ1"), SinkSpec("two", "Σ2")]
     assert trace([*nodes, *sinks], "DFS", 3) == "σ Σ1 Σ2 σ Σ1 Σ2 σ Σ1 Σ2"

@@ -1,4 +1,4 @@
-"""Input wrappers: stamping, late tuples, slack and the agenda (M24-M27)."""
+"""Input wrappers: timestamps, late tuples, slack and the agenda (M24-M27)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def external(*timestamps: int) -> list[Arrival]:
     return [Arrival(at, (ts,), ts) for at, ts in enumerate(timestamps)]
 
 
-def test_an_internal_stream_is_stamped_with_its_arrival() -> None:
+def test_a_tuple_of_an_internal_stream_is_stamped_with_its_arrival() -> None:
     engine = engine_of(ScheduledSource("S"))
     engine.feed("S", [Arrival(5, ("a",)), Arrival(5, ("b",)), Arrival(9, ("c",))])
     engine.run()
     assert [tuple_.ts for tuple_ in engine.results("out")] == [5, 5, 9]
 
 
-def test_a_tuple_out_of_order_goes_to_the_late_stream() -> None:
+def test_a_tuple_out_of_order_is_sent_to_the_late_stream() -> None:
     engine = engine_of(ScheduledSource("S", "external"))
     engine.feed("S", external(10, 20, 15, 20, 30))
     engine.run()
@@ -45,7 +45,7 @@ def test_a_tuple_out_of_order_goes_to_the_late_stream() -> None:
     assert engine.late_rows("S") == 1
 
 
-def test_a_tuple_below_a_promise_is_late() -> None:
+def test_a_tuple_below_an_announced_watermark_is_late() -> None:
     engine = engine_of(ScheduledSource("S", "external"))
     engine.promise("S", 12)
     engine.feed("S", external(11, 12))
@@ -54,7 +54,7 @@ def test_a_tuple_below_a_promise_is_late() -> None:
     assert engine.late_rows("S") == 1
 
 
-def test_within_its_slack_a_stream_is_put_in_order() -> None:
+def test_tuples_within_the_slack_are_sorted() -> None:
     engine = engine_of(ScheduledSource("S", "external", slack_us=10))
     engine.feed("S", external(10, 20, 15, 12, 40, 29))
     engine.run()
@@ -62,7 +62,7 @@ def test_within_its_slack_a_stream_is_put_in_order() -> None:
     assert [tuple_.row for tuple_ in engine.results("late")] == [(29,)]
 
 
-def test_an_enabling_timestamp_lets_out_what_the_slack_held_below_it() -> None:
+def test_an_enabling_timestamp_releases_held_tuples_below_it() -> None:
     engine = engine_of(ScheduledSource("S", "external", slack_us=100))
     engine.feed("S", external(20, 10))
     engine.run_until_idle()
@@ -73,7 +73,7 @@ def test_an_enabling_timestamp_lets_out_what_the_slack_held_below_it() -> None:
 
 
 @given(st.lists(st.integers(0, 60), max_size=40), st.integers(0, 60))
-def test_main_and_late_stream_together_hold_every_tuple_and_the_main_one_is_ordered(
+def test_main_and_late_stream_together_have_every_tuple_and_the_main_stream_is_ordered(
     timestamps: list[int], slack_us: int
 ) -> None:
     engine = engine_of(ScheduledSource("S", "external", slack_us=slack_us))
@@ -87,14 +87,14 @@ def test_main_and_late_stream_together_hold_every_tuple_and_the_main_one_is_orde
         assert not late
 
 
-def test_an_external_tuple_without_timestamp_is_refused_by_name() -> None:
+def test_an_external_tuple_without_timestamp_is_rejected_with_its_stream() -> None:
     engine = engine_of(ScheduledSource("S", "external"))
     engine.feed("S", [Arrival(0, ("x",))])
     with pytest.raises(SlicemillError, match=r"stream S is external.*needs a timestamp"):
         engine.run()
 
 
-def test_a_stream_that_has_ended_refuses_tuples() -> None:
+def test_an_ended_stream_rejects_tuples() -> None:
     engine = engine_of(ScheduledSource("S"))
     engine.run()
     engine.feed("S", [Arrival(0, ("x",))])
@@ -102,14 +102,14 @@ def test_a_stream_that_has_ended_refuses_tuples() -> None:
         engine.run()
 
 
-def test_arrivals_that_go_back_in_time_are_refused() -> None:
+def test_decreasing_arrival_times_are_rejected() -> None:
     engine = engine_of(ScheduledSource("S"))
     engine.feed("S", [Arrival(5, ()), Arrival(4, ())])
     with pytest.raises(SlicemillError, match="from 5 to 4"):
         engine.run()
 
 
-def test_a_generator_is_drawn_from_only_as_time_goes_on() -> None:
+def test_arrivals_are_drawn_from_a_generator_only_as_time_advances() -> None:
     drawn = []
 
     def arrivals() -> Iterator[Arrival]:

@@ -1,4 +1,4 @@
-"""State tables, to the letter of M18 (path), M19 (break point) and M20 (fork): golden G10."""
+"""State tables, exactly as in M18 (path), M19 (break point) and M20 (fork): golden G10."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_g10_a_path_has_a_source_an_interior_and_a_sink_row() -> None:
     ]
 
 
-def test_g10_a_break_point_is_a_sink_before_and_a_source_after_it() -> None:
+def test_g10_a_break_point_makes_a_sink_before_it_and_a_source_after_it() -> None:
     assert table(PATH, frozenset({("Σ1", "Σ2")})) == [
         ("σ", None, "Σ1", "DFS-Source"),
         ("Σ1", "σ", None, "DFS-Sink"),
@@ -48,7 +48,7 @@ def test_g10_a_fork_is_a_state_with_a_row_per_branch() -> None:
     ]
 
 
-def test_a_fork_right_behind_a_source_has_no_predecessor() -> None:
+def test_a_fork_directly_after_a_source_has_no_predecessor() -> None:
     assert table({"σ1": ("S",), "σ2": ("S",)}) == [
         ("fork", None, "σ1", "DFS-Fork"),
         ("fork", None, "σ2", "DFS-Fork"),
@@ -62,7 +62,7 @@ def test_a_union_has_a_row_per_producer() -> None:
     assert rows[1:3] == [("U", "σ", "π", "DFS-NOS"), ("U", None, "π", "DFS-Source")]
 
 
-def test_a_branch_that_is_cut_off_a_fork_leaves_a_path() -> None:
+def test_a_branch_cut_off_a_fork_leaves_a_path() -> None:
     operators = {"σ": ("S",), "Σ1": ("σ",), "Σ2": ("σ",)}
     assert table(operators, frozenset({("σ", "Σ2")})) == [
         ("σ", None, "Σ1", "DFS-Source"),
@@ -71,12 +71,12 @@ def test_a_branch_that_is_cut_off_a_fork_leaves_a_path() -> None:
     ]
 
 
-def test_round_robin_schedules_paths_only_so_a_union_under_it_starts_a_fragment() -> None:
+def test_a_union_under_round_robin_starts_a_fragment() -> None:
     rows = table({"σ": ("S",), "U": ("σ", "T")}, sources=("S", "T"), strategies={"U": "RR"})
     assert rows == [("σ", None, None, "DFS-Source-Sink"), ("U", None, None, "RR-Source-Sink")]
 
 
-def test_parts_of_a_graph_may_have_different_strategies() -> None:
+def test_parts_of_a_graph_can_have_different_strategies() -> None:
     rows = table(PATH, strategies={"Σ2": "BFS"})
     assert [transition for *_, transition in rows] == ["DFS-Source", "DFS-NOS", "BFS-Sink"]
 
@@ -87,5 +87,5 @@ def test_the_library_has_every_macro_of_a_strategy(strategy: str) -> None:
     assert kinds == {"NOS", "Source", "Sink", "Source-Sink", "Fork"}
 
 
-def test_rows_are_plain_data() -> None:
+def test_state_rows_are_plain_data() -> None:
     assert StateRow("σ", None, None, "DFS-Sink") == StateRow("σ", None, None, "DFS-Sink")

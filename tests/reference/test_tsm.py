@@ -24,13 +24,13 @@ def union(more: More) -> Engine:
 
 
 def give(engine: Engine, source: str, *timestamps: int) -> list[int]:
-    """What has come out once tuples with these timestamps have come in."""
+    """Feed tuples with these timestamps, and return the timestamps emitted so far."""
     engine.feed(source, [Arrival(engine.now, (source,), ts) for ts in timestamps])
     engine.run_until_idle()
     return [tuple_.ts for tuple_ in engine.results("out")]
 
 
-def test_g11_registers_let_simultaneous_tuples_out_at_once() -> None:
+def test_g11_registers_release_simultaneous_tuples_at_once() -> None:
     engine = union("relaxed")
     assert give(engine, "A", 1, 3, 3) == []
     assert give(engine, "B", 2) == [1, 2]
@@ -42,14 +42,14 @@ def test_g11_registers_let_simultaneous_tuples_out_at_once() -> None:
 def test_g11_the_basic_rule_stops_until_the_other_input_gets_a_tuple() -> None:
     engine = union("basic")
     assert give(engine, "A", 1, 3, 3) == []
-    # Every input must hold a tuple: 1 goes, 2 goes, and then B is empty.
+    # Every input must have a tuple: 1 is emitted, 2 is emitted, and then B is empty.
     assert give(engine, "B", 2) == [1, 2]
     assert give(engine, "B") == [1, 2]
-    # The first of the tuples at 3 goes as before; the last one stays behind with nobody to meet.
+    # The first of the tuples at 3 is emitted as before; the last tuple waits for another one on B.
     assert give(engine, "B", 3) == [1, 2, 3, 3]
 
 
-def test_registers_begin_below_all_time_and_never_fall() -> None:
+def test_registers_begin_before_all_timestamps_and_never_decrease() -> None:
     registers = Registers(2)
     assert registers.low() == BEGINNING
     registers.write(0, 5)
@@ -60,7 +60,7 @@ def test_registers_begin_below_all_time_and_never_fall() -> None:
     assert registers.active == [True, False]
 
 
-def test_a_register_stays_active_until_its_own_value_has_been_passed_on() -> None:
+def test_a_register_stays_active_until_its_own_value_has_been_forwarded() -> None:
     registers = Registers(2)
     registers.write(0, 10)
     assert not registers.must_pass()
@@ -75,7 +75,7 @@ def test_a_register_stays_active_until_its_own_value_has_been_passed_on() -> Non
     assert registers.active == [False, False]
 
 
-def test_backtracking_goes_to_an_empty_input_whose_register_is_least() -> None:
+def test_backtracking_chooses_an_empty_input_with_the_least_register() -> None:
     buffers = [Buffer(Occupancy()) for _ in range(3)]
     readers = [buffer.reader() for buffer in buffers]
     gate = RelaxedGate(readers, Random(0))
@@ -87,7 +87,7 @@ def test_backtracking_goes_to_an_empty_input_whose_register_is_least() -> None:
 
 
 @pytest.mark.parametrize("gate_class", [RelaxedGate, BasicGate, UnorderedGate])
-def test_of_several_empty_inputs_one_is_picked_at_random_from_the_seed(
+def test_one_of_several_empty_inputs_is_chosen_at_random_from_the_seed(
     gate_class: type[RelaxedGate] | type[BasicGate] | type[UnorderedGate],
 ) -> None:
     readers = [Buffer(Occupancy()).reader() for _ in range(3)]
@@ -100,7 +100,7 @@ def test_of_several_empty_inputs_one_is_picked_at_random_from_the_seed(
     assert set(picks(1)) == {0, 1, 2}
 
 
-def test_a_gate_for_latent_streams_waits_for_nobody_and_takes_the_oldest_head() -> None:
+def test_a_gate_for_latent_streams_never_waits_and_takes_the_oldest_head() -> None:
     buffers = [Buffer(Occupancy()) for _ in range(2)]
     gate = UnorderedGate([buffer.reader() for buffer in buffers], Random(0))
     assert gate.port() == NONE

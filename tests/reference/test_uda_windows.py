@@ -1,4 +1,4 @@
-"""Aggregates written in ESL give what built-in ones give, with every strategy (M31-M37)."""
+"""Aggregates written in ESL give the results of built-in aggregates, with every strategy (M31-M37)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def key_of(row: Row) -> object:
 
 
 def run(definition: RowAggregate, frame: WindowFrame, tuples: list[Timed]) -> list[Timed]:
-    """Results of one call; over an empty window a built-in aggregate gives NULL and a user's nothing."""
+    """Return results of one call; for an empty window a built-in emits NULL, a user's aggregate none."""
     operator = WindowAggregateOperator([FramedCall(RowCall(definition, lambda row: row[1:2]), frame)])
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     return [timed for timed in (*out, *operator.finish()) if timed.row[-1] is not None]
@@ -87,7 +87,7 @@ FRAMES = {
 @pytest.mark.parametrize("name", WRITTEN)
 @settings(max_examples=40)
 @given(data=st.data(), tuples=streams())
-def test_an_aggregate_written_in_esl_equals_the_built_in_one(
+def test_an_aggregate_written_in_esl_equals_the_built_in_aggregate(
     name: str, strategy: Strategy, data: st.DataObject, tuples: list[Timed]
 ) -> None:
     frame = replace(data.draw(FRAMES[strategy]), partition=key_of)
@@ -101,7 +101,7 @@ def test_an_aggregate_written_in_esl_equals_the_built_in_one(
     assert run(replace(written, window=None), frame, tuples) == expected
     if not (
         strategy is Strategy.ACTIVE and name == "max"
-    ):  # what it deletes from the window, it reports no expiry of
+    ):  # it reports no expiry of tuples that it deletes from the window
         assert run(written, frame, tuples) == expected
 
 
@@ -113,7 +113,9 @@ PARTS = """CREATE ALGEBRAIC AGGREGATE parts(s Int, n Int) : (s Int, n Int) { TAB
 
 @settings(max_examples=40)
 @given(streams(), FRAMES[Strategy.PANES])
-def test_m35_an_average_goes_through_panes_as_sum_and_count(tuples: list[Timed], frame: WindowFrame) -> None:
+def test_m35_an_average_is_evaluated_in_panes_as_sum_and_count(
+    tuples: list[Timed], frame: WindowFrame
+) -> None:
     parts = resolve_aggregate("parts", bind(PARTS).catalog)
     assert parts.columns == 2
     operator = WindowAggregateOperator([FramedCall(RowCall(parts, lambda row: (row[1], 1)), frame)])

@@ -1,4 +1,4 @@
-"""The cases of `spark_cases` evaluated by row and by column, for tests that know what must come out."""
+"""Cases of `spark_cases`, evaluated by row and by column, for comparison with Spark and DuckDB."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS = [text.strip() for line in CASES.strip().split("\n") for text in line.spl
 
 
 class Columns:
-    """The environment in which the texts are bound: nothing but columns."""
+    """Binding environment that contains only columns."""
 
     def column(self, node: exp.Column) -> Expr:
         found = SCHEMA.find(node.name)
@@ -47,7 +47,7 @@ def bound(text: str) -> Expr:
 
 @cache
 def names_in(text: str) -> frozenset[str]:
-    """The functions and operators that a case calls."""
+    """Return the functions and operators that a case calls."""
     names = {Cast: "cast", Case: "case"}
     nodes = list(walk(bound(text)))
     return frozenset(
@@ -59,7 +59,7 @@ def names_in(text: str) -> frozenset[str]:
 
 @cache
 def by_row(text: str) -> list[object]:
-    """The value for each row, or the error."""
+    """Return the value for each row, or the error."""
     compiled = compile_expression(bound(text), SCHEMA)
 
     def attempt(row: tuple[object, ...]) -> object:
@@ -73,14 +73,14 @@ def by_row(text: str) -> list[object]:
 
 @cache
 def by_column(text: str) -> list[object]:
-    """The value for each row, NULL where there is an error."""
+    """Return the value for each row, with NULL in place of an error."""
     expr = bound(text)
     (column,) = compile_or_null([expr], SCHEMA)(TABLE)
     return to_values(from_arrow(column.combine_chunks(), expr.type), len(column))
 
 
 def same(ours: object, theirs: object) -> bool:
-    """Whether a value is that of another system, whose doubles may differ in the last digits."""
+    """Return True if a value equals that of another system; doubles may differ in the last digits."""
     if isinstance(theirs, timedelta):
         theirs = (theirs.days * 86_400 + theirs.seconds) * 1_000_000 + theirs.microseconds
     if isinstance(ours, tuple) and isinstance(theirs, list):
@@ -95,7 +95,7 @@ def same(ours: object, theirs: object) -> bool:
 
 
 def differences(text: str, theirs: list[object]) -> list[str]:
-    """Where the row form or the column form gives another value than an oracle; it has NULL for errors."""
+    """Return the rows where row form or column form differs from an oracle, which has NULL for errors."""
     found = []
     for row, mine, column, other in zip(INPUT, by_row(text), by_column(text), theirs, strict=True):
         if not same(None if isinstance(mine, ExpressionError) else mine, other):

@@ -17,7 +17,7 @@ ARITHMETIC = ("+", "-", "*", "/", "%", "div", "&", "|", "^")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 RELATIONS = tuple(relation.lower() for relation in INTERVAL_RELATIONS)
 OTHERS = ("and", "or", "not", "in", "like", "ilike", "rlike", "negative", "~", "whole_units", "cast", "case")
-# Lists are made by aggregates, and no random column has them: `tests/corpus/lists` does.
+# Only aggregates produce lists, and no random column has them; `tests/corpus/lists` covers lists.
 NAMES = tuple(
     dict.fromkeys(
         (*(name for name in SCALARS if name not in LISTS), *ARITHMETIC, *COMPARISONS, *RELATIONS, *OTHERS)
@@ -54,17 +54,17 @@ _PATTERNS = (
     "(b)|c",
 )
 _UNITS = ("YEAR", "quarter", "MM", "WEEK", "DAY", "HOUR", "second", "century", "yyyy-MM-dd", "MICROSECOND")
-_LENGTHENING = ("repeat", "lpad", "rpad")  # texts of a gigabyte are no test
+_LENGTHENING = ("repeat", "lpad", "rpad")  # functions that could produce strings of a gigabyte
 
 
 class Maker:
-    """Draws expressions from a random number generator, so that a seed is an expression."""
+    """Draw expressions from a random number generator, so that a seed determines the expression."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
 
     def any(self, depth: int, *wanted: Kind) -> Expr:
-        """An expression whose type is of a wanted kind (none: any kind)."""
+        """Return an expression with a type of one of the kinds; without kinds, of any type."""
         if depth > 0:
             for _ in range(12):
                 expr = self.call(self.random.choice(NAMES), depth - 1)
@@ -74,7 +74,7 @@ class Maker:
 
     def leaf(self, *wanted: Kind) -> Expr:
         columns = [c for c in SCHEMA if not wanted or c.type.kind in wanted]
-        if not columns:  # of a kind that only functions make
+        if not columns:  # Only functions return values of this kind.
             type_ = Type(self.random.choice(wanted))
             return Literal(self.random.choice(pool(type_)), type_)
         column = self.random.choice(columns)
@@ -86,7 +86,7 @@ class Maker:
         return Literal(self.random.choice(pool(column.type)), column.type)
 
     def call(self, name: str, depth: int = 0) -> Expr | None:
-        """A call of this function; None if the arguments drawn do not go together."""
+        """Return a call of the function, or None if the drawn arguments do not fit together."""
         if name in SCALARS and not (name == "contains" and self.random.random() < 0.5):
             return self._scalar(name, depth)
         if name in ARITHMETIC:

@@ -1,4 +1,4 @@
-"""Random rows with NULLs, NaN and extremes, as Arrow tables and as the reference evaluator's rows."""
+"""Random rows with NULLs, NaN and extremes, as Arrow tables and as rows of the reference evaluator."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _LENGTHS = [0, 1, -1, 999, 1_000_000, -1_500_000, 3_600_000_000, DAY_US, 2**63 -
 
 
 def pool(type_: Type) -> list[Any]:
-    """Values of a type that are worth a try."""
+    """Return edge values of a type."""
     if type_.kind is Kind.DECIMAL:
         limit = Decimal((0, (9,) * type_.precision, -type_.scale))
         numbers = [Decimal(x) for x in ("0", "1", "-1", "0.5", "-0.5", "2.25", "19.99", "-100", "12345.67")]
@@ -124,7 +124,7 @@ def pool(type_: Type) -> list[Any]:
 
 
 def random_rows(random: Random, rows: int, tame: bool = False) -> list[tuple[Any, ...]]:
-    """`tame` rows keep away from extremes, so that fewer expressions fail."""
+    """Return random rows; `tame` rows avoid extremes, so that fewer expressions fail."""
     columns = []
     for column in SCHEMA:
         values = pool(column.type)

@@ -1,4 +1,4 @@
-"""What `test_values_against_spark` asks: the expressions, the columns they read and the rows of those.
+"""Expressions that `test_values_against_spark` compares, with their columns and rows.
 
 Expressions are separated by semicolons; each is valid in ESL and in Spark SQL.
 """
@@ -134,7 +134,7 @@ xxhash64(d); xxhash64(m); xxhash64(n); xxhash64(s); xxhash64(b); xxhash64(ts); x
 xxhash64(mo); xxhash64(s, i, w); xxhash64(repeat(s, 20)); xxhash64(CAST(u AS BINARY), NULL)
 """
 
-# Where ours differs from Spark's on purpose: the exact value, or an error in place of a wrong one.
+# Intended differences from Spark: an exact value, or an error in place of a wrong value.
 DEVIATIONS = {
     "-n": "Spark rounds a negated decimal to 34 digits",
     "abs(n)": "Spark rounds the absolute value of a decimal to 34 digits",
@@ -189,7 +189,7 @@ READABLE = (
 
 
 def rows(seed: int) -> list[tuple[object, ...]]:
-    """Edge values and random ones; NULLs in all columns."""
+    """Return rows with edge values and random values; all columns have NULLs."""
     rng = random.Random(seed)
     made = [tuple(_value(column, index, rng) for column in SCHEMA) for index in range(ROWS)]
     return [*made, (None,) * len(SCHEMA)]

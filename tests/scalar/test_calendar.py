@@ -1,4 +1,4 @@
-"""The calendar agrees with Python's where that has dates, for numbers and for arrays, and goes on beyond."""
+"""Calendar functions of numbers and arrays against Python's dates, and outside Python's range."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def days(day: date) -> int:
 
 
 @given(st.one_of(dates, ends_of_months))
-def test_fields_are_those_of_pythons_dates(day: date) -> None:
+def test_date_fields_equal_those_of_python_dates(day: date) -> None:
     number = days(day)
     assert days_of(day.year, day.month, day.day) == number
     assert civil_of(number) == (day.year, day.month, day.day)
@@ -48,7 +48,7 @@ def test_fields_are_those_of_pythons_dates(day: date) -> None:
 
 
 @given(st.integers(1, 9999), st.integers(-2, 15), st.integers(-1, 33))
-def test_a_date_is_one_that_python_has(year: int, month: int, day: int) -> None:
+def test_valid_dates_are_those_that_python_accepts(year: int, month: int, day: int) -> None:
     try:
         date(year, month, day)
     except ValueError:
@@ -58,7 +58,7 @@ def test_a_date_is_one_that_python_has(year: int, month: int, day: int) -> None:
 
 
 @given(st.one_of(dates, ends_of_months), st.integers(-500, 500))
-def test_months_later_is_the_same_day_or_the_last_of_a_shorter_month(day: date, months: int) -> None:
+def test_adding_months_keeps_the_day_or_takes_the_last_day_of_a_shorter_month(day: date, months: int) -> None:
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     if 1 <= year <= 9999:
         length = python_calendar.monthrange(year, month + 1)[1]
@@ -75,7 +75,7 @@ def test_the_calendar_repeats_every_400_years(number: int, months: int) -> None:
 @pytest.mark.parametrize(
     "function", [civil_of, weekday, day_of_year, week_of_year, last_day, lambda d: plus_months(d, d % 50)]
 )
-def test_arrays_have_the_values_of_their_numbers(function: object) -> None:
+def test_array_results_equal_the_results_for_single_numbers(function: object) -> None:
     numbers = [days(EPOCH + timedelta(days=n)) for n in range(-900, 900, 7)] + [-(2**31), 2**31 - 1, -719_528]
     found = np.stack(np.atleast_2d(function(np.array(numbers))), axis=-1)  # type: ignore[operator]
     assert found.tolist() == [list(np.atleast_1d(function(n))) for n in numbers]  # type: ignore[operator]

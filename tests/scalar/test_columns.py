@@ -1,4 +1,4 @@
-"""Expressions by column equal those by row, values and errors."""
+"""Expressions evaluated by column equal those evaluated by row, values and errors."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from slicemill.functions.values import ExpressionError, representable
 from slicemill.functions.vectors import from_arrow, to_values
 from slicemill.types import Column, Schema
 
-# Rows that keep away from extremes, and rows that seek them.
+# The first tables avoid extremes, the others contain them.
 TABLES = [
     (rows, as_table(rows)) for rows in (random_rows(Random(seed), 30, tame=seed < 4) for seed in range(8))
 ]
 
 
 def expected(expr: Expr, rows: list[tuple[Any, ...]]) -> list[Any] | str:
-    """The row form's values, or the message of its first error."""
+    """Return the values of the row form, or the message of its first error."""
     try:
         by_row = compile_expression(expr, SCHEMA)
         return [representable(by_row(row), expr.type) for row in rows]
@@ -54,7 +54,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def assert_equal(expr: Expr, rows: list[tuple[Any, ...]], table: pa.Table) -> bool:
-    """Compares both; whether there were values rather than an error."""
+    """Compare both forms; return True if the result is values, not an error."""
     wanted, found = expected(expr, rows), computed(expr, table)
     if isinstance(wanted, str) or isinstance(found, str):
         assert wanted == found, expr
@@ -74,7 +74,7 @@ def test_every_function_by_column_equals_its_row_form(name: str) -> None:
     for expr in islice((expr for expr in drawn if expr is not None), 20):
         rows, table = random.choice(TABLES)
         assert_equal(expr, rows, table)
-        # Row by row, so that one error does not hide the other rows.
+        # Evaluate row by row, so that one error does not hide the other rows.
         for place in random.sample(range(len(rows)), 6):
             answered += assert_equal(expr, [rows[place]], table.slice(place, 1))
     assert answered > 10
@@ -110,8 +110,8 @@ def test_nested_expressions_by_column_equal_their_row_form(
         ]
     ),
 )
-def test_times_as_text_by_column_equal_their_row_form(times: list[int | None], pattern: str) -> None:
-    """Texts are made once for all times that look the same: the next minute, or a field less, does not."""
+def test_formatted_timestamps_by_column_equal_their_row_form(times: list[int | None], pattern: str) -> None:
+    """The column form formats equal times once; times that differ in a formatted field stay apart."""
     schema = Schema((Column("ts", t.TIMESTAMP),))
     call = Call("date_format", (ColumnRef("ts", t.TIMESTAMP), Literal(pattern, t.VARCHAR)), t.VARCHAR)
     form, given_ = compile_expression(call, schema), [time for time in times for _ in range(2)]
@@ -128,8 +128,8 @@ def test_times_as_text_by_column_equal_their_row_form(times: list[int | None], p
         assert compile_vector(call, schema)(table).to_pylist() == wanted
 
 
-def test_decimals_of_other_digits_are_unequal_if_they_differ_anywhere() -> None:
-    """No decimal of 38 digits holds both sides: rounded to one type, 1.4 would equal 1."""
+def test_decimals_of_different_scales_are_compared_exactly() -> None:
+    """No decimal of 38 digits can hold both sides: rounded to one type, 1.4 would equal 1."""
     whole, fraction = t.decimal(38, 0), t.decimal(38, 18)
     schema = Schema((Column("a", whole), Column("b", fraction)))
     call = Call("nullif", (ColumnRef("a", whole), ColumnRef("b", fraction)), whole)

@@ -1,4 +1,4 @@
-"""Decimals of any digits by column equal the row form, and what ordinary SQL does with them has a kernel."""
+"""Decimals of every precision by column equal the row form, and common operations have a kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TYPES = [
 
 
 def drawn(random: Random, type_: Type) -> Decimal | None:
-    """A value near zero, near a tie, or with all digits."""
+    """Draw a value near zero, near a rounding tie, or with all digits."""
     assert type_.precision is not None and type_.scale is not None
     most = 10**type_.precision - 1
     digits = random.choice(
@@ -98,7 +98,7 @@ def test_decimals_by_column_equal_the_row_form(
 
 @pytest.mark.parametrize("name", [*ARITHMETIC, *COMPARISONS, *ROUNDINGS])
 @pytest.mark.parametrize("right", [t.decimal(5, 2), t.decimal(3, 0), t.INT, t.decimal(12, 2)])
-def test_prices_have_kernels(name: str, right: Type) -> None:
+def test_operations_on_prices_have_kernels(name: str, right: Type) -> None:
     schema = Schema((Column("a", t.decimal(12, 2)), Column("b", right)))
     call = call_of(name, ColumnRef("a", t.decimal(12, 2)), ColumnRef("b", right), 1)
     assert call is not None and not fallbacks(call, schema)

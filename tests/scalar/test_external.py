@@ -1,4 +1,4 @@
-"""Functions in Python: by column, by row and under a condition they give what the function says."""
+"""Functions in Python give the same values by column, by row and under a condition."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def table(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def both(text: str, rows: list[tuple[Any, ...]] = ROWS) -> list[Any]:
-    """The values by column, which are those by row."""
+    """Return the values by column, after a comparison with the values by row."""
     expr, schema = expression(text)
     by_column = compile_vector(expr, schema)(table(rows)).combine_chunks()
     if pa.types.is_timestamp(by_column.type):
@@ -106,7 +106,7 @@ def both(text: str, rows: list[tuple[Any, ...]] = ROWS) -> list[Any]:
     return by_row
 
 
-def test_a_function_gets_columns_and_its_result_is_of_the_declared_type() -> None:
+def test_a_python_function_gets_columns_and_returns_the_declared_type() -> None:
     assert both("hypotenuse(x, y)") == [5.0, None, 2.0, None]
     assert both("hypotenuse(n, 0) + 1") == [2.0, None, 8.0, 9.0]
     assert both("shout(t)") == ["a!", None, "bcde", "!"]
@@ -114,7 +114,7 @@ def test_a_function_gets_columns_and_its_result_is_of_the_declared_type() -> Non
     assert both("hypotenuse(3, 4)") == [5.0] * 4
 
 
-def test_a_row_that_fails_fails_alone_and_not_where_nobody_asks_for_it() -> None:
+def test_an_error_of_a_python_function_concerns_only_rows_that_evaluate_it() -> None:
     assert both("CASE WHEN x <> 0 THEN inverse(x) END") == [1 / 3, None, None, 0.2]
     expr, schema = expression("inverse(x)")
     for run in (
@@ -134,13 +134,13 @@ def test_a_row_that_fails_fails_alone_and_not_where_nobody_asks_for_it() -> None
         ("fractions(n)", "failed: ArrowInvalid: Float value 0.5"),
     ],
 )
-def test_what_is_no_column_of_the_declared_type_is_an_error(text: str, said: str) -> None:
+def test_a_result_of_wrong_length_or_type_is_an_error(text: str, said: str) -> None:
     expr, schema = expression(text)
     with pytest.raises(ExpressionError, match=said):
         compile_vector(expr, schema)(table(ROWS))
 
 
-def test_numpy_and_no_rows_at_all() -> None:
+def test_a_python_function_can_return_numpy_arrays_and_get_no_rows() -> None:
     expr, schema = expression("as_numpy(n)")
     assert compile_vector(expr, schema)(table(ROWS)).to_pylist() == [0, 1, 2, 3]
     assert compile_vector(expr, schema)(table([])).to_pylist() == []
@@ -151,7 +151,9 @@ number = st.none() | st.floats(-1e6, 1e6)
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(number, number), max_size=12))
-def test_an_expression_and_the_same_in_python_agree(pairs: list[tuple[float | None, float | None]]) -> None:
+def test_a_python_function_agrees_with_the_equivalent_expression(
+    pairs: list[tuple[float | None, float | None]],
+) -> None:
     rows = [(x, y, 1, "", 0) for x, y in pairs]
     found = both("hypotenuse(x, y)", rows)
     assert found == both("sqrt(x * x + y * y)", rows)

@@ -1,4 +1,4 @@
-"""No function of texts takes minutes or gigabytes for a few rows: it is linear, or says what is too long."""
+"""String functions take linear time for long strings, or reject strings that are too long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slicemill.types import Column, Schema, Timed
 
 SCHEMA = Schema((Column("n", t.INT), Column("s", t.VARCHAR)))
 A = "a" * 1_000_000
-# Without linear methods each takes more than ten seconds of one call.
+# With quadratic methods each call takes more than ten seconds.
 LONG = f"concat('{'a' * 250_000}', 'b', '{'a' * 250_000}')"
 FAST = {
     f"length(replace(s, {LONG}, 'x'))": 1_000_000,
@@ -75,7 +75,7 @@ def _by_column(expr: Expr, rows: list[tuple[int, str]]) -> list[object]:
 
 
 @pytest.mark.parametrize("text", FAST, ids=range(len(FAST)))
-def test_searching_for_a_long_text_is_linear(text: str) -> None:
+def test_search_in_a_long_string_takes_linear_time(text: str) -> None:
     expr, began = _bound(text), time.process_time()
     assert compile_expression(expr, SCHEMA)((0, A)) == FAST[text]
     assert _by_column(expr, [(0, A)]) == [FAST[text]]
@@ -83,7 +83,7 @@ def test_searching_for_a_long_text_is_linear(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", TOO_LONG)
-def test_a_text_that_is_too_long_is_an_error_before_it_is_made(text: str) -> None:
+def test_a_too_long_result_string_is_rejected_before_it_is_built(text: str) -> None:
     expr, row = _bound(text), (100_000_001, A)
     with pytest.raises(ExpressionError, match=r"would make a text of \d+ characters; 100000000 are allowed"):
         compile_expression(expr, SCHEMA)(row)
@@ -94,7 +94,7 @@ def test_a_text_that_is_too_long_is_an_error_before_it_is_made(text: str) -> Non
 @pytest.mark.parametrize(
     "text", ["repeat(s, n)", "lpad(s, n * 100000, 'x')", "repeat('a', 9000000)", "concat(s, repeat(s, n))"]
 )
-def test_the_texts_of_a_block_of_rows_have_a_limit(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_strings_of_a_block_of_rows_have_a_size_limit(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("evaluate", "strings"):
         monkeypatch.setattr(f"slicemill.functions.{module}.MOST_TEXT", 25_000_000)
     with pytest.raises(
@@ -108,7 +108,7 @@ def test_the_texts_of_a_block_of_rows_have_a_limit(text: str, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("type_", ["int", "double", "decimal(38, 2)", "timestamp", "date", "boolean"])
-def test_a_message_does_not_repeat_a_long_text(type_: str) -> None:
+def test_an_error_message_does_not_repeat_a_long_string(type_: str) -> None:
     expr = _bound(f"CAST(s AS {type_})")
     with pytest.raises(ExpressionError) as raised:
         compile_expression(expr, SCHEMA)((0, A))
@@ -116,7 +116,7 @@ def test_a_message_does_not_repeat_a_long_text(type_: str) -> None:
     assert "a … (999" in str(raised.value)
 
 
-def test_a_linear_pattern_has_the_time_limit_where_it_takes_many_steps(
+def test_a_linear_pattern_with_many_steps_has_a_time_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """RE2 follows 900 threads at each letter of this text, in one call that cannot be interrupted."""

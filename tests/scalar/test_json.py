@@ -23,12 +23,12 @@ from slicemill.functions.json import get_json_object
         ('{"a": "1"}', "$.a.b", None),
     ],
 )
-def test_the_value_at_a_path(text: str, path: str, value: str | None) -> None:
+def test_get_json_object_returns_the_value_at_a_path(text: str, path: str, value: str | None) -> None:
     assert get_json_object(text, path) == value
 
 
 @pytest.mark.parametrize("path", ["a", "$.*", "$[*]", "$..a", "$[a]"])
-def test_a_path_that_cannot_be_read_is_refused(path: str) -> None:
+def test_an_unsupported_json_path_is_rejected(path: str) -> None:
     with pytest.raises(SlicemillError, match=r"\$\.a\.b\[0\]"):
         bind(
             "CREATE STREAM s (j varchar, ts timestamp) ORDER BY ts;"

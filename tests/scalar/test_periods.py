@@ -1,4 +1,4 @@
-"""Periods of valid time and their relations (L7), which no SQL system has: drawings and points decide."""
+"""Periods of valid time and their relations (L7), which no SQL system has, against drawings and points."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from slicemill.types import Column, Schema, Type
 MINUTE_US = 60_000_000
 ALLEN = [name.lower() for name in INTERVAL_RELATIONS[:13]]
 
-# Time goes to the right; the first line is x, the second y.
+# Time increases to the right; the first line is x, the second y.
 DRAWINGS = {
     "before": """
         xxx
@@ -65,12 +65,12 @@ DRAWINGS = {
 
 
 def periods() -> st.SearchStrategy[tuple[int, int]]:
-    """Close together, so that ends coincide often."""
+    """Draw short periods close together, so that their ends often coincide."""
     return st.tuples(st.integers(0, 6), st.integers(1, 4)).map(lambda p: (p[0], p[0] + p[1]))
 
 
 def value(function: str, type_: Type, *arguments: tuple[Any, Type]) -> Any:
-    """The value of a call, which is the same by row and by column."""
+    """Return the value of a call, which is equal by row and by column."""
     schema = Schema(tuple(Column(f"c{index}", kind) for index, (_, kind) in enumerate(arguments)))
     call = Call(function, tuple(ColumnRef(column.name, column.type) for column in schema), type_)
     row = tuple(argument for argument, _ in arguments)
@@ -89,12 +89,12 @@ def drawn(drawing: str) -> tuple[tuple[int, int], tuple[int, int]]:
     return x, y
 
 
-def test_there_is_a_drawing_of_each_relation() -> None:
+def test_every_relation_has_a_drawing() -> None:
     assert set(DRAWINGS) == set(ALLEN)
 
 
 @pytest.mark.parametrize("relation", ALLEN)
-def test_a_relation_holds_of_its_drawing_alone(relation: str) -> None:
+def test_each_drawing_satisfies_only_its_own_relation(relation: str) -> None:
     assert [name for name, drawing in DRAWINGS.items() if related(relation, *drawn(drawing))] == [relation]
 
 
@@ -123,24 +123,26 @@ def test_a_relation_and_its_inverse_hold_together(
 
 
 @given(periods(), periods())
-def test_the_looser_relations_are_about_the_points_of_periods(x: tuple[int, int], y: tuple[int, int]) -> None:
+def test_intersects_precedes_and_covers_follow_the_points_of_the_periods(
+    x: tuple[int, int], y: tuple[int, int]
+) -> None:
     inside_x, inside_y = set(range(*x)), set(range(*y))
     assert related("intersects", x, y) is bool(inside_x & inside_y)
     assert related("precedes", x, y) is (max(inside_x) < min(inside_y))
     assert related("covers", x, y) is (inside_x >= inside_y)
 
 
-def test_an_open_period_compares_like_any_other() -> None:
+def test_an_open_period_compares_like_a_closed_period() -> None:
     assert related("starts", (0, 5, True), (0, 9)) is True
 
 
-def test_contains_is_a_relation_of_periods_and_a_function_of_texts() -> None:
+def test_contains_is_a_relation_of_periods_and_a_function_of_strings() -> None:
     assert related("contains", (0, 9), (1, 2)) is True
     assert value("contains", t.BOOLEAN, ("abc", t.VARCHAR), ("b", t.VARCHAR)) is True
 
 
 @given(periods())
-def test_a_period_has_the_begin_and_the_end_it_is_made_of(ends: tuple[int, int]) -> None:
+def test_begin_and_end_return_the_arguments_of_period(ends: tuple[int, int]) -> None:
     begin, end = ((moment, t.TIMESTAMP) for moment in ends)
     assert value("period", t.PERIOD, begin, end) == ends
     assert value("begin", t.TIMESTAMP, (ends, t.PERIOD)) == ends[0]
@@ -148,7 +150,7 @@ def test_a_period_has_the_begin_and_the_end_it_is_made_of(ends: tuple[int, int])
 
 
 @pytest.mark.parametrize("name", ["begin", "end"])
-def test_no_period_has_no_begin_and_no_end(name: str) -> None:
+def test_begin_and_end_of_null_are_null(name: str) -> None:
     assert value(name, t.TIMESTAMP, (None, t.PERIOD)) is None
 
 

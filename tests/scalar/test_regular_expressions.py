@@ -1,4 +1,4 @@
-"""Regular expressions: RE2 finds what a backtracking engine finds, and other patterns have a time limit."""
+"""Regular expressions: RE2 against a backtracking engine, and the time limit of patterns without RE2 form."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _random_pattern(choices: random.Random, depth: int) -> str:
 
 
 def _spans_by_backtracking(pattern: str, text: str) -> list[tuple[tuple[int, int], ...]]:
-    """Return what Java's `find` finds: behind an empty match it goes on with the next character."""
+    """Return the matches of Java's `find`: after an empty match it continues with the next character."""
     compiled = re.compile(_translate(pattern), re.ASCII)
     spans, place = [], 0
     while place <= len(text) and (found := compiled.search(text, place)) is not None:
@@ -55,7 +55,7 @@ def _spans_by_backtracking(pattern: str, text: str) -> list[tuple[tuple[int, int
     return spans
 
 
-def test_re2_finds_what_a_backtracking_engine_finds() -> None:
+def test_re2_finds_the_matches_of_a_backtracking_engine() -> None:
     choices, linear = random.Random(8), 0
     for _ in range(2_000):
         pattern = choices.choice(["", "", "", "(?i)"]) + _random_pattern(choices, 4)
@@ -79,11 +79,11 @@ def test_re2_finds_what_a_backtracking_engine_finds() -> None:
         ("(?i)(A|a)*c$", "a" * 5_000),
     ],
 )
-def test_a_pattern_that_explodes_elsewhere_takes_linear_time(pattern: str, text: str) -> None:
+def test_a_pattern_with_exponential_backtracking_takes_linear_time(pattern: str, text: str) -> None:
     began = time.process_time()
     assert not _regexp_like(text, pattern)
     _regexp_replace(text, pattern, "")
-    # Backtracking would try two ways for each letter: it would not end.
+    # Backtracking would try two ways for each letter, and would not end.
     assert time.process_time() - began < 5
 
 
@@ -93,7 +93,7 @@ def test_a_pattern_without_linear_form_has_a_time_limit() -> None:
     with pytest.raises(ExpressionError, match="took more than 1 s on one text of 41 characters"):
         _regexp_like("a" * 40 + "c", pattern)
     began = time.process_time()
-    for _ in range(100):  # further rows are refused at once
+    for _ in range(100):  # Further rows are rejected at once.
         with pytest.raises(ExpressionError, match="took more than 1 s"):
             _regexp_like("a" * 40 + "c", pattern)
     assert time.process_time() - began < 0.5
@@ -111,9 +111,7 @@ def test_a_pattern_without_linear_form_has_a_time_limit() -> None:
         (r"\x{1}", "", None),
     ],
 )
-def test_what_has_no_linear_form_still_matches(
-    pattern: str, text: str | None, found: list[str] | None
-) -> None:
+def test_patterns_without_linear_form_match(pattern: str, text: str | None, found: list[str] | None) -> None:
     if found is None:
         with pytest.raises(ExpressionError, match="no regular expression that is supported"):
             java_pattern(pattern)
@@ -121,7 +119,7 @@ def test_what_has_no_linear_form_still_matches(
         assert [match.group(0) for match in java_pattern(pattern).matches(text)] == found
 
 
-def test_a_deep_pattern_is_refused() -> None:
+def test_a_deeply_nested_pattern_is_rejected() -> None:
     with pytest.raises(ExpressionError, match="no regular expression that is supported"):
         java_pattern("(" * 5_000 + ")" * 5_000)
 
@@ -133,7 +131,7 @@ def test_like_with_many_wildcards_takes_linear_time() -> None:
     assert time.process_time() - began < 2
 
 
-def test_like_means_what_a_regular_expression_means() -> None:
+def test_like_matches_like_the_equivalent_regular_expression() -> None:
     choices = random.Random(3)
     for _ in range(3_000):
         pattern = "".join(choices.choice("ab%_") for _ in range(choices.randrange(7)))

@@ -1,4 +1,4 @@
-"""Compiled expressions: logic with unknowns, checked arithmetic, casts, patterns, untyped values."""
+"""Compiled expressions: three-valued logic, checked arithmetic, casts, patterns, untyped values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cast(value: Value, source: Type, target: Type, safe: bool = False) -> object
     return value_of(Cast(Literal(value, source), target, safe))
 
 
-# -- three-valued logic -----------------------------------------------------------------------------------
+# -- Three-valued logic -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("a", THREE)
@@ -44,11 +44,11 @@ def test_and_or_are_minimum_and_maximum_with_unknown_in_the_middle(a: bool | Non
     assert call("or", t.BOOLEAN, *arguments) is max(a, b, key=order.__getitem__)
 
 
-def test_not_leaves_unknown_unknown() -> None:
+def test_not_unknown_is_unknown() -> None:
     assert [call("not", t.BOOLEAN, (a, t.BOOLEAN)) for a in THREE] == [False, True, None]
 
 
-def test_and_does_not_evaluate_what_cannot_matter() -> None:
+def test_and_or_skip_a_failing_second_operand() -> None:
     division = Call("/", (Literal(1, t.INT), Literal(0, t.INT)), t.DOUBLE)
     failing = Call(">", (division, Literal(0.0, t.DOUBLE)), t.BOOLEAN)
     assert value_of(Call("and", (Literal(False, t.BOOLEAN), failing), t.BOOLEAN)) is False
@@ -65,18 +65,18 @@ def test_a_condition_holds_only_if_it_is_true() -> None:
     ("value", "choices", "expected"),
     [(1, (2, 1), True), (1, (2, None), None), (1, (2, 3), False), (None, (1,), None), (1, (None, 1), True)],
 )
-def test_in_is_unknown_where_a_null_could_have_been_equal(
+def test_in_is_unknown_if_only_a_null_could_be_equal(
     value: int | None, choices: tuple[int | None, ...], expected: bool | None
 ) -> None:
     assert call("in", t.BOOLEAN, (value, t.INT), *((c, t.INT) for c in choices)) is expected
 
 
-def test_null_safe_equality_knows_null() -> None:
+def test_null_safe_equality_treats_null_as_a_value() -> None:
     pairs = [(None, None), (None, 1), (1, None), (1, 1)]
     assert [call("<=>", t.BOOLEAN, (a, t.INT), (b, t.INT)) for a, b in pairs] == [True, False, False, True]
 
 
-def test_exact_numbers_compare_exactly_whatever_their_digits() -> None:
+def test_decimals_of_different_scales_are_compared_exactly() -> None:
     """Spark rounds both sides to a decimal of 38 digits: 1.4 would equal 1 here."""
     whole, fraction = t.decimal(38, 0), t.decimal(38, 18)
     assert call("=", t.BOOLEAN, (Decimal(1), whole), (Decimal("1.4"), fraction)) is False
@@ -85,7 +85,7 @@ def test_exact_numbers_compare_exactly_whatever_their_digits() -> None:
     assert call("nullif", whole, (Decimal(10**37), whole), (Decimal("1.4"), fraction)) == Decimal(10**37)
 
 
-def test_case_takes_the_first_branch_that_is_true_and_converts_it() -> None:
+def test_case_takes_the_first_true_branch_and_converts_its_value() -> None:
     conditions = [Literal(value, t.BOOLEAN) for value in (None, False, True, True)]
     branches = tuple((when, Literal(index, t.INT)) for index, when in enumerate(conditions))
     value = value_of(Case(branches, Literal(9.5, t.DOUBLE), t.DOUBLE))
@@ -93,7 +93,7 @@ def test_case_takes_the_first_branch_that_is_true_and_converts_it() -> None:
     assert value_of(Case(branches[:2], Literal(None, t.NULL), t.INT)) is None
 
 
-# -- errors -----------------------------------------------------------------------------------------------
+# -- Errors -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_case_takes_the_first_branch_that_is_true_and_converts_it() -> None:
         ("period", t.PERIOD, ((5, t.TIMESTAMP), (5, t.TIMESTAMP)), "a period begins before it ends"),
     ],
 )
-def test_what_has_no_value_is_an_error_that_says_why(
+def test_an_undefined_value_is_an_error_with_a_reason(
     function: str, type_: Type, arguments: tuple[tuple[object, Type], ...], message: str
 ) -> None:
     with pytest.raises(ExpressionError, match=message):
@@ -133,7 +133,7 @@ def test_expression_errors_are_slicemill_errors() -> None:
     assert issubclass(ExpressionError, SlicemillError)
 
 
-# -- casts ------------------------------------------------------------------------------------------------
+# -- Casts ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -145,16 +145,20 @@ def test_expression_errors_are_slicemill_errors() -> None:
         ("maybe", t.VARCHAR, t.BOOLEAN),
         ("2023-02-29", t.VARCHAR, t.DATE),
         (Decimal("99.95"), t.decimal(4, 2), t.decimal(3, 1)),
-        ("10:15", t.VARCHAR, t.TIMESTAMP),  # Spark takes today's date: another value at every replay
+        (
+            "10:15",
+            t.VARCHAR,
+            t.TIMESTAMP,
+        ),  # Spark takes today's date, which would change the value at every replay.
     ],
 )
-def test_a_cast_fails_and_a_safe_cast_gives_null(value: Value, source: Type, target: Type) -> None:
+def test_a_cast_fails_where_a_safe_cast_gives_null(value: Value, source: Type, target: Type) -> None:
     with pytest.raises(ExpressionError):
         cast(value, source, target)
     assert cast(value, source, target, safe=True) is None
 
 
-def test_a_safe_cast_does_not_hide_an_error_below_it() -> None:
+def test_a_safe_cast_does_not_hide_an_error_of_its_operand() -> None:
     division = Call("/", (Literal(1, t.INT), Literal(0, t.INT)), t.DOUBLE)
     with pytest.raises(ExpressionError, match="division by zero"):
         value_of(Cast(division, t.INT, safe=True))
@@ -166,28 +170,28 @@ def test_decimals_round_half_away_from_zero() -> None:
     assert [str(value) for value in rounded] == ["0.3", "-0.3", "0.2", "0.0"]
 
 
-def test_a_cast_to_a_text_of_limited_length_cuts() -> None:
+def test_a_cast_to_a_varchar_of_limited_length_truncates() -> None:
     assert cast("abcdef", t.VARCHAR, Type(t.Kind.VARCHAR, length=3)) == "abc"
 
 
-# -- texts and times that the Spark tests leave out -------------------------------------------------------
+# -- Strings and times that the Spark tests leave out -----------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("text", "pattern", "expected"),
     [("50%", "50!%", True), ("500", "50!%", False), ("a_b", "a!_b", True), ("!", "!!", True), ("", "", True)],
 )
-def test_like_with_escape_takes_the_next_letter_as_it_is(text: str, pattern: str, expected: bool) -> None:
+def test_like_with_escape_takes_the_next_character_literally(text: str, pattern: str, expected: bool) -> None:
     arguments = ((text, t.VARCHAR), (pattern, t.VARCHAR), ("!", t.VARCHAR))
     assert call("like", t.BOOLEAN, *arguments) is expected
 
 
-def test_quoted_text_in_a_date_pattern_stands_for_itself() -> None:
+def test_quoted_text_in_a_date_pattern_is_literal() -> None:
     moment = (1_580_738_706_789_123, t.TIMESTAMP)
     assert call("date_format", t.VARCHAR, moment, ("yyyy'T'HH''mm", t.VARCHAR)) == "2020T14'05"
 
 
-# -- environments and untyped arguments -------------------------------------------------------------------
+# -- Environments and untyped arguments -------------------------------------------------------------------
 
 
 def from_dictionary(leaf: Leaf) -> Callable[[dict[str, object]], object]:
@@ -196,7 +200,7 @@ def from_dictionary(leaf: Leaf) -> Callable[[dict[str, object]], object]:
     return lambda env: env[name]
 
 
-def test_leaves_mean_what_the_caller_says() -> None:
+def test_leaves_are_evaluated_by_the_environment_of_the_caller() -> None:
     difference = Call("-", (Argument("x", t.INT), Oldest("x", t.INT)), t.INT)
     assert compile_with(difference, from_dictionary)({"x": 7, "oldest x": 5}) == 2
 
@@ -204,18 +208,18 @@ def test_leaves_mean_what_the_caller_says() -> None:
 @pytest.mark.parametrize(
     ("value", "expected"), [(1, 2), (1.5, 2.5), (Decimal("1.50"), Decimal("2.50")), (None, None)]
 )
-def test_an_argument_without_a_type_is_typed_by_its_value(value: object, expected: object) -> None:
+def test_an_untyped_argument_gets_the_type_of_its_value(value: object, expected: object) -> None:
     total = Call("+", (Argument("x", t.ANY), Literal(1, t.INT)), t.ANY)
     assert compile_with(total, from_dictionary)({"x": value}) == expected
 
 
-def test_an_untyped_value_that_does_not_fit_is_an_error() -> None:
+def test_an_untyped_value_of_a_wrong_type_is_an_error() -> None:
     total = compile_with(Call("+", (Argument("x", t.ANY), Literal(1, t.INT)), t.ANY), from_dictionary)
     with pytest.raises(ExpressionError, match=re.escape("+ does not take VARCHAR and INT")):
         total({"x": "one"})
 
 
-def test_untyped_arguments_keep_the_rules_of_comparison_and_of_functions() -> None:
+def test_untyped_arguments_follow_the_rules_of_comparisons_and_functions() -> None:
     x = Argument("x", t.ANY)
     larger = compile_with(Call(">", (x, Literal(2, t.INT)), t.BOOLEAN), from_dictionary)
     assert [larger({"x": value}) for value in (3, 2.5, Decimal(2), None)] == [True, True, False, None]
@@ -223,7 +227,7 @@ def test_untyped_arguments_keep_the_rules_of_comparison_and_of_functions() -> No
     assert [rounded({"x": value}) for value in (2.25, 7, Decimal("0.05"))] == [2.3, 7, Decimal("0.1")]
 
 
-# -- values at the edge of what there is ------------------------------------------------------------------
+# -- Edge values ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -235,17 +239,17 @@ def test_untyped_arguments_keep_the_rules_of_comparison_and_of_functions() -> No
         Call("div", (Literal(float("inf"), t.DOUBLE), Literal(2.0, t.DOUBLE)), t.BIGINT),
     ],
 )
-def test_what_has_no_value_is_an_error_of_the_query(expr: Expr) -> None:
+def test_a_value_out_of_range_is_an_error_of_the_query(expr: Expr) -> None:
     with pytest.raises(ExpressionError):
         value_of(expr)
 
 
-def test_rounding_far_before_the_point_leaves_nothing() -> None:
+def test_rounding_to_a_far_negative_place_gives_zero() -> None:
     assert call("round", t.INT, (5, t.INT), (-(10**9), t.INT)) == 0
     assert call("round", t.DOUBLE, (1.5, t.DOUBLE), (-(10**9), t.INT)) == 0.0
     assert cast("0" * 5000 + "7", t.VARCHAR, t.BIGINT) == 7
 
 
-def test_decimals_in_common_keep_the_digits_before_the_point() -> None:
+def test_the_common_type_of_decimals_keeps_the_integer_digits() -> None:
     assert t.common(t.decimal(38, 0), t.decimal(38, 18)) == t.decimal(38, 0)
     assert t.common(t.decimal(20, 0), t.decimal(38, 18)) == t.decimal(38, 18)

@@ -1,4 +1,4 @@
-"""The types our library and operators promise are those that Spark's analyser gives."""
+"""Result types of functions and operators against those of Spark's analyser."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ COLUMNS: dict[str, tuple[Type, str]] = {
     "mo": (t.MONTHS, "INTERVAL YEAR TO MONTH"),
 }
 
-# Periods are ours: Spark has neither the type nor these functions. No column here is a list.
+# Functions that Spark lacks: period functions, and lists, for which no column exists here.
 OURS = {"begin", "end", "period", *LISTS}
 
-# Spark wants a constant there: the number of places decides the type.
+# Spark requires a constant there: the number of places determines the type.
 CONSTANTS = {("round", 1): ("-3", "0", "1", "5")}
 
-# Where our type differs from Spark's, and why.
+# Types that differ from Spark's, with the reason.
 DEVIATIONS = dict.fromkeys(
     ("dt - dt", "dt - NULL", "NULL - dt"),
     "our INTERVAL has no fields: Spark's INTERVAL DAY is the same length of time",
@@ -50,7 +50,7 @@ DEVIATIONS = dict.fromkeys(
 
 @pytest.fixture(scope="module")
 def types_in_spark(spark: SparkSession) -> Iterator[Analyse]:
-    """A function from SQL expressions to the types Spark gives them; None where it refuses one."""
+    """Return a function from SQL expressions to their types in Spark; None if Spark rejects an expression."""
     columns = ", ".join(f"CAST(NULL AS {sql}) AS {name}" for name, (_, sql) in COLUMNS.items())
     spark.sql(f"SELECT {columns}").createOrReplaceTempView("typed")
 
@@ -83,7 +83,7 @@ def spark_name(type_: Type) -> str:
 
 
 def calls(signature: Signature) -> Iterator[tuple[str, list[Expr]]]:
-    """Every way to call a function with the columns, a repeated parameter taken once more at most."""
+    """Yield every call of a function with the columns; a repeated parameter occurs at most once more."""
     counts = range(len(signature.parameters) - signature.optional, len(signature.parameters) + 1)
     for count in counts:
         choices = []
@@ -109,7 +109,7 @@ def agree(expected: dict[str, Type], actual: dict[str, str | None]) -> None:
     assert not different, "\n".join(["not Spark's types:", *different])
 
 
-def test_every_function_has_the_type_spark_gives_it(types_in_spark: Analyse) -> None:
+def test_every_function_has_its_spark_type(types_in_spark: Analyse) -> None:
     expected: dict[str, Type] = {}
     for name, signature in SCALARS.items():
         if name in OURS:
@@ -121,7 +121,7 @@ def test_every_function_has_the_type_spark_gives_it(types_in_spark: Analyse) -> 
     agree(expected, types_in_spark(list(expected)))
 
 
-def test_every_operator_has_the_type_spark_gives_it(types_in_spark: Analyse) -> None:
+def test_every_operator_has_its_spark_type(types_in_spark: Analyse) -> None:
     expected: dict[str, Type] = {}
     for left, right in product([*COLUMNS, "NULL"], repeat=2):
         for operator in ("+", "-", "*", "/", "%", "div", "&", "|", "^"):
@@ -135,8 +135,8 @@ def _type(name: str) -> Type:
     return COLUMNS[name][0] if name in COLUMNS else t.NULL
 
 
-def test_a_known_deviation_is_one_still(types_in_spark: Analyse) -> None:
-    """So that the list shrinks when Spark or we change."""
+def test_each_known_deviation_from_spark_still_deviates(types_in_spark: Analyse) -> None:
+    """The list shrinks when Spark or slicemill changes."""
     actual = types_in_spark(list(DEVIATIONS))
     for text in DEVIATIONS:
         left, operator, right = text.split()
@@ -144,7 +144,7 @@ def test_a_known_deviation_is_one_still(types_in_spark: Analyse) -> None:
         assert type_ is not None and spark_name(type_) != actual[text]
 
 
-def test_every_cast_we_allow_is_one_that_spark_allows(types_in_spark: Analyse) -> None:
+def test_every_permitted_cast_is_permitted_in_spark(types_in_spark: Analyse) -> None:
     expected = {
         f"CAST({source} AS {sql})": target
         for (source, (type_, _)), (target, sql) in product(COLUMNS.items(), COLUMNS.values())

@@ -1,4 +1,4 @@
-"""The table of functions is whole: signatures, entries and SQL names belong together."""
+"""The table of functions is complete: signatures, entries and SQL names match."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def _is_entry(value: object) -> bool:
     return isinstance(value, ScalarFunction | Abbreviation)
 
 
-def test_every_signature_stands_under_the_topic_that_has_its_entry() -> None:
+def test_every_signature_is_listed_under_the_topic_of_its_entry() -> None:
     assert {name for _, lines in TOPICS for name in names_in(lines)} == set(SCALARS)
     for topic, lines in TOPICS:
         assert names_in(lines) <= entries_of(topic), topic
 
 
-def test_a_name_has_one_entry() -> None:
+def test_each_function_name_has_one_entry() -> None:
     assert not set(FUNCTIONS) & set(ABBREVIATIONS)
     assert set(SCALARS) <= set(FUNCTIONS) | set(ABBREVIATIONS)
 
@@ -52,8 +52,8 @@ def templates() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "template"), templates())
-def test_a_name_in_duckdb_takes_as_many_arguments_as_the_function(name: str, template: str) -> None:
-    """A template with places for other arguments could never be used."""
+def test_a_duckdb_template_takes_as_many_arguments_as_the_function(name: str, template: str) -> None:
+    """A template with another number of placeholders could never be used."""
     count = len(set(re.findall(r"\{\d\}", template)))
     assert SCALARS[name].takes(count)
     assert in_duckdb(Call(name, (Literal(None, NULL),) * count, BOOLEAN)) == template

@@ -1,4 +1,4 @@
-"""Functions with a name in DuckDB give its values, by row and by column: an oracle that needs no Spark."""
+"""Values of functions with an equivalent in DuckDB, by row and by column, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill.functions.render import render
 from slicemill.functions.values import ExpressionError
 from slicemill.types import Kind
 
-# What DuckDB means otherwise; Spark decides there (`test_values_against_spark`).
+# Cases with another meaning in DuckDB; `test_values_against_spark` compares these.
 DEVIATIONS = {
     "decimals have other digits, or are divided as doubles": """
         m / o; o / m; n + q; n - q; n * q; n / q; m + n; n * m; q / m; m / i; n / i; n - l; m * m
@@ -45,7 +45,7 @@ DIFFERENT = [
     if text.strip()
 ]
 
-# No name that means the same, or only deviating cases.
+# Functions without an equivalent in DuckDB, or with deviating cases only.
 ELSEWHERE = {
     *("shiftleft", "chr", "initcap", "levenshtein", "substring_index", "upper", "regexp_replace"),
     *("date_format", "from_unixtime", "make_timestamp", "to_date", "to_timestamp", "unix_timestamp"),
@@ -84,7 +84,7 @@ def table() -> duckdb.DuckDBPyConnection:
 
 
 def answers(connection: duckdb.DuckDBPyConnection, text: str) -> list[object]:
-    """DuckDB's values; NULL where ours has none, so that DuckDB need not fail."""
+    """Return DuckDB's values; NULL where slicemill has no value, so that DuckDB need not fail."""
     shown = _TO_RAW.get(bound(text).type.kind, "{0}").format(f"({render(bound(text), 'duckdb')})")
     failing = [str(n) for n, value in enumerate(by_row(text)) if isinstance(value, ExpressionError)]
     if failing:
@@ -101,7 +101,7 @@ def has_a_name(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ELSEWHERE])
-def test_values_are_those_of_duckdb(table: duckdb.DuckDBPyConnection, name: str) -> None:
+def test_values_equal_those_of_duckdb(table: duckdb.DuckDBPyConnection, name: str) -> None:
     cases = [text for text in TEXTS if name in names_in(text) and text not in DIFFERENT and has_a_name(text)]
     assert cases, "a function without a case"
     different = [line for text in cases for line in differences(text, answers(table, text))]
@@ -109,8 +109,8 @@ def test_values_are_those_of_duckdb(table: duckdb.DuckDBPyConnection, name: str)
 
 
 @pytest.mark.parametrize("text", DIFFERENT)
-def test_a_known_deviation_is_one_still(table: duckdb.DuckDBPyConnection, text: str) -> None:
-    """So that the list shrinks when DuckDB or we change."""
+def test_each_known_deviation_from_duckdb_still_deviates(table: duckdb.DuckDBPyConnection, text: str) -> None:
+    """The list shrinks when DuckDB or slicemill changes."""
     try:
         agree = not differences(text, answers(table, text))
     except duckdb.Error:

@@ -1,7 +1,7 @@
-"""Every operator, cast and function gives the values Spark gives, by row and by column.
+"""Values of every operator, cast and function against Spark, by row and by column.
 
-An expression is one text, valid in ESL and in Spark SQL, over edge cases and seeded random rows. Where ours
-has no value (overflow, a text that is no number), Spark must have none either.
+An expression is one text, valid in ESL and in Spark SQL, over edge cases and seeded random rows. Where
+slicemill has no value (overflow, a text that is no number), Spark must have none either.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from slicemill.types import Column, Kind
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-BATCH = 100  # columns of one query
-# Spark has no periods: `test_periods` has what these give.
+BATCH = 100  # number of columns in one query
+# Spark has no periods; `test_periods` covers these functions.
 OURS = {"begin", "end", "period", "whole_units", *RELATIONS} - {"contains"}
 
 
 @pytest.fixture(scope="module")
 def table(spark: SparkSession) -> Iterator[SparkSession]:
     settings = {
-        "spark.sql.parser.escapedStringLiterals": "true",  # ESL has no escapes in texts
-        "spark.sql.legacy.literal.pickMinimumPrecision": "false",  # an INT is an INT, also beside a DECIMAL
-        "spark.sql.variable.substitute": "false",  # ${name} stands in a pattern
-        "spark.sql.codegen.wholeStage": "false",  # hundreds of columns: compiling them takes longest
+        "spark.sql.parser.escapedStringLiterals": "true",  # ESL has no escapes in string literals
+        "spark.sql.legacy.literal.pickMinimumPrecision": "false",  # INT literals stay INT beside a DECIMAL
+        "spark.sql.variable.substitute": "false",  # ${name} occurs in a pattern
+        "spark.sql.codegen.wholeStage": "false",  # compilation of hundreds of columns would take longest
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     before = {key: spark.conf.get(key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
-    # A small Arrow table becomes a relation of constants, over which Spark needs no job.
+    # Spark turns a small Arrow table into a relation of constants, which needs no job.
     values = zip(SCHEMA, zip(*INPUT, strict=True), strict=True)
     arrays = {column.name: pa.array(list(given), _raw_type(column)) for column, given in values}
     table = pa.table({"id": pa.array(range(len(INPUT)), pa.int32()), **arrays})
@@ -54,7 +54,7 @@ def table(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.set(key, value)
 
 
-# Python's datetime cannot hold all of Spark's times: they travel as numbers.
+# Python's datetime cannot hold all of Spark's timestamps, so numbers represent them.
 def _raw_type(column: Column) -> pa.DataType:
     if column.type.kind is Kind.DECIMAL:
         return pa.decimal128(column.type.precision, column.type.scale)
@@ -83,7 +83,7 @@ _TO_RAW = {
 
 @pytest.fixture(scope="module")
 def answers(table: SparkSession) -> dict[str, list[object]]:
-    """Spark's values of each case; NULL where ours has none, so that Spark need not fail."""
+    """Return Spark's values of each case; NULL where slicemill has no value, so that Spark need not fail."""
     found: dict[str, list[object]] = {}
     for start in range(0, len(TEXTS), BATCH):
         cases = TEXTS[start : start + BATCH]
@@ -99,15 +99,15 @@ def guarded(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """An expression in SQL, in a form that Python can hold."""
+    """Return an SQL expression whose value Python can hold."""
     return _TO_RAW.get(bound(text).type.kind, "{0}").format(f"({text})")
 
 
 @pytest.fixture(scope="module")
 def attempts(table: SparkSession) -> dict[str, list[tuple[object] | None]]:
-    """Spark's values of deviations and of cases that fail here, row by row; None where Spark fails as well.
+    """Return Spark's values of deviations and of cases that fail here, by row; None where Spark fails, too.
 
-    One query evaluates all of these. Spark's own expression for `try_` functions catches the failures.
+    One query evaluates all cases. Spark's own expression for `try_` functions catches the failures.
     """
     from pyspark.sql import Column
 
@@ -116,7 +116,7 @@ def attempts(table: SparkSession) -> dict[str, list[tuple[object] | None]]:
     assert jvm is not None
 
     def attempt(text: str, name: str) -> Column:
-        # A value of NULL is a struct with NULL in it, and a failure is no struct.
+        # A NULL value is a struct that contains NULL; a failure is no struct.
         tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(
             parser.parseExpression(f"named_struct('value', {shown(text)})")
         )
@@ -132,13 +132,13 @@ def _failing(text: str) -> list[int]:
     return [number for number, value in enumerate(by_row(text)) if isinstance(value, ExpressionError)]
 
 
-def test_every_function_is_among_the_cases() -> None:
+def test_every_function_occurs_in_the_cases() -> None:
     used = frozenset[str]().union(*map(names_in, TEXTS))
     assert {*NAMES, *LISTS} - used == OURS
 
 
 @pytest.mark.parametrize("name", [name for name in (*NAMES, *LISTS) if name not in OURS])
-def test_values_are_those_of_spark(answers: dict[str, list[object]], name: str) -> None:
+def test_values_equal_those_of_spark(answers: dict[str, list[object]], name: str) -> None:
     cases = [text for text in TEXTS if name in names_in(text)]
     different = [line for text in cases for line in differences(text, answers[text])]
     assert not different, "\n".join(different)
@@ -153,8 +153,10 @@ def test_decimals_have_the_scale_of_their_type() -> None:
 
 
 @pytest.mark.parametrize("text", DEVIATIONS)
-def test_a_known_deviation_is_one_still(attempts: dict[str, list[tuple[object] | None]], text: str) -> None:
-    """So that the list shrinks when Spark or we change."""
+def test_each_known_deviation_from_spark_still_deviates(
+    attempts: dict[str, list[tuple[object] | None]], text: str
+) -> None:
+    """The list shrinks when Spark or slicemill changes."""
     agreeing = [
         theirs is None if isinstance(ours, ExpressionError) else theirs is not None and same(ours, theirs[0])
         for ours, theirs in zip(by_row(text), attempts[text], strict=True)
@@ -162,7 +164,7 @@ def test_a_known_deviation_is_one_still(attempts: dict[str, list[tuple[object] |
     assert not all(agreeing)
 
 
-def test_what_has_no_value_here_has_none_in_spark(attempts: dict[str, list[tuple[object] | None]]) -> None:
+def test_a_case_without_a_value_has_none_in_spark(attempts: dict[str, list[tuple[object] | None]]) -> None:
     evaluated = [
         f"{text}: Spark {theirs[number]}, {inputs(text, INPUT[number])}"
         for text, theirs in attempts.items()

@@ -1,4 +1,4 @@
-"""Vectors are what columns and Python values say, whatever their type, NULLs and offsets."""
+"""Vectors of every type, with NULLs and offsets, converted from and to Arrow columns and Python values."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def drawn(column: Column, rows: int) -> list[Any]:
 
 
 def same(a: list[Any], b: list[Any]) -> bool:
-    return list(map(repr, a)) == list(map(repr, b))  # NaN and the sign of zero count
+    return list(map(repr, a)) == list(map(repr, b))  # repr distinguishes NaN and the sign of zero
 
 
 @pytest.mark.parametrize("column", SCHEMA.columns, ids=str)
-def test_values_survive_arrow_also_in_a_slice(column: Column) -> None:
+def test_values_survive_a_round_trip_through_arrow_and_slices(column: Column) -> None:
     values = drawn(column, 40)
     array = to_arrow(from_values(values, column.type), len(values))
     assert same(to_values(from_arrow(array, column.type), 40), values)
@@ -65,7 +65,7 @@ def test_rows_are_taken_patched_and_chosen_by_index(column: Column) -> None:
 
 
 @pytest.mark.parametrize("column", SCHEMA.columns, ids=str)
-def test_a_constant_is_one_value_for_all_rows(column: Column) -> None:
+def test_a_constant_vector_has_one_value_for_all_rows(column: Column) -> None:
     value = pool(column.type)[0]
     for one in (constant(value, column.type), constant(None, column.type), null_constant(column.type)):
         expected = [value if one.valid is None else None] * 5

@@ -1,4 +1,4 @@
-"""Each policy is best at its own metric at both loads of the benchmark, over more recordings."""
+"""Policy matrix: each policy is best at its own metric at both loads, over nine recordings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statistics that follow the data (P21)."""
+"""Measured costs and selectivities that adapt to the data (P21)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicemill.scheduling.statistics import BatchCost, Selectivity
 
 
 @pytest.mark.parametrize(("alpha", "expected"), [(0.175, 0.4475), (0.125, 0.4625), (0.0, 0.5), (1.0, 0.2)])
-def test_golden_g9_selectivity_follows_the_window(alpha: float, expected: float) -> None:
+def test_golden_g9_selectivity_is_updated_after_each_window(alpha: float, expected: float) -> None:
     selectivity = Selectivity(0.5, alpha)
     assert not selectivity.observe(60, 12)
     assert selectivity.observe(40, 8) == (alpha > 0)
@@ -24,7 +24,7 @@ def test_selectivity_converges_geometrically() -> None:
     assert selectivity.value - 0.2 == pytest.approx(0.8 * 0.825**10)
 
 
-def test_a_guess_is_what_was_counted_until_the_first_window_is_full() -> None:
+def test_a_guessed_selectivity_is_replaced_by_counts_until_the_first_window_is_full() -> None:
     selectivity = Selectivity(1.0, is_guess=True)
     for passes in (1, 0, 0, 0):
         assert selectivity.observe(1, passes) == (not passes)
@@ -49,8 +49,8 @@ def test_batch_cost_is_fitted_to_past_runs() -> None:
     assert same.of(100) == pytest.approx(0.2)
 
 
-def test_noise_never_makes_a_run_free() -> None:
-    """Runs of similar sizes whose times happen to grow faster than the sizes."""
+def test_noise_never_makes_the_overhead_of_a_run_zero() -> None:
+    """The runs have similar sizes, and their times happen to grow faster than the sizes."""
     cost = BatchCost()
     for rows, seconds in ((600, 0.06), (300, 0.02), (1200, 0.14), (600, 0.05), (300, 0.02), (1200, 0.15)):
         cost.observe(rows, seconds)
@@ -58,7 +58,7 @@ def test_noise_never_makes_a_run_free() -> None:
     assert cost.of(700) == pytest.approx(0.073, rel=0.1)
 
 
-def test_the_noise_of_large_runs_does_not_drown_the_overhead() -> None:
+def test_noise_of_large_runs_does_not_hide_the_overhead() -> None:
     cost = BatchCost()
     for rows, noise in (
         (1, 1.0),
@@ -74,7 +74,7 @@ def test_the_noise_of_large_runs_does_not_drown_the_overhead() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.floats(0.001, 10.0)), min_size=1, max_size=20))
-def test_the_line_comes_to_the_time_that_all_runs_took(runs: list[tuple[int, float]]) -> None:
+def test_the_fitted_line_has_the_total_time_of_all_runs(runs: list[tuple[int, float]]) -> None:
     cost = BatchCost(decay=1.0)
     for rows, seconds in runs:
         cost.observe(rows, seconds)
@@ -83,7 +83,7 @@ def test_the_line_comes_to_the_time_that_all_runs_took(runs: list[tuple[int, flo
 
 
 @pytest.mark.parametrize("factor", [0.1, 10.0])
-def test_a_cost_that_changes_is_followed(factor: float) -> None:
+def test_the_cost_follows_a_change_of_speed(factor: float) -> None:
     cost = BatchCost()
     for run in range(160):
         rows = 1_000 * (1 + run % 3)
@@ -91,7 +91,7 @@ def test_a_cost_that_changes_is_followed(factor: float) -> None:
     assert cost.of(2_000) == pytest.approx(0.25 * factor, rel=0.1)
 
 
-def test_the_quickest_run_is_forgotten_when_runs_become_slower() -> None:
+def test_a_fast_run_is_forgotten_when_runs_become_slower() -> None:
     cost = BatchCost()
     cost.observe(100, 0.01)
     for rows in (100, 200) * 50:

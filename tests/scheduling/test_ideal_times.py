@@ -1,4 +1,4 @@
-"""The ideal time of a result is that of all rows it is made of, through all tasks on their way (P22)."""
+"""Ideal time of a result: the time of all rows that form it, through all tasks on their way (P22)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CREATE QUERY alone AS SELECT k FROM a WHERE k > 3;
 
 
 def writers(script: str) -> dict[str, LogOrigin]:
-    """What writes each log of a script; the runs of each task cost something else."""
+    """Return the task that writes each log of a script; each task has another cost of runs."""
     catalog = bind(script).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     found = {}
@@ -48,13 +48,13 @@ def writers(script: str) -> dict[str, LogOrigin]:
     return found
 
 
-def test_a_join_of_three_streams_takes_three_rows() -> None:
+def test_a_result_of_a_three_way_join_counts_three_rows() -> None:
     found = writers(STREAMS + THREE + OTHERS)
     cost = found["three"].statistics.cost
     assert ideal_time("three", found) == pytest.approx(
         (cost.overhead + 3 * cost.per_row, cost.overhead + cost.per_row)
     )
-    # The same by the rule for trees: rows cost something before their first join, the run at the end.
+    # The rule for trees gives the same: rows cost before their first join, the overhead of a run after it.
     row = JoinSide(1, cost.per_row, cost.per_row, 1)
     free = Join(0, 1, 1)
     pair = Joined(row, row, free, SegmentFigures(1, 0, 0))
@@ -62,7 +62,7 @@ def test_a_join_of_three_streams_takes_three_rows() -> None:
     assert ideal_time("three", found).whole_s == pytest.approx(composites.ideal_time(tree))
 
 
-def test_a_result_goes_through_the_tasks_before_it() -> None:
+def test_the_ideal_time_includes_the_tasks_upstream() -> None:
     found = writers(STREAMS + THREE + OTHERS)
     of = {log: found[log].statistics.cost for log in ("ab", "stepped", "u", "united", "alone")}
     pair = of["ab"].overhead + 2 * of["ab"].per_row
@@ -70,13 +70,13 @@ def test_a_result_goes_through_the_tasks_before_it() -> None:
         pair + of["stepped"].overhead + 2 * of["stepped"].per_row
     )
     assert ideal_time("stepped", found).last_s == pytest.approx(of["ab"].of(1) + of["stepped"].of(1))
-    # Of a union, a row comes one way: the longest is that of pairs.
+    # A row of a union takes one input; the longest is the input of pairs.
     assert ideal_time("united", found).whole_s == pytest.approx(pair + of["u"].of(1) + of["united"].of(1))
     assert ideal_time("alone", found) == pytest.approx((of["alone"].of(1),) * 2)
     assert ideal_time("a", found) == (0, 0)
 
 
-def test_a_mill_compares_composite_results_with_their_last_row_alone(tmp_path: Path) -> None:
+def test_a_running_three_way_join_has_the_ideal_time_of_three_rows(tmp_path: Path) -> None:
     with fed_mill(tmp_path, wall_clock_us, inline_pool()) as mill:
         mill.execute(STREAMS + THREE)
         mill.open()
@@ -89,7 +89,7 @@ def test_a_mill_compares_composite_results_with_their_last_row_alone(tmp_path: P
         assert metrics.rows == 27
         cost = mill.dispatcher.running.writers["three"].statistics.cost
         assert metrics.ideal_s == pytest.approx(cost.overhead + 3 * cost.per_row)
-        # The last run's slowdowns are by what is known now; those of the runs before by what was known then.
+        # Slowdowns of the last run use the present statistics; those of earlier runs used earlier statistics.
         assert (metrics.warm_up.count, metrics.figures.slowdown.count) == (1, 26)
         buckets = mill.metrics().plain()["buckets"]
         assert sum(bucket["response_s"]["count"] for bucket in buckets) == 26

@@ -1,4 +1,4 @@
-"""The policies over batches, and the choice with them: as the dispatcher asks, and as the simulator does."""
+"""Policies over batches of rows, and the choice of tasks, in the dispatcher and in the simulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from slicemill_lab.simulator.deadlines import DeadlineRule, Instant, choose_inst
 
 
 def batches(n: int, **columns: object) -> Batches:
-    """Batches of tasks that share nothing, all alike but for the given columns."""
+    """Return batches of equal tasks without sharing, except for the given columns."""
     plain = {
         "rows": 1.0,
         "wait": 1.0,
@@ -52,7 +52,7 @@ def priorities(policy: str, given_batches: Batches) -> list[float]:
     return list(policy_named(policy).priority(given_batches))
 
 
-def test_a_run_is_as_long_as_a_quantum_or_five_times_its_overhead_and_has_a_row() -> None:
+def test_a_run_takes_a_quantum_or_five_times_its_overhead_and_at_least_one_row() -> None:
     assert rows_within(0.02, 0.002, 0.001).tolist() == pytest.approx(18)
     assert rows_within(0.02, 0.006, 0.001).tolist() == pytest.approx(24)
     assert rows_within(0.02, 0.0, [0.05, 0.0]).tolist() == [1, np.inf]
@@ -60,7 +60,7 @@ def test_a_run_is_as_long_as_a_quantum_or_five_times_its_overhead_and_has_a_row(
 
 
 def test_one_row_without_overhead_has_the_tuple_wise_priorities() -> None:
-    # G5 and G6: c = 5 with s = 1, and c = 2 with s = 1/3, after a wait of 10.
+    # G5 and G6: cost 5 with selectivity 1, and cost 2 with selectivity 1/3, after a wait of 10.
     two = batches(2, per_row=[5, 2], selectivity=[1, 1 / 3], wait=10)
     assert priorities("hr", two) == pytest.approx([0.2, 1 / 6])
     assert priorities("hnr", two) == pytest.approx([0.04, 1 / 12])
@@ -72,7 +72,7 @@ def test_one_row_without_overhead_has_the_tuple_wise_priorities() -> None:
 
 
 @pytest.mark.parametrize("beta", [0, 0.25, 0.5, 1])
-def test_freshness_is_that_of_single_tuples(beta: float) -> None:
+def test_freshness_of_a_batch_follows_that_of_single_tuples(beta: float) -> None:
     given_batches = batches(3, selectivity=[0.5, 1, 0.01], per_row=[4, 2, 1], rows=10)
     counted = 10**beta
     expected = [(1 - (1 - s) ** counted) / (counted * c) for s, c in ((0.5, 4), (1, 2), (0.01, 1))]
@@ -99,8 +99,8 @@ def some_batches(draw: st.DrawFn, least: int = 1, most: int = 5) -> Batches:
 
 @given(some_batches())
 @settings(max_examples=60)
-def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batches) -> None:
-    """Smith's rule with batch times: what a result weighs, times when its batch starts, is least in all."""
+def test_descending_priority_is_the_best_order_for_the_aim_of_a_policy(given_batches: Batches) -> None:
+    """Smith's rule with batch times: the sum over batches of weight times start time is minimal."""
     time, figures = given_batches.time, given_batches.figures
     results = figures.selectivity * given_batches.rows
     stale = 1 - (1 - figures.selectivity) ** given_batches.rows
@@ -125,10 +125,10 @@ def test_descending_priority_is_the_best_order_for_its_aim(given_batches: Batche
 @example(batches(2, wait=[1, 2], slack=2.0, per_row=2.0, selectivity=[0.05, 0.1]))
 @given(some_batches(most=8))
 @settings(max_examples=60)
-def test_the_hybrid_picks_as_it_does_with_lists(given_batches: Batches) -> None:
-    """The rule of P25, head by head, against the one sort that puts all of them in order.
+def test_the_hybrid_policy_picks_the_same_order_as_its_definition_with_lists(given_batches: Batches) -> None:
+    """The rule of P25, head by head, against the single sort over all batches.
 
-    Of equals, who has waited longest.
+    Among equal batches, the longest wait decides.
     """
     left = list(range(len(given_batches)))
     work, rate, wait = given_batches.time, policy_named("hr").priority(given_batches), given_batches.wait
@@ -159,7 +159,7 @@ one_tuple = st.tuples(
 def test_dispatcher_and_simulator_choose_the_same_task_for_single_tuples(
     tuples: list[tuple[float, float, float, float, int]], name: str, ran_before: list[int]
 ) -> None:
-    """Asked as the dispatcher asks, tuple by tuple in plain Python, and in the simulator's compiled code."""
+    """Compares the dispatcher's batches, a tuple-wise form in Python, and the compiled simulator."""
     now, policy = 50.0, policy_named(name)
     tasks = [
         SimulatedTask(f"u{i}", Piece(c, 1), SegmentFigures(s, c, t), a)
@@ -193,10 +193,10 @@ def test_dispatcher_and_simulator_choose_the_same_task_for_single_tuples(
         [("edf", DeadlineRule.EDF), ("hr", DeadlineRule.HIGHEST_RATE), ("hybrid", DeadlineRule.HYBRID)]
     ),
 )
-def test_aggregate_instants_are_chosen_as_batches_are(
+def test_aggregate_instants_are_chosen_like_batches(
     jobs: list[tuple[int, int]], rule: tuple[str, DeadlineRule]
 ) -> None:
-    """One result a batch; whole numbers, for which the ways to compute agree to the last bit."""
+    """One result for each batch; with whole numbers all computations agree to the last bit."""
     now = 8.0
     cost, deadline = np.array(jobs, float).T
     given_batches = batches(len(jobs), per_row=cost, slack=deadline - now)
@@ -205,37 +205,37 @@ def test_aggregate_instants_are_chosen_as_batches_are(
     )
 
 
-def test_chain_is_the_slope_of_a_path_that_is_not_cut() -> None:
+def test_chain_priority_is_the_slope_of_a_path_that_is_not_cut() -> None:
     path = Path("q", (Stage("filter", 2.0, 0.5), Stage("project", 3.0)))
     tasks = cut([path], "query", Objective.MEMORY).tasks
     assert asked("chain", tasks).by_wait()[0].tolist() == list(component(tasks).fixed)
 
 
-def test_the_hybrid_agrees_with_that_of_aggregate_instants() -> None:
-    """G12: with one result a batch, highest rate is least work."""
+def test_the_hybrid_policy_agrees_with_its_form_for_aggregate_instants() -> None:
+    """G12: with one result for each batch, the highest rate is the least work."""
     jobs = [(1, 100), (4, 1), (10, 0.5), (2, 9)]
     given_batches = batches(4, per_row=[c for c, _ in jobs], slack=[d for _, d in jobs])
     first = Chooser(policy_named("hybrid")).choose(given_batches)
     assert first == play([Instant(c, d) for c, d in jobs], DeadlineRule.HYBRID)[0][:1] == [1]
 
 
-def test_the_hybrid_counts_all_that_waits_until_the_deadline() -> None:
-    """P25: C is the work of the instant, not that of one run: 30 rows are late, and 2 are in time."""
+def test_the_hybrid_policy_counts_all_pending_rows_until_the_deadline() -> None:
+    """P25: the work of the whole backlog counts, not that of one run; 30 rows are late, and 2 are in time."""
     given_batches = batches(2, rows=2, slack=[10, 20])
     assert Chooser(policy_named("hybrid")).choose(given_batches) == [0]
     backlogged = replace(given_batches, pending=np.array([30.0, 2.0]))
     assert Chooser(policy_named("hybrid")).choose(backlogged) == [1]
 
 
-def test_equal_priorities_go_by_wait_and_the_count_is_kept() -> None:
+def test_equal_priorities_are_ordered_by_wait_and_the_count_is_respected() -> None:
     given_batches = batches(3, wait=[1, 3, 2])
     assert Chooser(policy_named("hr")).choose(given_batches, 2) == [1, 2]
     assert Chooser(policy_named("hr")).choose(batches(0)) == []
 
 
 @pytest.mark.parametrize("name", ["hr", "hnr", "bsd", "fas", "srpt", "edf"])
-def test_a_task_that_would_never_run_runs_within_a_bound(name: str) -> None:
-    """Three tasks always have something pending; one gives no results, is slow and has no deadline."""
+def test_the_starvation_guard_runs_every_task_within_a_bound(name: str) -> None:
+    """Three tasks always have pending rows; one emits no results, is slow and has no deadline."""
     chooser, clock = Chooser(policy_named(name), patience=5, guarded_every=4), 0.0
     came = np.zeros(3)
     waits = []
@@ -252,8 +252,8 @@ def test_a_task_that_would_never_run_runs_within_a_bound(name: str) -> None:
     assert len(waits) <= 60 / 4
 
 
-def test_a_component_has_its_own_order_in_the_turns_that_it_gets() -> None:
-    """Of five batches 1, 2 and 4 are a component that goes by results where all others go by the wait."""
+def test_a_component_with_its_own_policy_orders_only_its_own_turns() -> None:
+    """Of five batches, 1, 2 and 4 are a component with policy hr; all other batches have policy fcfs."""
     given_batches = batches(5, wait=[5, 4, 3, 2, 1], selectivity=[0.1, 0.2, 0.3, 0.4, 0.5])
     chooser, members = Chooser(policy_named("fcfs")), np.array([1, 2, 4])
     assert chooser.choose(given_batches, 5) == [0, 1, 2, 3, 4]
@@ -264,8 +264,8 @@ def test_a_component_has_its_own_order_in_the_turns_that_it_gets() -> None:
 
 @given(some_batches(most=8))
 @settings(max_examples=30)
-def test_min_latency_orders_a_query_as_its_rate_does(given_batches: Batches) -> None:
-    """C̄/S, the work until one more result, against S/C̄ (P11); without weights it is the highest rate."""
+def test_min_latency_orders_tasks_like_the_rate(given_batches: Batches) -> None:
+    """C̄/S, the work until the next result, against S/C̄ (P11); without weights it is the highest rate."""
     least, rate = (Chooser(policy_named(name)).choose(given_batches, 8) for name in ("ml", "rb"))
     assert least == rate
     plain = batches(
@@ -278,7 +278,7 @@ def test_min_latency_orders_a_query_as_its_rate_does(given_batches: Batches) -> 
     assert priorities("rb", plain) == pytest.approx(priorities("hr", plain))
 
 
-def test_names_are_found_and_mistakes_explained() -> None:
+def test_policy_names_are_found_and_errors_have_hints() -> None:
     assert all(policy_named(name.upper()) is policy for name, policy in POLICIES.items())
     assert policy_named(" fas ( 0.5 ) ").name == "fas(0.5)"
     for wrong, message in (

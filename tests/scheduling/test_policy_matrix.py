@@ -1,4 +1,4 @@
-"""Each policy is best at its own metric, by the dispatcher's choices, in virtual time (P6-P9, P30, P39)."""
+"""Policy matrix in virtual time: each policy is best at its own metric (P6-P9, P30, P39)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCRIPT = "CREATE STREAM s (number int, k int, x int, ts timestamp) ORDER BY ts;"
 
 
 class Turns:
-    """A mill whose tasks take a given time, over arrivals that every policy gets alike."""
+    """Engine whose tasks take a given time; every policy gets the same arrivals."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock(SECOND)
@@ -53,13 +53,13 @@ class Turns:
         self.mill.dispatcher.run_all()
 
     def feed(self, number: int, x: int, came_us: int) -> None:
-        """A row has come, perhaps while the worker was busy."""
+        """Handle the arrival of a row, possibly while the worker is busy."""
         now, self.clock.now = self.clock.now, came_us
         self.mill.feed("s", rows_as_table(self.mill, "s", [(number, number % 7, x, came_us)]))
         self.clock.now = now
 
     def under(self, policy: str, seed: int, load: float = LOAD) -> dict[str, float]:
-        """The figures of a policy, by objective."""
+        """Return the metrics of a policy, by objective."""
         self.mill.policy = policy
         for n, task in enumerate(self.tasks):
             task.statistics.cost = replace(COSTS[n])
@@ -99,7 +99,7 @@ class Turns:
         }
 
 
-def test_each_policy_is_best_at_its_own_metric_or_near_it(tmp_path: Path) -> None:
+def test_each_policy_is_best_or_nearly_best_at_its_own_metric(tmp_path: Path) -> None:
     check_matrix(tmp_path, LOAD, RECORDINGS)
 
 

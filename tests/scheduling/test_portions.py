@@ -1,4 +1,4 @@
-"""What counts with a task: each query's own ideal time, and of what lies behind it the part that pays."""
+"""Portions: the queries that count for a task, with their own ideal times, and the useful part downstream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def served(results: float, ideal_s: float = 1.0, weight: float = 1.0) -> QueryGr
 
 
 def shared(cost: float, segments: list[tuple[float, float]]) -> WorkTree:
-    """An operator of some cost that is shared by segments (w, C̄), whose costs contain its own."""
+    """Return an operator of some cost, shared by segments (w, C̄) whose costs contain the operator's cost."""
     readers = [(1.0, WorkTree(0.0, c - cost, (served(w),))) for w, c in segments]
     return WorkTree(0.0, cost, (), tuple(readers))
 
@@ -44,10 +44,12 @@ def table(trees: list[WorkTree], rows: float = 1.0, wait: float = 1.0) -> Batche
     [
         ([(0.5, 2), (0.3, 2), (0.05, 5)], 0.8 / 3),  # G13
         ([(1, 2)] + 10 * [(0.45, 1.1)], 2.25),  # G14: the order matters
-        ([(1, 10), (9.9, 100), (0.05, 1.01)], 0.1048951),  # G15: nor does it stop too early
+        ([(1, 10), (9.9, 100), (0.05, 1.01)], 0.1048951),  # G15: the search does not stop too early
     ],
 )
-def test_the_defining_trees_of_the_thesis(segments: list[tuple[float, float]], priority: float) -> None:
+def test_portions_equal_the_defining_trees_of_the_thesis(
+    segments: list[tuple[float, float]], priority: float
+) -> None:
     found = portion(shared(1.0, segments), Aim.RESPONSE, 1.0)
     assert found.rate(1.0) == pytest.approx(priority, rel=1e-6)
     lab = [SharedSegment(w, c) for w, c in segments]
@@ -58,7 +60,7 @@ def test_the_defining_trees_of_the_thesis(segments: list[tuple[float, float]], p
 
 
 def test_each_query_has_its_own_ideal_time() -> None:
-    """Eq. 3.9: Σ S/T over SC̄. One T for all, the sum of what lies behind, would make both tasks equal."""
+    """Eq. 3.9: Σ S/T over SC̄. With one T, the sum of all downstream, both tasks would be equal."""
     quick_and_slow = WorkTree(0.0, 1.0, (served(1.0, ideal_s=1.0), served(1.0, ideal_s=9.0)))
     both_slow = WorkTree(0.0, 1.0, (served(1.0, ideal_s=9.0), served(1.0, ideal_s=9.0)))
     two = table([quick_and_slow, both_slow], wait=3.0)
@@ -73,8 +75,8 @@ def test_each_query_has_its_own_ideal_time() -> None:
         assert policy_named(name).priority(two) == pytest.approx(priorities), name
 
 
-def test_ideal_times_behind_a_derived_stream_are_those_of_each_query() -> None:
-    """A cheap query in front of the derived stream is not slowed down by the dear ones behind it."""
+def test_queries_behind_a_derived_stream_have_their_own_ideal_times() -> None:
+    """A cheap query before the derived stream keeps its ideal time despite expensive queries behind it."""
     dear = WorkTree(0.0, 50.0, (served(1.0, ideal_s=52.0),))
     feeding = WorkTree(0.0, 2.0, (served(1.0, ideal_s=2.0),), ((1.0, dear),))
     alone = WorkTree(0.0, 2.0, (served(0.9, ideal_s=2.0),))
@@ -103,7 +105,7 @@ def trees(draw: st.DrawFn, depth: int = 2, overhead: bool = True) -> WorkTree:
 
 
 def part_rates(tree: WorkTree, aim: Aim, rows: float) -> Iterator[Portion]:
-    """Every part of a tree that has its task, and with each task all on the way to it."""
+    """Yield every part of a tree that contains its task, and with each task all tasks on the way to it."""
     if aim is Aim.MEMORY:
         value = 1.0 - sum(share for share, _ in tree.readers)
     else:
@@ -122,14 +124,18 @@ def part_rates(tree: WorkTree, aim: Aim, rows: float) -> Iterator[Portion]:
 
 @settings(max_examples=80, deadline=None)
 @given(trees(), st.sampled_from([*POWERS, Aim.MEMORY]), st.sampled_from([1.0, 7.0, 500.0]))
-def test_no_part_of_the_tree_has_a_greater_priority(tree: WorkTree, aim: Aim, rows: float) -> None:
+def test_no_part_of_the_tree_has_a_greater_priority_than_the_portion(
+    tree: WorkTree, aim: Aim, rows: float
+) -> None:
     best = max(part.rate(rows) for part in part_rates(tree, aim, rows))
     assert portion(tree, aim, rows).rate(rows) == pytest.approx(best, rel=1e-9, abs=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
 @given(trees(), st.sampled_from([1.0, 30.0]))
-def test_the_defining_tree_is_no_less_than_all_and_than_the_best_path(tree: WorkTree, rows: float) -> None:
+def test_the_defining_tree_is_at_least_as_good_as_the_whole_tree_and_the_best_path(
+    tree: WorkTree, rows: float
+) -> None:
     defining = portion(tree, Aim.RESPONSE, rows).rate(rows)
     assert defining >= portion(tree, Aim.ALL, rows).rate(rows) * (1 - 1e-9)
     lightest = min((min(one.weights) for _, one in tree.query_groups()), default=0.0)
@@ -137,7 +143,7 @@ def test_the_defining_tree_is_no_less_than_all_and_than_the_best_path(tree: Work
 
 
 @given(st.floats(0.01, 3), st.floats(0, 2), costs, st.floats(0.1, 5), st.floats(1, 100), st.floats(0.1, 30))
-def test_without_sharing_the_formulas_are_those_of_one_query(
+def test_without_sharing_priorities_are_those_of_a_single_query(
     s: float, overhead: float, cost: float, weight: float, rows: float, wait: float
 ) -> None:
     ideal = 3 * cost
@@ -164,10 +170,10 @@ sets = st.lists(st.tuples(costs, st.lists(query, min_size=1, max_size=3)), min_s
 
 @settings(max_examples=60, deadline=None)
 @given(sets, st.floats(0, 30))
-def test_descending_order_of_sets_is_best_for_the_mean_slowdown(
+def test_descending_order_of_shared_tasks_minimises_the_mean_slowdown(
     tasks: list[tuple[float, list[QueryGroup]]], wait: float
 ) -> None:
-    """P26 from the pairwise rule: Σ α·S·(T + W + start)/T over the queries of all tasks is least."""
+    """P26 from the pairwise rule: Σ α·S·(T + W + start)/T over the queries of all tasks is minimal."""
     batches = table([WorkTree(0.0, cost, tuple(queries)) for cost, queries in tasks], wait=wait + 1)
 
     def slowdowns(order: tuple[int, ...] | list[int], policy: str) -> float:
@@ -188,7 +194,7 @@ def test_descending_order_of_sets_is_best_for_the_mean_slowdown(
 
 @settings(max_examples=40, deadline=None)
 @given(st.floats(0.1, 5), st.lists(st.tuples(shares, costs), min_size=1, max_size=6))
-def test_a_defining_tree_is_that_of_brute_force(cost: float, rests: list[tuple[float, float]]) -> None:
+def test_the_defining_tree_equals_that_of_brute_force(cost: float, rests: list[tuple[float, float]]) -> None:
     segments = [SharedSegment(w, cost + rest) for w, rest in rests]
     best = max(
         set_priority(chosen, cost)
@@ -199,18 +205,18 @@ def test_a_defining_tree_is_that_of_brute_force(cost: float, rests: list[tuple[f
     assert found.rate(1.0) == pytest.approx(best, rel=1e-9, abs=1e-12)
 
 
-def test_chain_cuts_where_the_chart_does() -> None:
-    """M7: a filter that drops much is a task of its own; one that drops nothing goes with what follows."""
+def test_chain_cuts_paths_at_the_corners_of_the_progress_chart() -> None:
+    """M7: a selective filter is a task; a filter that drops no rows is joined with its successor."""
     last = WorkTree(0.0, 8.0, (served(1.0),))
-    filters = WorkTree(0.0, 1.0, (), ((0.1, last),))  # 1 to 0.1 in 1 s, then 0.1 to 0 in 0.8 s
+    filters = WorkTree(0.0, 1.0, (), ((0.1, last),))  # from 1 to 0.1 in 1 s, then from 0.1 to 0 in 0.8 s
     assert portion(filters, Aim.MEMORY, 1.0) == Portion(0.9, 0.0, 1.0)
-    passes = WorkTree(0.0, 1.0, (), ((1.0, last),))  # 1 to 1 in 1 s, then to 0 in 8 s
+    passes = WorkTree(0.0, 1.0, (), ((1.0, last),))  # from 1 to 1 in 1 s, then to 0 in 8 s
     assert portion(passes, Aim.MEMORY, 1.0) == Portion(1.0, 0.0, 9.0)
-    # What follows on the same line is at least as steep, so it runs next.
+    # The next operator on the same line is at least as steep, so it runs next.
     assert portion(last, Aim.MEMORY, 1.0).rate(1.0) >= portion(passes, Aim.MEMORY, 1.0).rate(1.0)
 
 
-def test_few_rows_may_give_those_behind_nothing_to_do() -> None:
+def test_the_overhead_of_downstream_tasks_counts_by_the_chance_that_they_get_a_row() -> None:
     behind = WorkTree(10.0, 1.0, (served(1.0),))
     feeding = WorkTree(1.0, 1.0, (), ((0.01, behind),))
     assert portion(feeding, Aim.ALL, 1.0).overhead == pytest.approx(1 + 0.01 * 10)
@@ -219,8 +225,8 @@ def test_few_rows_may_give_those_behind_nothing_to_do() -> None:
     assert portion(nobody, Aim.RESPONSE, 5.0).value == 0
 
 
-def test_freshness_is_that_of_each_query_of_a_task() -> None:
-    """P32, P33: Σ α·(1 - (1 - S)^N) over the work; one that is surely stale makes no other so."""
+def test_freshness_of_a_task_is_the_sum_over_its_queries() -> None:
+    """P32, P33: Σ α·(1 - (1 - S)^N) over the work; a certainly stale query changes no other."""
     shares, weights = (1.0, 0.01, 0.2), (1.0, 3.0, 2.0)
     for rows in (1.0, 10.0, 300.0):
         task = table([WorkTree(1.0, 0.5, (QueryGroup(shares, weights, 1.5),))], rows)

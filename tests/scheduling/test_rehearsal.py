@@ -1,4 +1,4 @@
-"""The dispatcher in virtual time: cases worked by hand, closed forms, and what holds under every policy."""
+"""Simulation of the dispatcher in virtual time: hand-computed cases, closed forms and invariants."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def played(costs: Costs, arrivals: list[Poll], policy: str = "fcfs", cores: int 
     return simulate_arrivals(costs, cores, Chooser(policy_named(policy)), arrivals)
 
 
-def test_what_comes_during_a_job_waits_for_the_next() -> None:
+def test_rows_that_arrive_during_a_job_wait_for_the_next_job() -> None:
     outcome = played(Costs(1.0, (task("a", 0.1),)), [Poll(0.0, "s", 10), Poll(1.0, "s", 20)])
     # The first job ends at 2 with 10 results, the second reads 20 rows and ends at 5.
     figures = outcome.overall()
@@ -37,15 +37,15 @@ def test_what_comes_during_a_job_waits_for_the_next() -> None:
     assert outcome.mean_waiting == pytest.approx((10 * 2 + 20 * 4) / 5)
 
 
-def test_time_without_rows_is_fresh() -> None:
+def test_time_without_pending_rows_counts_as_fresh() -> None:
     outcome = played(Costs(1.0, (task("a", 0.1),)), [Poll(0.0, "s", 10), Poll(6.0, "s", 10)])
     assert outcome.lasted_s == pytest.approx(8.0)
     assert outcome.queries["qa"].staleness == pytest.approx(0.5)
     assert outcome.busy_s == pytest.approx(4.0)
 
 
-def test_the_choice_is_the_policy_s() -> None:
-    """G5: HR runs the dear and productive query first, HNR the cheap one."""
+def test_the_policy_determines_the_next_task() -> None:
+    """G5: HR runs the expensive and productive query first, HNR the cheap query."""
     costs = Costs(0.0, (task("dear", 5.0), task("cheap", 2.0, 1 / 3)))
     at_once = [Poll(0.0, "s", 3)]
     responses = {
@@ -59,13 +59,14 @@ def test_the_choice_is_the_policy_s() -> None:
     assert responses["hnr"] == {"qdear": pytest.approx(21.0), "qcheap": pytest.approx(6.0)}
 
 
-def test_a_run_takes_what_fits_into_a_quantum_while_others_wait() -> None:
-    """Ten polls of a dear task wait when a row comes for a cheap one, which has a higher rate."""
+def test_a_run_takes_at_most_a_quantum_while_other_tasks_wait() -> None:
+    """Ten polls of an expensive task wait when a row arrives for a cheap task, which has a higher rate."""
     costs = Costs(0.0, (task("dear", 0.01, 0.5), task("cheap", 0.001, reads="t")))
     arrivals = [*(Poll(0.0, "s", 1) for _ in range(10)), Poll(0.0, "t", 1), Poll(0.015, "t", 1)]
     outcome = played(costs, arrivals, "hr")
-    # Two jobs have the cheap unit's row and two of the dear ones. The second row of the cheap task waits for
-    # the end of the first job and goes with the other; then the dear task waits alone, and takes the rest.
+    # Two jobs take the row of the cheap task and two rows of the expensive task. The second row of the cheap
+    # task waits for the end of the first job and joins the next job. Then the expensive task waits alone, and
+    # takes the rest.
     assert outcome.queries["qcheap"].figures.response.largest == pytest.approx(0.042 - 0.015)
     assert outcome.queries["qdear"].figures.response.largest == pytest.approx(0.102)
     alone = played(costs, [*(Poll(0.0, "s", 1) for _ in range(10))], "hr")
@@ -82,22 +83,22 @@ def test_cheap_tasks_share_a_job_until_its_quantum_is_full() -> None:
     assert two.jobs == 2 and two.lasted_s == pytest.approx(0.021 + 0.005)
 
 
-def test_tasks_run_side_by_side_and_end_together() -> None:
+def test_tasks_of_a_job_run_in_parallel_and_commit_together() -> None:
     outcome = played(Costs(0.0, (task("a", 1.0), task("b", 3.0))), [Poll(0.0, "s", 1)], cores=2)
     assert outcome.jobs == 1
     assert [query.figures.response.mean for query in outcome.queries.values()] == [3.0, 3.0]
 
 
-def test_results_of_a_derived_stream_keep_their_arrival() -> None:
+def test_results_of_a_derived_stream_keep_their_arrival_time() -> None:
     first = TaskCost("a", ("s",), (Output("d", 0.5, is_query=False),), False, 0.0, 0.0, 1.0)
     outcome = played(Costs(0.0, (first, task("b", 1.0, reads="d"))), [Poll(0.0, "s", 4)])
-    # Four rows take 4 s, the two that are left 2 s.
+    # Four rows take 4 s, and the two rows of the derived stream 2 s.
     assert outcome.overall().response.mean == pytest.approx(6.0)
     assert outcome.overall().response.count == 2
     assert outcome.overall().slowdown.mean == pytest.approx(6.0 / 2.0)
 
 
-def test_no_rows_give_no_figures() -> None:
+def test_a_simulation_without_rows_has_no_metrics() -> None:
     outcome = played(Costs(1.0, (task("a", 0.1),)), [])
     assert outcome.overall().response.count == 0
     assert math.isnan(outcome.overall().response.mean)
@@ -105,7 +106,7 @@ def test_no_rows_give_no_figures() -> None:
 
 
 def test_below_capacity_each_poll_is_one_batch() -> None:
-    """D/D/1: with jobs shorter than a poll nothing waits, and the response is the time of the job."""
+    """D/D/1: if jobs are shorter than the poll interval, the response is the time of the job."""
     outcome = played(Costs(0.05, (task("a", 0.001),)), polls({"s": Traffic(100.0)}, 0.5, 60.0))
     assert outcome.overall().response.mean == pytest.approx(0.05 + 0.05)
     assert outcome.overall().response.largest == pytest.approx(0.05 + 0.05)
@@ -113,7 +114,7 @@ def test_below_capacity_each_poll_is_one_batch() -> None:
 
 
 def test_batches_grow_until_they_carry_the_load() -> None:
-    """With a + b·N per job and λ rows a second, a cycle of a / (1 - λb) is where work and rows balance."""
+    """With a + b·N per job and λ rows a second, work and rows balance in a cycle of a / (1 - λb)."""
     rate, fixed, per_row = 800.0, 0.05, 0.001
     costs = Costs(fixed, (task("a", per_row),))
     outcome = played(costs, polls({"s": Traffic(rate)}, 0.002, 100.0))
@@ -123,8 +124,8 @@ def test_batches_grow_until_they_carry_the_load() -> None:
     assert outcome.overall().response.mean == pytest.approx(1.5 * cycle, rel=0.02)
 
 
-def test_single_rows_that_come_by_chance_wait_as_in_a_queue_that_serves_in_batches() -> None:
-    """M/D/1 with service in bulk, a fixed time D: many rows respond in 1.5 D, few in little more than D."""
+def test_random_single_rows_wait_as_in_a_bulk_service_queue() -> None:
+    """M/D/1 with bulk service of fixed time D: many rows respond in 1.5 D, few rows in little more than D."""
     costs = Costs(1.0, (task("a", 0.0),))
     random = np.random.default_rng(5)
 
@@ -134,7 +135,7 @@ def test_single_rows_that_come_by_chance_wait_as_in_a_queue_that_serves_in_batch
 
     many, few = response(50.0, 8_000), response(0.02, 8_000)
     assert many == pytest.approx(1.5, rel=0.02)
-    # To first order in λD: a row meets a job under way with probability λD and then waits half of it.
+    # To first order in λD, a row meets a running job with probability λD, and then waits half of it.
     assert few == pytest.approx(1.0 + 0.02 / 2, rel=0.01)
 
 
@@ -152,7 +153,7 @@ ARRIVALS = st.lists(st.tuples(st.floats(0, 20), st.integers(1, 200)), min_size=1
 
 @settings(max_examples=40)
 @given(COSTS, ARRIVALS, st.integers(1, 3))
-def test_under_every_policy_the_results_are_the_same_and_no_core_idles_while_rows_wait(
+def test_every_policy_gives_the_same_results_and_idles_no_core_while_rows_wait(
     costs: Costs, arrivals: list[Poll], cores: int
 ) -> None:
     rows = total_rows(arrivals)
@@ -162,11 +163,11 @@ def test_under_every_policy_the_results_are_the_same_and_no_core_idles_while_row
             figures = outcome.queries[output.log].figures
             assert figures.response.count == math.floor(output.per_row * rows + 1e-9)
             if figures.response.count:
-                # Nobody is served faster than alone.
+                # No query is served faster than alone.
                 assert figures.response.mean >= costs.alone(source, cores).ideal_time - 1e-9
                 assert figures.slowdown.mean >= 1 - 1e-9
-        # Work is conserved: from the first arrival on the dispatcher stops only when nothing waits, and no
-        # stretch without a job reaches beyond the next arrival.
+        # Work is conserved: after the first arrival the dispatcher stops only without waiting rows, and a
+        # stretch without a job ends at the next arrival.
         gaps = [b.at - a.at for a, b in pairwise(arrivals)]
         assert outcome.lasted_s - arrivals[0].at - outcome.busy_s <= sum(gaps) + 1e-9
         assert outcome.most_waiting <= rows * len(costs.tasks)
@@ -175,7 +176,7 @@ def test_under_every_policy_the_results_are_the_same_and_no_core_idles_while_row
 
 @settings(max_examples=40)
 @given(COSTS, ARRIVALS)
-def test_on_one_core_the_order_of_tasks_does_not_change_the_work_of_rows(
+def test_on_one_core_the_order_of_tasks_does_not_change_the_work_for_rows(
     costs: Costs, arrivals: list[Poll]
 ) -> None:
     for policy in ("fcfs", "hnr", "fas"):
@@ -185,22 +186,22 @@ def test_on_one_core_the_order_of_tasks_does_not_change_the_work_of_rows(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_no_task_starves_where_the_guard_watches(policy: str) -> None:
-    """A task without any result has no priority under most policies, and the others always have work."""
+def test_the_starvation_guard_prevents_starvation_under_every_policy(policy: str) -> None:
+    """A task without results has no priority under most policies, and the other tasks always have work."""
     costs = Costs(0.01, (*(task(name, 0.0015) for name in "abc"), task("empty", 1e-5, 0.0)))
     arrivals = polls({"s": Traffic(210.0)}, 0.25, 120.0)
     guarded = simulate_arrivals(costs, 1, Chooser(policy_named(policy), patience=5.0), arrivals)
-    # The patience, then up to three others that have waited longer: ten jobs for each.
+    # The patience, then up to three tasks that have waited longer: ten jobs for each task.
     assert guarded.queries["qempty"].most_waiting < 210 * 40
     if policy in ("hr", "hnr", "brt", "bsd", "fas"):
         alone = simulate_arrivals(costs, 1, Chooser(policy_named(policy), patience=math.inf), arrivals)
         assert alone.queries["qempty"].most_waiting > 2 * guarded.queries["qempty"].most_waiting
 
 
-def test_two_runs_merge_into_the_figures_of_both() -> None:
+def test_two_simulations_merge_into_the_metrics_of_both() -> None:
     costs = Costs(1.0, (task("a", 0.1),))
-    both = played(costs, [Poll(0.0, "s", 10)])  # 2 s, all of them stale
-    both.merge(played(costs, [Poll(4.0, "s", 10)]))  # 6 s, two of them stale
+    both = played(costs, [Poll(0.0, "s", 10)])  # lasts 2 s, all of them stale
+    both.merge(played(costs, [Poll(4.0, "s", 10)]))  # lasts 6 s, two of them stale
     query = both.queries["qa"]
     assert (both.lasted_s, both.busy_s, both.jobs) == (8.0, 4.0, 2)
     assert (query.figures.response.count, query.figures.response.mean) == (20, 2.0)
@@ -208,7 +209,7 @@ def test_two_runs_merge_into_the_figures_of_both() -> None:
     assert both.mean_waiting == query.mean_waiting == pytest.approx(10 * 4 / 8)
 
 
-def test_a_load_above_capacity_is_behind_when_it_ends() -> None:
+def test_a_load_above_capacity_ends_with_a_backlog() -> None:
     costs = Costs(0.05, (task("a", 0.01),))
     fits = played(costs, polls({"s": Traffic(80.0)}, 0.25, 100.0))
     exceeds = played(costs, polls({"s": Traffic(150.0)}, 0.25, 100.0))
@@ -218,7 +219,7 @@ def test_a_load_above_capacity_is_behind_when_it_ends() -> None:
 
 
 def shared_streams(seed: int, groups: int = 8, readers: int = 6, load: float = 0.9) -> Costs:
-    """Groups of queries behind derived streams, on one stream of 20 rows a second (the testbed of E18)."""
+    """Return groups of queries behind derived streams, on a stream of 20 rows a second (E18)."""
     random = np.random.default_rng(seed)
     head_cost, cost = 2.0 ** random.integers(0, 5, groups), 2.0 ** random.integers(0, 5, (groups, readers))
     head_share, share = random.uniform(0.1, 1, groups), random.uniform(0.1, 1, (groups, readers))
@@ -237,7 +238,7 @@ def shared_streams(seed: int, groups: int = 8, readers: int = 6, load: float = 0
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_each_policy_is_best_at_its_own_aim_also_behind_derived_streams(seed: int) -> None:
-    """With one ideal time for all that lies behind a task, HNR's slowdown was above HR's, BSD's above all."""
+    """With one ideal time for all downstream queries, HNR and BSD had more slowdown than HR."""
     costs, arrivals = shared_streams(seed), polls({"s": Traffic(20.0, "bursty")}, 0.05, 30.0, seed)
     names = ("hr", "hnr", "fcfs", "lsf", "brt", "bsd", "fas", "chain")
     found = {
@@ -259,8 +260,8 @@ def test_each_policy_is_best_at_its_own_aim_also_behind_derived_streams(seed: in
         assert by_policy[best] == min(by_policy.values()), (best, by_policy)
 
 
-def test_rows_of_a_derived_stream_have_waited_since_they_arrived() -> None:
-    """First come, first served: what another task has handed on is older than what has just come."""
+def test_rows_of_a_derived_stream_wait_since_their_original_arrival() -> None:
+    """First come, first served: a row emitted by another task is older than a row that has just arrived."""
     first = TaskCost("a", ("s",), (Output("d", 1.0, is_query=False),), False, 0.0, 0.0, 1.0)
     costs = Costs(0.0, (first, task("late", 1.0, reads="d"), task("other", 1.0, reads="t")))
     outcome = played(costs, [Poll(0.0, "s", 1), Poll(0.5, "t", 1)])

@@ -1,4 +1,4 @@
-"""What is measured of a unit's runs."""
+"""Statistics measured from the runs of a task."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_run_takes_as_long_as_its_slowest_subtask() -> None:
     assert statistics.cost.per_row == pytest.approx(0.01)
 
 
-def test_cost_and_selectivity_follow_the_runs_but_for_the_first() -> None:
+def test_cost_and_selectivity_follow_all_runs_except_the_first() -> None:
     statistics = TaskStatistics()
     statistics.add({"s": 100}, ["q"], [result(9.0, rows=50)])
     assert statistics.cost.overhead == TaskStatistics().cost.overhead
@@ -53,7 +53,7 @@ def test_cost_and_selectivity_follow_the_runs_but_for_the_first() -> None:
     assert statistics.rows_by_node == {"node": 550}
 
 
-def test_nothing_so_far_is_not_nothing_ever() -> None:
+def test_a_query_without_results_so_far_has_no_selectivity_of_zero() -> None:
     statistics = TaskStatistics()
     assert statistics.selectivity("q") == 1
     statistics.add({"s": 0}, ["q"], [result(0.1)])
@@ -62,7 +62,7 @@ def test_nothing_so_far_is_not_nothing_ever() -> None:
     assert statistics.selectivity("q") == pytest.approx(0.01)
 
 
-def test_what_is_kept_as_json_goes_on_as_if_nothing_had_happened() -> None:
+def test_restored_statistics_continue_like_the_original() -> None:
     first, second = TaskStatistics(), TaskStatistics()
     first.runs = second.runs = 1
     for rows in (50, 150, 250):
@@ -80,8 +80,8 @@ def _restored(kept: dict[str, object]) -> TaskStatistics:
     return statistics
 
 
-def test_both_sides_of_a_join_predict_the_same_rate_of_results() -> None:
-    """G11 from what is measured: rates of 2 and 5 a second, 4 results a second; S is 1.0 and 0.4 (P23)."""
+def test_both_inputs_of_a_join_predict_the_same_rate_of_results() -> None:
+    """G11 by measurement: rates of 2 and 5 a second, 4 results a second; S is 1.0 and 0.4 (P23)."""
     statistics = TaskStatistics()
     for _ in range(3):
         statistics.add({"l": 200, "r": 500}, ["q"], [result(0.1, rows=400)])

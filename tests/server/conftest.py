@@ -1,4 +1,4 @@
-"""A service over a mill with workers in this process, and a server of it on a free port."""
+"""Fixtures: a service over an engine with workers in this process, and its server on a free port."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def client(service: MillService) -> Iterator[httpx.Client]:
 
 
 def bid(service: MillService, *rows: tuple[int, int, int]) -> None:
-    """Let bids in, as (item, price, time), and run all."""
+    """Feed bids, as (item, price, time), and run all tasks."""
     feed_rows(service.mill, "bid", rows)
     service.mill.dispatcher.run_all()
     service.mill.dispatcher.notify()

@@ -1,4 +1,4 @@
-"""How a real server ends: by SIGTERM at any time, and when only Spark's Java process dies."""
+"""Shutdown of a real server: by SIGTERM at any time, and after the death of Spark's Java process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SCRIPT = """
 CREATE STREAM bid (item int, price int, ts timestamp) ORDER BY ts USING csv OPTIONS (path '{folder}');
 CREATE QUERY total AS SELECT item, count(*) OVER (PARTITION BY item RANGE UNBOUNDED PRECEDING) AS n FROM bid;
 """
-# On a busy machine: without a signal a start takes 15 to 40 s.
+# On a busy machine a start takes 15 to 40 s.
 _PATIENCE_S, _SECONDS = 120, 30
 
 
 @contextmanager
 def server(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Run `slicemill serve` in a process of its own."""
+    """Run `slicemill serve` in its own process."""
     folder = tmp_path / "in"
     folder.mkdir(exist_ok=True)
     script = tmp_path / "script.esl"
@@ -73,7 +73,7 @@ def _all_gone(processes: list[psutil.Process]) -> bool:
     return not psutil.wait_procs(processes, _SECONDS)[1]
 
 
-def test_a_server_ends_with_a_status_when_java_dies_and_starts_again(tmp_path: Path) -> None:
+def test_a_server_exits_with_an_error_status_when_java_dies_and_can_be_restarted(tmp_path: Path) -> None:
     rows = "".join(f"1,2,2026-01-01 00:00:{n:02d}\n" for n in range(50))
     for restart in range(2):
         with server(tmp_path) as process:
@@ -103,7 +103,7 @@ def test_a_server_ends_with_a_status_when_java_dies_and_starts_again(tmp_path: P
             assert _all_gone(processes)
 
 
-def test_sigterm_ends_a_server_that_runs(tmp_path: Path) -> None:
+def test_sigterm_stops_a_running_server(tmp_path: Path) -> None:
     sql = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
     with server(tmp_path) as process:
         url = _url(process)
@@ -121,14 +121,14 @@ def test_sigterm_ends_a_server_that_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("after_s", [1, 3, 6])
-def test_sigterm_ends_a_server_that_starts(tmp_path: Path, after_s: float) -> None:
+def test_sigterm_stops_a_starting_server(tmp_path: Path, after_s: float) -> None:
     with server(tmp_path) as process:
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(after_s)
         processes = psutil.Process(process.pid).children(recursive=True)
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
-        # Before its handler is set, the signal itself ends the process.
+        # Before the server installs its handler, the signal itself ends the process.
         assert process.wait(_SECONDS) in (0, -signal.SIGTERM)
         assert time.monotonic() - began < _SECONDS
         assert _all_gone(processes)

@@ -1,4 +1,4 @@
-"""Alerts through the server: who may make them, which hosts they may name, and how they are listed."""
+"""Alerts of a server: permission to create them, allowed webhook hosts, and listings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.webhooks import listening_webhook
 QUIET = "CREATE ALERT quiet ON dear WHEN silence > INTERVAL 1 MINUTE WEBHOOK 'https://h/secret'"
 
 
-def test_alerts_are_listed_without_what_may_be_secret(user: UserSession, client: httpx.Client) -> None:
+def test_alert_listings_hide_the_path_of_the_webhook(user: UserSession, client: httpx.Client) -> None:
     user.execute(QUIET)
     (entry,) = client.get("/v1/alerts").json()
     assert entry["state"] == "ok" and entry["on"] == "dear" and entry["error"] is None
@@ -31,7 +31,7 @@ def test_alerts_are_listed_without_what_may_be_secret(user: UserSession, client:
     assert answer.table is not None and answer.table.column(0).to_pylist() == [QUIET]
 
 
-def test_an_alert_and_a_query_may_share_a_name(user: UserSession) -> None:
+def test_an_alert_and_a_query_can_have_the_same_name(user: UserSession) -> None:
     user.execute("CREATE ALERT dear ON dear WEBHOOK 'http://h/'")
     (answer,) = user.execute("SHOW CREATE QUERY dear")
     assert answer.table is not None and "SELECT" in answer.table.column(0).to_pylist()[0]
@@ -40,7 +40,7 @@ def test_an_alert_and_a_query_may_share_a_name(user: UserSession) -> None:
     assert answer.table is not None and "SELECT" in answer.table.column(0).to_pylist()[0]
 
 
-def test_an_alert_tells_rows_while_the_server_runs(service: MillService, user: UserSession) -> None:
+def test_an_alert_delivers_rows_while_the_server_runs(service: MillService, user: UserSession) -> None:
     with listening_webhook() as hook:
         user.execute(f"CREATE ALERT a ON dear WEBHOOK '{hook.url}'")
         service.mill.alerts.start()
@@ -50,7 +50,7 @@ def test_an_alert_tells_rows_while_the_server_runs(service: MillService, user: U
         service.mill.alerts.stop()
 
 
-def test_a_webhook_that_is_down_is_a_problem_of_the_server(service: MillService, user: UserSession) -> None:
+def test_an_unreachable_webhook_is_a_problem_of_the_server(service: MillService, user: UserSession) -> None:
     with listening_webhook() as hook:
         url = hook.url
     user.execute(f"CREATE ALERT a ON dear WEBHOOK '{url}'")
@@ -74,7 +74,7 @@ def test_a_webhook_that_is_down_is_a_problem_of_the_server(service: MillService,
         ("http://localhost/", "127.0.0.1", "localhost"),
     ],
 )
-def test_statements_from_outside_name_only_hosts_that_the_operator_allows(
+def test_client_statements_can_name_only_allowed_webhook_hosts(
     service: MillService, url: str, allowed: str, needed: str | None
 ) -> None:
     service.allowed = ClientPermissions(webhooks=frozenset([allowed]))
@@ -103,10 +103,10 @@ def test_statements_from_outside_name_only_hosts_that_the_operator_allows(
         ("localhost", "10.0.0.7", ["localhost"], "10.0.0.7"),
         ("127.0.0.1", "127.0.0.1", ["127.0.0.1"], None),
         ("[0:0::1]", "::1", ["[0:0::1]"], None),
-        ("alerts.corp", "10.0.0.7", [], None),  # an alert of the operator's script
+        ("alerts.corp", "10.0.0.7", [], None),  # an alert of the administrator's start-up script
     ],
 )
-def test_an_allowed_name_leads_only_to_addresses_that_the_operator_allows(
+def test_an_allowed_host_that_resolves_to_a_private_address_needs_permission(
     host: str, address: str, allowed: list[str], needed: str | None
 ) -> None:
     checking = ClientPermissions(webhooks=frozenset(allowed))
@@ -117,10 +117,10 @@ def test_an_allowed_name_leads_only_to_addresses_that_the_operator_allows(
         checking.check_address(f"https://{host}/x", ip_address(address))
 
 
-def test_a_message_does_not_reach_the_server_by_a_public_name(
+def test_a_public_host_name_does_not_lead_a_webhook_to_the_server_itself(
     service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The name resolves to the loopback address when the alert is delivered."""
+    """Resolve the name to the loopback address when the alert is delivered."""
     real = socket.getaddrinfo
     monkeypatch.setattr(socket, "getaddrinfo", lambda _, port, **kinds: real("127.0.0.1", port, **kinds))
     with listening_webhook() as hook:
@@ -135,7 +135,9 @@ def test_a_message_does_not_reach_the_server_by_a_public_name(
         assert hook.asked == []
 
 
-def test_readers_make_no_alerts_and_names_are_kept_apart(service: MillService, user: UserSession) -> None:
+def test_alerts_need_the_operator_role_and_access_to_the_names_of_their_queries(
+    service: MillService, user: UserSession
+) -> None:
     with pytest.raises(PermissionDenied):
         UserSession(service, Principal("rob", UserRole.READER)).execute(QUIET)
     user.execute("CREATE QUERY sales_all AS SELECT item FROM bid")

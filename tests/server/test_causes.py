@@ -1,4 +1,4 @@
-"""Why a query is slow, case by case."""
+"""Causes of a slow query, one case for each cause."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ CASES = [
 
 
 @pytest.mark.parametrize(("query", "kind", "text"), CASES, ids=[kind for _, kind, _ in CASES])
-def test_each_cause_is_named(query: QuerySituation, kind: str, text: str) -> None:
+def test_each_cause_of_a_slow_query_is_named(query: QuerySituation, kind: str, text: str) -> None:
     found = cause_of(query)
     assert found is not None
     assert (found.kind, found.text) == (kind, text)
 
 
-def test_nothing_is_said_of_a_query_that_does_well() -> None:
+def test_a_healthy_query_has_no_cause() -> None:
     well = QuerySituation(
         "u",
         rows_waiting=10,
@@ -97,7 +97,7 @@ def test_nothing_is_said_of_a_query_that_does_well() -> None:
     assert cause_of(QuerySituation("u", watermarks={"bid": None})) is None
 
 
-def test_the_gravest_cause_comes_first() -> None:
+def test_the_most_severe_cause_precedes_all_others() -> None:
     found = cause_of(QuerySituation("u", **SLOW, failed="boom", tasks={"v": 1.0}, shed_share=0.5))
     assert found is not None
     assert (found.attention, found.kind) == (Severity.BROKEN, "failed")

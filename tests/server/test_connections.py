@@ -1,4 +1,4 @@
-"""Clients that hold connections open cannot stop a server: there are limits, and descriptors stay free."""
+"""Limits of open connections: idle clients cannot exhaust the file descriptors of a server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def open_ones(held: list[socket.socket]) -> int:
         one.settimeout(0.2)
         try:
             if one.recv(1, socket.MSG_PEEK):
-                continue  # a refusal
+                continue  # The server has rejected this connection.
         except TimeoutError:
             count += 1
         except ConnectionError:
@@ -68,7 +68,7 @@ def listening(service: MillService) -> Iterator[ServerSockets]:
 
 
 @pytest.mark.parametrize("way", ["http", "postgres"])
-def test_one_address_has_a_share_of_all_connections(listening: ServerSockets, way: str) -> None:
+def test_one_address_can_open_only_a_share_of_all_connections(listening: ServerSockets, way: str) -> None:
     with ExitStack() as stack:
         held = [stack.enter_context(one) for one in idle(port_of(getattr(listening, way)), 20)]
         assert open_ones(held) == LIMITS.per_address
@@ -81,20 +81,20 @@ def test_one_address_has_a_share_of_all_connections(listening: ServerSockets, wa
         assert open_ones(others) == LIMITS.total - LIMITS.per_address - 1
         assert get(listening, "127.0.0.2") == 503
     while get(listening, "127.0.0.1") != 200:
-        pass  # until the server has read that they are closed
+        pass  # Wait until the server has read the end of the closed connections.
 
 
-def test_a_client_of_postgresql_has_to_show_its_token_in_time(service: MillService) -> None:
+def test_a_postgresql_client_must_send_its_token_before_the_start_limit(service: MillService) -> None:
     made = ServerSockets(postgres_port=0)
     with serving(service, made, limits=ClientLimits(start_s=0.5)):
-        for sent in (b"", b"\0\0\0\x08", b"\0\0\0\x08\x04\xd2\x16\x2f"):  # the last one asks for TLS
+        for sent in (b"", b"\0\0\0\x08", b"\0\0\0\x08\x04\xd2\x16\x2f"):  # the last message requests TLS
             with socket.create_connection(("127.0.0.1", port_of(made.postgres)), 30) as silent:
                 silent.sendall(sent)
                 while silent.recv(100):
                     pass
 
 
-def test_a_connection_is_counted_until_it_ends() -> None:
+def test_a_connection_counts_against_the_limits_until_it_closes() -> None:
     counts = OpenConnections(LIMITS)
     ends = [counts.opened("2001:db8::1") for _ in range(4)] + [counts.opened("2001:db8::2") for _ in range(4)]
     assert "this address" in (counts.refusal(5, "2001:db8::3") or "")
@@ -105,7 +105,7 @@ def test_a_connection_is_counted_until_it_ends() -> None:
     assert counts.refusal(5, "2001:db8::3") is None
 
 
-# A server with few descriptors. One stream reads a socket and keeps its status in a file.
+# A server with 256 file descriptors. One stream reads a socket and stores its status in a file.
 SERVER = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
@@ -132,7 +132,7 @@ serve.run_server(ServerSockets(postgres_port=0), serve.Access(home), options, Fu
 
 
 @pytest.mark.slow_cpu
-def test_idle_connections_do_not_end_a_server(tmp_path: Path) -> None:
+def test_idle_connections_do_not_stop_a_server(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
     paths = [str(root / part) for part in ("src", "client/src", "tests")]
     (tmp_path / "in").mkdir()
@@ -172,7 +172,7 @@ def test_idle_connections_do_not_end_a_server(tmp_path: Path) -> None:
         for query in ("dear", "lines"):
             with client.stream("GET", f"/v1/queries/{query}/live", params={"since": 0}) as response:
                 assert any('"item": 2' in line for line in response.iter_lines())
-        connection.shutdown(socket.SHUT_RDWR)  # its status is written, and the mill connects again
+        connection.shutdown(socket.SHUT_RDWR)  # The engine writes the status file and reconnects.
         stack.enter_context(sender.accept()[0])
         assert client.get("/health").json()["ready"] is True
         server.send_signal(signal.SIGTERM)
@@ -181,7 +181,7 @@ def test_idle_connections_do_not_end_a_server(tmp_path: Path) -> None:
         assert "Traceback" not in log.result()
 
 
-def test_a_status_that_cannot_be_read_or_written_ends_nothing(
+def test_an_unreadable_or_unwritable_tcp_status_stops_neither_reader_nor_server(
     service: MillService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "status.json").mkdir()

@@ -1,4 +1,4 @@
-"""The routes behind the console, by a real client over a socket."""
+"""HTTP routes of the console, requested by a real client over a socket."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def declare(service: MillService, text: str) -> None:
     UserSession(service).execute(text)
 
 
-def test_the_overview_pages_sorts_and_searches(
+def test_the_overview_is_paged_sorted_and_searched(
     client: httpx.Client, service: MillService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "failing_for_overview.py").write_text("def fail(x):\n    raise ValueError('it is down')\n")
@@ -66,7 +66,9 @@ def test_the_overview_pages_sorts_and_searches(
     assert client.get("/v1/overview", params={"sort": "luck"}).status_code == 422
 
 
-def test_history_and_versions_of_a_query(client: httpx.Client, service: MillService) -> None:
+def test_a_query_has_a_metrics_history_and_a_list_of_its_versions(
+    client: httpx.Client, service: MillService
+) -> None:
     declare(service, "DROP QUERY dear; CREATE QUERY dear AS SELECT item FROM bid WHERE price > 11")
     declare(service, "CREATE OR REPLACE QUERY dear AS SELECT item FROM bid WHERE price > 12")
     declare(service, "ALTER QUERY dear SET (weight = 2)")
@@ -81,7 +83,9 @@ def test_history_and_versions_of_a_query(client: httpx.Client, service: MillServ
     assert client.get("/v1/history/nobody").status_code == 404
 
 
-def test_the_graph_is_read_whole_by_query_and_folded(client: httpx.Client, service: MillService) -> None:
+def test_the_graph_can_be_read_whole_for_one_query_or_folded(
+    client: httpx.Client, service: MillService
+) -> None:
     declare(service, JOINS)
     whole = get(client, "/v1/graph", fold="nothing")
     assert {"bid", "sale", "near", "far", "dear"} <= {node["id"] for node in whole["nodes"]}
@@ -100,7 +104,7 @@ def test_the_graph_is_read_whole_by_query_and_folded(client: httpx.Client, servi
     assert client.get("/v1/graph", params={"query": "nobody"}).status_code == 404
 
 
-def test_a_folded_query_has_no_operators_after_it(client: httpx.Client, service: MillService) -> None:
+def test_a_folded_query_has_no_operators_after_its_node(client: httpx.Client, service: MillService) -> None:
     declare(
         service,
         "CREATE QUERY top3 AS SELECT item, sum(price) AS total FROM bid [RANGE 4 SECONDS SLIDE 2 SECONDS] "
@@ -111,7 +115,9 @@ def test_a_folded_query_has_no_operators_after_it(client: httpx.Client, service:
     assert sum(arc["target"] == "top3" for arc in graph["arcs"]) == 1
 
 
-def test_a_thousand_queries_are_read_in_parts(client: httpx.Client, service: MillService) -> None:
+def test_graph_and_overview_of_a_thousand_queries_are_read_in_parts(
+    client: httpx.Client, service: MillService
+) -> None:
     texts = (f"CREATE QUERY many{n} AS SELECT item FROM bid WHERE price > {n}" for n in range(1000))
     declare(service, "; ".join(texts))
     graph = get(client, "/v1/graph")
@@ -122,7 +128,9 @@ def test_a_thousand_queries_are_read_in_parts(client: httpx.Client, service: Mil
     assert (page["total"], len(page["queries"])) == (1001, 50)
 
 
-def test_slices_of_a_join_say_who_wants_how_much(client: httpx.Client, service: MillService) -> None:
+def test_join_state_slices_report_the_rows_that_each_query_needs(
+    client: httpx.Client, service: MillService
+) -> None:
     declare(service, JOINS)
     for second in (1, 30, 50):
         at = second * 1_000_000
@@ -138,13 +146,13 @@ def test_slices_of_a_join_say_who_wants_how_much(client: httpx.Client, service: 
     assert get(client, "/v1/slices/dear") == []
 
 
-def test_moves_of_cuts_are_remembered_while_nobody_looks(
+def test_slice_border_changes_are_recorded_without_console_requests(
     service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[tuple[str, object]] = []
 
     def cut_at(home: Home, task: str) -> list[tuple[int, Cuts]]:
-        """Each checkpoint is cut elsewhere."""
+        """Return different slice borders for each checkpoint."""
         mark = home.tasks[task].get("checkpoint")
         looked.append((task, mark))
         return [(0, Cuts("input 0", 1.0, 1.0, 1.0, (), (), (float(len(looked)),), 1.0))] if mark else []
@@ -168,11 +176,13 @@ def test_moves_of_cuts_are_remembered_while_nobody_looks(
     (chain,) = watch.chains([TASK])
     assert len({str(mark) for mark in marks}) == 3
     assert len(chain.moves) == sum(mark is not None for _, mark in looked) >= 3
-    assert len(looked) == reads  # what a page asks for has been read
-    assert {task for task, _ in looked} == {TASK}  # tasks without joins are left alone
+    assert len(looked) == reads  # The console request reads no further checkpoint.
+    assert {task for task, _ in looked} == {TASK}  # Tasks without joins are not read.
 
 
-def test_policies_with_the_priorities_of_tasks(client: httpx.Client, service: MillService) -> None:
+def test_the_policies_route_reports_the_priorities_of_tasks(
+    client: httpx.Client, service: MillService
+) -> None:
     feed_rows(service.mill, "bid", [(1, 20, 1)])
     found = get(client, "/v1/policies")
     assert found["policy"] == "fcfs"
@@ -182,7 +192,7 @@ def test_policies_with_the_priorities_of_tasks(client: httpx.Client, service: Mi
     assert (task["queries"], task["why"]) == (["dear"], "nothing waits")
 
 
-def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: MillService) -> None:
+def test_a_simulation_of_load_uses_measured_costs(client: httpx.Client, service: MillService) -> None:
     wish = {"rates": {"bid": 500}, "policies": ["fcfs", "hnr"], "seconds": 5}
     refused = client.post("/v1/simulate", json=wish)
     assert (refused.status_code, "nothing has run yet" in refused.text) == (400, True)
@@ -195,7 +205,7 @@ def test_a_load_is_rehearsed_by_measured_costs(client: httpx.Client, service: Mi
     assert "they read bid" in unknown.text
 
 
-def test_a_new_query_is_rehearsed_by_a_trial_over_recent_rows(
+def test_a_simulation_of_a_new_query_measures_it_in_a_trial_over_recent_rows(
     client: httpx.Client, service: MillService
 ) -> None:
     for ts in range(1, 4):
@@ -215,7 +225,7 @@ def test_a_new_query_is_rehearsed_by_a_trial_over_recent_rows(
     assert none.status_code == 400
 
 
-def test_words_are_those_of_the_language_and_of_what_is_declared(
+def test_completion_words_cover_the_language_and_declared_names(
     client: httpx.Client, service: MillService
 ) -> None:
     declare(service, "CREATE MODEL spread(x REAL) AS sum(x^2)/n - (sum(x)/n)^2")
@@ -227,7 +237,9 @@ def test_words_are_those_of_the_language_and_of_what_is_declared(
     assert {"name": "price", "type": "INT"} in relations["bid"]["columns"]
 
 
-def test_a_text_is_previewed_with_what_it_would_share(client: httpx.Client, service: MillService) -> None:
+def test_a_preview_reports_the_queries_that_the_new_query_would_share_with(
+    client: httpx.Client, service: MillService
+) -> None:
     same = "CREATE QUERY also AS SELECT item, price FROM bid WHERE price > 10"
     found = client.post("/v1/preview", json={"text": same}).json()
     assert (found["queries"], found["shares_with"]) == (["also"], ["dear"])
@@ -238,7 +250,7 @@ def test_a_text_is_previewed_with_what_it_would_share(client: httpx.Client, serv
     assert (wrong.status_code, wrong.json()["errors"][0]["column"]) == (400, 26)
 
 
-def test_models_come_with_their_drawing(client: httpx.Client, service: MillService) -> None:
+def test_the_models_route_returns_a_drawing_of_each_model(client: httpx.Client, service: MillService) -> None:
     declare(
         service,
         "CREATE MODEL spread(x REAL) AS sum(x^2)/n - (sum(x)/n)^2;"
@@ -248,7 +260,7 @@ def test_models_come_with_their_drawing(client: httpx.Client, service: MillServi
     assert (model["name"], model["svg"][:4]) == ("spread", "<svg")
 
 
-def test_tokens_are_made_and_dropped_by_admins(mill: Mill, service: MillService, tmp_path: Path) -> None:
+def test_only_admins_create_and_drop_tokens(mill: Mill, service: MillService, tmp_path: Path) -> None:
     with serving(service, ServerSockets(), Access(tmp_path)) as url, httpx.Client(base_url=url) as client:
         reader = {"name": "bob", "role": "reader"}
         assert "first token has role admin" in client.post("/v1/tokens", json=reader).text
@@ -264,7 +276,9 @@ def test_tokens_are_made_and_dropped_by_admins(mill: Mill, service: MillService,
         assert [one["name"] for one in client.get("/v1/tokens", headers=ann).json()] == ["ann"]
 
 
-def test_who_may_see_some_names_sees_only_these(service: MillService, tmp_path: Path) -> None:
+def test_a_principal_with_limited_names_sees_only_queries_of_these_names(
+    service: MillService, tmp_path: Path
+) -> None:
     declare(service, "CREATE QUERY sales_now AS SELECT item FROM bid")
     access = Access(tmp_path)
     token = access.add("sue", "reader", ["sales_*"], 0)
@@ -282,7 +296,7 @@ def test_who_may_see_some_names_sees_only_these(service: MillService, tmp_path: 
         assert client.get("/v1/graph", params={"query": "sales_now"}).status_code == 200
 
 
-def test_the_api_is_the_one_that_the_console_is_typed_by(client: httpx.Client) -> None:
+def test_the_openapi_file_of_the_console_describes_the_current_routes(client: httpx.Client) -> None:
     typed = json.loads((_WEB / "openapi.json").read_text(encoding="utf-8"))
     now = get(client, "/openapi.json")
     changed = [path for path, routes in typed["paths"].items() if now["paths"].get(path) != routes]
@@ -295,7 +309,7 @@ def test_the_api_is_the_one_that_the_console_is_typed_by(client: httpx.Client) -
 
 
 @pytest.mark.parametrize("path", ["/v1/overview", "/v1/graph", "/v1/policies"])
-def test_answers_are_there_before_anything_is_declared(mill: Mill, path: str) -> None:
+def test_console_routes_answer_before_the_first_declaration(mill: Mill, path: str) -> None:
     mill.open()
     with serving(MillService(mill), ServerSockets()) as url, httpx.Client(base_url=url) as client:
         assert client.get(path).status_code == 200

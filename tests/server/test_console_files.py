@@ -1,4 +1,4 @@
-"""How the console's files are served, and what is said where there are none."""
+"""Static files of the console, and the page of a server without built files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def built(folder: Path) -> Path:
     return folder
 
 
-def test_files_are_packed_lasting_and_under_a_strict_policy(tmp_path: Path) -> None:
+def test_console_files_are_compressed_cached_and_restricted_by_a_content_security_policy(
+    tmp_path: Path,
+) -> None:
     folder = built(tmp_path)
     page = get(folder, "/")
     assert (page.text, page.headers["cache-control"]) == ("<p>here</p>", "no-cache")
@@ -45,20 +47,20 @@ def test_files_are_packed_lasting_and_under_a_strict_policy(tmp_path: Path) -> N
     assert "content-encoding" not in plain.headers
 
 
-def test_nothing_else_is_served(tmp_path: Path) -> None:
+def test_files_outside_of_the_console_folder_are_not_served(tmp_path: Path) -> None:
     (tmp_path / "secret.py").write_text("x")
     folder = built(tmp_path)
     for name in ("secret.py", "..%2findex.html", "nothing.js"):
         assert get(folder, f"/console/{name}").status_code == 404
 
 
-def test_without_files_the_page_says_how_to_build_them(tmp_path: Path) -> None:
+def test_a_server_without_console_files_shows_how_to_build_them(tmp_path: Path) -> None:
     assert console_files(tmp_path) == {}
     page = get(tmp_path, "/")
     assert (page.status_code, "make console" in page.text) == (200, True)
 
 
-def test_packing_is_the_same_each_time(tmp_path: Path) -> None:
+def test_compression_of_console_files_is_deterministic(tmp_path: Path) -> None:
     first, second = (console_files(built(tmp_path))["index.html"] for _ in range(2))
     assert first.packed == second.packed
     assert gzip.decompress(first.packed) == first.content

@@ -1,4 +1,4 @@
-"""A full disk: statements say so and change nothing, questions are answered, and work goes on with space."""
+"""A full disk: statements fail and change nothing, ad hoc queries work, and processing resumes with space."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def disk() -> Iterator[FullDisk]:
 
 
 def state(service: MillService) -> object:
-    """All that statements change, as a user and as the journal have it."""
+    """Return all that statements change, from the catalog and from the journal."""
     mill = service.mill
     rows = {name: list(mill.held(name)) for name in ("t", "u") if mill.catalog.relation(name) is not None}
     statements = [(entry["name"], entry["text"]) for entry in service.statements()]
@@ -95,7 +95,9 @@ def test_a_statement_on_a_full_disk_changes_nothing_and_works_later(
         assert state(MillService(mill)) == after
 
 
-def test_work_that_a_full_disk_interrupts_is_done_when_there_is_space(disk: FullDisk, tmp_path: Path) -> None:
+def test_a_run_that_a_full_disk_interrupted_is_repeated_when_space_is_free(
+    disk: FullDisk, tmp_path: Path
+) -> None:
     with fed_mill(tmp_path / "home", Clock(), inline_pool()) as mill:
         service = MillService(mill)
         UserSession(service).execute(DECLARED)
@@ -148,7 +150,7 @@ def asked(service: MillService, text: str) -> list[dict[str, object]]:
     return found
 
 
-def test_clients_learn_that_the_disk_is_full(tmp_path: Path) -> None:
+def test_clients_get_an_error_message_when_the_disk_is_full(tmp_path: Path) -> None:
     with (
         small_file_system(tmp_path / "disk", "3m") as folder,
         fed_mill(folder / "home", Clock(), inline_pool()) as mill,
@@ -180,7 +182,7 @@ def test_clients_learn_that_the_disk_is_full(tmp_path: Path) -> None:
         assert outcomes == ["done", "done", "done", "refused", "refused", "done", "done"]
 
 
-def test_a_statement_that_is_done_is_not_refused_for_its_audit_entry(tmp_path: Path) -> None:
+def test_a_committed_statement_succeeds_even_if_its_audit_entry_cannot_be_written(tmp_path: Path) -> None:
     with fed_mill(tmp_path / "home", Clock(), inline_pool()) as mill:
         service = MillService(mill, audit=AuditLog(tmp_path / "home"))
         UserSession(service).execute(DECLARED)

@@ -1,4 +1,4 @@
-"""The service over HTTP, by a real client over a socket."""
+"""HTTP interface of the service, used by a real client over a socket."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slicemill.server.user_session import UserSession
 
 
 def events(response: httpx.Response) -> Iterator[dict[str, str]]:
-    """The events of a stream, as their fields."""
+    """Return the server-sent events of a response as dictionaries of their fields."""
     fields: dict[str, str] = {}
     for line in response.iter_lines():
         if not line and fields:
@@ -33,14 +33,14 @@ def events(response: httpx.Response) -> Iterator[dict[str, str]]:
             fields[name] = value
 
 
-def test_statements_answer_with_rows_or_messages(client: httpx.Client) -> None:
+def test_statements_return_rows_or_messages(client: httpx.Client) -> None:
     text = "CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 3; DESCRIBE cheap; DROP QUERY cheap"
     answers = client.post("/v1/statements", json={"text": text}).json()["answers"]
     assert [answer["tag"] for answer in answers] == ["CREATE QUERY", "DESCRIBE", "DROP QUERY"]
     assert answers[1]["rows"] == [{"column": "item", "type": "INT"}]
 
 
-def test_all_mistakes_come_with_their_places(client: httpx.Client) -> None:
+def test_all_errors_of_a_text_have_a_line_and_column(client: httpx.Client) -> None:
     text = "CREATE QUERY a AS SELECT itm FROM bid;\nCREATE QUERY b AS SELECT item FROM bits"
     response = client.post("/v1/statements", json={"text": text})
     assert response.status_code == 400
@@ -51,7 +51,7 @@ def test_all_mistakes_come_with_their_places(client: httpx.Client) -> None:
     assert len(client.get("/v1/queries").json()) == 1
 
 
-def test_results_come_in_three_formats_with_the_epoch_to_ask_for_next(
+def test_results_have_three_formats_and_the_next_epoch_to_read(
     client: httpx.Client, service: MillService
 ) -> None:
     bid(service, (1, 20, 1), (2, 30, 2))
@@ -66,7 +66,9 @@ def test_results_come_in_three_formats_with_the_epoch_to_ask_for_next(
     assert client.get("/v1/queries/dear/results", params={"since": body["next"]}).json()["rows"] == []
 
 
-def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, service: MillService) -> None:
+def test_live_results_resume_after_the_last_received_event(
+    client: httpx.Client, service: MillService
+) -> None:
     def prices(event: dict[str, str]) -> list[Any]:
         return [row["price"] for row in json.loads(event["data"])["rows"]]
 
@@ -83,12 +85,12 @@ def test_live_results_resume_where_the_last_event_ended(client: httpx.Client, se
         assert [prices(next(following)), prices(next(following))] == [[21], [22]]
 
 
-def test_live_results_begin_with_the_newest_that_are_kept(client: httpx.Client, service: MillService) -> None:
+def test_live_results_start_with_the_newest_retained_rows(client: httpx.Client, service: MillService) -> None:
     for index in range(5):
         bid(service, (1, 20 + index, 1 + index))
 
     def begun(recent: int, price: int) -> list[Any]:
-        """The prices up to that of a bid that comes after somebody has begun to look."""
+        """Return prices of live results, up to the price of a bid that arrives after the request."""
         found: list[Any] = []
         with client.stream("GET", "/v1/queries/dear/live", params={"recent": recent}) as response:
             bid(service, (1, price, price))
@@ -103,22 +105,20 @@ def test_live_results_begin_with_the_newest_that_are_kept(client: httpx.Client, 
     assert begun(1000, 92) == [20, 21, 22, 23, 24, 90, 91, 92]
 
 
-def test_a_stream_of_results_ends_when_its_query_is_dropped(
-    client: httpx.Client, service: MillService
-) -> None:
+def test_live_results_end_when_their_query_is_dropped(client: httpx.Client, service: MillService) -> None:
     with client.stream("GET", "/v1/queries/dear/live") as response:
         UserSession(service).execute("DROP QUERY dear")
         service.mill.dispatcher.notify()
         assert [event["event"] for event in events(response)] == ["end"]
 
 
-def test_what_is_not_there_is_told(client: httpx.Client) -> None:
+def test_an_unknown_query_or_route_is_not_found(client: httpx.Client) -> None:
     response = client.get("/v1/queries/deer/results")
     assert (response.status_code, "did you mean dear" in response.text) == (404, True)
     assert client.get("/nothing").status_code == 404
 
 
-def test_plans_come_as_text_json_and_picture(client: httpx.Client) -> None:
+def test_plans_are_available_as_text_json_and_drawings(client: httpx.Client) -> None:
     assert "price > 10" in client.get("/v1/queries/dear/explain").text
     assert client.get("/v1/explain", params={"format": "json"}).json()["nodes"]
     assert client.get("/v1/explain", params={"format": "svg"}).text.startswith("<svg")
@@ -133,13 +133,13 @@ def test_plans_come_as_text_json_and_picture(client: httpx.Client) -> None:
     assert client.get("/v1/explain", params={"format": "pdf"}).status_code == 422
 
 
-def test_the_server_says_how_it_is(client: httpx.Client) -> None:
+def test_health_metrics_and_catalog_report_the_state_of_the_server(client: httpx.Client) -> None:
     assert client.get("/health").json()["ready"] is True
     assert {query["query"] for query in client.get("/v1/metrics").json()["queries"]} == {"dear"}
     assert [entry["name"] for entry in client.get("/v1/catalog").json()] == ["bid", "dear"]
 
 
-def test_prometheus_reads_figures(client: httpx.Client, service: MillService) -> None:
+def test_metrics_are_valid_prometheus_text(client: httpx.Client, service: MillService) -> None:
     bid(service, (1, 20, 1), (2, 5, 2))
     text = client.get("/metrics").text
     found = {
@@ -155,7 +155,7 @@ def test_prometheus_reads_figures(client: httpx.Client, service: MillService) ->
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_bundle_for_support_has_statements_plans_and_figures_and_no_rows(
+def test_a_support_bundle_has_statements_plans_and_metrics_but_no_rows(
     client: httpx.Client, service: MillService
 ) -> None:
     bid(service, (1, 98765, 1))

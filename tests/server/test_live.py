@@ -1,4 +1,4 @@
-"""Live results: written to many at once, in the words of results that are asked for, to whom they belong."""
+"""Live results: each epoch is encoded once for all followers, with the JSON of fetched results."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ VALUES: list[tuple[Type, list[Any]]] = [
 
 @pytest.mark.parametrize("extents", [1, 2])
 @pytest.mark.parametrize(("kind", "values"), VALUES, ids=lambda value: str(value)[:20])
-def test_an_epoch_is_encoded_as_a_table_is(
+def test_an_encoded_epoch_equals_the_json_of_its_table(
     tmp_path: Path, kind: Type, values: list[Any], extents: int
 ) -> None:
     columns = to_arrow(Schema((Column("v", kind), Column("n", BIGINT))))
@@ -93,7 +93,7 @@ def test_an_epoch_is_encoded_as_a_table_is(
     )
 
 
-def test_what_a_change_does_is_told_in_words(service: MillService, user: UserSession) -> None:
+def test_live_rows_name_their_changelog_operation(service: MillService, user: UserSession) -> None:
     user.execute("CREATE QUERY sums AS SELECT item, sum(price) AS total FROM bid GROUP BY item")
     bid(service, (1, 50, 1))
     bid(service, (1, 60, 2))
@@ -104,7 +104,7 @@ def test_what_a_change_does_is_told_in_words(service: MillService, user: UserSes
         assert all(isinstance(row[OP], str) for row in json.loads(json_of_epoch(rows)))
 
 
-# -- over connections -------------------------------------------------------------------------------------
+# -- Followers over connections ---------------------------------------------------------------------------
 
 Events = Iterator[dict[str, Any]]
 
@@ -118,7 +118,7 @@ def listening(service: MillService) -> Iterator[ServerSockets]:
 
 @pytest.fixture
 def follow(listening: ServerSockets) -> Iterator[Callable[[str], Events]]:
-    """Connect to a query's live results; gives the events of rows, and `{}` at its end."""
+    """Connect to a query's live results; yield the events with rows, and `{}` at the end."""
     open_now: list[httpx.Response] = []
 
     def connected(name: str) -> Events:
@@ -136,7 +136,7 @@ def follow(listening: ServerSockets) -> Iterator[Callable[[str], Events]]:
             response.close()
 
 
-def test_many_get_every_row_once_and_it_is_encoded_once(
+def test_twenty_followers_get_every_row_once_from_one_encoding(
     service: MillService, listening: ServerSockets, follow: Callable[[str], Events]
 ) -> None:
     followers = [follow("dear") for _ in range(20)]
@@ -160,7 +160,7 @@ def _counts(listening: ServerSockets) -> dict[str, float]:
     return {short: float(lines[name]) for short, name in names.items()}
 
 
-def test_followers_of_a_dropped_query_end_and_get_nothing_of_its_successor(
+def test_followers_of_a_dropped_query_get_no_rows_of_a_new_query_with_its_name(
     service: MillService, user: UserSession, follow: Callable[[str], Events]
 ) -> None:
     events = follow("dear")
@@ -173,17 +173,15 @@ def test_followers_of_a_dropped_query_end_and_get_nothing_of_its_successor(
         next(events)
 
 
-def test_rows_that_come_while_nobody_looks_come_at_once(
-    service: MillService, follow: Callable[[str], Events]
-) -> None:
-    """Each commit is heard of, also one that comes while the last is being told."""
+def test_every_commit_wakes_a_waiting_follower(service: MillService, follow: Callable[[str], Events]) -> None:
+    """A commit during the delivery of the previous commit wakes the follower, too."""
     events = follow("dear")
     for number in range(1, 200):
         bid(service, (number, 50, number))
         assert [row["item"] for row in next(events)["rows"]] == [number]
 
 
-def test_a_client_of_http_1_0_gets_rows_without_chunks(
+def test_an_http_1_0_client_gets_live_rows_without_chunked_encoding(
     service: MillService, listening: ServerSockets
 ) -> None:
     with socket.create_connection(("127.0.0.1", listening.http.getsockname()[1]), 30) as made:
@@ -198,7 +196,7 @@ def test_a_client_of_http_1_0_gets_rows_without_chunks(
             assert json.loads(lines[2][6:])["rows"][0]["item"] == number
 
 
-def test_both_protocols_follow_one_query(
+def test_http_and_postgresql_clients_follow_one_query(
     service: MillService, listening: ServerSockets, follow: Callable[[str], Events]
 ) -> None:
     assert listening.postgres is not None

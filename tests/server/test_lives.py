@@ -1,4 +1,4 @@
-"""Lives of queries through the ways in: statements, REST, live events, roles, the client."""
+"""Query lifecycle over statements, REST, live events and the client, with permissions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(user: UserSession, text: str) -> list[dict[str, object]]:
     return found
 
 
-def test_statements_say_what_they_did(user: UserSession) -> None:
+def test_lifecycle_statements_report_their_effect(user: UserSession) -> None:
     answers = [(answer.tag, answer.message) for text in _SHOWN for answer in user.execute(text)]
     assert answers == [
         ("PAUSE QUERY", "query dear is paused"),
@@ -41,7 +41,7 @@ def test_statements_say_what_they_did(user: UserSession) -> None:
         "ALTER QUERY dear SET (weight = 2)",
     ],
 )
-def test_a_reader_may_not_change_lives_nor_an_operator_those_of_other_names(
+def test_pause_and_replace_need_the_operator_role_and_access_to_the_name(
     service: MillService, text: str
 ) -> None:
     for principal in (
@@ -52,7 +52,7 @@ def test_a_reader_may_not_change_lives_nor_an_operator_those_of_other_names(
             UserSession(service, principal).execute(text)
 
 
-def test_an_altered_query_is_told_as_it_is_from_now_on(user: UserSession, client: httpx.Client) -> None:
+def test_an_altered_query_is_listed_with_its_new_options(user: UserSession, client: httpx.Client) -> None:
     text = "ALTER QUERY dear SET (weight = 2, slo = 'p99 < 2 s')"
     (answer,) = user.execute(text)
     assert (answer.tag, answer.message.partition(";")[2]) == (
@@ -68,7 +68,7 @@ def test_an_altered_query_is_told_as_it_is_from_now_on(user: UserSession, client
     assert (mistake["line"], mistake["column"], mistake["hint"]) == (1, 23, "did you mean weight?")
 
 
-def test_a_paused_query_is_told_everywhere_and_its_results_come_later(
+def test_a_paused_query_is_reported_as_paused_and_emits_its_results_after_resume(
     user: UserSession, client: httpx.Client, service: MillService
 ) -> None:
     bid(service, (1, 20, 1))
@@ -82,7 +82,7 @@ def test_a_paused_query_is_told_everywhere_and_its_results_come_later(
         assert (life["state"], life["paused_since"]) == ("paused", "1970-01-01T00:00:00+00:00")
         assert [row["state"] for row in rows(user, "SHOW QUERIES")] == ["paused"]
         dear.resume()
-        service.mill.dispatcher.run_all()  # nobody else wanted anything of its task, which stood still
+        service.mill.dispatcher.run_all()  # No other query reads the task, so its run had been postponed.
         assert [row["item"] for row in dear.rows()] == [1, 2]
         assert dear.life()["state"] == "running"
 
@@ -117,18 +117,18 @@ def test_results_and_events_carry_the_version_of_their_query(
     assert [(row["kind"], row["version"]) for row in found] == [("query", 1), ("query", 2)]
 
 
-def test_drop_cascade_names_what_goes(user: UserSession) -> None:
+def test_drop_cascade_names_the_dropped_queries_and_streams(user: UserSession) -> None:
     answers = user.execute("DROP STREAM IF EXISTS nobody; DROP STREAM bid CASCADE")
     assert [answer.message for answer in answers] == ["query dear is dropped", "stream bid is dropped"]
     assert user.execute("DROP QUERY IF EXISTS dear") == []
 
 
-def test_create_if_not_exists_leaves_what_is_there(user: UserSession) -> None:
+def test_create_if_not_exists_leaves_an_existing_query_unchanged(user: UserSession) -> None:
     assert user.execute("CREATE QUERY IF NOT EXISTS dear AS SELECT price FROM bid") == []
     user.execute("CREATE QUERY IF NOT EXISTS cheap AS SELECT item FROM bid WHERE price < 5")
     assert sorted(row["name"] for row in rows(user, "SHOW QUERIES")) == ["cheap", "dear"]  # type: ignore[type-var]
 
 
-def test_a_mistake_in_what_would_replace_has_its_place(user: UserSession) -> None:
+def test_an_error_in_a_replacement_query_has_line_and_column(user: UserSession) -> None:
     with pytest.raises(EslError, match=r"1:38: error: there is no column nothing"):
         user.execute("EXPLAIN REPLACE QUERY dear AS SELECT nothing FROM bid")

@@ -1,4 +1,4 @@
-"""Texts that are nested too deeply get a message with a place, whichever way they come in."""
+"""Texts that are nested too deeply get an error with a position over every interface."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RELATIONS = {
     "with": "WITH a AS (" * 500 + "SELECT 1" + ") SELECT * FROM a" * 500,
     "brackets": "(" * 500 + "SELECT item FROM bid" + ")" * 500,
 }
-QUESTIONS = [f"SELECT\n  {deep} AS x" for deep in DEEP.values()] + list(RELATIONS.values())
+QUERY_STARTS = [f"SELECT\n  {deep} AS x" for deep in DEEP.values()] + list(RELATIONS.values())
 FORMS = (
     "CREATE QUERY z AS SELECT\n {} AS x FROM bid",
     "CREATE QUERY z AS SELECT item FROM bid WHERE\n {}",
@@ -55,9 +55,9 @@ def listening(service: MillService) -> Iterator[ServerSockets]:
         yield made
 
 
-def test_over_http_they_have_their_place(listening: ServerSockets) -> None:
+def test_deep_nesting_over_http_is_an_error_with_a_line(listening: ServerSockets) -> None:
     with httpx.Client(base_url=listening.url, timeout=60) as client:
-        for text in (*QUESTIONS, *STATEMENTS):
+        for text in (*QUERY_STARTS, *STATEMENTS):
             answer = client.post("/v1/statements", json={"text": text})
             assert answer.status_code == 400, text[:60]
             (error, *_) = answer.json()["errors"]
@@ -71,18 +71,18 @@ def test_over_http_they_have_their_place(listening: ServerSockets) -> None:
 
 
 @pytest.mark.parametrize("simple", [True, False])
-def test_clients_of_postgresql_get_an_error_and_stay_connected(
+def test_deep_nesting_over_postgresql_is_an_error_and_the_connection_stays_open(
     listening: ServerSockets, simple: bool
 ) -> None:
     with psycopg.connect(f"{listening.postgres_url}/mill", user="me", autocommit=True) as connection:
-        for text in (*QUESTIONS, *STATEMENTS):
+        for text in (*QUERY_STARTS, *STATEMENTS):
             with pytest.raises(psycopg.Error) as caught:
                 connection.execute(text, prepare=not simple, binary=not simple)
             assert caught.value.diag.statement_position is not None, text[:60]
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_script_has_a_mistake_there(service: MillService) -> None:
+def test_deep_nesting_in_a_script_is_an_error(service: MillService) -> None:
     catalog = service.mill.catalog
     for text in DECLARATIONS:
         bound = bind_script(SourceText(text), catalog)
@@ -90,7 +90,9 @@ def test_a_script_has_a_mistake_there(service: MillService) -> None:
 
 
 @pytest.mark.parametrize("deep", DEEP)
-def test_slicemill_check_tells_the_place(tmp_path_factory: pytest.TempPathFactory, deep: str) -> None:
+def test_slicemill_check_reports_the_line_of_deep_nesting(
+    tmp_path_factory: pytest.TempPathFactory, deep: str
+) -> None:
     file = tmp_path_factory.mktemp("deep") / "deep.esl"
     stream = "CREATE STREAM bid (item int, ts timestamp) ORDER BY ts;"
     file.write_text(f"{stream}\nCREATE QUERY z AS SELECT {DEEP[deep]} AS x FROM bid;")
@@ -99,7 +101,7 @@ def test_slicemill_check_tells_the_place(tmp_path_factory: pytest.TempPathFactor
     assert "deep.esl:2:" in result.output + str(result.exception)
 
 
-def test_long_lists_of_operands_are_no_nesting(service: MillService) -> None:
+def test_long_chains_of_operands_do_not_count_as_nesting(service: MillService) -> None:
     user = UserSession(service)
     ands = " AND ".join(["price > 1"] * 1_000)
     user.execute(f"CREATE QUERY z AS SELECT item FROM bid WHERE {ands}")

@@ -1,4 +1,4 @@
-"""The magics of notebooks, in a real shell of IPython; where it is not installed, they are not tried."""
+"""Notebook magics in a real IPython shell; skipped where IPython is not installed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def shell(client: httpx.Client) -> Iterator[InteractiveShell]:
 
 
 def shown(shell: InteractiveShell, code: str) -> list[Any]:
-    """What a subtask displays; an error that it raises is raised here."""
+    """Return the outputs of a notebook cell; raise an error that the cell raises."""
     with capture_output() as captured:
         result = shell.run_subtask(code)
     result.raise_error()
     return [output.data for output in captured.outputs]
 
 
-def test_statements_and_questions_show_tables(shell: InteractiveShell, service: MillService) -> None:
+def test_statements_and_ad_hoc_queries_display_tables(shell: InteractiveShell, service: MillService) -> None:
     bid(service, (1, 50, 1))
     (table,) = shown(shell, "%esl SELECT item, price FROM dear")
     assert "<th>item</th>" in table["text/html"] and "<td>50</td>" in table["text/html"]
@@ -56,18 +56,18 @@ def test_statements_and_questions_show_tables(shell: InteractiveShell, service: 
         ("%esl_live dear soon", "seconds"),
     ],
 )
-def test_a_mistake_is_told_without_a_trace(shell: InteractiveShell, code: str, told: str) -> None:
+def test_an_error_is_displayed_without_a_traceback(shell: InteractiveShell, code: str, told: str) -> None:
     outputs = shown(shell, code)
     assert told in outputs[-1]["text/html"]
 
 
-def test_a_plan_is_a_drawing(shell: InteractiveShell) -> None:
+def test_a_plan_is_displayed_as_a_drawing(shell: InteractiveShell) -> None:
     for code in ("%esl_plan dear", "%esl_plan"):
         (drawing,) = shown(shell, code)
         assert "dear" in drawing["image/svg+xml"]
 
 
-def test_live_results_are_renewed_as_they_come(shell: InteractiveShell, service: MillService) -> None:
+def test_live_results_are_redrawn_when_rows_arrive(shell: InteractiveShell, service: MillService) -> None:
     ended = threading.Event()
 
     def bids() -> None:
@@ -85,6 +85,6 @@ def test_live_results_are_renewed_as_they_come(shell: InteractiveShell, service:
     assert "<th>item</th>" in outputs[-1]["text/html"]
 
 
-def test_a_query_without_results_holds_nobody_up(shell: InteractiveShell) -> None:
+def test_live_results_of_a_query_without_rows_end_after_the_given_time(shell: InteractiveShell) -> None:
     (waiting,) = shown(shell, "%esl_live dear 0.2")
     assert "waiting for results of dear" in waiting["text/html"]

@@ -1,4 +1,4 @@
-"""Notices: where a new query starts, what a replacement changes, and what a question has not seen."""
+"""Notices: the start of a new query, the effects of a replacement, and rows that an ad hoc query misses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COUNTS = "AS SELECT item, count(*) AS n FROM bid [RANGE 4 SECONDS SLIDE 2 SECOND
 
 
 class People:
-    """A user of a service over a folder of bids."""
+    """User of a service over a folder of bids."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.clock = folder, Clock(10**15)
@@ -51,7 +51,7 @@ def people(tmp_path: Path) -> Iterator[People]:
     made.mill.close()
 
 
-def test_create_says_where_queries_start(people: People) -> None:
+def test_create_reports_the_first_row_that_a_query_reads(people: People) -> None:
     assert people.say(BID).endswith("queries start with its first row")
     tcp = "CREATE STREAM heard (x int) SOURCE 'tcp://localhost:1'"
     assert people.say(tcp).endswith("queries start with what arrives from then on")
@@ -66,7 +66,7 @@ def test_create_says_where_queries_start(people: People) -> None:
     )
 
 
-def test_create_or_replace_says_what_explain_replace_says(people: People) -> None:
+def test_create_or_replace_reports_the_effects_of_explain_replace(people: People) -> None:
     people.say(BID)
     people.say(f"CREATE QUERY a {COUNTS}")
     people.bid(1, 5)
@@ -77,7 +77,7 @@ def test_create_or_replace_says_what_explain_replace_says(people: People) -> Non
     assert any(one.effect == "complete from" for one in effects)
 
 
-def test_a_question_over_a_stream_says_what_it_has_not_seen(people: People) -> None:
+def test_an_ad_hoc_query_over_a_stream_reports_the_rows_that_it_misses(people: People) -> None:
     people.say(BID)
     assert people.say("SELECT count(*) FROM bid").startswith("no query reads bid, so none of its rows")
     people.say(f"CREATE QUERY a {COUNTS}")
@@ -92,7 +92,7 @@ def test_a_question_over_a_stream_says_what_it_has_not_seen(people: People) -> N
     assert people.say("SELECT count(*) FROM a") == ""
 
 
-def test_late_rows_stay_as_long_as_results(people: People) -> None:
+def test_late_rows_are_retained_as_long_as_results(people: People) -> None:
     people.say(BID)
     people.say("CREATE QUERY a AS SELECT item, price FROM bid")
     people.bid(5, 6)
@@ -103,7 +103,7 @@ def test_late_rows_stay_as_long_as_results(people: People) -> None:
     assert answer.table.to_pylist() == [{"price": 1}]
 
 
-def test_the_hint_for_a_materialized_view_leads_to_rows(people: People) -> None:
+def test_the_hint_for_a_materialized_view_is_a_statement_that_works(people: People) -> None:
     people.say(BID)
     with pytest.raises(Exception, match="CREATE QUERY name AS SELECT"):
         people.say("CREATE MATERIALIZED VIEW v AS SELECT item, sum(price) AS s FROM bid GROUP BY item")

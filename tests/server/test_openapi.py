@@ -1,4 +1,4 @@
-"""The description of the HTTP interface is true: requests made from it get the answers that it promises."""
+"""The OpenAPI description compared with the answers to requests that schemathesis generates from it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ ROUTES = [
     ("POST", "/v1/tokens"),
     ("DELETE", "/v1/tokens/{name}"),
 ]
-STREAMS = [("GET", "/v1/queries/{name}/live")]  # without an end that could be waited for
+STREAMS = [("GET", "/v1/queries/{name}/live")]  # This route never ends its response.
 
 
 @pytest.fixture
@@ -56,13 +56,13 @@ def api(service: MillService) -> OpenApiSchema:
     return schemathesis.openapi.from_asgi("/openapi.json", app)
 
 
-def test_every_route_is_tried(api: OpenApiSchema) -> None:
+def test_every_described_route_has_a_test(api: OpenApiSchema) -> None:
     described = {(found.ok().method.upper(), found.ok().path) for found in api.get_all_operations()}
     assert described == {*ROUTES, *STREAMS}
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_every_answer_is_as_it_is_described(api: OpenApiSchema, method: str, path: str) -> None:
+def test_every_answer_matches_its_description(api: OpenApiSchema, method: str, path: str) -> None:
     @given(case=api[path][method].as_strategy())
     @settings(
         max_examples=20,
@@ -72,7 +72,7 @@ def test_every_answer_is_as_it_is_described(api: OpenApiSchema, method: str, pat
         suppress_health_check=list(HealthCheck),
     )
     def check(case: schemathesis.Case) -> None:
-        # Whether a text is a statement is for ESL to say, not for the description of a request.
+        # The description of a request cannot express which texts are valid ESL.
         case.call_and_validate(excluded_checks=[positive_data_acceptance])
 
     check()

@@ -1,4 +1,4 @@
-"""What operators get: a dashboard over figures that exist, and a task that systemd can start."""
+"""Files for administrators: the Grafana dashboard and the systemd unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from slicemill.cli import app
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_figure_of_the_dashboard_exists(client: httpx.Client) -> None:
+def test_every_metric_of_the_dashboard_exists(client: httpx.Client) -> None:
     dashboard = json.loads((ROOT / "examples" / "grafana" / "slicemill.json").read_text())
     wanted = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     wanted += [one["query"] for one in dashboard["templating"]["list"] if one["type"] == "query"]
@@ -32,7 +32,7 @@ def test_every_figure_of_the_dashboard_exists(client: httpx.Client) -> None:
     assert left_out == set(), "the dashboard shows all of them"
 
 
-def test_the_task_of_systemd_starts_the_server_as_it_is() -> None:
+def test_the_systemd_unit_starts_the_server_with_existing_options() -> None:
     task = RawConfigParser(strict=False)
     task.optionxform = str  # type: ignore[assignment, method-assign]
     task.read(ROOT / "deploy" / "slicemill.service")

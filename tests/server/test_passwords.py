@@ -1,4 +1,4 @@
-"""Passwords in statements: refused before they are stored, masked where an earlier version stored them."""
+"""Passwords in statements: rejected before they are stored, masked where an earlier version stored them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def files_with_secret(folder: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_password_is_refused_before_anything_is_stored(
+def test_a_password_is_rejected_before_the_statement_is_stored(
     statement: str,
     service: MillService,
     user: UserSession,
@@ -77,7 +77,7 @@ def test_a_password_is_refused_before_anything_is_stored(
     assert files_with_secret(tmp_path) == []
 
 
-def test_a_reference_is_stored_as_it_is_written(user: UserSession, tmp_path: Path) -> None:
+def test_a_reference_to_a_secret_is_stored_as_written(user: UserSession, tmp_path: Path) -> None:
     sink = "postgres://ada:${SLICEMILL_SECRET_SHOP}@127.0.0.1:1/shop"
     user.execute(f"ALTER QUERY dear SET (sink = '{sink}')")
     assert user.service.mill.catalog.queries["dear"].options.sink == sink
@@ -88,7 +88,7 @@ def test_a_reference_is_stored_as_it_is_written(user: UserSession, tmp_path: Pat
 
 @pytest.fixture
 def old_home(tmp_path: Path) -> Iterator[MillService]:
-    """A home in whose journal an earlier version has written passwords, opened again."""
+    """Reopen a home directory in whose journal an earlier version has written passwords."""
     folder = tmp_path / "old"
     with fed_mill(folder, Clock(), inline_pool()) as mill:
         mill.execute(BIDS)
@@ -103,7 +103,7 @@ def old_home(tmp_path: Path) -> Iterator[MillService]:
         yield MillService(mill)
 
 
-def test_a_home_with_passwords_opens_and_shows_none(old_home: MillService) -> None:
+def test_a_home_directory_with_stored_passwords_opens_and_shows_no_password(old_home: MillService) -> None:
     mill, user = old_home.mill, UserSession(old_home)
     assert mill.catalog.queries["old"].options.sink == SINK
     assert "old" in mill.sinks.names()
@@ -142,7 +142,9 @@ def test_a_home_with_passwords_opens_and_shows_none(old_home: MillService) -> No
     assert [text for text in texts if SECRET in text] == []
 
 
-def test_statements_about_a_query_with_a_password_work_and_show_none(old_home: MillService) -> None:
+def test_statements_about_a_query_with_a_stored_password_work_and_show_no_password(
+    old_home: MillService,
+) -> None:
     user, mill = UserSession(old_home), old_home.mill
     answers = user.execute("ALTER QUERY old SET (weight = 2); PAUSE QUERY old; RESUME QUERY old")
     assert mill.catalog.queries["old"].options.sink == SINK
@@ -150,7 +152,7 @@ def test_statements_about_a_query_with_a_password_work_and_show_none(old_home: M
     with pytest.raises(SlicemillError) as refused:
         user.execute("CREATE QUERY old AS SELECT price FROM bid")
     assert SECRET not in str(refused.value)
-    with pytest.raises(EslError) as refused:  # what SHOW CREATE told cannot be run as it is
+    with pytest.raises(EslError) as refused:  # The masked output of SHOW CREATE cannot be executed.
         user.execute("ALTER QUERY old SET (sink = 'postgres://ada:***@127.0.0.1:1/shop')")
     assert "SLICEMILL_SECRET_" in refused.value.diagnostics[0].hint
     user.execute("ALTER QUERY old SET (sink = 'postgres://ada:${SLICEMILL_SECRET_SHOP}@127.0.0.1:1/shop')")
@@ -158,7 +160,7 @@ def test_statements_about_a_query_with_a_password_work_and_show_none(old_home: M
     assert SECRET not in str(texts)
 
 
-def test_logs_and_mistakes_show_no_password(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_and_errors_show_no_password(caplog: pytest.LogCaptureFixture) -> None:
     record = logging.LogRecord("slicemill", logging.WARNING, "f", 1, "sink %s failed", (SINK,), None)
     assert SECRET not in TextLogLines().format(record) + JsonLogLines().format(record)
     with pytest.raises(EslError) as refused:
@@ -167,6 +169,6 @@ def test_logs_and_mistakes_show_no_password(caplog: pytest.LogCaptureFixture) ->
     assert "itn" in str(refused.value)
 
 
-def test_a_mill_in_python_refuses_passwords_too(mill: Mill) -> None:
+def test_the_python_interface_rejects_passwords(mill: Mill) -> None:
     with pytest.raises(EslError, match="password"):
         mill.execute(f"{BIDS} CREATE QUERY q WITH (sink = '{SINK}') AS SELECT item FROM bid")

@@ -1,4 +1,4 @@
-"""Queries that read the past, and bad rows that are tried again, as clients of a server see them."""
+"""Backfill of new queries and REPLAY of bad rows, seen by clients of a server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def listed(user: UserSession) -> dict[str, object]:
     return {name: row[name] for name in ("name", "state", "progress", "rows_waiting")}
 
 
-def test_a_listing_says_how_far_a_query_from_the_past_is(mill: Mill) -> None:
+def test_show_queries_reports_the_progress_of_a_backfill(mill: Mill) -> None:
     user = UserSession(MillService(mill))
     user.execute("CREATE QUERY q FROM BEGINNING AS SELECT v FROM s")
     expected = {"name": "q", "state": "backfilling", "progress": "0 % of 30 rows", "rows_waiting": 30}
@@ -52,7 +52,7 @@ def test_a_listing_says_how_far_a_query_from_the_past_is(mill: Mill) -> None:
     assert listed(user) == {"name": "q", "state": "running", "progress": None, "rows_waiting": 0}
 
 
-def test_figures_have_it_as_long_as_it_lasts(mill: Mill) -> None:
+def test_backfill_metrics_exist_only_during_the_backfill(mill: Mill) -> None:
     mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT v FROM s")
     text = prometheus_text(mill, ["q"], LiveCounts()).decode()
     assert 'slicemill_query_backfill_ratio{query="q"} 0.0' in text
@@ -60,11 +60,16 @@ def test_figures_have_it_as_long_as_it_lasts(mill: Mill) -> None:
     mill.dispatcher.run_all()
     assert 'backfill_ratio{query="q"}' not in prometheus_text(mill, ["q"], LiveCounts()).decode()
     metrics = mill.queries["q"].metrics()
-    assert (metrics.rows, metrics.responses.count) == (30, 0)  # counted, and not timed
+    assert (metrics.rows, metrics.responses.count) == (
+        30,
+        0,
+    )  # Rows of the backfill count, but have no response time.
 
 
-def test_replay_is_for_operators_and_in_the_audit(mill: Mill) -> None:
-    mill.feed("s", pa.table({"v": [7], "ts": [7]}))  # a number, and nobody has said of what
+def test_replay_needs_the_operator_role_and_is_audited(mill: Mill) -> None:
+    mill.feed(
+        "s", pa.table({"v": [7], "ts": [7]})
+    )  # Without a declared time unit the number is no valid timestamp.
     mill.dispatcher.admit_handed()
     service = MillService(mill, audit=AuditLog(mill.home.folder))
     with pytest.raises(PermissionDenied):
@@ -76,7 +81,7 @@ def test_replay_is_for_operators_and_in_the_audit(mill: Mill) -> None:
     assert noted == [("bob", "denied"), ("ann", "done")]
 
 
-def test_over_http_a_query_has_its_progress(mill: Mill) -> None:
+def test_backfill_progress_is_available_over_http(mill: Mill) -> None:
     mill.execute("CREATE QUERY q FROM BEGINNING AS SELECT v FROM s")
     with serving(MillService(mill), ServerSockets()) as url, connect(url) as connection:
         query = connection.queries["q"]

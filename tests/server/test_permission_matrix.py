@@ -1,7 +1,7 @@
-"""Statements over HTTP and PostgreSQL that name what is not allowed: statement kinds by spellings by options.
+"""Statements with forbidden names over HTTP and PostgreSQL: statement kinds x spellings x options.
 
-Each refused statement leaves nothing behind: no declaration, no entry in the journal, no file outside of the
-allowed folder. The controls are the same statements with what is allowed.
+A rejected statement has no effect: no declaration, no entry in the journal, no file outside of the
+allowed folder. The controls are the same statements with allowed names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slicemill.server.permissions import ClientPermissions
 from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
-# How a statement may name a place. `{place}` is filled in with one of the spellings below.
+# Statements that name a path. `{place}` is replaced by one of the spellings below.
 SOURCES = {
     "stream": "CREATE STREAM s (a varchar) SOURCE '{place}'",
     "stream using": "CREATE STREAM s (a varchar) USING csv OPTIONS (path '{place}')",
@@ -31,16 +31,16 @@ SOURCES = {
     "table using": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{place}')",
     "replaced stream": "CREATE OR REPLACE STREAM old_s (a varchar) SOURCE '{place}'",
     "new table": "CREATE TABLE IF NOT EXISTS t (a varchar) USING json OPTIONS (PATH '{place}')",
-    "foretold stream": "EXPLAIN REPLACE STREAM old_s (a varchar) SOURCE '{place}'",
+    "explained stream": "EXPLAIN REPLACE STREAM old_s (a varchar) SOURCE '{place}'",
     "through Spark": "CREATE TABLE t (a varchar) USING orc OPTIONS (path '{place}')",
 }
 SINKS = {
     "sink": "CREATE QUERY q WITH (sink = 'json:{place}') AS SELECT item FROM bid",
     "replaced sink": "CREATE OR REPLACE QUERY dear WITH (sink = 'parquet:{place}') AS SELECT item FROM bid",
-    "foretold sink": "EXPLAIN REPLACE QUERY dear WITH (sink = 'json:{place}') AS SELECT item FROM bid",
+    "explained sink": "EXPLAIN REPLACE QUERY dear WITH (sink = 'json:{place}') AS SELECT item FROM bid",
     "altered sink": "ALTER QUERY dear SET (sink = 'ARROW:{place}')",
 }
-# Spellings of places outside of the folder {data}, in which some links lead to them.
+# Spellings of paths outside of the folder {data}. Some go through links in the folder.
 OUTSIDE = {
     "plain": "{secret}",
     "..": "{data}/../secret.csv",
@@ -67,7 +67,7 @@ PATTERNS = {
     "above": "{data}/../*.csv",
 }
 OPTIONS = [
-    # The option that was checked is not the one that is read.
+    # The checked option differs from the option that is read.
     "CREATE STREAM s (a varchar) SOURCE '{data}/in.csv?path={secret}'",
     "CREATE STREAM s (a varchar) SOURCE '{data}/in.csv?PATH={secret}'",
     "CREATE STREAM s (a varchar) SOURCE 'file:{data}/in.csv?Path={secret}'",
@@ -77,7 +77,7 @@ OPTIONS = [
     "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{data}/in.csv', cleanSource 'delete')",
     "CREATE STREAM s (a varchar) USING orc OPTIONS (path '{data}', cleanSource 'archive', "
     "sourceArchiveDir '{outside}')",
-    # A path with the scheme of what is made here opens something else.
+    # With another scheme in the path, the source opens another file.
     "CREATE STREAM s (value varchar) USING socket OPTIONS (host 'localhost', port '1', path 'rate:x')",
     "CREATE STREAM s (value varchar) USING socket OPTIONS (host 'localhost', port '1', path '{data}/in.csv')",
     "CREATE STREAM s (value varchar) USING SOCKET OPTIONS (host 'localhost', port '1')",
@@ -92,7 +92,7 @@ OPTIONS = [
     "CREATE TABLE t (a varchar) USING csv OPTIONS (path 'har:file:{secret}')",
     "CREATE STREAM s (a varchar) SOURCE 'hdfs://localhost/x.csv'",
     "CREATE STREAM s (a varchar) SOURCE 'HTTP://localhost:1/x.csv'",
-    # Formats that Spark knows and we do not.
+    # Formats that only Spark can read.
     "CREATE TABLE t (value varchar) USING text OPTIONS (path '{secret}')",
     "CREATE TABLE t (value varchar) USING text OPTIONS (path '{data}/in.csv')",
     "CREATE TABLE t (content binary) USING binaryFile OPTIONS (path '{data}', paths '[\"{secret}\"]')",
@@ -102,7 +102,7 @@ OPTIONS = [
     "CREATE TABLE t (a int) USING \"org.apache.spark.sql.jdbc\" OPTIONS (url 'jdbc:derby:x', dbtable 't')",
     "CREATE STREAM s (a int) USING rate OPTIONS (path '{secret}')",
     "CREATE STREAM s (a int) USING rate OPTIONS (rowsPerSecond '1', paths '[\"{secret}\"]')",
-    # Addresses.
+    # Network addresses.
     "CREATE STREAM s (a int) SOURCE 'kafka://localhost:9092/topic'",
     "CREATE STREAM s (a int) USING Kafka OPTIONS (kafka.bootstrap.servers 'localhost:9092', subscribe 't')",
     "CREATE STREAM s (a int) USING tcp OPTIONS (host 'localhost', port '1', path 'rate:x')",
@@ -112,7 +112,7 @@ OPTIONS = [
     "ALTER QUERY dear SET (sink = 'Postgres://localhost/db')",
     "CREATE OR REPLACE QUERY dear WITH (sink = 'postgres://localhost/db') AS SELECT item FROM bid",
     "CREATE ALERT w ON dear WEBHOOK 'http://localhost:1/x'",
-    # Code.
+    # Python code.
     "CREATE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
     "CREATE OR REPLACE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
     "CREATE AGGREGATE f(x int) : int LANGUAGE PYTHON AS 'collections:Counter'",
@@ -140,7 +140,7 @@ ALLOWED = [
 
 @dataclass(frozen=True)
 class Way:
-    """A server with a client for each protocol, and the files around it."""
+    """Server with one client for each protocol, and the files around it."""
 
     service: MillService
     folder: Path
@@ -155,7 +155,7 @@ class Way:
         return self.http.post("/v1/statements", json={"text": statement})
 
     def seen(self) -> object:
-        """All that a statement could leave behind."""
+        """Return everything that a statement could change."""
         mill = self.service.mill
         catalog = mill.catalog
         files = {path for path in self.folder.rglob("*") if (self.folder / "home") not in path.parents}
@@ -172,7 +172,7 @@ class Way:
         )
 
     def drop(self, *names: str) -> None:
-        """Drop what has one of some names."""
+        """Drop every object that has one of these names."""
         for name in names:
             catalog = self.service.mill.catalog
             found = catalog.relations.get(name) or catalog.queries.get(name)
@@ -181,8 +181,8 @@ class Way:
                 assert self.run(f"DROP {kind} {name}").status_code == 200
 
     def refuses(self, statement: str) -> str:
-        """Run a statement over both protocols; return the message, which is that it is not allowed."""
-        UserSession(self.service).check(statement)  # there is no mistake in it
+        """Run a statement over both protocols, expect a permission error, and return its message."""
+        UserSession(self.service).check(statement)  # The statement itself has no error.
         before = self.seen()
         answer = self.run(statement)
         assert answer.status_code == 403, (statement, answer.text)
@@ -230,7 +230,7 @@ def way(
     listening: ServerSockets,
     tmp_path: Path,
 ) -> Iterator[Way]:
-    """Whoever a test is parametrised for; an operator with one folder and one scheme if nobody is named."""
+    """Return the server for the parametrised principal, or an operator with one folder and one scheme."""
     user = getattr(request, "param", "operator")
     role, names = TOKENS[user]
     token = access.add(user, role, names, 0)
@@ -248,7 +248,7 @@ def way(
 
 @pytest.fixture
 def files(way: Way, tmp_path: Path) -> Way:
-    """A folder that is allowed, files outside of it, and links from the one to the others."""
+    """Create an allowed folder, files outside of it, and links from the folder to these files."""
     data, outside = tmp_path / "data", tmp_path / "outside"
     for folder in (data / "sub", data / "#", data / "?", data / "links", data / "chain", outside):
         folder.mkdir(parents=True)
@@ -275,32 +275,32 @@ def files(way: Way, tmp_path: Path) -> Way:
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_files_outside_of_the_folder_are_no_sources(kind: str, files: Way) -> None:
+def test_sources_cannot_read_files_outside_of_the_allowed_folder(kind: str, files: Way) -> None:
     for spelling in (*OUTSIDE.values(), *PATTERNS.values()):
         index = files.fill(spelling)
         if "SOURCE" in SOURCES[kind] and "?" in index:
-            continue  # there it begins the options
+            continue  # In a SOURCE, a question mark begins the options.
         message = files.refuses(SOURCES[kind].format(index=index))
         assert "--allow-folder" in message or "without .." in message
 
 
 @pytest.mark.parametrize("kind", SINKS)
-def test_folders_outside_of_the_folder_are_no_sinks(kind: str, files: Way) -> None:
+def test_sinks_cannot_write_outside_of_the_allowed_folder(kind: str, files: Way) -> None:
     for name, spelling in OUTSIDE.items():
         if "URL" in name:
-            continue  # the scheme of a sink is its format
+            continue  # The scheme of a sink is its format.
         index = files.fill(spelling).removeprefix("file:").removeprefix("FILE:")
         index = index.removeprefix("//localhost").replace("#", "%23")
         files.refuses(SINKS[kind].format(index=index))
         files.refuses(SINKS[kind].format(index=index.replace("..", "%2e%2E")))
 
 
-def test_formats_options_and_addresses_are_the_administrators_to_allow(files: Way) -> None:
+def test_formats_options_and_addresses_need_permission_of_the_administrator(files: Way) -> None:
     for statement in OPTIONS:
         files.refuses(files.fill(statement))
 
 
-def test_the_same_statements_work_with_what_is_allowed(files: Way) -> None:
+def test_the_same_statements_work_with_allowed_names(files: Way) -> None:
     for statement in ALLOWED:
         answer = files.run(files.fill(statement))
         assert answer.status_code == 200, (statement, answer.text)
@@ -310,8 +310,8 @@ def test_the_same_statements_work_with_what_is_allowed(files: Way) -> None:
         files.drop("s", "t", "q")
 
 
-def test_a_folder_named_hash_opens_no_way_out(files: Way) -> None:
-    """The folder is made by a sink that is allowed."""
+def test_a_folder_named_hash_does_not_lead_outside_of_the_allowed_folder(files: Way) -> None:
+    """An allowed sink creates the folder."""
     assert files.run(files.fill("ALTER QUERY dear SET (sink = 'jsonl:{data}/%23%23')")).status_code == 200
     bid(files.service, (1, 20, 1))
     files.service.mill.sinks.close()
@@ -319,7 +319,7 @@ def test_a_folder_named_hash_opens_no_way_out(files: Way) -> None:
     files.refuses(files.fill("CREATE TABLE t (a varchar) SOURCE '{data}/##/../../secret.csv'"))
 
 
-def test_the_home_is_not_allowed_below_an_allowed_folder(files: Way) -> None:
+def test_the_home_directory_is_forbidden_even_inside_an_allowed_folder(files: Way) -> None:
     files.service.allowed = ClientPermissions((files.folder,))
     for index in ("home/access/tokens.json", "home", "*/access/tokens.json", "."):
         statement = f"CREATE TABLE t (a varchar) USING json OPTIONS (path '{files.folder}/{index}')"
@@ -327,7 +327,7 @@ def test_the_home_is_not_allowed_below_an_allowed_folder(files: Way) -> None:
     files.refuses(f"ALTER QUERY dear SET (sink = 'json:{files.folder}/home/out')")
 
 
-def test_what_a_trial_opens_is_checked(files: Way) -> None:
+def test_sources_and_functions_of_a_trial_need_permission(files: Way) -> None:
     for text in (
         f"CREATE TABLE t (a varchar) USING csv OPTIONS (path '{files.folder}/secret.csv');",
         f"CREATE STREAM s (a varchar) SOURCE '{files.folder}/secret.csv';",
@@ -343,7 +343,7 @@ def test_what_a_trial_opens_is_checked(files: Way) -> None:
         assert files.http.post("/v1/simulate", json=body).status_code == 403
 
 
-def test_options_of_postgres_name_no_files(files: Way) -> None:
+def test_options_of_a_postgres_sink_cannot_name_files(files: Way) -> None:
     files.service.allowed = ClientPermissions((), frozenset(("postgres",)))
     sink = "ALTER QUERY dear SET (sink = 'postgres://localhost:1/db?{option}')"
     for option in ("passfile=/x", "sslkey=/x", "p%61ssfile=/x", "service=x", "sslrootcert=/x", "krbsrvname="):
@@ -351,7 +351,7 @@ def test_options_of_postgres_name_no_files(files: Way) -> None:
     assert files.run(sink.format(option="table=dear&sslmode=require&connect_timeout=1")).status_code == 200
 
 
-# -- names ------------------------------------------------------------------------------------------------
+# -- Permissions by name ----------------------------------------------------------------------------------
 
 OTHERS = """
 CREATE TABLE other_t (k int, v int);
@@ -490,13 +490,13 @@ def shared(way: Way) -> Way:
 
 
 @pytest.mark.parametrize("way", ["sales operator"], indirect=True)
-def test_statements_read_and_write_no_tables_of_others(shared: Way) -> None:
+def test_statements_cannot_use_tables_outside_of_their_name_patterns(shared: Way) -> None:
     for statement in OTHERS_READ:
         shared.refuses(statement)
 
 
 @pytest.mark.parametrize("way", ["sales operator"], indirect=True)
-def test_statements_read_and_write_what_has_a_name_of_their_own(shared: Way) -> None:
+def test_statements_can_use_objects_within_their_name_patterns(shared: Way) -> None:
     for statement in OWN_READ:
         answer = shared.run(statement)
         assert answer.status_code == 200, (statement, answer.text)
@@ -504,7 +504,7 @@ def test_statements_read_and_write_what_has_a_name_of_their_own(shared: Way) -> 
 
 
 @pytest.mark.parametrize("way", ["sales reader"], indirect=True)
-def test_a_reader_looks_at_nothing_of_others(shared: Way) -> None:
+def test_a_reader_cannot_see_objects_outside_of_its_name_patterns(shared: Way) -> None:
     for statement in LOOKS:
         assert "42" not in shared.refuses(statement)
     for page in PAGES:
@@ -518,7 +518,7 @@ def test_a_reader_looks_at_nothing_of_others(shared: Way) -> None:
 
 
 @pytest.mark.parametrize("way", ["sales reader"], indirect=True)
-def test_a_reader_looks_at_what_is_its_own(shared: Way) -> None:
+def test_a_reader_sees_objects_within_its_name_patterns(shared: Way) -> None:
     for statement in ("SELECT * FROM sales_t", "SELECT * FROM sales_shared", "DESCRIBE sales_q"):
         assert shared.run(statement).status_code == 200, statement
     for page in ("/v1/queries/sales_q", "/v1/queries/sales_q/results", "/v1/catalog", "/v1/queries"):

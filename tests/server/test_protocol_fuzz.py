@@ -1,4 +1,4 @@
-"""Nonsense over both protocols: no crash, no hang, and nobody sees what is another's."""
+"""Random bytes and messages over both protocols: no crash, no hang, no access to objects of another user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CREATE QUERY south_top AS SELECT item FROM south_bid;
 
 
 class Errors(logging.Handler):
-    """What the server logs as an error of its own."""
+    """Collects the internal errors that the server logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
@@ -45,7 +45,7 @@ class Errors(logging.Handler):
 
 
 class Served:
-    """A server with two people who may not see each other's names."""
+    """Server with two users whose name patterns are disjoint."""
 
     def __init__(self, listening: ServerSockets, tokens: dict[str, str], errors: Errors) -> None:
         assert listening.postgres is not None
@@ -55,13 +55,13 @@ class Served:
         self.errors = errors
 
     def is_well(self) -> bool:
-        """Does it still answer, over both protocols, and was nothing an error of ours?"""
+        """Return True if the server answers over both protocols and has logged no internal error."""
         north = self.tokens["north"]
         with psycopg.connect(
             host="127.0.0.1", port=self.port, user="x", dbname="x", password=north, connect_timeout=20
         ) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
-            # Who may see it does: there is something to leak.
+            # The permitted user sees the secret, so a leak would be visible.
             assert connection.execute("SELECT word FROM north_top").fetchall() == [(SECRET,)]
         assert httpx.get(f"{self.url}/health", timeout=20).status_code == 200
         assert self.errors.found == []
@@ -85,7 +85,7 @@ def served(service: MillService, tmp_path: Path) -> Iterator[Served]:
 
 
 def said(port: int, content: bytes) -> bytes:
-    """All that the server says to some bytes, until it ends the connection."""
+    """Return all bytes that the server sends before it closes the connection."""
     found = bytearray()
     with socket.create_connection(("127.0.0.1", port), 20) as raw, contextlib.suppress(ConnectionError):
         raw.sendall(content)
@@ -148,14 +148,14 @@ messages = st.builds(framed, kinds, bodies)
 @given(content=st.binary(max_size=200))
 @example(content=struct.pack("!ii", 8, 80877102))
 @example(content=struct.pack("!ii", 8, 80877103) * 50)
-def test_random_bytes_end_their_own_connection_alone(served: Served, content: bytes) -> None:
+def test_random_bytes_close_only_their_own_connection(served: Served, content: bytes) -> None:
     assert SECRET.encode() not in said(served.port, content)
     assert served.errors.found == []
 
 
 @FUZZ
 @given(sent=st.lists(messages, max_size=12))
-def test_random_messages_of_one_tell_nothing_of_another(served: Served, sent: list[bytes]) -> None:
+def test_random_messages_reveal_no_names_of_another_user(served: Served, sent: list[bytes]) -> None:
     answered = said(served.port, greeting(served.tokens["south"]) + b"".join(sent))
     assert b"Z\0\0\0\x05I" in answered, "the greeting was in order"
     assert SECRET.encode() not in answered
@@ -164,7 +164,7 @@ def test_random_messages_of_one_tell_nothing_of_another(served: Served, sent: li
 
 @FUZZ
 @given(sent=st.lists(messages, max_size=8))
-def test_random_messages_without_a_token_are_answered_by_nothing(served: Served, sent: list[bytes]) -> None:
+def test_random_messages_without_a_token_are_rejected(served: Served, sent: list[bytes]) -> None:
     answered = said(served.port, greeting("wrong") + b"".join(sent))
     assert b"Z\0\0\0\x05I" not in answered
     assert served.errors.found == []
@@ -176,7 +176,7 @@ json_values = st.recursive(
     max_leaves=8,
 )
 json_bodies = json_values | st.fixed_dictionaries({"text": texts | json_values})
-# Python writes infinity and NaN into JSON, which no standard allows, and reads them.
+# Python reads and writes infinity and NaN in JSON, which the JSON standard forbids.
 bodies = json_bodies.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=100)
 
 
@@ -185,7 +185,7 @@ bodies = json_bodies.map(lambda value: json.dumps(value).encode()) | st.binary(m
 @example(path="/v1/check", body=b"\x80")
 @example(path="/v1/check", body=b'{"text": Infinity}')
 @example(path="/v1/statements", body=b'{"text": "SHOW QUERIES", "more": NaN}')
-def test_random_bodies_are_answered_and_tell_nothing_of_another(
+def test_random_request_bodies_get_an_answer_without_names_of_another_user(
     served: Served, path: str, body: bytes
 ) -> None:
     headers = {
@@ -203,12 +203,12 @@ def test_random_bodies_are_answered_and_tell_nothing_of_another(
     content=st.binary(max_size=100),
     starts=st.sampled_from([b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n"]),
 )
-def test_random_bytes_to_the_http_port_end_their_own_connection_alone(
+def test_random_bytes_to_the_http_port_close_only_their_own_connection(
     served: Served, content: bytes, starts: bytes
 ) -> None:
     said(int(served.url.rpartition(":")[2]), starts + content)
     assert served.errors.found == []
 
 
-def test_after_all_of_it_the_server_is_well(served: Served) -> None:
+def test_the_server_answers_after_all_random_messages(served: Served) -> None:
     assert served.is_well()

@@ -1,4 +1,4 @@
-"""Questions cannot stop a server: they have limits, end with their clients, and their rows are streamed."""
+"""Limits of ad hoc queries: time, memory and number; answers are streamed and end with their clients."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from slicemill.server.service import MillService
 
 _LIMITS = AdhocLimits(memory_bytes=128 << 20, at_once=3, per_user=2, wait_s=0.3, ready=1)
 _PATIENCE_S = 30
-# It would take days, and gives no row before its end.
+# The query would run for days, and returns no row before its end.
 _ENDLESS = "SELECT count(*) FROM range(10000000) a, range(10000000) b WHERE a.range * b.range % 7 = 3"
 _MANY_ROWS = "SELECT range AS n, 'some text' AS word FROM range(10000000000000)"
 
@@ -61,7 +61,7 @@ def pool() -> Iterator[QueryProcessPool]:
 
 @pytest.fixture
 def limited(mill: Mill, pool: QueryProcessPool, service: MillService) -> MillService:
-    service.questions = pool
+    service.adhoc_queries = pool
     return service
 
 
@@ -92,7 +92,7 @@ def _running(pool: QueryProcessPool) -> int:
     return len(pool._asked)
 
 
-def test_a_question_that_is_interrupted_ends_its_process(pool: QueryProcessPool) -> None:
+def test_cancellation_of_an_ad_hoc_query_ends_its_process(pool: QueryProcessPool) -> None:
     interrupted, thread, outcome = _in_background(pool, "ann")
     _until(lambda: _running(pool) == 1)
     (asked,) = pool._asked
@@ -104,10 +104,10 @@ def test_a_question_that_is_interrupted_ends_its_process(pool: QueryProcessPool)
     assert _running(pool) == 0
 
 
-def test_a_question_has_a_limit_of_time() -> None:
+def test_an_ad_hoc_query_has_a_time_limit() -> None:
     pool = QueryProcessPool(replace(_LIMITS, seconds=0.2))
     try:
-        with pytest.raises(AdhocQueryCancelled, match=r"took more than 0\.2 s.*--question-seconds"):
+        with pytest.raises(AdhocQueryCancelled, match=r"took more than 0\.2 s.*--adhoc-seconds"):
             pool.ask(_ENDLESS, _nothing)
         assert _running(pool) == 0
     finally:
@@ -122,24 +122,24 @@ def test_a_question_has_a_limit_of_time() -> None:
         "SELECT DISTINCT range * 7 FROM range(100000000)",
     ],
 )
-def test_a_question_has_a_limit_of_memory(pool: QueryProcessPool, sql: str) -> None:
-    with pytest.raises(OutOfMemory, match=r"more than 128 MB.*--question-memory"):
+def test_an_ad_hoc_query_has_a_memory_limit(pool: QueryProcessPool, sql: str) -> None:
+    with pytest.raises(OutOfMemory, match=r"more than 128 MB.*--adhoc-memory"):
         pool.ask(sql, _nothing).whole()
-    # Those after it are answered.
+    # Later ad hoc queries are answered.
     assert pool.ask("SELECT 1 AS one", _nothing).whole().to_pylist() == [{"one": 1}]
 
 
 @pytest.mark.slow_cpu
-def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: QueryProcessPool) -> None:
+def test_each_user_has_its_own_number_of_concurrent_ad_hoc_queries(pool: QueryProcessPool) -> None:
     running = [_in_background(pool, "ann") for _ in range(_LIMITS.per_user)]
     try:
         _until(lambda: _running(pool) == _LIMITS.per_user)
-        with pytest.raises(AdhocQueryRejected, match=r"2 questions that run.*--questions-per-user"):
+        with pytest.raises(AdhocQueryRejected, match=r"2 ad hoc queries that run.*--adhoc-queries-per-user"):
             pool.ask("SELECT 1", _nothing, "ann")
         assert pool.ask("SELECT 1 AS one", _nothing, "bob").whole().num_rows == 1
         running.append(_in_background(pool, "bob"))
         _until(lambda: _running(pool) == _LIMITS.at_once)
-        with pytest.raises(AdhocQueryRejected, match="3 questions run, and 3 may"):
+        with pytest.raises(AdhocQueryRejected, match="3 ad hoc queries run, and 3 may"):
             pool.ask("SELECT 1", _nothing, "cid")
     finally:
         for interrupted, thread, _ in running:
@@ -148,7 +148,7 @@ def test_a_user_has_some_questions_at_once_and_others_have_theirs(pool: QueryPro
     assert _running(pool) == 0
 
 
-def test_rows_are_computed_as_they_are_taken(pool: QueryProcessPool) -> None:
+def test_rows_of_an_ad_hoc_query_are_computed_when_the_client_fetches_them(pool: QueryProcessPool) -> None:
     rows = pool.ask(_MANY_ROWS, _nothing)
     first = rows.take()
     assert first is not None and first.column("n")[0].as_py() == 0
@@ -165,7 +165,7 @@ def test_rows_are_computed_as_they_are_taken(pool: QueryProcessPool) -> None:
             pass
 
 
-def test_rows_that_are_forgotten_end_their_question(pool: QueryProcessPool) -> None:
+def test_deletion_of_the_answer_ends_its_ad_hoc_query(pool: QueryProcessPool) -> None:
     rows: AnswerRows | None = pool.ask(_MANY_ROWS, _nothing)
     assert _running(pool) == 1
     assert rows is not None
@@ -173,7 +173,7 @@ def test_rows_that_are_forgotten_end_their_question(pool: QueryProcessPool) -> N
     assert _running(pool) == 0
 
 
-def test_rows_that_nobody_fetches_make_room_for_others() -> None:
+def test_an_ad_hoc_query_whose_rows_are_not_fetched_is_cancelled_for_the_next_query() -> None:
     pool = QueryProcessPool(replace(_LIMITS, at_once=1, per_user=1, idle_s=0.0, wait_s=30.0))
     try:
         forgotten = pool.ask(_MANY_ROWS, _nothing)
@@ -184,7 +184,7 @@ def test_rows_that_nobody_fetches_make_room_for_others() -> None:
         pool.close()
 
 
-def test_rows_of_a_table_are_handed_over_once_as_long_as_they_stay(pool: QueryProcessPool) -> None:
+def test_an_unchanged_table_is_sent_to_the_query_process_once(pool: QueryProcessPool) -> None:
     table = pa.table({"n": list(range(1_000))})
     relation = InMemoryRelation(table.schema, partial(_same, table))
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_rows_of_a_table_are_handed_over_once_as_long_as_they_stay(pool: QueryPr
     assert pool._handed._files == {}
 
 
-def test_a_sum_that_outgrows_64_bits_behind_the_first_rows_is_told(pool: QueryProcessPool) -> None:
+def test_a_64_bit_overflow_after_the_first_rows_is_reported(pool: QueryProcessPool) -> None:
     sql = "SELECT range::HUGEINT * 1000000000000 AS n FROM range(20000000)"
     with pytest.raises(SlicemillError, match=r"does not fit in 64 bits.*CAST"):
         rows = pool.ask(sql, _nothing)
@@ -204,7 +204,7 @@ def test_a_sum_that_outgrows_64_bits_behind_the_first_rows_is_told(pool: QueryPr
             pass
 
 
-def test_a_pool_that_is_closed_ends_its_processes() -> None:
+def test_close_of_the_process_pool_ends_its_processes() -> None:
     pool = QueryProcessPool(_LIMITS)
     _, thread, outcome = _in_background(pool, "ann")
     _until(lambda: _running(pool) == 1)
@@ -216,7 +216,7 @@ def test_a_pool_that_is_closed_ends_its_processes() -> None:
 
 
 def _send(listening: ServerSockets, sql: str) -> socket.socket:
-    """Send statements over HTTP, and read nothing."""
+    """Send statements over HTTP, and read no answer."""
     body = json.dumps({"text": sql}).encode()
     made = socket.create_connection(listening.http.getsockname())
     head = f"POST /v1/statements HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
@@ -225,13 +225,13 @@ def _send(listening: ServerSockets, sql: str) -> socket.socket:
 
 
 @pytest.mark.slow_cpu
-def test_clients_that_go_end_their_questions_and_others_are_served(
+def test_disconnected_http_clients_cancel_their_ad_hoc_queries(
     limited: MillService, listening: ServerSockets
 ) -> None:
     bid(limited, (1, 20, 1))
-    for _ in range(4):  # two run, two wait
+    for _ in range(4):  # Two queries run and two wait.
         clients = [_send(listening, _ENDLESS) for _ in range(4)]
-        _until(lambda: _running(limited.questions) == _LIMITS.per_user)
+        _until(lambda: _running(limited.adhoc_queries) == _LIMITS.per_user)
         with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
             assert client.get("/health").json()["ready"]
             assert client.get("/v1/queries").status_code == 200
@@ -239,13 +239,13 @@ def test_clients_that_go_end_their_questions_and_others_are_served(
             assert said.status_code == 429, said.text
         for each in clients:
             each.close()
-        _until(lambda: _running(limited.questions) == 0)
+        _until(lambda: _running(limited.adhoc_queries) == 0)
     with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
         said = client.post("/v1/statements", json={"text": "SELECT price FROM dear"})
         assert said.json()["answers"][0]["rows"] == [{"price": 20}]
 
 
-def test_an_answer_without_end_streams_over_http(limited: MillService, listening: ServerSockets) -> None:
+def test_an_endless_answer_is_streamed_over_http(limited: MillService, listening: ServerSockets) -> None:
     with (
         httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client,
         client.stream("POST", "/v1/statements", json={"text": _MANY_ROWS}) as response,
@@ -259,10 +259,10 @@ def test_an_answer_without_end_streams_over_http(limited: MillService, listening
     begin = received[received.index(b'"rows":[') + 8 : received.rindex(b"}, {")] + b"}"
     numbers = [row["n"] for row in json.loads(b"[" + begin + b"]")]
     assert numbers == list(range(len(numbers)))
-    _until(lambda: _running(limited.questions) == 0)
+    _until(lambda: _running(limited.adhoc_queries) == 0)
 
 
-def test_a_mistake_behind_the_first_rows_breaks_the_response_off(
+def test_an_error_after_the_first_rows_aborts_the_http_response(
     limited: MillService, listening: ServerSockets
 ) -> None:
     sql = "SELECT CAST(CASE WHEN i < 900000 THEN '1' ELSE 'x' END AS INT) AS n FROM range(1000000) t(i)"
@@ -271,10 +271,10 @@ def test_a_mistake_behind_the_first_rows_breaks_the_response_off(
         pytest.raises(httpx.RemoteProtocolError),
     ):
         client.post("/v1/statements", json={"text": sql})
-    _until(lambda: _running(limited.questions) == 0)
+    _until(lambda: _running(limited.adhoc_queries) == 0)
 
 
-def test_a_question_before_other_statements_keeps_few_rows(
+def test_an_ad_hoc_query_followed_by_other_statements_has_a_limit_of_rows(
     limited: MillService, listening: ServerSockets
 ) -> None:
     with httpx.Client(base_url=listening.url, timeout=_PATIENCE_S) as client:
@@ -282,11 +282,11 @@ def test_a_question_before_other_statements_keeps_few_rows(
         assert [answer["rows"] for answer in said.json()["answers"]][:2] == [[{"one": 1}], [{"two": 2}]]
         said = client.post("/v1/statements", json={"text": f"{_MANY_ROWS}; SHOW QUERIES"})
         assert said.status_code == 400
-        assert "send the question by itself" in said.json()["errors"][0]["message"]
-    assert _running(limited.questions) == 0
+        assert "send the ad hoc query by itself" in said.json()["errors"][0]["message"]
+    assert _running(limited.adhoc_queries) == 0
 
 
-def test_clients_of_postgresql_that_go_end_their_questions(
+def test_disconnected_postgresql_clients_cancel_their_ad_hoc_queries(
     limited: MillService, listening: ServerSockets
 ) -> None:
     url = listening.postgres_url
@@ -299,16 +299,18 @@ def test_clients_of_postgresql_that_go_end_their_questions(
             while b"Z\0\0\0\5" not in made.recv(65536):
                 pass
             query = _ENDLESS.encode() + b"\0"
-            # It says good bye at once: the server must not wait for its turn to read that.
+            # The client disconnects at once; the server must read that before the query's turn.
             made.sendall(b"Q" + struct.pack("!i", len(query) + 4) + query + b"X\0\0\0\4")
             clients.append(made)
-        _until(lambda: _running(limited.questions) == _LIMITS.per_user)
+        _until(lambda: _running(limited.adhoc_queries) == _LIMITS.per_user)
         for made in clients:
             made.close()
-        _until(lambda: _running(limited.questions) == 0)
+        _until(lambda: _running(limited.adhoc_queries) == 0)
 
 
-def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: ServerSockets) -> None:
+def test_postgresql_streams_rows_and_cancels_statements(
+    limited: MillService, listening: ServerSockets
+) -> None:
     url = listening.postgres_url
     assert url is not None
     with psycopg.connect(url, autocommit=True) as connection:
@@ -319,13 +321,13 @@ def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: Se
                 if len(found) == 50_000:
                     break
             assert found == list(range(50_000))
-        _until(lambda: _running(limited.questions) == 0)
+        _until(lambda: _running(limited.adhoc_queries) == 0)
 
         def cancel() -> None:
-            _until(lambda: _running(limited.questions) == 1)
+            _until(lambda: _running(limited.adhoc_queries) == 1)
             connection.cancel_safe()
 
-        # The catalog is asked in the same processes.
+        # Queries of the PostgreSQL catalog run in the same processes.
         for sql in ("SELECT count(*) FROM pg_class a, generate_series(1, 1000000000000) b", _ENDLESS):
             thread = threading.Thread(target=cancel)
             thread.start()
@@ -334,4 +336,4 @@ def test_postgresql_streams_rows_and_cancels(limited: MillService, listening: Se
             thread.join()
         with connection.cursor() as cursor, cursor.copy("COPY (SELECT 1) TO STDOUT") as copy:
             assert [bytes(one) for one in copy] == [b"1\n"]
-    _until(lambda: _running(limited.questions) == 0)
+    _until(lambda: _running(limited.adhoc_queries) == 0)

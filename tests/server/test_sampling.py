@@ -1,4 +1,4 @@
-"""Samples of a mill, and what is remembered of them."""
+"""Samples of a running engine, and the history of metrics that they fill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from support.engine import feed_rows
 
 
 class Seconds:
-    """A clock that a test moves, in seconds and in microseconds."""
+    """Clock that a test moves, in seconds and in microseconds."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -54,7 +54,7 @@ def test_rates_are_differences_between_samples(service: MillService) -> None:
     assert sum(task.node_rates["dear"] for task in sample.tasks.values()) == 10
 
 
-def test_garbage_collection_within_runs_is_counted_for_the_queries_of_the_task(
+def test_garbage_collection_during_a_run_counts_for_the_queries_of_its_task(
     service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bid(service, (1, 20, 1))
@@ -71,7 +71,7 @@ def test_garbage_collection_within_runs_is_counted_for_the_queries_of_the_task(
     assert 0 < counted.collecting_s - before < counted.cpu_s
 
 
-def test_history_has_a_sample_every_five_seconds_however_often_somebody_looks(service: MillService) -> None:
+def test_history_has_one_sample_per_five_seconds_at_any_sampling_rate(service: MillService) -> None:
     sampler, clock = sampler_of(service.mill)
     for _ in range(21):
         sampler.take()
@@ -81,7 +81,7 @@ def test_history_has_a_sample_every_five_seconds_however_often_somebody_looks(se
     assert sampler.history_of("nobody")["at"] == []
 
 
-def test_events_tell_who_came_and_went_and_which_policy_decides(service: MillService) -> None:
+def test_events_report_created_and_dropped_queries_and_policy_changes(service: MillService) -> None:
     sampler, clock = sampler_of(service.mill)
     sampler.take()
     user = UserSession(service)
@@ -97,10 +97,10 @@ def test_events_tell_who_came_and_went_and_which_policy_decides(service: MillSer
         "query cheap was dropped",
     ]
     assert [policy for _, policy in sampler.mill_history()[1]] == ["fcfs", "hnr"]
-    assert sampler.history_of("cheap")["at"] == []  # nothing is remembered of what is gone
+    assert sampler.history_of("cheap")["at"] == []  # A dropped query has no history.
 
 
-def test_a_pause_is_a_state_a_cause_and_an_event(service: MillService) -> None:
+def test_a_pause_is_reported_as_state_cause_and_event(service: MillService) -> None:
     sampler, clock = sampler_of(service.mill)
     sampler.take()
     user = UserSession(service)
@@ -115,7 +115,7 @@ def test_a_pause_is_a_state_a_cause_and_an_event(service: MillService) -> None:
     assert [event.text for event in reversed(sampler.events)] == ["dear was paused", "dear goes on"]
 
 
-def test_a_stream_that_has_ended_holds_nobody_and_is_an_event(service: MillService) -> None:
+def test_an_ended_stream_delays_no_watermark_and_is_reported_as_an_event(service: MillService) -> None:
     sampler, clock = sampler_of(service.mill)
     UserSession(service).execute(
         "CREATE STREAM sale (item int, sum int, ts timestamp micros) ORDER BY ts;"
@@ -138,14 +138,14 @@ def test_a_stream_that_has_ended_holds_nobody_and_is_an_event(service: MillServi
     assert (cause.kind, sampler.take().queries["dear"].attention) == ("ended", Severity.NONE)
 
 
-def test_looking_announces_no_watermark(service: MillService) -> None:
+def test_sampling_announces_no_watermark(service: MillService) -> None:
     before = service.mill.streams["bid"].announced
     sampler, _ = sampler_of(service.mill)
     sampler.take()
     assert service.mill.streams["bid"].announced == before
 
 
-def test_charts_go_on_after_a_restart(service: MillService, tmp_path: Path) -> None:
+def test_metrics_history_continues_after_a_restart(service: MillService, tmp_path: Path) -> None:
     path, clock = tmp_path / "history.arrow", Seconds()
     before = Sampler(service.mill, clock, clock.us, path)
     bid(service, *((1, 20, ts) for ts in range(1, 41)))
@@ -164,7 +164,7 @@ def test_charts_go_on_after_a_restart(service: MillService, tmp_path: Path) -> N
     assert after.history_of("dear")["at"] == [100.0, 105.0, 110.0, 115.0, 175.0]
 
 
-def test_a_damaged_history_begins_anew(service: MillService, tmp_path: Path) -> None:
+def test_a_damaged_history_file_is_replaced_by_an_empty_history(service: MillService, tmp_path: Path) -> None:
     path = tmp_path / "history.arrow"
     sampler, _ = sampler_of(service.mill)
     sampler.take()
@@ -175,7 +175,7 @@ def test_a_damaged_history_begins_anew(service: MillService, tmp_path: Path) -> 
         assert read_history(path).queries == {}
 
 
-def test_a_ring_keeps_the_newest() -> None:
+def test_a_metric_ring_drops_its_oldest_values() -> None:
     ring = MetricRing(("a", "b"), kept=3)
     for number in range(10):
         ring.add(number, {"a": number, "b": None if number == 9 else -number})

@@ -1,4 +1,4 @@
-"""Who may do what: every way in, with every role, without a token and with a wrong one."""
+"""Permissions of every interface, for each role, without a token and with a wrong token."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def client(listening: ServerSockets, token: str | None) -> httpx.Client:
 
 
 @pytest.mark.parametrize("token", [None, "wrong", "x" * 5000])
-def test_nothing_is_told_without_a_token(listening: ServerSockets, token: str | None) -> None:
+def test_requests_without_a_valid_token_are_rejected(listening: ServerSockets, token: str | None) -> None:
     with client(listening, token) as made:
         for method, path, body in (*READS, ("GET", "/v1/queries/dear/live", None)):
             response = made.request(method, path, json=body)
@@ -92,13 +92,13 @@ def test_nothing_is_told_without_a_token(listening: ServerSockets, token: str | 
 
 
 ANYBODY = None
-# Who may use each way in over HTTP. A route without a row here fails the tests below.
+# Role that each HTTP route needs. A route that is missing here fails the tests below.
 ROUTES: dict[tuple[str, str], UserRole | None] = {
     ("GET", "/health"): ANYBODY,
-    ("GET", "/"): ANYBODY,  # the console, which has nothing in it before it is given a token
+    ("GET", "/"): ANYBODY,  # static page of the console, without data
     ("GET", "/console/{name}"): ANYBODY,
-    ("GET", "/openapi.json"): ANYBODY,  # the same for every server
-    ("POST", "/v1/statements"): UserRole.READER,  # CHANGES and COMMANDS say which
+    ("GET", "/openapi.json"): ANYBODY,  # equal for all servers
+    ("POST", "/v1/statements"): UserRole.READER,  # CHANGES and COMMANDS have the role of each statement
     ("POST", "/v1/check"): UserRole.READER,
     ("GET", "/v1/catalog"): UserRole.READER,
     ("GET", "/v1/queries"): UserRole.READER,
@@ -139,8 +139,8 @@ BODIES: dict[tuple[str, str], dict[str, object]] = {
 ADMINS = {route for route, role in ROUTES.items() if role is UserRole.ADMIN}
 
 
-def test_every_route_has_a_row(service: MillService, access: Access) -> None:
-    """Also those that no description lists."""
+def test_every_route_is_in_the_table_of_roles(service: MillService, access: Access) -> None:
+    """Covers routes that are missing in the OpenAPI description, too."""
     app = create_app(service, LiveResults(service), Sampler(service.mill), SliceWatch(service.mill), access)
     found = {
         (method, route.path)
@@ -153,7 +153,7 @@ def test_every_route_has_a_row(service: MillService, access: Access) -> None:
 
 
 @pytest.mark.parametrize("role", ["", "wrong", *(role.word for role in UserRole)])
-def test_every_route_is_for_its_role(listening: ServerSockets, tokens: dict[str, str], role: str) -> None:
+def test_every_route_needs_its_role(listening: ServerSockets, tokens: dict[str, str], role: str) -> None:
     token = tokens.get(role, role or None)
     known = next((one for one in UserRole if one.word == role), None)
     with client(listening, token) as made:
@@ -174,10 +174,10 @@ def every_route(listening: ServerSockets, token: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("token", [None, "wrong"])
-def test_every_route_wants_a_token(
+def test_every_route_needs_a_token(
     listening: ServerSockets, tokens: dict[str, str], service: MillService, token: str | None
 ) -> None:
-    """Whatever the request says: who it is comes first."""
+    """The token is checked before the body of the request."""
     statements = list(service.mill.home.statements)
     with client(listening, token) as made:
         for method, path in every_route(listening, tokens["admin"]):
@@ -192,7 +192,7 @@ def test_every_route_wants_a_token(
 
 
 @pytest.mark.parametrize("role", ["reader", "operator"])
-def test_what_is_for_admins_is_refused_to_others(
+def test_admin_routes_are_rejected_for_other_roles(
     listening: ServerSockets, tokens: dict[str, str], access: Access, role: str
 ) -> None:
     known = access.entries()
@@ -206,7 +206,7 @@ def test_what_is_for_admins_is_refused_to_others(
 
 
 @pytest.mark.parametrize("role", [role.word for role in UserRole])
-def test_every_role_reads_and_operators_change(
+def test_every_role_can_read_and_operators_can_change(
     listening: ServerSockets, tokens: dict[str, str], role: str
 ) -> None:
     with client(listening, tokens[role]) as made:
@@ -243,7 +243,7 @@ CHANGES = {
         "TERMINATE: { INSERT INTO RETURN SELECT top FROM seen; } }",
         "DROP AGGREGATE most",
     ),
-    "replaced": (
+    "replaced query and stream": (
         CREATE,
         "CREATE OR REPLACE QUERY cheap AS SELECT item FROM bid WHERE price < 4",
         "CREATE STREAM s AS SELECT item FROM bid",
@@ -262,14 +262,14 @@ CHANGES = {
     "setting": ("SET policy = 'hnr'", "SET policy = 'fcfs'"),
     "alert": ("CREATE ALERT a ON dear WHEN rows > 1 WEBHOOK 'http://localhost:9/'", "DROP ALERT a"),
     "pause": ("PAUSE QUERY dear", "RESUME QUERY dear"),
-    "wider": (
+    "added column": (
         "CREATE STREAM wide (a int)",
         "ALTER STREAM wide ADD COLUMN b int DEFAULT 1",
         "DROP STREAM wide",
     ),
     "alter": ("ALTER QUERY dear SET (weight = 2)", "ALTER QUERY dear SET (weight = NULL)"),
     "pause a stream": ("PAUSE STREAM bid", "RESUME STREAM bid"),
-    "past": (
+    "backfill": (
         "CREATE STREAM kept (a int, ts timestamp) ORDER BY ts RETAIN 1 DAY",
         "CREATE QUERY old FROM BEGINNING AS SELECT a FROM kept",
         "DROP QUERY old",
@@ -279,10 +279,10 @@ CHANGES = {
 }
 
 
-def test_every_statement_is_for_operators_over_both_protocols(
+def test_every_statement_needs_the_operator_role_over_both_protocols(
     listening: ServerSockets, tokens: dict[str, str]
 ) -> None:
-    """A table of roles and statements: who may is done, who may not is refused and changes nothing."""
+    """For each role and statement: a permitted statement runs, a rejected statement changes nothing."""
     assert listening.postgres is not None
     port = listening.postgres.getsockname()[1]
     for role in UserRole:
@@ -302,7 +302,9 @@ def test_every_statement_is_for_operators_over_both_protocols(
                     with nullcontext() if may else pytest.raises(psycopg.errors.InsufficientPrivilege):
                         postgres.execute(text)
             restarted = http.post("/v1/statements", json={"text": "RESTART QUERY dear"})
-            assert restarted.status_code == (400 if may else 403)  # it runs: there is nothing to start again
+            assert restarted.status_code == (
+                400 if may else 403
+            )  # The query runs, so RESTART has nothing to restart.
             assert may or http.get("/v1/catalog").json() == before
             for listed in LISTINGS:
                 assert http.post("/v1/statements", json={"text": f"SHOW {listed}"}).status_code == 200, listed
@@ -310,7 +312,7 @@ def test_every_statement_is_for_operators_over_both_protocols(
             assert bundle == (200 if role >= UserRole.ADMIN else 403)
 
 
-def test_every_kind_of_statement_is_in_the_table(service: MillService) -> None:
+def test_every_kind_of_statement_is_in_the_table_of_changes(service: MillService) -> None:
     found: set[type] = set()
     for texts in CHANGES.values():
         catalog = service.mill.catalog
@@ -334,7 +336,7 @@ COMMANDS = {
 }
 
 
-def test_every_command_is_for_readers_and_shows_them_only_their_names(service: MillService) -> None:
+def test_every_command_is_for_readers_and_shows_only_permitted_names(service: MillService) -> None:
     assert set(get_args(Command)) == COMMANDS.keys()
     reader = UserSession(service, Principal("bob", UserRole.READER))
     limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
@@ -356,20 +358,20 @@ SECRETS = {
     "INITIALIZE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } "
     "ITERATE: { INSERT INTO RETURN SELECT word FROM secret WHERE id = n; } }",
     "a function that reads": "CREATE FUNCTION sales_words(n int) RETURNS TABLE (w varchar) "
-    "AS SELECT word FROM secret WHERE id = n; "  # a call stands for its body: who calls it is asked
+    "AS SELECT word FROM secret WHERE id = n; "  # the body replaces a call, so the caller needs permission
     "CREATE QUERY sales_q AS SELECT r.w FROM sales_bid AS b, TABLE(sales_words(b.item)) AS r",
     "a lookup": "CREATE QUERY sales_q AS SELECT word FROM sales_bid, secret WHERE id = item",
-    "a mistake in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
-    "a mistake in rows": "INSERT INTO sales_t SELECT wrod FROM secret",
+    "an error in a query": "CREATE QUERY sales_q AS SELECT wrod FROM secret",
+    "an error in rows": "INSERT INTO sales_t SELECT wrod FROM secret",
     "rows": "INSERT INTO sales_t SELECT word FROM secret",
-    "a question": "SELECT (SELECT word FROM secret) AS w",
-    "a mistake in a question": "SELECT wrod FROM secret",
+    "an ad hoc query": "SELECT (SELECT word FROM secret) AS w",
+    "an error in an ad hoc query": "SELECT wrod FROM secret",
 }
 
 
 @pytest.mark.parametrize("way", SECRETS)
-def test_nothing_is_told_of_what_has_a_name_of_others(service: MillService, way: str) -> None:
-    """Neither rows, nor columns in messages of mistakes."""
+def test_rows_and_columns_of_forbidden_names_are_not_revealed(service: MillService, way: str) -> None:
+    """Neither rows nor columns in error messages appear."""
     UserSession(service).execute(
         "CREATE TABLE secret (id int PRIMARY KEY, word varchar); CREATE TABLE sales_t (w varchar); "
         "CREATE STREAM sales_bid AS SELECT item FROM bid"
@@ -378,14 +380,14 @@ def test_nothing_is_told_of_what_has_a_name_of_others(service: MillService, way:
     with pytest.raises(PermissionDenied) as refused:
         limited.execute(SECRETS[way])
     assert "word" not in str(refused.value)
-    if way == "a mistake in a query":
+    if way == "an error in a query":
         with pytest.raises(PermissionDenied):
             limited.check(SECRETS[way])
 
 
 @pytest.mark.parametrize("kind", CHANGES)
-def test_whoever_is_limited_to_other_names_changes_nothing(service: MillService, kind: str) -> None:
-    """One after another, as they would be run: what it would take is there, and its name is another's."""
+def test_a_principal_with_limited_names_cannot_change_other_names(service: MillService, kind: str) -> None:
+    """Run the statements in order, so that the objects of each statement exist."""
     limited = UserSession(service, Principal("sue", UserRole.OPERATOR, ("sales_*",)))
     for text in CHANGES[kind]:
         with pytest.raises(PermissionDenied):
@@ -393,7 +395,7 @@ def test_whoever_is_limited_to_other_names_changes_nothing(service: MillService,
         UserSession(service).execute(text)
 
 
-def test_names_are_told_of_health_with_a_token_only(
+def test_health_names_queries_only_for_requests_with_a_token(
     listening: ServerSockets, tokens: dict[str, str], service: MillService
 ) -> None:
     service.other_problems.append(lambda: ["secret_query does not run"])
@@ -412,7 +414,7 @@ def test_names_are_told_of_health_with_a_token_only(
     }
 
 
-def test_who_is_limited_to_names_sees_and_changes_only_these(
+def test_a_principal_with_limited_names_sees_and_changes_only_these_names(
     listening: ServerSockets, tokens: dict[str, str], service: MillService
 ) -> None:
     UserSession(service).execute("CREATE STREAM sales_bid AS SELECT item, price FROM bid")
@@ -440,7 +442,7 @@ def test_who_is_limited_to_names_sees_and_changes_only_these(
             assert made.get(path).status_code == 403, path
 
 
-def test_clients_of_postgresql_show_their_token_as_password(
+def test_postgresql_clients_send_their_token_as_password(
     listening: ServerSockets, tokens: dict[str, str]
 ) -> None:
     assert listening.postgres is not None
@@ -467,7 +469,7 @@ def test_clients_of_postgresql_show_their_token_as_password(
         made.execute(CREATE)
 
 
-def test_a_token_is_kept_as_a_hash_and_goes_at_once(access: Access, tokens: dict[str, str]) -> None:
+def test_a_token_is_stored_as_a_hash_and_revoked_at_once(access: Access, tokens: dict[str, str]) -> None:
     assert access.principal(tokens["reader"]) == Principal("reader", UserRole.READER)
     stored = next((Path(access._file.parent)).glob("tokens.json"))  # type: ignore[union-attr]
     assert tokens["reader"] not in stored.read_text()
@@ -480,7 +482,7 @@ def test_a_token_is_kept_as_a_hash_and_goes_at_once(access: Access, tokens: dict
         access.add("bob", "reeder", (), 0)
 
 
-def test_who_is_connected_with_a_token_that_is_dropped_is_cut_off(
+def test_a_revoked_token_closes_its_open_connections(
     listening: ServerSockets, tokens: dict[str, str], access: Access, service: MillService
 ) -> None:
     assert listening.postgres is not None
@@ -511,7 +513,7 @@ def test_who_is_connected_with_a_token_that_is_dropped_is_cut_off(
             assert not [line for line in lines if line], "it ends by itself"
 
 
-def test_other_machines_are_let_in_only_with_tokens(tmp_path: Path) -> None:
+def test_remote_addresses_are_served_only_with_tokens(tmp_path: Path) -> None:
     access = Access(tmp_path)
     for host in ("127.0.0.1", "::1", "localhost"):
         check_address(host, access)

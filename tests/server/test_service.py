@@ -1,4 +1,4 @@
-"""The service: statements, commands and questions over a mill with workers in this process."""
+"""The service: statements, commands and ad hoc queries over an engine with workers in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def rows(user: UserSession, text: str) -> list[dict[str, object]]:
     return found
 
 
-def test_a_declaration_is_in_the_catalog_with_who_declared_it(user: UserSession) -> None:
+def test_show_statements_names_the_user_who_declared_each_object(user: UserSession) -> None:
     assert [(row["by"], row["name"]) for row in rows(user, "SHOW STATEMENTS")] == [
         ("ann", "bid"),
         ("ann", "dear"),
@@ -42,7 +42,7 @@ def test_a_restart_needs_no_script(tmp_path: Path) -> None:
         assert mill.policy == "hnr"
 
 
-def test_questions_see_results_with_their_times(user: UserSession) -> None:
+def test_ad_hoc_queries_see_results_with_their_timestamps(user: UserSession) -> None:
     bid(user.service, (1, 20, 1), (2, 5, 2), (1, 40, 3))
     assert rows(user, "SELECT item, max(price) AS most, count(*) AS n FROM dear GROUP BY item") == [
         {"item": 1, "most": 40, "n": 2}
@@ -50,24 +50,24 @@ def test_questions_see_results_with_their_times(user: UserSession) -> None:
     assert rows(user, "SELECT epoch_us(max(_ts)) AS last FROM dear") == [{"last": 3}]
 
 
-def test_a_question_reads_no_files(user: UserSession, tmp_path: Path) -> None:
+def test_an_ad_hoc_query_cannot_read_files(user: UserSession, tmp_path: Path) -> None:
     secret = tmp_path / "secret.csv"
     secret.write_text("a\n1\n")
-    for question in (
+    for adhoc_query in (
         f"SELECT * FROM read_csv('{secret}')",
         f"SELECT * FROM '{secret}'",
         f"SELECT content FROM read_text('{secret}')",
     ):
         with pytest.raises(SlicemillError):
-            user.execute(question)
+            user.execute(adhoc_query)
 
 
-def test_a_question_changes_nothing(user: UserSession) -> None:
+def test_an_ad_hoc_query_cannot_change_data(user: UserSession) -> None:
     with pytest.raises(SlicemillError):
         user.execute("WITH x AS (SELECT 1) INSERT INTO dear SELECT * FROM x")
 
 
-def test_describe_and_show_create_tell_of_one_name(user: UserSession) -> None:
+def test_describe_and_show_create_show_one_object(user: UserSession) -> None:
     assert rows(user, "DESCRIBE dear") == [
         {"column": "item", "type": "INT"},
         {"column": "price", "type": "INT"},
@@ -76,7 +76,7 @@ def test_describe_and_show_create_tell_of_one_name(user: UserSession) -> None:
     assert "WHERE price > 10" in str(rows(user, "SHOW CREATE dear"))
 
 
-def test_mistakes_have_their_places_in_the_whole_text(user: UserSession) -> None:
+def test_error_positions_refer_to_the_whole_text(user: UserSession) -> None:
     with pytest.raises(EslError) as caught:
         user.execute("SHOW QUERIES;\n  CREATE QUERY q AS SELECT itm FROM bid")
     (diagnostic,) = caught.value.diagnostics
@@ -95,6 +95,6 @@ def test_results_are_read_by_epoch(user: UserSession) -> None:
     assert user.results("dear", second.next_epoch).next_epoch >= second.next_epoch
 
 
-def test_what_is_not_there_is_named_with_what_is_near(user: UserSession) -> None:
+def test_an_unknown_name_is_reported_with_a_similar_name(user: UserSession) -> None:
     with pytest.raises(NotFound, match="did you mean dear"):
         user.results("deer")

@@ -1,4 +1,4 @@
-"""Clients that stop reading: they are cut off with their place kept, and nobody else is slower for it."""
+"""Clients that stop reading are disconnected, can resume, and do not delay other clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slicemill.server.service import MillService
 from slicemill.server.user_session import UserSession
 
 LIMITS = ClientLimits(stuck_s=1.0, request_s=0.5)
-EPOCHS, ROWS = 24, 40  # with rows of 10 KB: more than the buffers of both sockets hold
+EPOCHS, ROWS = 24, 40  # Rows of 10 KB exceed the buffers of both sockets.
 WIDE = "CREATE QUERY wide AS SELECT price, repeat('x', 10000) AS filling FROM bid"
 
 
@@ -36,7 +36,7 @@ def listening(service: MillService) -> Iterator[ServerSockets]:
 
 
 def connected(port: int) -> socket.socket:
-    """A socket with a small buffer, so that it is full soon."""
+    """Return a socket with a small buffer, which is soon full."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.settimeout(30)
@@ -50,7 +50,7 @@ def fill(service: MillService) -> None:
 
 
 def taken_until_cut_off(stuck: socket.socket) -> bytes:
-    """All that had been sent before the connection ended."""
+    """Return all bytes that were sent before the connection ended."""
     found = bytearray()
     try:
         while part := stuck.recv(1 << 20):
@@ -61,7 +61,7 @@ def taken_until_cut_off(stuck: socket.socket) -> bytes:
 
 
 def live_prices(listening: ServerSockets, since: int) -> list[int]:
-    """The prices of all epochs from one on, by a client that reads."""
+    """Return the prices of all epochs from `since` on, read by a fast client."""
     found: list[int] = []
     with (
         httpx.Client(base_url=listening.url, timeout=30) as client,
@@ -75,7 +75,7 @@ def live_prices(listening: ServerSockets, since: int) -> list[int]:
 
 
 class CutOff:
-    """What the log says of clients that were cut off."""
+    """Collects the log messages about disconnected clients."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, module: str) -> None:
         self.told = threading.Event()
@@ -86,7 +86,7 @@ class CutOff:
             self.told.set()
 
 
-def test_a_client_of_live_results_that_does_not_read_is_cut_off_and_goes_on_later(
+def test_a_live_client_that_does_not_read_is_disconnected_and_can_resume(
     listening: ServerSockets, service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut_off = CutOff(monkeypatch, "slicemill.server.http.protection")
@@ -97,13 +97,13 @@ def test_a_client_of_live_results_that_does_not_read_is_cut_off_and_goes_on_late
         assert cut_off.told.wait(30)
         got = taken_until_cut_off(stuck)
     ids = [int(line[4:]) for line in got.split(b"\n") if line.startswith(b"id: ")]
-    whole = got.count(b"\n\n") - 1  # the last event may not be whole
+    whole = got.count(b"\n\n") - 1  # The last event may be incomplete.
     assert whole < EPOCHS
     after = live_prices(listening, ids[whole - 1] if whole else 0)
     assert after == list(range(whole * ROWS, EPOCHS * ROWS))
 
 
-def test_a_client_of_postgresql_that_does_not_read_is_cut_off(
+def test_a_postgresql_client_that_does_not_read_is_disconnected(
     listening: ServerSockets, service: MillService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert listening.postgres is not None
@@ -118,11 +118,11 @@ def test_a_client_of_postgresql_that_does_not_read_is_cut_off(
         assert len(taken_until_cut_off(stuck)) < EPOCHS * ROWS * 10_000
 
 
-def test_a_client_that_takes_its_time_is_not_cut_off(listening: ServerSockets, service: MillService) -> None:
+def test_a_slow_reading_client_is_not_disconnected(listening: ServerSockets, service: MillService) -> None:
     fill(service)
     taken = 0
     whole = EPOCHS * ROWS * 10_000
-    # The limit passes more than once before all is taken.
+    # The limit passes more than once before the client has read all rows.
     with socket.create_connection(("127.0.0.1", listening.http.getsockname()[1]), 30) as slow:
         slow.sendall(b"GET /v1/queries/wide/results HTTP/1.1\r\nHost: localhost\r\n\r\n")
         pause = threading.Event()
@@ -139,7 +139,7 @@ def reset(connection: socket.socket) -> None:
     connection.close()
 
 
-def test_no_rows_are_encoded_for_a_client_of_live_results_after_it_has_disconnected(
+def test_no_rows_are_encoded_for_a_live_client_after_it_has_disconnected(
     listening: ServerSockets, service: MillService
 ) -> None:
     fill(service)
@@ -155,7 +155,7 @@ def test_no_rows_are_encoded_for_a_client_of_live_results_after_it_has_disconnec
     assert 0 < int(encoded) < EPOCHS
 
 
-def test_no_further_statement_runs_for_a_client_of_postgresql_that_has_disconnected(
+def test_no_further_statement_runs_for_a_postgresql_client_that_has_disconnected(
     listening: ServerSockets, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert listening.postgres is not None
@@ -188,15 +188,13 @@ def test_no_further_statement_runs_for_a_client_of_postgresql_that_has_disconnec
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: "])
-def test_a_request_that_does_not_come_whole_ends_its_connection(
-    listening: ServerSockets, sent: bytes
-) -> None:
+def test_an_incomplete_request_closes_its_connection(listening: ServerSockets, sent: bytes) -> None:
     with connected(listening.http.getsockname()[1]) as silent:
         silent.sendall(sent)
         assert taken_until_cut_off(silent) == b""
 
 
-def test_a_connection_that_asks_again_and_again_stays(listening: ServerSockets) -> None:
+def test_a_connection_with_repeated_requests_stays_open(listening: ServerSockets) -> None:
     with httpx.Client(base_url=listening.url, timeout=60) as client:
         pause = threading.Event()
         for _ in range(4):
@@ -204,7 +202,7 @@ def test_a_connection_that_asks_again_and_again_stays(listening: ServerSockets) 
             pause.wait(LIMITS.request_s / 2)
 
 
-def test_results_are_encoded_once_for_all_who_follow(listening: ServerSockets, service: MillService) -> None:
+def test_results_are_encoded_once_for_all_followers(listening: ServerSockets, service: MillService) -> None:
     def count(name: str) -> float:
         lines = httpx.get(f"{listening.url}/metrics", timeout=60).text.splitlines()
         return next(float(line.split()[1]) for line in lines if line.startswith(name))

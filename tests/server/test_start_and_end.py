@@ -1,4 +1,4 @@
-"""How a server starts and ends: what cannot be had yet waits, a signal loses nothing, logs are lines."""
+"""Start and shutdown of a server: missing files, errors in the script, log lines, systemd, and signals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ CREATE QUERY cheap AS SELECT price FROM bid WHERE price < 5;
 """
 
 
-def test_what_is_not_there_yet_waits_and_the_rest_runs(service: MillService, tmp_path: Path) -> None:
+def test_statements_with_missing_files_wait_while_other_statements_run(
+    service: MillService, tmp_path: Path
+) -> None:
     file = tmp_path / "item.csv"
     waiting = PendingStatements(service)
     waiting.declare(SourceText(SCRIPT.format(file=file)))
@@ -48,7 +50,7 @@ def test_what_is_not_there_yet_waits_and_the_rest_runs(service: MillService, tmp
     assert service.problems() == []
 
 
-def test_a_mistake_in_a_script_is_told_and_nothing_of_it_runs(service: MillService) -> None:
+def test_an_error_in_a_script_is_reported_and_no_statement_of_it_runs(service: MillService) -> None:
     with pytest.raises(EslError, match="did you mean item"):
         PendingStatements(service).declare(
             SourceText("CREATE QUERY a AS SELECT price FROM bid; CREATE QUERY b AS SELECT itm FROM bid")
@@ -56,7 +58,7 @@ def test_a_mistake_in_a_script_is_told_and_nothing_of_it_runs(service: MillServi
     assert list(service.mill.queries) == ["dear"]
 
 
-def test_events_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_event_is_one_log_line(capsys: pytest.CaptureFixture[str]) -> None:
     with logging_to_stderr(LogFormat.JSON):
         note_event("start", "it serves\nqueries", url="http://x")
         logging.getLogger("elsewhere").warning("beware")
@@ -71,7 +73,7 @@ def test_events_are_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.endswith("Z stop: ended\n")
 
 
-def test_a_trace_is_in_the_log() -> None:
+def test_a_traceback_is_part_of_its_log_line() -> None:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     for formatter in (JsonLogLines(), TextLogLines()):
@@ -84,7 +86,9 @@ def test_a_trace_is_in_the_log() -> None:
     assert "ValueError: broken" in json.loads(out.getvalue().splitlines()[0])["trace"]
 
 
-def test_systemd_is_told_when_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_notified_when_the_server_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "notify"))
         monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
@@ -94,7 +98,7 @@ def test_systemd_is_told_when_it_serves(tmp_path: Path, monkeypatch: pytest.Monk
     _notify_systemd("READY=1")
 
 
-# A server whose workers are in its own process; rows come from a growing file.
+# A server with workers in its own process. Its rows come from a growing file.
 SERVER = """
 import sys
 from concurrent.futures import Future
@@ -117,7 +121,7 @@ serve.run_server(ServerSockets(), serve.Access(home), options, Future())
 
 
 class ServerProcess:
-    """A server in a process of its own, and what it logs."""
+    """Server in its own process, with the events that it logs."""
 
     def __init__(self, home: Path, folder: Path) -> None:
         root = Path(__file__).parents[2]
@@ -134,7 +138,7 @@ class ServerProcess:
         self.url = self.event("start")["url"]
 
     def event(self, wanted: str) -> dict[str, str]:
-        """The next event of this kind."""
+        """Return the next event of this kind."""
         assert self.process.stderr is not None
         seen = []
         for line in self.process.stderr:
@@ -145,7 +149,7 @@ class ServerProcess:
         raise AssertionError("".join(seen))
 
     def rows_when(self, count: int) -> list[int]:
-        """The results once there are so many."""
+        """Return the results when their number has reached the given count."""
         found: list[int] = []
         with (
             httpx.Client(base_url=self.url, timeout=60) as client,
@@ -160,7 +164,7 @@ class ServerProcess:
 
 
 @pytest.mark.slow_cpu
-def test_a_server_that_is_told_to_end_loses_nothing_and_gives_nothing_twice(tmp_path: Path) -> None:
+def test_a_server_that_is_stopped_by_a_signal_loses_and_repeats_no_row(tmp_path: Path) -> None:
     folder, home = tmp_path / "in", tmp_path / "home"
     folder.mkdir()
 
@@ -177,7 +181,7 @@ def test_a_server_that_is_told_to_end_loses_nothing_and_gives_nothing_twice(tmp_
             count = 100 * (restart + 1)
             assert server.rows_when(count) == list(range(1, count + 1))
             server.process.send_signal(signal.SIGTERM)
-            arrive(count, 100)  # while it ends
+            arrive(count, 100)  # These rows arrive during the shutdown.
             server.event("stop")
             assert server.process.wait(60) == 0
         finally:

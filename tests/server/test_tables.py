@@ -1,4 +1,4 @@
-"""Rows of tables, changed over every way in, by those who may."""
+"""Row changes of tables over HTTP, PostgreSQL and the client, with permissions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _address(listening: ServerSockets, password: str = "none") -> str:
     return f"host=127.0.0.1 port={port} user=ann dbname=slicemill password={password}"
 
 
-def test_postgresql_says_how_many_rows_a_change_was_about(connection: psycopg.Connection) -> None:
+def test_postgresql_reports_the_number_of_changed_rows(connection: psycopg.Connection) -> None:
     for change, tag in (
         (
             "INSERT INTO item VALUES (1, 'clock', 2.5, '2026-01-01 00:00:00'), (2, 'pan', 3, NULL)",
@@ -59,7 +59,7 @@ def test_postgresql_says_how_many_rows_a_change_was_about(connection: psycopg.Co
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_values_of_parameters_are_inserted_as_they_are(connection: psycopg.Connection, binary: bool) -> None:
+def test_parameter_values_are_inserted_unchanged(connection: psycopg.Connection, binary: bool) -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC)
     rows = [(1, "it's; DROP TABLE item --", 0.1, moment), (2, "7", None, None), (2**40, "", 1e300, moment)]
     with connection.cursor(binary=binary) as cursor:
@@ -70,7 +70,7 @@ def test_values_of_parameters_are_inserted_as_they_are(connection: psycopg.Conne
     assert found == [rows[0], (2, "7", 2.5, None), rows[2]]
 
 
-def test_a_row_that_is_refused_says_why_and_changes_nothing(connection: psycopg.Connection) -> None:
+def test_a_rejected_row_has_a_reason_and_changes_nothing(connection: psycopg.Connection) -> None:
     connection.execute("INSERT INTO item (id, name) VALUES (1, 'a')")
     with pytest.raises(psycopg.Error) as refused:
         connection.execute("INSERT INTO item (id, name) VALUES (2, 'b'), (1, 'c')")
@@ -79,7 +79,7 @@ def test_a_row_that_is_refused_says_why_and_changes_nothing(connection: psycopg.
     assert connection.execute("SELECT id FROM item").fetchall() == [(1,)]
 
 
-def test_a_rollback_says_that_rows_stay_changed(listening: ServerSockets) -> None:
+def test_a_rollback_warns_that_changed_rows_stay(listening: ServerSockets) -> None:
     said: list[str | None] = []
     with psycopg.connect(_address(listening)) as made:
         made.add_notice_handler(lambda notice: said.append(notice.message_primary))
@@ -88,7 +88,7 @@ def test_a_rollback_says_that_rows_stay_changed(listening: ServerSockets) -> Non
     assert said == ["rows stay changed: each statement is a transaction of its own here"]
 
 
-def test_rest_and_the_client_change_rows(service: MillService, listening: ServerSockets) -> None:
+def test_rest_and_the_python_client_change_rows(service: MillService, listening: ServerSockets) -> None:
     with httpx.Client(base_url=listening.url) as http:
         texts = "INSERT INTO item (id, name) VALUES (1, 'a'), (2, 'b'); DELETE FROM item WHERE id = 1"
         answer = http.post("/v1/statements", json={"text": texts})
@@ -106,7 +106,7 @@ def test_rest_and_the_client_change_rows(service: MillService, listening: Server
         assert client.ask("SELECT name FROM item") == [{"name": "c"}]
 
 
-def test_a_running_query_meets_the_rows_of_its_tuples_time(
+def test_a_running_lookup_join_reads_the_table_as_of_the_time_of_each_row(
     service: MillService, listening: ServerSockets
 ) -> None:
     user = UserSession(service)
@@ -120,7 +120,9 @@ def test_a_running_query_meets_the_rows_of_its_tuples_time(
     assert [timed.row for timed in service.mill.queries["named"].rows()] == [("old", 5), ("new", 6)]
 
 
-def test_rows_are_for_operators_to_change_and_names_are_kept_to(service: MillService, tmp_path: Path) -> None:
+def test_row_changes_need_the_operator_role_and_access_to_the_table(
+    service: MillService, tmp_path: Path
+) -> None:
     service.audit = AuditLog(tmp_path)
     owner = UserSession(service)
     owner.execute(
@@ -153,7 +155,7 @@ def test_rows_are_for_operators_to_change_and_names_are_kept_to(service: MillSer
     assert outcomes == ["done"] * 4 + ["denied"] * 5 + ["refused"]
 
 
-def test_tokens_decide_over_postgresql_too(service: MillService, tmp_path: Path) -> None:
+def test_tokens_decide_about_row_changes_over_postgresql(service: MillService, tmp_path: Path) -> None:
     access = Access(tmp_path / "home")
     tokens = {role.word: access.add(role.word, role.word, (), 0) for role in UserRole}
     UserSession(service).execute("CREATE TABLE item (id bigint)")

@@ -45,7 +45,7 @@ def port(listening: ServerSockets) -> int:
     return found
 
 
-def test_http_clients_check_the_certificate(
+def test_http_clients_verify_the_certificate(
     listening: ServerSockets, service: MillService, authority: trustme.CA
 ) -> None:
     port = listening.http.getsockname()[1]
@@ -62,7 +62,7 @@ def test_http_clients_check_the_certificate(
         httpx.get(url.replace("https", "http"))
 
 
-def test_clients_of_postgresql_check_the_certificate(
+def test_postgresql_clients_verify_the_certificate(
     listening: ServerSockets, service: MillService, authority: trustme.CA, tmp_path: Path
 ) -> None:
     assert listening.postgres is not None
@@ -94,7 +94,7 @@ def raw(listening: ServerSockets) -> socket.socket:
 
 
 def received(connection: socket.socket) -> bytes:
-    """All that the server sends until it closes the connection."""
+    """Return all bytes that the server sends until it closes the connection."""
     found = b""
     try:
         while part := connection.recv(1000):
@@ -104,7 +104,7 @@ def received(connection: socket.socket) -> bytes:
     return found
 
 
-def test_a_session_in_clear_text_is_refused(listening: ServerSockets, port: int) -> None:
+def test_a_session_without_tls_is_rejected(listening: ServerSockets, port: int) -> None:
     with pytest.raises(psycopg.OperationalError, match="this server needs TLS; connect with sslmode=require"):
         psycopg.connect(f"host=localhost port={port} user=me dbname=mill sslmode=disable")
     with raw(listening) as client:
@@ -113,15 +113,15 @@ def test_a_session_in_clear_text_is_refused(listening: ServerSockets, port: int)
     with raw(listening) as client:
         client.sendall(SSL_REQUEST)
         assert client.recv(1) == b"S"
-        client.sendall(STARTUP)  # where a handshake has to be
+        client.sendall(STARTUP)  # The server expects a TLS handshake here.
         assert b"R\0\0\0\x08" not in received(client)
 
 
 @pytest.mark.parametrize("injected", [b"Q", STARTUP, SSL_REQUEST])
-def test_bytes_before_the_handshake_end_the_connection(
+def test_bytes_before_the_handshake_close_the_connection(
     listening: ServerSockets, authority: trustme.CA, injected: bytes
 ) -> None:
-    """They could be anybody's (CVE-2021-23214)."""
+    """Such bytes can come from an attacker (CVE-2021-23214)."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with raw(listening) as client:
@@ -131,7 +131,7 @@ def test_bytes_before_the_handshake_end_the_connection(
             context.wrap_socket(client, server_hostname="localhost")
 
 
-def test_tls_is_asked_for_once(listening: ServerSockets, authority: trustme.CA) -> None:
+def test_a_second_tls_request_is_rejected(listening: ServerSockets, authority: trustme.CA) -> None:
     context = ssl.create_default_context()
     authority.configure_trust(context)
     with raw(listening) as client:
@@ -142,10 +142,10 @@ def test_tls_is_asked_for_once(listening: ServerSockets, authority: trustme.CA) 
             assert received(encrypted) == b""
 
 
-def test_a_statement_is_cancelled_in_clear_text(
+def test_a_cancel_request_needs_no_tls(
     listening: ServerSockets, authority: trustme.CA, service: MillService
 ) -> None:
-    """As libpq does: the secret is of use only while the statement runs."""
+    """libpq cancels without TLS; the secret is useful only while the statement runs."""
     context = ssl.create_default_context()
     authority.configure_trust(context)
     bid(service, (1, 20, 1))
@@ -168,7 +168,7 @@ def test_a_statement_is_cancelled_in_clear_text(
             assert b"57014" in encrypted.recv(1000)
 
 
-def test_files_that_are_no_certificate_are_reported_at_once(listening: ServerSockets, tmp_path: Path) -> None:
+def test_files_without_a_certificate_are_reported_at_start(listening: ServerSockets, tmp_path: Path) -> None:
     file, key = str(tmp_path / "server.pem"), str(tmp_path / "server.key")
     with pytest.raises(SlicemillError, match=r"cannot read .*missing\.key: No such file"):
         ServerSockets(certificate=Certificate(file, str(tmp_path / "missing.key")))

@@ -1,4 +1,4 @@
-"""A home that has tokens never serves without one, whatever happens to its token file."""
+"""A home directory that had tokens never serves without one, even if its token file is lost or damaged."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ LOSSES = {"dropped": _drop, "lost": _lose, "no folder": _lose_folder, "a folder"
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_server_that_had_tokens_rejects_everybody_without_them(
+def test_a_server_that_had_tokens_rejects_all_requests_without_them(
     listening: ServerSockets, home: Path, token: str, loss: str
 ) -> None:
     def status(shown: str | None) -> int:
@@ -98,7 +98,7 @@ def test_a_server_that_had_tokens_rejects_everybody_without_them(
     assert str(home) not in health.text
 
 
-def test_a_new_token_opens_the_server_again(listening: ServerSockets, home: Path) -> None:
+def test_a_new_token_reopens_the_server(listening: ServerSockets, home: Path) -> None:
     _lose(home)
     assert httpx.get(f"{listening.url}/v1/queries").status_code == 401
     headers = {"Authorization": f"Bearer {Access(home).add('bob', 'reader', (), 0)}"}
@@ -106,24 +106,26 @@ def test_a_new_token_opens_the_server_again(listening: ServerSockets, home: Path
     assert httpx.get(f"{listening.url}/health").json()["problems"] == []
 
 
-def test_a_home_whose_last_token_was_dropped_stays_closed(home: Path, token: str) -> None:
+def test_a_home_directory_whose_last_token_was_dropped_stays_closed(home: Path, token: str) -> None:
     _drop(home)
     assert Access(home).principal(None) is None
     _lose(home)
     assert Access(home).principal(None) is None
     _file(home).with_name("closed").unlink()
-    assert Access(home).principal(None) == OWNER  # a home as new
+    assert Access(home).principal(None) == OWNER  # Without the marker file the home directory counts as new.
 
 
-def test_a_home_of_an_earlier_version_that_lost_its_tokens_stays_closed(home: Path, token: str) -> None:
-    _file(home).with_name("closed").unlink()  # earlier versions wrote the token file alone
+def test_a_home_directory_of_an_earlier_version_that_lost_its_tokens_stays_closed(
+    home: Path, token: str
+) -> None:
+    _file(home).with_name("closed").unlink()  # Earlier versions wrote only the token file.
     assert Access(home).principal(None) is None
     _lose(home)
     assert Access(home).principal(None) is None
 
 
-def test_statements_leave_a_home_without_tokens_open(service: MillService, home: Path) -> None:
-    """The audit log lies in the folder of the token file."""
+def test_statements_leave_a_home_directory_without_tokens_open(service: MillService, home: Path) -> None:
+    """The audit log is in the folder of the token file."""
     service.audit = AuditLog(home)
     with serving(service, ServerSockets(), Access(home)) as url:
         for text in ("CREATE STREAM s (n int)", "DROP STREAM s"):
@@ -143,7 +145,7 @@ def test_a_public_address_is_never_served_without_tokens(home: Path, token: str)
     assert unasked.principal(None) is None
 
 
-def test_a_server_with_a_damaged_file_starts_closed(home: Path, token: str) -> None:
+def test_a_server_with_a_damaged_token_file_rejects_every_request(home: Path, token: str) -> None:
     _file(home).write_bytes(DAMAGED["half"])
     for host in ("127.0.0.1", "0.0.0.0"):
         access = Access(home)
@@ -153,7 +155,7 @@ def test_a_server_with_a_damaged_file_starts_closed(home: Path, token: str) -> N
 
 
 @pytest.mark.parametrize("arguments", [["ls"], ["add", "bob"], ["drop", "ann"]])
-def test_the_command_line_says_that_the_file_is_damaged(home: Path, token: str, arguments: list[str]) -> None:
+def test_the_token_command_reports_a_damaged_token_file(home: Path, token: str, arguments: list[str]) -> None:
     _file(home).write_bytes(DAMAGED["half"])
     result = CliRunner().invoke(app, ["token", *arguments, "--home", str(home)])
     assert isinstance(result.exception, SlicemillError)
@@ -161,13 +163,13 @@ def test_the_command_line_says_that_the_file_is_damaged(home: Path, token: str, 
     assert _file(home).read_bytes() == DAMAGED["half"]
 
 
-def test_dropping_the_last_token_says_that_nobody_can_connect(home: Path, token: str) -> None:
+def test_drop_of_the_last_token_warns_that_no_token_is_left(home: Path, token: str) -> None:
     result = CliRunner().invoke(app, ["token", "drop", "ann", "--home", str(home)])
     assert "no token is left" in result.output
 
 
-def test_a_change_in_the_same_instant_is_seen(home: Path, token: str) -> None:
-    """A file system may not tell two changes apart by their time."""
+def test_a_change_of_the_token_file_within_one_timestamp_is_noticed(home: Path, token: str) -> None:
+    """The modification times of two changes can be equal."""
     access = Access(home)
     assert access.principal(token) is not None
     time_ns = _file(home).stat().st_mtime_ns

@@ -1,4 +1,4 @@
-"""Every type of value, alone, in a list and beside NULL, in every form that clients read and send."""
+"""Every type of value, alone, in a list and beside NULL, in every format that clients read and send."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOMENT = datetime(2026, 1, 31, 10, 20, 30, 123456, UTC)
 
 @dataclass(frozen=True)
 class Example:
-    """A value as SQL writes it, as Python has it, as JSON has it, and its type for asyncpg."""
+    """Value in SQL, in Python and in JSON, with its type for asyncpg."""
 
     sql: str
     value: Any
@@ -67,7 +67,7 @@ EXAMPLES = {
     ),
     "negative interval": Example("-INTERVAL '3.5 seconds'", timedelta(seconds=-3.5), -3500000, "interval"),
 }
-OTHERS = {  # of a question only: Python has no value, or drivers differ in it
+OTHERS = {  # types of ad hoc queries only: Python has no value for them, or drivers differ
     "months": ("INTERVAL '14 months'", "1 year 2 mons"),
     "infinite timestamp": ("'infinity'::timestamp", "infinity"),
     "infinite date": ("'-infinity'::date", "-infinity"),
@@ -82,18 +82,18 @@ OTHERS = {  # of a question only: Python has no value, or drivers differ in it
 
 
 def positions(example: Example) -> Iterator[tuple[str, Any, Any]]:
-    """SQL, value and JSON: alone, in lists, and NULL."""
+    """Yield SQL, value and JSON of the example alone, in lists, and as NULL."""
     yield example.sql, example.value, example.json
     yield f"[{example.sql}]", [example.value], [example.json]
     yield f"[NULL, {example.sql}, NULL]", [None, example.value, None], [None, example.json, None]
 
 
-def question(sqls: list[str]) -> str:
+def adhoc_query(sqls: list[str]) -> str:
     return f"SELECT {', '.join(f'{sql} AS c{index}' for index, sql in enumerate(sqls))}"
 
 
 CASES = [case for example in EXAMPLES.values() for case in positions(example)]
-SQL = question([sql for sql, _, _ in CASES])
+SQL = adhoc_query([sql for sql, _, _ in CASES])
 VALUES = [value for _, value, _ in CASES]
 
 
@@ -132,13 +132,13 @@ def test_psycopg2_reads_every_value(listening: ServerSockets) -> None:
     blobs = [
         index for index, value in enumerate(VALUES) if "blob" in CASES[index][0] and isinstance(value, list)
     ]
-    for index in blobs:  # psycopg2 leaves them as PostgreSQL writes them
+    for index in blobs:  # psycopg2 returns them in the text format of PostgreSQL
         found[index] = VALUES[index]
     assert found == VALUES
 
 
 def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
-    """In binary alone, with lists, for whose types it reads PostgreSQL's catalog."""
+    """asyncpg uses only the binary format, and reads PostgreSQL's catalog for the types of lists."""
     cases = [case for name, example in EXAMPLES.items() if name != "hugeint" for case in positions(example)]
     lists = {"int": [1, None, 3], "varchar": ["a", 'b "c"', None], "bigint": [], "bytea": [b"\xde\0"]}
 
@@ -147,9 +147,9 @@ def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
         host, port = listening.postgres.getsockname()
         connection = await asyncpg.connect(host=host, port=port, user="me", database="mill", ssl=False)
         try:
-            read = await connection.fetchrow(question([sql for sql, _, _ in cases]))
+            read = await connection.fetchrow(adhoc_query([sql for sql, _, _ in cases]))
             sent = await connection.fetchrow("SELECT $1 AS x, $2 + 1 AS y", "a", "1")
-            given = question([f"${index}::{kind}[]" for index, kind in enumerate(lists, 1)])
+            given = adhoc_query([f"${index}::{kind}[]" for index, kind in enumerate(lists, 1)])
             back = await connection.fetchrow(given, *lists.values())
             with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*give it a type with CAST"):
                 await connection.fetchrow(f"SELECT {EXAMPLES['hugeint'].sql} AS huge")
@@ -163,7 +163,7 @@ def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
     assert back == list(lists.values())
 
 
-def test_a_text_is_a_list_where_the_statement_says_so(connection: psycopg.Connection) -> None:
+def test_a_text_parameter_is_a_list_if_the_statement_needs_a_list(connection: psycopg.Connection) -> None:
     for sql, wanted in (
         ("SELECT 2 = ANY(%t) AS x, 'a' = ANY(%t) AS y", (True, None)),
         ("SELECT %t::bigint[] AS x, %t::varchar[] AS y", ([1, 2], ["b,c", "NULL", None])),
@@ -176,7 +176,9 @@ def test_a_text_is_a_list_where_the_statement_says_so(connection: psycopg.Connec
 
 
 @pytest.mark.parametrize("mark", ["%b", "%t"])
-def test_bytes_are_taken_by_statements_that_change_rows(connection: psycopg.Connection, mark: str) -> None:
+def test_binary_parameters_are_accepted_by_insert_update_and_delete(
+    connection: psycopg.Connection, mark: str
+) -> None:
     connection.execute("CREATE TABLE files (k int PRIMARY KEY, content binary)")
     connection.execute(f"INSERT INTO files VALUES (1, {mark}), (2, {mark})", [b"\xde\0'", b""])
     connection.execute(f"UPDATE files SET content = {mark} WHERE k = 2", [b"\xff"])
@@ -188,22 +190,24 @@ def test_bytes_are_taken_by_statements_that_change_rows(connection: psycopg.Conn
 
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_value_is_taken_as_a_parameter(connection: psycopg.Connection, name: str, binary: bool) -> None:
+def test_every_value_is_accepted_as_a_parameter(
+    connection: psycopg.Connection, name: str, binary: bool
+) -> None:
     mark = "%b" if binary else "%t"
     example = EXAMPLES[name]
     for sql, value, _ in positions(example):
         if not binary and isinstance(value, list) and example.type == "text":
-            continue  # psycopg does not say that it is a list
+            continue  # psycopg does not send that the parameter is a list.
         row = connection.execute(f"SELECT {sql} IS NOT DISTINCT FROM {mark} AS same", [value]).fetchone()
         assert row == (True,), sql
 
 
 @pytest.mark.parametrize("binary", [False, True])
-def test_what_python_has_no_value_for_is_text(connection: psycopg.Connection, binary: bool) -> None:
+def test_values_without_a_python_type_are_sent_as_text(connection: psycopg.Connection, binary: bool) -> None:
     for name, (sql, wanted) in OTHERS.items():
         try:
             row = connection.execute(f"SELECT {sql} AS x", binary=binary).fetchone()
-        except psycopg.DataError as problem:  # the driver's own
+        except psycopg.DataError as problem:  # raised by the driver itself
             assert name.startswith("infinite"), problem
             continue
         assert row is not None
@@ -214,7 +218,9 @@ def test_what_python_has_no_value_for_is_text(connection: psycopg.Connection, bi
 @pytest.mark.parametrize("text", ["infinity", "-infinity"])
 @pytest.mark.parametrize("kind", ["timestamptz", "timestamp", "date"])
 @pytest.mark.parametrize("binary", [False, True])
-def test_infinite_times_go_both_ways(listening: ServerSockets, text: str, kind: str, binary: bool) -> None:
+def test_infinite_timestamps_are_sent_and_received(
+    listening: ServerSockets, text: str, kind: str, binary: bool
+) -> None:
     from psycopg.adapt import Dumper, Loader
     from psycopg.pq import Format
 
@@ -251,14 +257,14 @@ def test_infinite_times_go_both_ways(listening: ServerSockets, text: str, kind: 
         assert row == (raw, True)
 
 
-def test_lists_with_more_dimensions_are_refused(connection: psycopg.Connection) -> None:
+def test_lists_with_more_than_one_dimension_are_rejected(connection: psycopg.Connection) -> None:
     for mark in ("%t", "%b"):
         with pytest.raises(psycopg.Error, match="one dimension"):
             connection.execute(f"SELECT {mark} AS x", [[[1], [2]]])
     assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_json_has_every_value(listening: ServerSockets) -> None:
+def test_json_answers_contain_every_value(listening: ServerSockets) -> None:
     wanted = {f"c{index}": shown for index, (_, _, shown) in enumerate(CASES)}
     wanted |= {f"o{index}": shown for index, (_, shown) in enumerate(OTHERS.values())}
     others = ", ".join(f"{sql} AS o{index}" for index, (sql, _) in enumerate(OTHERS.values()))
@@ -268,7 +274,9 @@ def test_json_has_every_value(listening: ServerSockets) -> None:
     assert row == wanted
 
 
-def test_columns_with_one_name_stay_apart(listening: ServerSockets, connection: psycopg.Connection) -> None:
+def test_columns_with_equal_names_have_different_json_keys(
+    listening: ServerSockets, connection: psycopg.Connection
+) -> None:
     sql = "SELECT 1 AS n, 2 AS n, 3 AS n_1, 4 AS n"
     (answer,) = httpx.post(f"{listening.url}/v1/statements", json={"text": sql}).json()["answers"]
     assert answer["rows"] == [{"n": 1, "n_2": 2, "n_1": 3, "n_3": 4}]
@@ -279,7 +287,7 @@ def test_columns_with_one_name_stay_apart(listening: ServerSockets, connection: 
 
 
 def table_of_all() -> pa.Table:
-    """Every type of the engine, alone and in lists, beside NULL."""
+    """Return a table with every type of the engine, alone, in lists, and beside NULL."""
     kinds: dict[str, tuple[pa.DataType, Any]] = {
         "boolean": (pa.bool_(), True),
         "int": (pa.int32(), -7),
@@ -317,7 +325,7 @@ SHOWN = {
 }
 
 
-def test_results_have_every_value_in_json_csv_and_arrow() -> None:
+def test_results_contain_every_value_in_json_csv_and_arrow() -> None:
     table = table_of_all()
     first, second = json.loads(json_rows(table))
     instant = SHOWN["timestamp"]
@@ -342,7 +350,7 @@ def test_results_have_every_value_in_json_csv_and_arrow() -> None:
     )
 
 
-def test_slices_of_lists_keep_their_rows() -> None:
+def test_slices_of_list_columns_have_the_correct_rows() -> None:
     table = pa.table({"n": pa.array([[1], None, [2, None], [], [3]], pa.list_(pa.int32()))})
     for start in range(5):
         found = [row["n"] for row in json.loads(json_rows(table.slice(start)))]

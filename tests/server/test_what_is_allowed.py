@@ -1,4 +1,4 @@
-"""What statements from outside may name, what is noted of them, and how large and slow requests may be."""
+"""Permissions of client statements, the audit log, and limits of size and rate of requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATEMENTS = {
     "python": "CREATE FUNCTION f(x int) RETURNS int LANGUAGE PYTHON AS 'os:getpid'",
     "file": "CREATE STREAM s (a int) SOURCE 'file:/etc/passwd?format=csv'",
     "path": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '/etc/passwd')",
-    "climb": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{folder}/../../etc/passwd')",
+    "parent folder": "CREATE TABLE t (a varchar) USING csv OPTIONS (path '{folder}/../../etc/passwd')",
     "tcp": "CREATE STREAM s (a int) SOURCE 'tcp://localhost:4445'",
     "kafka": "CREATE STREAM s (a int) SOURCE 'kafka://host:9092/topic'",
     "sink": "CREATE QUERY q WITH (sink = 'json:{folder}/%2e%2e/out') AS SELECT item FROM bid",
@@ -45,7 +45,7 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_code_files_and_addresses_are_the_operators_to_allow(
+def test_code_files_and_addresses_need_permission_of_the_administrator(
     name: str, service: MillService, tmp_path: Path
 ) -> None:
     folder = tmp_path / "data"
@@ -55,7 +55,7 @@ def test_code_files_and_addresses_are_the_operators_to_allow(
         UserSession(service).execute(STATEMENTS[name].format(folder=folder))
 
 
-def test_what_is_allowed_is_done(service: MillService, tmp_path: Path) -> None:
+def test_statements_with_allowed_names_are_executed(service: MillService, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "t.csv").write_text("a\nx\n")
     (tmp_path / "data" / "out").symlink_to("/etc")
@@ -67,7 +67,7 @@ def test_what_is_allowed_is_done(service: MillService, tmp_path: Path) -> None:
         user.execute(f"CREATE TABLE u (a varchar) USING csv OPTIONS (path '{tmp_path}/data/out/passwd')")
 
 
-def test_a_table_is_written_by_who_may_name_it(service: MillService) -> None:
+def test_a_sink_can_write_only_tables_that_its_owner_can_name(service: MillService) -> None:
     service.allowed = ClientPermissions()
     owner = UserSession(service)
     owner.execute("CREATE TABLE sales_t (item int); CREATE TABLE other_t (item int)")
@@ -80,7 +80,7 @@ def test_a_table_is_written_by_who_may_name_it(service: MillService) -> None:
         limited.execute("ALTER QUERY sales_q SET (sink = 'table:other_t')")
 
 
-def test_a_table_is_written_by_bodies_of_who_may_name_it(service: MillService) -> None:
+def test_function_bodies_can_write_only_tables_that_their_owner_can_name(service: MillService) -> None:
     service.allowed = ClientPermissions()
     owner = UserSession(service)
     owner.execute("CREATE TABLE other_t (item int); CREATE STREAM sales_s (item int)")
@@ -96,7 +96,7 @@ def test_a_table_is_written_by_bodies_of_who_may_name_it(service: MillService) -
     assert owner.service.mill.catalog.writers_for("sales_q")
 
 
-def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
+def test_changes_and_rejected_statements_are_in_the_audit_log(service: MillService, tmp_path: Path) -> None:
     service.audit = AuditLog(tmp_path, clock=lambda: 7)
     UserSession(service, Principal("ann", UserRole.OPERATOR), "http").execute(CREATE)
     with pytest.raises(PermissionDenied):
@@ -108,12 +108,12 @@ def test_changes_are_in_the_audit_log(service: MillService, tmp_path: Path) -> N
     ]
 
 
-def test_a_page_elsewhere_cannot_use_a_server_without_tokens(client: httpx.Client) -> None:
+def test_a_request_with_another_host_header_is_rejected(client: httpx.Client) -> None:
     response = client.get("/v1/queries", headers={"host": "evil.example:8080"})
     assert response.status_code == 421
 
 
-def test_what_is_too_large_is_refused(client: httpx.Client, service: MillService) -> None:
+def test_a_too_large_request_body_is_rejected(client: httpx.Client, service: MillService) -> None:
     answer = client.post("/v1/statements", content=b"x" * (LARGEST_BODY + 1))
     assert (answer.status_code, answer.headers["connection"]) == (413, "close")
     bid(service, (1, 20, 1))
@@ -121,8 +121,8 @@ def test_what_is_too_large_is_refused(client: httpx.Client, service: MillService
 
 
 @pytest.mark.parametrize("path", ["/v1/statements", "/v1/check", "/v1/nothing", "/health"])
-def test_a_body_in_parts_is_not_read_to_its_end(client: httpx.Client, path: str) -> None:
-    """Not even behind a response that needs no body."""
+def test_a_too_large_chunked_body_is_not_read_to_its_end(client: httpx.Client, path: str) -> None:
+    """Also covers routes that need no body."""
     part = b"10000\r\n" + b" " * (1 << 16) + b"\r\n"
     assert client.base_url.port is not None
     with socket.socket() as sender:
@@ -140,7 +140,7 @@ def test_a_body_in_parts_is_not_read_to_its_end(client: httpx.Client, path: str)
     assert client.get("/health").status_code == 200
 
 
-def test_a_body_in_parts_that_is_too_large_is_told(client: httpx.Client) -> None:
+def test_a_too_large_chunked_body_gets_status_413(client: httpx.Client) -> None:
     def parts() -> Iterator[bytes]:
         yield b" " * LARGEST_BODY
         yield b" "
@@ -151,11 +151,11 @@ def test_a_body_in_parts_that_is_too_large_is_told(client: httpx.Client) -> None
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/queries", "/", "/openapi.json", "/nothing", "/metrics"])
-def test_browsers_take_every_answer_for_what_it_says(client: httpx.Client, path: str) -> None:
+def test_every_answer_forbids_browsers_to_guess_its_content_type(client: httpx.Client, path: str) -> None:
     assert client.get(path).headers.get_list("x-content-type-options") == ["nosniff"]
 
 
-def test_too_many_requests_of_one_address_have_to_wait() -> None:
+def test_the_rate_limit_delays_requests_of_one_address() -> None:
     now = [0.0]
     limit = RateLimit(burst=2, rate=1, clock=lambda: now[0])
     assert [limit.takes("a") for _ in range(3)] == [True, True, False]
@@ -164,7 +164,7 @@ def test_too_many_requests_of_one_address_have_to_wait() -> None:
     assert [limit.takes("a"), limit.takes("a")] == [True, False]
 
 
-def test_a_client_that_says_nothing_holds_up_nobody(client: httpx.Client) -> None:
+def test_clients_that_send_nothing_do_not_delay_other_clients(client: httpx.Client) -> None:
     port = client.base_url.port
     assert port is not None
     silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(50)]
@@ -177,7 +177,7 @@ def test_a_client_that_says_nothing_holds_up_nobody(client: httpx.Client) -> Non
         one.close()
 
 
-def test_tokens_are_kept_from_the_command_line(tmp_path: Path) -> None:
+def test_the_token_command_adds_lists_and_drops_tokens(tmp_path: Path) -> None:
     def told(*arguments: str, status: int = 0) -> str:
         done = CliRunner().invoke(app, ("token", *arguments, "--home", str(tmp_path)))
         assert done.exit_code == status, done.output
@@ -213,7 +213,7 @@ PIECES += ["out", "sub", "file:", "FILE://", "//", "secret.csv", "format=csv", "
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder `data` beside a file, with links to it in some of its folders."""
+    """Create a folder `data` beside a file, with links to the file in some of its folders."""
     top = tmp_path_factory.mktemp("linked")
     (top / "secret.csv").write_text("secret\n")
     for name in ("#", "?", "sub", "out", "{sub", "sub,", "*"):

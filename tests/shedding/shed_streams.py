@@ -1,4 +1,4 @@
-"""Streams of values with times, and memories fed with them."""
+"""Streams of values with times, and memories that are fed with them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicemill.shedding.memory import ChainMemory, NewestTuple, Tuple
 
 
 def closed(values: Sequence[Hashable], times: Sequence[int]) -> list[Tuple]:
-    """Tuples that hold until the next time; there is one time more than values."""
+    """Return tuples that are valid until the next time; there is one time more than values."""
     found: list[Tuple] = []
     run = -1
     for number, (value, begin) in enumerate(zip(values, times, strict=False)):
@@ -21,7 +21,7 @@ def closed(values: Sequence[Hashable], times: Sequence[int]) -> list[Tuple]:
 
 
 def feed(memory: ChainMemory, tuples: Sequence[Tuple], window: int | None = None) -> list[int | None]:
-    """What is dropped as each tuple gets its end, by number; the values of the next one are known then."""
+    """Return the number of the dropped tuple at each step; when a tuple ends, the next value is known."""
     dropped = []
     for place, tuple_ in enumerate(tuples):
         after = tuples[place + 1] if place + 1 < len(tuples) else None

@@ -1,4 +1,4 @@
-"""Comparisons by age, and how far back a share of them reaches."""
+"""Comparisons by age of stored rows, and the age up to which a share of the comparisons lies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ WINDOWS = st.tuples(st.floats(0.05, 1.0), st.floats(0.05, 1.0))
 
 
 @given(st.lists(st.tuples(st.floats(-0.1, 1.2), st.floats(0, 0.5), st.integers(0, 10_000)), max_size=20))
-def test_what_slices_count_is_kept_within_their_ages(slices: list[tuple[float, float, int]]) -> None:
+def test_comparisons_of_slices_count_within_the_ages_of_the_slices(
+    slices: list[tuple[float, float, int]],
+) -> None:
     counter = ComparisonCounter(1)
     for youngest, length, count in slices:
         counter.add(0, youngest, youngest + length, count)
@@ -35,7 +37,7 @@ def test_what_slices_count_is_kept_within_their_ages(slices: list[tuple[float, f
 
 
 @given(SUBTASKS, st.integers(1, 100))
-def test_subtasks_are_added_up_whatever_their_number(subtasks: list[Comparisons], rows: int) -> None:
+def test_comparisons_of_subtasks_add_up(subtasks: list[Comparisons], rows: int) -> None:
     apart, together = ComparisonsByAge(), ComparisonsByAge()
     sides = zip(*(subtask.parts for subtask in subtasks), strict=True)
     whole = tuple(tuple(map(sum, zip(*parts, strict=True))) for parts in sides)
@@ -45,7 +47,7 @@ def test_subtasks_are_added_up_whatever_their_number(subtasks: list[Comparisons]
 
 
 @given(SUBTASKS, WINDOWS, st.floats(0.01, 1.0))
-def test_a_reach_has_its_share_of_the_comparisons(
+def test_a_reach_covers_its_share_of_the_comparisons(
     subtasks: list[Comparisons], windows: tuple[float, float], share: float
 ) -> None:
     known = ComparisonsByAge()
@@ -60,14 +62,16 @@ def test_a_reach_has_its_share_of_the_comparisons(
 
 
 @given(SUBTASKS, WINDOWS)
-def test_more_work_reaches_further_back(subtasks: list[Comparisons], windows: tuple[float, float]) -> None:
+def test_a_greater_share_reaches_further_back(
+    subtasks: list[Comparisons], windows: tuple[float, float]
+) -> None:
     known = ComparisonsByAge()
     known.add(subtasks, 10)
     reaches = [known.reach(windows, share / 10) for share in range(1, 11)]
     assert all(less <= more for less, more in pairwise(reaches))
 
 
-def test_what_is_not_looked_at_stays_known() -> None:
+def test_ages_beyond_the_reach_keep_their_counts() -> None:
     known = ComparisonsByAge()
     known.add([Comparisons(((100,) * PARTS, NOTHING), OLDEST)], 10)
     half = Comparisons(((100,) * (PARTS // 2) + (0,) * (PARTS // 2), NOTHING), OLDEST)
@@ -77,10 +81,10 @@ def test_what_is_not_looked_at_stays_known() -> None:
     assert known.reach((1.0, 1.0), 0.25) == pytest.approx(0.25)
 
 
-def test_a_reach_does_not_shrink_by_itself() -> None:
-    """Under load from the beginning, what is never looked at counts as much as what is."""
+def test_a_constant_share_has_a_constant_reach() -> None:
+    """Under load from the start, ages that are never probed count as much as probed ages."""
     known, looked = ComparisonsByAge(), 1.0
-    known.add([Comparisons((NOTHING, NOTHING), (-1, -1))], 10)  # nothing is stored yet
+    known.add([Comparisons((NOTHING, NOTHING), (-1, -1))], 10)  # no rows are stored yet
     for step in range(40):
         looked = known.reach((1.0, 1.0), 0.5)
         assert looked == pytest.approx(0.5, abs=1 / PARTS)
@@ -89,7 +93,7 @@ def test_a_reach_does_not_shrink_by_itself() -> None:
         known.add([Comparisons((counts, counts), (old, old))], 10, looked)
 
 
-def test_young_pairs_that_are_most_of_the_work_shorten_the_reach() -> None:
+def test_many_comparisons_with_young_rows_shorten_the_reach() -> None:
     known = ComparisonsByAge()
     known.add([Comparisons(((700, 100, *(0,) * 13, 200), NOTHING), OLDEST)], 10)
     assert known.reach((1.0, 1.0), 0.8) == pytest.approx(2 / PARTS, abs=1e-3)

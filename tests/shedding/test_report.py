@@ -1,4 +1,4 @@
-"""Reports of what was shed, subtask by subtask, add up."""
+"""Shedding reports of subtasks add up to the report of the task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ runs = st.lists(st.tuples(st.integers(0, 99), st.integers(0, 9), st.integers(0, 
 
 
 @given(st.lists(runs, min_size=1, max_size=4))
-def test_what_subtasks_have_shed_is_what_was_shed(subtasks: list[list[tuple[int, int, int]]]) -> None:
+def test_reports_of_subtasks_add_up_to_the_totals(subtasks: list[list[tuple[int, int, int]]]) -> None:
     reports = []
     for own in subtasks:
         reports.append(AccuracyReport())

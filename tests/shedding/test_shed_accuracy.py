@@ -1,4 +1,4 @@
-"""L9-L13: the goldens of Example 4 with the erratum, the four cases of L10, and PQI."""
+"""L9-L13: golden values of Example 4 with the erratum, the four cases of L10, and PQI."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ EXAMPLE_4 = closed(["a", 83, 83, 83, "b"], [1, 4, 7, 10, 13, 16])
     ("dropped", "split", "lost", "values", "combined"),
     [
         (0, 0, Fraction(1), Fraction(2, 3), Fraction(2, 3)),
-        (1, 0, Fraction(1, 3), Fraction(1), Fraction(8, 9)),  # printed 2.6/3: 8/3 cut short
-        (2, 1, Fraction(1, 3), Fraction(3, 4), Fraction(2, 3)),  # printed 2.6/4, as if it were the lowest
+        (1, 0, Fraction(1, 3), Fraction(1), Fraction(8, 9)),  # printed as 2.6/3: 8/3 truncated
+        (
+            2,
+            1,
+            Fraction(1, 3),
+            Fraction(3, 4),
+            Fraction(2, 3),
+        ),  # printed as 2.6/4, as if it were the lowest value
         (3, 0, Fraction(1, 3), Fraction(1), Fraction(8, 9)),
         (4, 0, Fraction(1), Fraction(2, 3), Fraction(2, 3)),
     ],
 )
-def test_example_4(dropped: int, split: int, lost: Fraction, values: Fraction, combined: Fraction) -> None:
+def test_example_4_has_the_corrected_costs_of_each_drop(
+    dropped: int, split: int, lost: Fraction, values: Fraction, combined: Fraction
+) -> None:
     found, inner = cost(EXAMPLE_4, dropped, None, METHODS["cals"])
     assert found == pytest.approx(split + float(lost)) and inner == bool(split)
     kept = [one for one in EXAMPLE_4 if one.number != dropped]
@@ -45,7 +53,7 @@ def test_example_4(dropped: int, split: int, lost: Fraction, values: Fraction, c
         ("aaa", 1, {0: [(0, 1), (2, 3)]}),  # splits
     ],
 )
-def test_the_four_cases_of_a_dropped_tuple(
+def test_a_dropped_tuple_removes_shortens_or_splits_its_run(
     values: str, dropped: int | None, expected: dict[int, list[tuple[int, int]]]
 ) -> None:
     tuples = closed(values, list(range(len(values) + 1)))
@@ -70,18 +78,20 @@ def test_intervals_compare_as_in_a_pqi_order(
     assert preference(x, y) == preference(y, x) == relation
 
 
-def test_nothing_expected_and_nothing_found_is_exact() -> None:
+def test_an_empty_result_is_exact_if_none_was_expected() -> None:
     assert accuracy({}, {}) == 1 == jaccard([])
     assert accuracy({}, {3: [(0, 1)]}) == 0
 
 
-def test_a_fragment_that_was_selected_though_its_run_was_not_is_a_result_too_many() -> None:
+def test_a_fragment_whose_run_was_not_selected_is_a_false_positive() -> None:
     assert accuracy({1: (0, 2)}, {1: [(0, 2)], 2: [(5, 6)]}) == Fraction(1, 2)
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 9), st.booleans()), min_size=1, max_size=20))
-def test_fragments_lie_inside_their_runs_and_accuracy_is_a_share(rows: list[tuple[str, int, bool]]) -> None:
+def test_fragments_lie_inside_their_runs_and_accuracy_is_between_0_and_1(
+    rows: list[tuple[str, int, bool]],
+) -> None:
     times = [0]
     for _, gap, _ in rows:
         times.append(times[-1] + gap)

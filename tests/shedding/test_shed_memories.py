@@ -1,4 +1,4 @@
-"""CALS and its kin: traces by hand, the fast form against the definition, and what each may never do."""
+"""Shedding memories such as CALS: traces by hand, the fast form against the definition, and invariants."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FORMS = (ScanMemory, FastMemory)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_trace_of_example_4(form: type[ScanMemory | FastMemory]) -> None:
+def test_example_4_has_the_expected_drops_and_accuracy(form: type[ScanMemory | FastMemory]) -> None:
     method = replace(METHODS["cals"], ties=TieBreak.OLDEST)
     three = form(3, method)
     assert feed(three, EXAMPLE_4) == [None, None, None, 1, 2]
@@ -43,7 +43,7 @@ def test_trace_of_example_4(form: type[ScanMemory | FastMemory]) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_without_look_ahead_a_growing_run_is_cut_at_its_tip(form: type[ScanMemory | FastMemory]) -> None:
+def test_without_look_ahead_a_growing_run_is_cut_at_its_end(form: type[ScanMemory | FastMemory]) -> None:
     tuples = closed("aaaa", [0, 1, 2, 3, 4])
     literal = form(2, replace(METHODS["cals"], ties=TieBreak.NEWEST))
     assert feed(literal, tuples)[2] == 2
@@ -51,14 +51,14 @@ def test_without_look_ahead_a_growing_run_is_cut_at_its_tip(form: type[ScanMemor
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_nothing_is_dropped_while_there_is_room(name: str) -> None:
+def test_no_tuple_is_dropped_while_memory_is_free(name: str) -> None:
     memory = memory_of(Budget(5, method=name))
     assert feed(memory, EXAMPLE_4) == [None] * 5
     assert accuracy_of(EXAMPLE_4, memory.kept("p")) == 1
 
 
 @pytest.mark.parametrize("name", ["cals", "lookahead", "interval", "random"])
-def test_where_all_values_differ_accuracy_is_the_share_of_memory(name: str) -> None:
+def test_with_distinct_values_accuracy_is_the_share_of_memory(name: str) -> None:
     random = Random(5)
     times = [0]
     for _ in range(300):
@@ -70,7 +70,7 @@ def test_where_all_values_differ_accuracy_is_the_share_of_memory(name: str) -> N
     assert memory.held == 50
 
 
-def test_where_all_values_are_equal_one_fragment_is_left() -> None:
+def test_with_equal_values_one_fragment_is_left() -> None:
     tuples = closed("a" * 200, list(range(201)))
     memory = memory_of(Budget(60))
     feed(memory, tuples, window=100)
@@ -78,7 +78,7 @@ def test_where_all_values_are_equal_one_fragment_is_left() -> None:
     assert accuracy_of(tuples[-100:], memory.kept("p")) == Fraction(60, 100)
 
 
-def test_greedy_choices_are_close_to_the_best_there_are() -> None:
+def test_greedy_choices_are_close_to_the_optimum() -> None:
     worst = 1.0
     for seed in range(12):
         random = Random(seed)
@@ -95,14 +95,14 @@ def test_greedy_choices_are_close_to_the_best_there_are() -> None:
     assert worst >= 0.88
 
 
-def test_a_threshold_lets_runs_go_that_are_too_short() -> None:
+def test_the_threshold_method_drops_runs_that_are_too_short() -> None:
     tuples = closed("aabbbbbbcdd", list(range(12)))
     memory = memory_of(Budget(7, method="threshold", threshold=6))
     feed(memory, tuples)
     assert fragments(memory.kept("p"))[1] == [(2, 8)]
 
 
-def test_run_slots_hold_a_long_run_in_one_place() -> None:
+def test_a_run_slot_holds_a_long_run_in_one_slot() -> None:
     tuples = closed("aaaaabccccd", list(range(12)))
     memory = memory_of(Budget(2, Slot.RUNS))
     dropped = feed(memory, tuples)
@@ -117,7 +117,7 @@ def test_run_slots_hold_a_long_run_in_one_place() -> None:
     assert [one.values for one in memory.kept("p")] == ["c"]
 
 
-def test_a_growing_run_is_not_dropped_while_there_is_another() -> None:
+def test_a_growing_run_is_not_dropped_while_another_run_exists() -> None:
     tuples = closed("aaabb", [0, 5, 10, 15, 16, 17])
     memory = RunMemory(1, method_of("lookahead"))
     dropped = feed(memory, tuples)
@@ -125,7 +125,7 @@ def test_a_growing_run_is_not_dropped_while_there_is_another() -> None:
     assert dropped[3] is not None
 
 
-# -- the fast form --------------------------------------------------------------------------------------
+# -- Fast form ------------------------------------------------------------------------------------------
 
 arrivals = st.lists(
     st.tuples(st.integers(0, 2), st.sampled_from("ab"), st.integers(0, 4), st.integers(0, 9)), max_size=40
@@ -135,9 +135,9 @@ arrivals = st.lists(
 def choices(
     memory: ChainMemory, rows: list[tuple[int, str, int, int]], restart: int | None = None
 ) -> list[object]:
-    """Drops of tuples that arrive on three partitions: a value, a gap, and 0 for one that makes no run.
+    """Return the drops for tuples on three partitions: a value, a gap, and 0 for a tuple without a run.
 
-    Time windows of 25 pass over them.
+    Time windows of 25 pass over the tuples.
     """
     now, run, out = 0, 0, []
     newest: dict[int, tuple[str, int, int, bool]] = {}
@@ -172,7 +172,7 @@ def choices(
 )
 @example([(0, "a", 1, 1)] * 12, 3, "interval", TieBreak.RANDOM, 0)
 @example([(0, "a", 4, 1)] * 5 + [(0, "b", 1, 1)] * 5, 2, "threshold", TieBreak.OLDEST, 6)
-def test_the_fast_form_chooses_what_the_definition_chooses(
+def test_the_fast_form_drops_the_same_tuples_as_the_definition(
     rows: list[tuple[int, str, int, int]], capacity: int, name: str, ties: TieBreak, threshold: int
 ) -> None:
     method = replace(method_of(name, threshold), ties=ties, blind=False)
@@ -190,15 +190,15 @@ def test_a_restart_changes_no_choice(
     assert choices(memory_of(budget), rows) == choices(memory_of(budget), rows, restart=len(rows) // 2)
 
 
-def test_weights_that_make_a_split_cheap_are_for_the_scan() -> None:
+def test_weights_with_a_cheap_split_need_the_scan_form() -> None:
     with pytest.raises(AssertionError):
         FastMemory(3, Method(split=0.5))
 
 
-# -- RAND -----------------------------------------------------------------------------------------------
+# -- Random dropping (RAND) -----------------------------------------------------------------------------
 
 
-def test_random_dropping_gives_all_the_same_chance_at_each_decision() -> None:
+def test_random_dropping_gives_all_tuples_the_same_chance() -> None:
     kept = [0] * 20
     for seed in range(400):
         memory = RandomMemory(10, method_of("random", seed=seed))
@@ -210,7 +210,7 @@ def test_random_dropping_gives_all_the_same_chance_at_each_decision() -> None:
         assert count / 400 == pytest.approx(survived, abs=0.09)
 
 
-def test_accuracy_of_independent_retention_is_the_closed_form() -> None:
+def test_accuracy_of_independent_retention_equals_the_closed_form() -> None:
     random, p, q = Random(2), 0.7, 0.6
     values, times = [0], [0]
     for _ in range(100_000):
@@ -232,17 +232,17 @@ def test_accuracy_of_independent_retention_is_the_closed_form() -> None:
         ((0.0, 1.0), FastMemory, 2),
     ],
 )
-def test_weights_say_what_is_worse(
+def test_weights_change_which_tuple_is_dropped(
     weights: tuple[float, float] | None, form: type[ChainMemory], dropped: int
 ) -> None:
-    """A short tuple inside a run goes where splitting it counts less than the time of an end."""
+    """A short tuple inside a run is dropped if a split weighs less than the lost time at an end."""
     memory = memory_of(Budget(3, method="cals", weights=weights))
     assert type(memory) is form
     assert feed(memory, closed("baaac", [0, 100, 104, 105, 110, 200]))[3] == dropped
 
 
-def test_shares_are_those_of_runs_as_they_were() -> None:
-    """Half of a run of four is left: its end is a half of that, and a quarter of what it was."""
+def test_the_exact_method_uses_shares_of_the_original_runs() -> None:
+    """Half of a run of four is left: its last tuple is half of the rest, a quarter of the original."""
     tuples = closed("aaaabbb", list(range(8)))
     near, exact = (memory_of(Budget(5, method=name)) for name in ("lookahead", "exact"))
     assert type(exact) is OriginalRunMemory
@@ -253,10 +253,8 @@ def test_shares_are_those_of_runs_as_they_were() -> None:
 
 @settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(2, 8), st.none() | st.integers(5, 40))
-def test_runs_as_they_were_are_known_after_drops_and_expiry(
-    seed: int, capacity: int, window: int | None
-) -> None:
-    """Of a window of time, from its beginning on; a tuple that has gone begins with it at the earliest."""
+def test_original_runs_are_known_after_drops_and_expiry(seed: int, capacity: int, window: int | None) -> None:
+    """In a time window, a dropped tuple begins at the earliest with the window."""
     random, times = Random(seed), [0]
     for _ in range(40):
         times.append(times[-1] + random.randint(1, 5))

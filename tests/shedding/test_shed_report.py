@@ -1,4 +1,4 @@
-"""What shedding has cost: buckets that stay few, a shadow that stays small and is still representative."""
+"""Shedding reports: few buckets, and a small but representative sample of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slicemill.shedding.accuracy import BUCKETS, AccuracySums, MemoryReport, Run
 from slicemill.shedding.memory import Tuple
 
 
-def test_buckets_are_put_together_and_lose_nothing() -> None:
+def test_buckets_are_merged_without_loss() -> None:
     report = MemoryReport(capacity=10)
     for ts in range(3 * BUCKETS + 1):
         report.add(ts, AccuracySums(0.5, 1))
@@ -20,14 +20,14 @@ def test_buckets_are_put_together_and_lose_nothing() -> None:
     assert report.accuracy == pytest.approx(0.5)
 
 
-def test_a_report_over_nothing_is_exact() -> None:
+def test_a_report_over_no_results_is_exact() -> None:
     report = MemoryReport(capacity=10)
     assert (report.accuracy, report.coalescing, report.memory_ratio) == (1, 0, 1)
     assert report.plain()["buckets"] == []
 
 
-def test_a_shadow_of_many_runs_is_a_sample_of_them() -> None:
-    """Of 20 000 runs a hundred are kept; the share that is left of them tells that of all."""
+def test_a_sample_estimates_the_share_of_all_runs() -> None:
+    """Of 20 000 runs a hundred are sampled; their remaining share estimates that of all runs."""
     random, shadow = Random(3), RunSample(limit=100)
     exact, left = {}, {}
     for run in range(20_000):
@@ -41,7 +41,7 @@ def test_a_shadow_of_many_runs_is_a_sample_of_them() -> None:
     assert sums.shares / sums.results == pytest.approx(0.6, abs=0.15)
 
 
-def test_a_shadow_forgets_what_has_passed_and_looks_at_all_again() -> None:
+def test_a_sample_drops_expired_runs_and_samples_all_runs_again() -> None:
     shadow = RunSample(limit=4)
     for run in range(40):
         shadow.add_tuple(Tuple("v", run, run + 1, run, run, run), run % 2)

@@ -1,4 +1,4 @@
-"""The shell against a real server; what a person types and sees."""
+"""The interactive shell against a real server: input and output."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shell(connection: Connection, seen: io.StringIO) -> Shell:
     return Shell(connection, Console(file=seen, width=100))
 
 
-def test_rows_are_a_table_and_mistakes_are_underlined(shell: Shell, seen: io.StringIO) -> None:
+def test_rows_are_printed_as_a_table_and_errors_are_underlined(shell: Shell, seen: io.StringIO) -> None:
     assert shell.run("DESCRIBE dear;")
     assert "price   INT" in seen.getvalue()
     assert not shell.run("CREATE QUERY q AS\n  SELECT itm FROM bid;")
@@ -57,7 +57,7 @@ def test_rows_are_a_table_and_mistakes_are_underlined(shell: Shell, seen: io.Str
     assert "hint: did you mean item?" in seen.getvalue()
 
 
-def test_results_can_be_watched(shell: Shell, service: MillService, seen: io.StringIO) -> None:  # noqa: F811
+def test_live_results_can_be_watched(shell: Shell, service: MillService, seen: io.StringIO) -> None:  # noqa: F811
     bid(service, (1, 20, 1))
     shell.watch("dear", stopped=lambda: True)
     assert "results of dear; ctrl-c ends" in seen.getvalue()
@@ -65,7 +65,7 @@ def test_results_can_be_watched(shell: Shell, service: MillService, seen: io.Str
     assert "did you mean dear" in seen.getvalue()
 
 
-def test_commands_begin_with_a_backslash(shell: Shell, seen: io.StringIO, tmp_path: Path) -> None:
+def test_shell_commands_begin_with_a_backslash(shell: Shell, seen: io.StringIO, tmp_path: Path) -> None:
     shell.run("\\?")
     assert "\\watch" in seen.getvalue()
     shell.run("\\d dear")
@@ -100,7 +100,7 @@ def test_names_and_keywords_are_completed(connection: Connection) -> None:
     assert "SHOW QUERIES" in completed("sho")
 
 
-def test_the_commands_of_a_terminal_speak_to_the_server(connection: Connection) -> None:
+def test_the_sql_and_watch_commands_use_a_server(connection: Connection) -> None:
     def told(*arguments: str, status: int = 0) -> str:
         done = CliRunner().invoke(app, arguments)
         assert done.exit_code == status, done.output
@@ -120,7 +120,7 @@ def test_the_commands_of_a_terminal_speak_to_the_server(connection: Connection) 
 
 
 @pytest.mark.parametrize("width", [80, 60, 30])
-def test_no_word_of_a_listing_is_cut_however_narrow_a_terminal_is(
+def test_no_word_of_a_listing_is_truncated_at_any_width(
     connection: Connection,
     service: MillService,  # noqa: F811
     width: int,
@@ -135,7 +135,7 @@ def test_no_word_of_a_listing_is_cut_however_narrow_a_terminal_is(
     assert "error" not in words, "what has no value anywhere is left out"
 
 
-def test_results_for_programs_are_rows_alone(
+def test_machine_readable_results_contain_only_rows(
     connection: Connection,
     service: MillService,  # noqa: F811
     seen: io.StringIO,
@@ -146,7 +146,7 @@ def test_results_for_programs_are_rows_alone(
     assert [json.loads(line)["item"] for line in seen.getvalue().splitlines()] == [1]
 
 
-def test_a_listing_of_queries_with_long_names_is_a_table_in_80_columns() -> None:
+def test_a_listing_of_queries_with_long_names_fits_in_80_columns() -> None:
     names = ["name", "state", "rows", "rows_waiting", "p50_ms", "p99_ms", "failures", "version"]
     row = ("average_selling_price", "backfilling", 123456, 1234, 1234.5, 12345.6, 0, 1)
     result = StatementResult(
@@ -160,7 +160,7 @@ def test_a_listing_of_queries_with_long_names_is_a_table_in_80_columns() -> None
     assert {"backfilling", "123456", "1,234.5", "12,345.6"} <= set(seen.getvalue().split())
 
 
-def test_a_wide_table_cuts_neither_timestamps_nor_headers_that_fit() -> None:
+def test_a_wide_table_truncates_neither_timestamps_nor_headers_that_fit() -> None:
     at, text = "2026-01-31T12:00:00.123456Z", "a description of several words that takes more than a line"
     row = {"_ts": at, "name": "turnover_by_channel", "text": text, "rows_read": 42}
     result = StatementResult("SELECT", "", [(name, "") for name in row], [row])
@@ -178,7 +178,7 @@ def test_a_wide_table_cuts_neither_timestamps_nor_headers_that_fit() -> None:
         (OutputFormat.csv, ["item,price", "1,20", "2,30", "3,1000000"]),
     ],
 )
-def test_names_of_columns_are_repeated_only_if_a_column_becomes_wider(
+def test_the_header_is_repeated_only_if_a_column_becomes_wider(
     connection: Connection,
     service: MillService,  # noqa: F811
     seen: io.StringIO,

@@ -1,4 +1,4 @@
-"""Rates as people write them."""
+"""Rates in the notation of the command line."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ STREAMS = ["auction", "bid"]
         ("2M/s:Bursty", Traffic(2e6, "bursty")),
     ],
 )
-def test_a_rate_is_rows_per_time_and_how_they_come(text: str, traffic: Traffic) -> None:
+def test_a_rate_has_rows_per_time_and_a_traffic_shape(text: str, traffic: Traffic) -> None:
     assert parse_rates([text], STREAMS) == {"auction": traffic, "bid": traffic}
     assert parse_rates([f"BID={text}", "1/s"], STREAMS) == {"auction": Traffic(1.0), "bid": traffic}
 
 
-def test_recorded_rows_are_named_by_their_file(tmp_path: Path) -> None:
+def test_recorded_rows_are_given_as_a_file_name(tmp_path: Path) -> None:
     path = tmp_path / "bids.csv"
     path.write_text("1,10\n2,30\n")
     found = parse_rates([f"bid={path}", "auction=1/s"], STREAMS)
@@ -50,6 +50,6 @@ def test_recorded_rows_are_named_by_their_file(tmp_path: Path) -> None:
         (["bid=nowhere.csv"], "cannot read nowhere.csv"),
     ],
 )
-def test_a_mistake_is_told_in_words(given: list[str], words: str) -> None:
+def test_an_invalid_rate_is_reported(given: list[str], words: str) -> None:
     with pytest.raises(SlicemillError, match=words):
         parse_rates(given, STREAMS)

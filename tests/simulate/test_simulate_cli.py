@@ -1,4 +1,4 @@
-"""`slicemill simulate` as a person uses it, from costs in a file; on Spark it is tried in test_trial.py."""
+"""`slicemill simulate` with costs from a file; test_trial.py covers measurements on Spark."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def simulate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
 
 
-def test_policies_are_compared_by_query(folder: Path) -> None:
+def test_policies_are_compared_for_each_query(folder: Path) -> None:
     done = simulate(
         folder,
         *("bids.esl", "--costs", "costs.json", "--rate", "bid=500/s", "--cores", "1", "--for", "1m"),
@@ -48,10 +48,10 @@ def test_policies_are_compared_by_query(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "These rates bring 55% of the work that 1 core can do." in done.stdout
     assert "All queries together" in done.stdout
-    assert done.stdout.count("hnr") == 3  # by query, and together
+    assert done.stdout.count("hnr") == 3  # once for each query, and once for all queries
 
 
-def test_json_is_one_object_with_all_figures(
+def test_json_output_is_one_object_with_all_metrics(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(folder)
@@ -85,7 +85,7 @@ def test_json_is_one_object_with_all_figures(
         (("nowhere.esl", "--rate", "5/s"), "cannot read nowhere.esl"),
     ],
 )
-def test_a_mistake_is_told_in_words_before_spark_starts(
+def test_an_invalid_argument_is_reported_before_spark_starts(
     folder: Path, arguments: tuple[str, ...], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -95,7 +95,7 @@ def test_a_mistake_is_told_in_words_before_spark_starts(
         app(["simulate", *arguments], standalone_mode=False)
 
 
-def test_a_mistake_gives_no_stack_trace(folder: Path) -> None:
+def test_an_error_prints_no_traceback(folder: Path) -> None:
     done = simulate(folder, "bids.esl", "--costs", "costs.json")
     assert done.returncode == 1
     assert done.stderr.startswith("how many rows does bid get?")

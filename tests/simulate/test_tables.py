@@ -1,4 +1,4 @@
-"""Predicted and measured orders of policies."""
+"""Predicted and measured rankings of policies."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def test_only_clear_differences_are_compared() -> None:
     assert found["staleness"] == (["a", "b", "c"], ["c", "b", "a"], 0, 0)
 
 
-def test_a_wrong_order_is_counted() -> None:
+def test_a_wrong_order_counts_as_a_disagreement() -> None:
     predicted = {"a": outcome(1.0, 0.1), "b": outcome(2.0, 0.2)}
     measured = {"a": outcome(3.0, 0.1), "b": outcome(2.0, 0.2)}
     assert agreement(predicted, measured)["mean slowdown"][2:] == (0, 1)
     assert agreement(predicted, measured)["staleness"][2:] == (1, 1)
 
 
-def test_json_has_no_figure_over_nothing() -> None:
+def test_json_has_null_for_metrics_without_results() -> None:
     empty = Outcome({"q": QueryOutcome(staleness=0.0, mean_waiting=0.0)}, 10.0, 12.0)
     (found,) = outcomes_as_json({"a": empty})
     assert found["queries"][0]["response_s"] == {"count": 0, "mean": None, "max": None, "l2": None}
     assert found["behind_s"] == 2.0
 
 
-def test_tables_of_several_policies_cut_no_figure_in_80_columns() -> None:
+def test_tables_of_several_policies_fit_in_80_columns() -> None:
     query = QueryOutcome(staleness=0.219, mean_waiting=126.0, most_waiting=1_575)
     query.felt(0.0, 0.219, 1_380_000, 0.1)
     found = {policy: Outcome({"highest_bid_so_far": query}, 10.0, 12.0) for policy in ("fcfs", "hnr")}

@@ -1,4 +1,4 @@
-"""Trials on Spark: costs are measured, taken from a home, and policies tried on given arrivals."""
+"""Trials on Spark: measured costs, costs from a home directory, and policies compared on given arrivals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ignored(what: str, done: float) -> None:
     assert 0 <= done <= 1
 
 
-def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
+def test_measured_costs_describe_the_tasks_of_the_trial(spark: SparkSession) -> None:
     samples = TrialSamples(RATES)
     costs = measure(spark, SCRIPT, 0.25, samples, ignored, counted=(1, 4, 16))
     assert costs.streams() == ["bid"]
@@ -68,7 +68,9 @@ def test_what_is_measured_is_what_a_trial_sees(spark: SparkSession) -> None:
             assert 0 < query.staleness <= 1
 
 
-def test_costs_of_a_home_are_those_its_tasks_have_learned(spark: SparkSession, tmp_path: Path) -> None:
+def test_costs_from_a_home_directory_are_those_measured_by_its_tasks(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with Mill(spark, tmp_path / "home", subtasks=2, read_sources=False) as mill:
         mill.execute(SCRIPT)
         mill.open()
@@ -89,7 +91,7 @@ def test_costs_of_a_home_are_those_its_tasks_have_learned(spark: SparkSession, t
         costs_of_home(tmp_path / "home", other)
 
 
-def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark: SparkSession) -> None:
+def test_recorded_rows_are_played_in_time_order_without_unread_rows(spark: SparkSession) -> None:
     script = SourceText(
         SCRIPT.text.replace("CREATE STREAM even", "CREATE QUERY even").rpartition("CREATE")[0], "x"
     )
@@ -107,7 +109,7 @@ def test_rows_are_played_in_order_of_time_without_those_that_nobody_wants(spark:
     assert not [ts for ts in times if 3_000_000 < ts < 8_000_000]
 
 
-def test_a_trial_gives_nothing_to_sinks_and_has_its_own_policy(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_trial_writes_to_no_sink_and_has_its_own_policy(spark: SparkSession, tmp_path: Path) -> None:
     out = tmp_path / "out"
     text = SCRIPT.text.replace("weight = 3", f"sink = 'json:{out}'") + "SET policy = 'bsd';"
     with open_trial_mill(spark, SourceText(text, "x"), lambda: 10_000_000, "rr") as mill:
@@ -119,7 +121,7 @@ def test_a_trial_gives_nothing_to_sinks_and_has_its_own_policy(spark: SparkSessi
     assert not out.exists() or not list(out.iterdir())
 
 
-def test_a_source_that_cannot_be_read_ahead_is_told(tmp_path: Path) -> None:
+def test_a_source_that_cannot_be_sampled_is_reported(tmp_path: Path) -> None:
     def sample(source: str) -> pa.Table:
         catalog = bind(f"CREATE STREAM s (a int, ts timestamp) ORDER BY ts SOURCE '{source}';").catalog
         return read_sample(catalog.declared_stream("s"), 10, tmp_path)

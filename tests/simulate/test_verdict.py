@@ -1,4 +1,4 @@
-"""What a plan comes to, in words."""
+"""Verdict of a simulation in words."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def words(costs: Costs, rate: float, cores: int, behind_s: float = 0.0) -> str:
     return " ".join(verdict(costs, {"s": rate}, cores, {"hnr": Outcome({}, 100.0, 100.0 + behind_s)}))
 
 
-def test_a_load_that_fits() -> None:
+def test_a_load_that_fits_has_its_utilisation() -> None:
     assert words(SPLITS, 1000.0, 2) == "These rates bring 50% of the work that 2 cores can do."
     assert "1 core can do" in words(SPLITS, 500.0, 1)
 
 
-def test_a_load_that_does_not_fit_says_what_would() -> None:
+def test_a_load_that_does_not_fit_has_the_required_cores_and_the_feasible_rates() -> None:
     told = words(SPLITS, 3000.0, 2)
     assert "1.50 times the work that 2 cores can do" in told
     assert "67% of these rates would just fit" in told
@@ -30,7 +30,7 @@ def test_a_task_that_cannot_be_split_is_named() -> None:
     assert "b alone needs more than one core" in words(WHOLE, 1500.0, 8)
 
 
-def test_jobs_that_cost_more_than_their_rows_are_told() -> None:
+def test_jobs_with_more_overhead_than_work_are_reported() -> None:
     busy = Outcome({}, 100.0, 100.0, busy_s=99.0, jobs=990)
     told = " ".join(verdict(SPLITS, {"s": 10.0}, 1, {"rr": busy}))
     assert "1% of the work" in told

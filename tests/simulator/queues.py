@@ -1,4 +1,4 @@
-"""Fixed queues as a policy sees them, for tests that ask a policy one question at a time."""
+"""Fixed queues as a policy sees them, for tests that call a policy directly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FixedQueue:
 
 
 def queue(task: int, times: Sequence[float] = (1,), arrival: float = 0.0) -> FixedQueue:
-    """One output per tuple."""
+    """Return a queue with one output for each tuple."""
     return FixedQueue(task, np.array(times, dtype=float), np.ones(len(times)), arrival)
 
 

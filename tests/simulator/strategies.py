@@ -1,4 +1,4 @@
-"""Hypothesis strategies for charts with exact numbers, so that ties are ties."""
+"""Hypothesis strategies for charts with exact numbers, so that equal slopes are exactly equal."""
 
 from __future__ import annotations
 

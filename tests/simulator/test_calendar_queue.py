@@ -18,7 +18,7 @@ from slicemill_lab.testbeds.quality import quality_of_data
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.floats(1e-4, 1e4)), min_size=1, max_size=30))
-def test_with_many_buckets_the_greatest_comes_first(puts: list[tuple[int, float]]) -> None:
+def test_with_many_buckets_the_greatest_priority_is_first(puts: list[tuple[int, float]]) -> None:
     queue = calendar_queue(10, 1e-4, 1e4, 10_000)
     wanted = dict[int, float]()
     for item, priority in puts:
@@ -34,7 +34,7 @@ def test_with_many_buckets_the_greatest_comes_first(puts: list[tuple[int, float]
 
 
 @given(st.lists(st.integers(0, 9), max_size=30))
-def test_a_bucket_is_a_queue(puts: list[int]) -> None:
+def test_a_bucket_is_a_fifo_queue(puts: list[int]) -> None:
     queue = calendar_queue(10, 1.0, 1.0, 1)
     waiting: list[int] = []
     for item in puts:
@@ -43,12 +43,12 @@ def test_a_bucket_is_a_queue(puts: list[int]) -> None:
     assert [pop(queue) for _ in waiting] == waiting
 
 
-def test_a_queue_needs_a_range_and_a_bucket() -> None:
+def test_a_calendar_queue_needs_a_range_and_a_bucket() -> None:
     with pytest.raises(ValueError, match="at least one bucket"):
         calendar_queue(3, 1.0, 2.0, 0)
 
 
-def test_freshness_with_a_calendar_is_near_freshness_without_and_pays_for_its_operations() -> None:
+def test_fas_with_a_calendar_queue_is_nearly_as_fresh_and_pays_for_its_operations() -> None:
     work = quality_of_data(0.5, 3, queries=40, streams=4, tuples=100, bursty=2).work
     tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
     exact = objectives(simulate(work, tasks, asked("fas", tasks.tasks)))["staleness"]

@@ -1,4 +1,4 @@
-"""The loop over clusters of queries (P18-P20)."""
+"""The scheduling loop over clusters of queries (P18-P20)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GROWTH = asked("bsd", UNITS.tasks).by_wait()[1].tolist()
 
 
 @pytest.mark.parametrize("pruned", [False, True])
-def test_every_query_on_its_own_is_the_policy_itself(pruned: bool) -> None:
+def test_clusters_of_one_query_equal_the_policy_itself(pruned: bool) -> None:
     exact = simulate(BED.work, UNITS, asked("bsd", UNITS.tasks))
     found = simulate_clusters(BED.work, GROWTH, apart(GROWTH), pruned=pruned)
     norms = [objectives(run)["l2 slowdown"] for run in (exact, found)]
@@ -36,18 +36,18 @@ def test_one_cluster_is_first_come_first_served() -> None:
     assert np.all(done[:, :-1].max(axis=0) < done[:, 1:].min(axis=0))
 
 
-def test_golden_g8_the_tuple_goes_from_cluster_to_cluster() -> None:
-    """Two clusters of two queries: the dear one waits until the cheap one's wait is short in comparison."""
+def test_golden_g8_a_tuple_is_processed_cluster_by_cluster() -> None:
+    """Two clusters of two queries: the expensive cluster waits while the cheap cluster has a longer wait."""
     paths = tuple(Path(name, (Stage(name, 1.0),)) for name in ("x1", "x2", "y1", "y2"))
     work = draw([Load(path, [0.0, 1.0, 2.0]) for path in paths], 1)
     clusters = Clusters((0, 0, 1, 1), (3.0, 1.0))
     run = simulate_clusters(work, [4.0, 3.0, 2.0, 1.0], clusters)
-    # Both clusters head t1, the first is greater; at time 2 ⟨t2, Cx⟩ is 3·1 against 1·2 for ⟨t1, Cy⟩; at time
-    # 4 ⟨t3, Cx⟩ is 3·2 against 1·4; then t1, t2 and t3 are left to Cy.
+    # Both clusters have t1 first, and the first cluster has the greater priority. At time 2 ⟨t2, Cx⟩ is 3·1
+    # against 1·2 for ⟨t1, Cy⟩; at time 4 ⟨t3, Cx⟩ is 3·2 against 1·4; then t1, t2 and t3 remain for Cy.
     assert execution_order(run) == ["x1", "x2"] * 3 + ["y1", "y2"] * 3
 
 
-def test_deciding_costs_time_and_each_step_saves_some() -> None:
+def test_decisions_cost_time_and_each_optimisation_saves_some() -> None:
     ways = {
         "naive": (apart(GROWTH), False, False),
         "clusters": (logarithmic(GROWTH, 6), False, False),
@@ -63,7 +63,7 @@ def test_deciding_costs_time_and_each_step_saves_some() -> None:
     assert ends[-1] > simulate_clusters(BED.work, GROWTH, apart(GROWTH)).finished.max()
 
 
-def test_clusters_read_one_stream() -> None:
+def test_clusters_need_one_common_stream() -> None:
     paths = tuple(Path(name, (Stage(name, 1.0),)) for name in "ab")
     work = draw([Load(paths[0], [0.0]), Load(paths[1], [1.0])], 1)
     with pytest.raises(ValueError, match="one stream"):

@@ -1,4 +1,4 @@
-"""Clusters of tasks, and the best of them (P18, P19)."""
+"""Clusters of tasks, and the search for the best cluster (P18, P19)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from slicemill_lab.simulator.clusters import logarithmic, scan, top_one, uniform
 
 
-def test_golden_g7_clusters_of_one_to_a_hundred() -> None:
+def test_golden_g7_priorities_of_1_to_100_have_the_published_clusters() -> None:
     assert uniform([1, 100], 2).pseudo == pytest.approx((1, 50.5))
     assert logarithmic([1, 100], 2).pseudo == pytest.approx((1, 10))
     assert logarithmic([1, 9.99, 10, 100], 2).member_of == (0, 0, 1, 1)
@@ -29,7 +29,7 @@ def test_members_are_within_the_ratio_of_their_cluster(priorities: list[float], 
         st.tuples(st.floats(1e-3, 1e3), st.none() | st.integers(0, 9).map(float)), min_size=1, max_size=20
     )
 )
-def test_the_best_cluster_is_found_without_looking_at_all(cases: list[tuple[float, float | None]]) -> None:
+def test_the_best_cluster_is_found_without_a_full_scan(cases: list[tuple[float, float | None]]) -> None:
     pseudo, heads = [p for p, _ in cases], [h for _, h in cases]
     scores = [p * (100 - h) for p, h in cases if h is not None]
     given_heads = np.array([np.nan if head is None else head for head in heads])
@@ -39,7 +39,7 @@ def test_the_best_cluster_is_found_without_looking_at_all(cases: list[tuple[floa
     assert found.looked_at <= 2 * looked.looked_at
 
 
-def test_few_pairs_are_looked_at() -> None:
+def test_the_search_examines_few_pairs() -> None:
     random = np.random.default_rng(1)
     looked = [
         found.looked_at

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill_lab.simulator.deadlines import DeadlineRule, Instant, play
 
 
-def test_golden_g12_the_hybrid_is_best_of_three() -> None:
+def test_golden_g12_the_hybrid_is_the_best_of_three_rules() -> None:
     instants = [Instant(1, 100), Instant(4, 1), Instant(10, 0.5), Instant(2, 9)]
     assert play(instants, DeadlineRule.EDF) == ([2, 1, 3, 0], 29.5)
     assert play(instants, DeadlineRule.HIGHEST_RATE) == ([0, 3, 1, 2], 22.5)
@@ -32,14 +32,16 @@ INSTANTS = st.lists(
 
 
 @given(INSTANTS)
-def test_the_hybrid_is_each_of_the_two_at_its_extreme(instants: list[Instant]) -> None:
+def test_the_hybrid_equals_edf_if_all_are_in_time_and_highest_rate_if_all_are_late(
+    instants: list[Instant],
+) -> None:
     timely = [Instant(i.cost, 1000 + i.deadline) for i in instants]
     late = [Instant(i.cost, -1 - i.deadline) for i in instants]
     assert play(timely, DeadlineRule.HYBRID) == play(timely, DeadlineRule.EDF)
     assert play(late, DeadlineRule.HYBRID) == play(late, DeadlineRule.HIGHEST_RATE)
 
 
-def test_over_many_sets_the_hybrid_is_near_the_best() -> None:
+def test_over_many_sets_the_hybrid_is_near_the_optimum() -> None:
     random = np.random.default_rng(7)
     sums = dict.fromkeys(DeadlineRule, 0.0)
     worse_than_both = 0

@@ -1,4 +1,4 @@
-"""Data that moves, and statistics that follow it (P21)."""
+"""Drifting data, and statistics that adapt to it (P21)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slicemill_lab.testbeds.drifting import drifting
 
 
 @pytest.mark.parametrize("policy", ["hr", "hnr", "brt", "bsd"])
-def test_statistics_that_do_not_change_change_nothing(policy: str) -> None:
+def test_unchanged_statistics_change_no_choice(policy: str) -> None:
     work = drifting(0.9, 1, 10.0, queries=8, intervals=5, tuples_per_interval=20)
     tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
 
@@ -27,18 +27,18 @@ def test_statistics_that_do_not_change_change_nothing(policy: str) -> None:
     assert finished(Adapting(window=10, alpha=0.5)) != static
 
 
-def test_the_work_that_there_is_makes_the_utilisation() -> None:
+def test_the_generated_work_has_the_configured_utilisation() -> None:
     work = drifting(0.8, 2, 5.0, queries=20, intervals=10, tuples_per_interval=20)
     assert work.cost.sum() / work.arrival.max() == pytest.approx(0.8)
-    # Narrow data: what passes depends on where the mean is.
+    # With narrow data, the selectivity depends on the mean.
     passed = [
         work.outputs[work.tuples(int(leaf))].reshape(10, 20).mean(axis=1) for leaf in work.first_operator[:-1]
     ]
     assert max(share.std() for share in passed) > 0.2
 
 
-def test_a_wrong_belief_is_corrected_after_a_window() -> None:
-    """Two queries of one cost; the one that is believed to have few results has all of them."""
+def test_a_wrong_initial_selectivity_is_corrected_after_a_window() -> None:
+    """Two queries of equal cost; the query with the lower assumed selectivity emits all results."""
     paths = Path("few", (Stage("f", 1.0, 0.9),)), Path("many", (Stage("m", 1.0, 0.1),))
     times = np.repeat(np.arange(40) * 4.0, 2)
     work = draw(
@@ -49,13 +49,13 @@ def test_a_wrong_belief_is_corrected_after_a_window() -> None:
         output_latencies(simulate(work, tasks, make("hr", tasks.tasks), adapting=adapting), 1)
         for adapting in (None, Adapting(window=10, alpha=0.5))
     )
-    assert static.mean() == 3.5  # both tuples of the other first
+    assert static.mean() == 3.5  # both tuples of the other query run first
     assert adaptive[:8].tolist() == static[:8].tolist()
     assert adaptive[-40:].mean() == 1.5
 
 
-def test_who_waits_unseen_is_looked_at_again() -> None:
-    """`late` has no results for long, then all; meanwhile the other keeps the system busy."""
+def test_a_starved_query_is_measured_again() -> None:
+    """`late` emits no results for long, then only results; meanwhile `steady` keeps the system busy."""
     paths = Path("late", (Stage("l", 1.0, 0.9),)), Path("steady", (Stage("s", 1.0, 0.5),))
     quiet, busy = np.arange(100) * 3.0, 300.0 + np.arange(200)
     times = np.concatenate((quiet, busy))
@@ -72,7 +72,7 @@ def test_who_waits_unseen_is_looked_at_again() -> None:
     assert seen.mean() < starved.mean() / 3
 
 
-def test_ranges_are_spread_so_that_no_stretch_of_the_data_is_far_dearer() -> None:
+def test_filter_ranges_are_spread_so_that_no_part_of_the_data_is_much_more_expensive() -> None:
     work = drifting(0.95, 3, 5.0, queries=40, intervals=100, tuples_per_interval=20)
     leaves = work.first_operator[:-1]
     cost = np.zeros(100)
@@ -87,7 +87,7 @@ def test_ranges_are_spread_so_that_no_stretch_of_the_data_is_far_dearer() -> Non
     assert smooth.max() / smooth.mean() < 1.1
 
 
-def test_adapting_gains_on_data_that_moves() -> None:
+def test_adaptation_improves_the_response_on_drifting_data() -> None:
     work = drifting(0.95, 1, 5.0, queries=25, intervals=30)
     tasks = cut(work.paths, "query", Objective.OUTPUT_RESPONSE)
     static, adaptive = (

@@ -10,7 +10,7 @@ WORK = draw([Load(PATH, [0, 0, 0], outputs=[[1, 0, 2], [1, 0, 1]])], 1)
 WHOLE, FIRST, SECOND = Span(0, 0, 2), Span(0, 0, 1), Span(0, 1, 2)
 
 
-def test_true_time_includes_all_that_a_tuple_becomes() -> None:
+def test_the_true_time_of_a_tuple_includes_all_its_descendants() -> None:
     assert true_times(WORK, WHOLE).tolist() == [11, 1, 21]
     assert true_times(WORK, FIRST).tolist() == [1, 1, 1]
 
@@ -21,7 +21,7 @@ def test_true_outputs_are_weighted_and_counted_at_the_root() -> None:
     assert true_drops(WORK, SECOND, Objective.OUTPUT_RESPONSE).tolist() == [2, 0, 2]
 
 
-def test_true_memory_drop_counts_what_stays_in_the_next_buffer() -> None:
+def test_the_true_memory_drop_counts_output_in_the_next_buffer() -> None:
     assert true_drops(WORK, FIRST, Objective.MEMORY).tolist() == [8 - 3, 8, 8 - 6]
     assert true_drops(WORK, WHOLE, Objective.MEMORY).tolist() == [8, 8, 8]
 

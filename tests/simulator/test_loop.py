@@ -19,7 +19,7 @@ ORT = Objective.OUTPUT_RESPONSE
 
 
 class InPython:
-    """The same choices, made outside of the compiled loop."""
+    """Policy with the same choices, outside of the compiled loop."""
 
     def __init__(self, policy: ByPriority) -> None:
         self.choose = policy.choose
@@ -34,7 +34,7 @@ def run(work: Workload, policy: str, level: Level, **options: float) -> Simulate
     return simulate(work, tasks, make(policy, tasks.tasks, **options))
 
 
-def test_golden_g1_greedy_and_mss_in_the_loop() -> None:
+def test_golden_g1_mss_has_a_lower_total_latency_than_greedy() -> None:
     single = Path("first", (Stage("one", 1.0),)), Path("second", (Stage("two", 1.0),))
     costs = np.array([10.0, 1.0]), np.array([9.0])
     work = draw([Load(p, np.zeros(len(c)), costs=[c]) for p, c in zip(single, costs, strict=True)], 1)
@@ -44,24 +44,24 @@ def test_golden_g1_greedy_and_mss_in_the_loop() -> None:
     assert (3 * mean_output_latency(greedy), 3 * mean_output_latency(best)) == (48, 41)
 
 
-def test_query_level_takes_each_tuple_through_the_whole_path() -> None:
+def test_query_level_processes_each_tuple_through_the_whole_path() -> None:
     work = draw([Load(path("a", 1, 1, 1), [0, 0])], 1)
     assert execution_order(run(work, "component", "query")) == ["a1", "a2", "a3"] * 2
 
 
-def test_a_discarded_tuple_costs_up_to_and_including_the_operator_that_discards_it() -> None:
+def test_a_discarded_tuple_costs_up_to_and_including_the_discarding_operator() -> None:
     work = draw([Load(path("a", 2, 3, 4), [0, 0], outputs=[[1, 1], [0, 1], [1]])], 1)
     done = run(work, "component", "query")
     assert execution_order(done) == ["a1", "a2", "a1", "a2", "a3"]
     assert output_latencies(done, 0).tolist() == [2 + 3 + 2 + 3 + 4]
 
 
-def test_an_expanding_operator_is_followed_depth_first() -> None:
+def test_output_of_an_expanding_operator_is_processed_depth_first() -> None:
     work = draw([Load(path("a", 1, 1, 1), [0], outputs=[[2], [1, 1], [1, 1]])], 1)
     assert execution_order(run(work, "component", "query")) == ["a1", "a2", "a3", "a2", "a3"]
 
 
-def test_operator_level_lets_a_steeper_operator_overtake_between_two_operators() -> None:
+def test_operator_level_lets_a_steeper_operator_run_between_two_operators() -> None:
     work = draw([Load(path("slow", 4, 4), [0]), Load(path("fast", 1), [1])], 1)
     query = run(work, "component", "query")
     operator = run(work, "component", "operator")
@@ -76,12 +76,12 @@ def test_round_robin_at_operator_level_with_a_large_quantum_is_breadth_first() -
     assert order == ["a1"] * 3 + ["a2"] * 3 + ["a3"] * 3
 
 
-def test_the_processor_waits_only_when_there_is_nothing_to_do() -> None:
+def test_the_processor_idles_only_without_pending_work() -> None:
     work = draw([Load(path("a", 2), [0, 10]), Load(path("b", 3), [1])], 1)
     assert run(work, "component", "query").finished.tolist() == [2, 12, 5]
 
 
-def test_overhead_is_paid_once_per_decision() -> None:
+def test_overhead_is_paid_once_for_each_decision() -> None:
     work = draw([Load(path("a", 2, 1), [0, 0])], 1)
     for level, decisions in (("query", 2), ("operator", 4)):
         tasks = cut(work.paths, level, ORT)
@@ -92,7 +92,7 @@ def test_overhead_is_paid_once_per_decision() -> None:
 
 @st.composite
 def workloads(draw_: st.DrawFn) -> Workload:
-    """Up to three paths of up to three operators, with few distinct times, so that ties are common."""
+    """Draw up to three paths of up to three operators, with few distinct times, so that ties are common."""
     loads = []
     for number in range(draw_(st.integers(1, 3))):
         stages = tuple(
@@ -123,7 +123,7 @@ def test_compiled_and_plain_loop_take_the_same_steps(work: Workload, level: Leve
 
 
 @given(workloads(), st.sampled_from(LEVELS), st.sampled_from(sorted(NAMES)))
-def test_every_policy_keeps_the_processor_busy_for_the_same_time_and_handles_every_tuple_in_order(
+def test_every_policy_has_equal_busy_time_and_processes_every_tuple_in_order(
     work: Workload, level: Level, policy: str
 ) -> None:
     done = run(work, policy, level)
@@ -131,7 +131,7 @@ def test_every_policy_keeps_the_processor_busy_for_the_same_time_and_handles_eve
     assert done.finished.tobytes() == again.finished.tobytes()
     for operator in range(len(work.first_tuple) - 1):
         assert np.all(np.diff(done.finished[work.tuples(operator)]) > 0)
-    # One processor: sorted by end, runs do not overlap, and no time is lost while something waits.
+    # One processor: sorted by end, runs do not overlap, and no time is lost while tuples wait.
     order = np.argsort(done.finished)
     starts = done.finished[order] - work.cost[order]
     ends = np.concatenate(([0.0], done.finished[order][:-1]))
@@ -140,7 +140,7 @@ def test_every_policy_keeps_the_processor_busy_for_the_same_time_and_handles_eve
 
 
 class Nosy:
-    """Checks what the loop promises a policy before it chooses the first task."""
+    """Check the guarantees of the loop before the first task is chosen."""
 
     def choose(self, ready: Sequence[Queue], now: float) -> int:
         tasks = [queue.task for queue in ready]
@@ -153,5 +153,5 @@ class Nosy:
 
 
 @given(workloads(), st.sampled_from(LEVELS))
-def test_a_policy_sees_the_tasks_with_input_in_order_and_no_others(work: Workload, level: Level) -> None:
+def test_a_policy_sees_exactly_the_tasks_with_input_in_order(work: Workload, level: Level) -> None:
     simulate(work, cut(work.paths, level, ORT), Nosy())

@@ -20,7 +20,7 @@ def total_latency(queues: Sequence[Sequence[Piece]], order: Sequence[tuple[int, 
 
 
 def interleavings(lengths: tuple[int, ...], places: tuple[int, ...]) -> Iterator[list[tuple[int, int]]]:
-    """All orders that keep the order inside each queue."""
+    """Yield all orders that preserve the order inside each queue."""
     if places == lengths:
         yield []
     for number, place in enumerate(places):
@@ -30,7 +30,7 @@ def interleavings(lengths: tuple[int, ...], places: tuple[int, ...]) -> Iterator
                 yield [(number, place), *rest]
 
 
-def test_golden_g1_mss_sees_the_cheap_tuple_behind_the_dear_one() -> None:
+def test_golden_g1_mss_finds_the_cheap_tuple_behind_the_expensive_tuple() -> None:
     queues = [[Piece(10, 1), Piece(1, 1)], [Piece(9, 1)]]
     order = mss_order(queues)
     assert order == [(0, 0), (0, 1), (1, 0)]
@@ -47,7 +47,7 @@ def test_mss_is_optimal_among_all_interleavings(queues: list[list[Piece]]) -> No
 
 
 @given(QUEUES)
-def test_choosing_the_steepest_first_segment_anew_at_each_point_is_as_good_as_the_whole_plan(
+def test_a_new_choice_of_the_steepest_segment_at_each_point_is_as_good_as_the_full_plan(
     queues: list[list[Piece]],
 ) -> None:
     policy = MaximumSlopeSegment()
@@ -69,5 +69,5 @@ def test_choosing_the_steepest_first_segment_anew_at_each_point_is_as_good_as_th
     assert abs(float(total_latency(queues, order)) - best) <= 1e-9 * max(1.0, best)
 
 
-def test_mss_prefers_the_first_queue_when_segments_are_equally_steep() -> None:
+def test_mss_prefers_the_first_queue_if_segments_are_equally_steep() -> None:
     assert MaximumSlopeSegment().choose([queue(3, [2, 2]), queue(5, [2])], 0.0) == 3

@@ -1,4 +1,4 @@
-"""Policies that know which pending tuples will be results (P28)."""
+"""Policies that know which pending tuples will produce results (P28)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill_lab.testbeds.quality import quality_of_service
 
 
 class InPython:
-    """The same choices, made outside of the compiled loop."""
+    """Policy with the same choices, outside of the compiled loop."""
 
     def __init__(self, policy: TupleChooser) -> None:
         self.choose = policy.choose
@@ -28,18 +28,18 @@ def test_the_rate_of_a_queue_is_that_of_its_best_prefix() -> None:
     dear = FixedQueue(1, np.array([4.9]), np.ones(1))
     assert make("hr-o", [task(1), task(4.9)]).choose([late, dear], 0.0) == 1
     assert make("hr-o", [task(1), task(5.1)]).choose([late, FixedQueue(1, np.array([5.1]))], 0.0) == 0
-    # Normalised, the cheap query's result counts for more.
+    # Normalised, the result of the cheap query counts more.
     assert make("hnr-o", [task(1), task(4.9)]).choose([late, dear], 0.0) == 0
 
 
-def test_queues_without_results_go_by_mean_figures() -> None:
+def test_queues_without_results_are_ordered_by_mean_costs() -> None:
     nothing = [FixedQueue(number, np.ones(1), np.zeros(1)) for number in range(3)]
     assert make("hr-o", [task(3), task(1), task(2)]).choose(nothing, 0.0) == 1
 
 
 @settings(max_examples=15)
 @given(st.sampled_from(["mss", "hr-o", "hnr-o"]), st.sampled_from(["query", "operator"]), st.integers(1, 50))
-def test_compiled_and_plain_choices_are_the_same(name: str, level: str, seed: int) -> None:
+def test_compiled_and_plain_form_make_the_same_choices(name: str, level: str, seed: int) -> None:
     work = quality_of_service(0.97, seed, queries=5, tuples=25).work
     tasks = cut(work.paths, level, Objective.OUTPUT_RESPONSE)
     policies = make(name, tasks.tasks), InPython(make(name, tasks.tasks))
@@ -47,7 +47,7 @@ def test_compiled_and_plain_choices_are_the_same(name: str, level: str, seed: in
     assert compiled.finished.tobytes() == plain.finished.tobytes()
 
 
-def test_statistics_that_adapt_need_a_compiled_form() -> None:
+def test_adaptive_statistics_need_a_compiled_form() -> None:
     from slicemill_lab.simulator.loop import Adapting
 
     work = quality_of_service(0.5, 1, queries=2, tuples=5).work

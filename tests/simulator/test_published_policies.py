@@ -1,4 +1,4 @@
-"""The published policies: worked examples, and that each minimises what it is said to (P12-P16, P32-P34)."""
+"""Published policies: worked examples, and the objective that each policy minimises (P12-P16, P32-P34)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXAMPLE = (Path("Q1", (Stage("o1", 5.0, 1.0),)), Path("Q2", (Stage("o2", 2.0, 1 
 
 
 def tasks_of(*figures: tuple[float, float, float]) -> list[SimulatedTask]:
-    """Units with these (S, C̄, T)."""
+    """Return tasks with these values of (S, C̄, T)."""
     piece = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).tasks[0].piece
     return [SimulatedTask(f"u{i}", piece, SegmentFigures(*f)) for i, f in enumerate(figures)]
 
@@ -43,7 +43,7 @@ def fas_priority(
     return float(fas.value(float(pending), min(selectivity, 1 - 1e-16), 0.0, cost, weight, 1.0, beta))
 
 
-def test_golden_g5_two_queries_by_rate_and_by_normalised_rate() -> None:
+def test_golden_g5_hr_and_hnr_have_the_published_responses_and_slowdowns() -> None:
     load = [Load(EXAMPLE[0], [0, 0, 0]), Load(EXAMPLE[1], [0, 0, 0], outputs=[[0, 1, 0]])]
     work = draw(load, 1)
     tasks = cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE)
@@ -72,7 +72,7 @@ def test_golden_g5_two_queries_by_rate_and_by_normalised_rate() -> None:
     assert priorities("hnr", list(tasks.tasks)) == pytest.approx([0.04, 1 / 12])
 
 
-def test_golden_g6_balance_slowdown() -> None:
+def test_golden_g6_balance_slowdown_has_the_published_priorities() -> None:
     tasks = list(cut(EXAMPLE, "query", Objective.OUTPUT_RESPONSE).tasks)
     assert priorities("bsd", tasks, wait=10) == pytest.approx([0.08, 0.416667], rel=1e-5)
     assert priorities("bsd", tasks, wait=1) == pytest.approx([0.008, 0.0416667], rel=1e-5)
@@ -112,10 +112,10 @@ def test_with_all_selectivities_one_three_policies_agree(times: list[float]) -> 
 
 
 @given(FIGURES, FIGURES, st.floats(0, 100), st.floats(0, 100))
-def test_the_exact_rule_behind_balance_slowdown(
+def test_balance_slowdown_follows_its_exact_rule(
     one: tuple[float, float, float], two: tuple[float, float, float], wait1: float, wait2: float
 ) -> None:
-    """It picks the order of two with the lesser ℓ2 norm; BSD is its limit for long waits."""
+    """The rule picks the order of two with the lesser ℓ2 norm; BSD is its limit for long waits."""
 
     def norm(
         first: tuple[float, float, float], w1: float, then: tuple[float, float, float], w2: float
@@ -140,11 +140,13 @@ GOLDEN_17 = [
 
 
 @pytest.mark.parametrize(("given_", "expected"), GOLDEN_17)
-def test_golden_g17_freshness(given_: tuple[float, float, int], expected: float) -> None:
+def test_golden_g17_freshness_has_the_published_priorities(
+    given_: tuple[float, float, int], expected: float
+) -> None:
     assert fas_priority(*given_) == pytest.approx(expected, rel=1e-4)
 
 
-def test_golden_g18_from_freshness_to_response() -> None:
+def test_golden_g18_freshness_with_beta_has_the_published_priorities() -> None:
     for beta, first, second in (
         (0, 0.125, 0.5),
         (0.25, 0.0996, 0.28117),
@@ -180,20 +182,20 @@ def test_freshness_minimises_expected_weighted_staleness(
     )
 
 
-def test_freshness_wants_a_beta_between_its_ends() -> None:
+def test_freshness_needs_a_beta_between_0_and_1() -> None:
     with pytest.raises(SlicemillError, match="between 0"):
         make("fas", tasks_of((1, 1, 1)), beta=2.0)
 
 
 class InPython:
-    """The same choices, made outside of the compiled loop."""
+    """Policy with the same choices, outside of the compiled loop."""
 
     def __init__(self, policy: TupleChooser) -> None:
         self.choose = policy.choose
 
 
 @pytest.mark.parametrize("name", ["fas", "slices", "bsd", "hnr", "fcfs"])
-def test_compiled_and_plain_choices_are_the_same(name: str) -> None:
+def test_compiled_and_plain_form_make_the_same_choices(name: str) -> None:
     bed = quality_of_data(0.9, 3, queries=12, streams=3, tuples=60, bursty=2)
     tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
     runs = [simulate(bed.work, tasks, policy) for policy in (
@@ -205,7 +207,7 @@ def test_compiled_and_plain_choices_are_the_same(name: str) -> None:
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("utilisation", [0.7, 0.97])
 def test_each_policy_is_best_at_its_own_objective(utilisation: float, seed: int) -> None:
-    """The seven by seven matrix of policies and objectives: the diagonal wins."""
+    """In the seven by seven matrix of policies and objectives, the diagonal is best."""
     bed = quality_of_service(utilisation, seed, queries=200, tuples=300)
     tasks = cut(bed.work.paths, "query", Objective.OUTPUT_RESPONSE)
     found = {
@@ -216,5 +218,5 @@ def test_each_policy_is_best_at_its_own_objective(utilisation: float, seed: int)
         assert min(values, key=lambda name: values[name]) == own, (objective, values)
 
 
-def test_objectives_name_policies() -> None:
+def test_every_objective_names_a_policy() -> None:
     assert set(OBJECTIVES.values()) <= set(NAMES)

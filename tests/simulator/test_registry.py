@@ -8,7 +8,7 @@ from slicemill_lab.policies.registry import NAMES, make
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_policy_chooses_one_of_the_tasks_that_have_input(name: str) -> None:
+def test_every_policy_chooses_a_task_with_input(name: str) -> None:
     policy = make(name, [task(time) for time in (3, 1, 2, 5)])
     assert policy.choose([queue(1), queue(3)], 0.0) in {1, 3}
 
@@ -24,7 +24,7 @@ def test_options_reach_the_policy() -> None:
     assert [policy.choose([queue(0), queue(1)], 0.0) for _ in range(4)] == [0, 0, 1, 1]
 
 
-def test_an_unknown_policy_is_answered_with_the_nearest_name() -> None:
+def test_an_unknown_policy_is_reported_with_a_similar_name() -> None:
     with pytest.raises(UnknownPolicyError, match="did you mean greedy"):
         make("gredy", [])
     with pytest.raises(UnknownPolicyError, match=r"there are fcfs, rr, srpt, .* component, greedy, "):

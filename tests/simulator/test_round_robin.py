@@ -20,15 +20,15 @@ def test_round_robin_starts_with_the_steepest_task_and_takes_up_to_k_tuples_a_vi
     assert visits(2, [3, 3, 3], [5, 1, 2]) == [1, 1, 2, 2, 0, 0, 1, 2, 0]
 
 
-def test_round_robin_passes_over_tasks_without_input() -> None:
+def test_round_robin_skips_tasks_without_input() -> None:
     assert visits(1, [2, 0, 2], [1, 1, 1]) == [0, 2, 0, 2]
 
 
-def test_round_robin_visits_the_only_task_with_input_again_and_again() -> None:
+def test_round_robin_visits_the_only_task_with_input_repeatedly() -> None:
     assert visits(2, [0, 5], [1, 2]) == [1] * 5
 
 
-def test_round_robin_gives_a_full_visit_after_an_interrupted_one() -> None:
+def test_round_robin_gives_a_full_visit_after_an_interrupted_visit() -> None:
     policy = round_robin([task(1), task(2)], 3)
     both = [queue(0), queue(1)]
     assert policy.choose(both, 0.0) == 0

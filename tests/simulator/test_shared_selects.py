@@ -1,4 +1,4 @@
-"""Operators that queries share, in the simulator (P26, P27)."""
+"""Operators shared by queries in the simulator (P26, P27)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STRATEGIES: tuple[Strategy, ...] = ("max", "sum", "pdt")
 
 
 def unshared(bed: SharedBed) -> Workload:
-    """The same queries with a select of their own."""
+    """Return the same queries with a separate select each."""
     loads = []
     for select, readers in bed.readers.items():
         for reader in readers:
@@ -30,7 +30,7 @@ def unshared(bed: SharedBed) -> Workload:
 
 
 @pytest.mark.parametrize("policy", ["hr", "hnr", "brt", "bsd"])
-def test_in_groups_of_one_the_tree_is_the_query(policy: Rate) -> None:
+def test_in_groups_of_one_the_tree_equals_the_query(policy: Rate) -> None:
     bed = shared_selects(0.9, 3, queries=6, group=1, tuples=60)
     shared = simulate_shared(bed, policy, "pdt")
     work = unshared(bed)
@@ -41,12 +41,12 @@ def test_in_groups_of_one_the_tree_is_the_query(policy: Rate) -> None:
 
 
 @pytest.mark.parametrize("policy", ["hr", "bsd"])
-def test_strategies_differ_in_order_only(policy: Rate) -> None:
+def test_sharing_strategies_differ_only_in_order(policy: Rate) -> None:
     bed = shared_selects(0.9, 1, queries=20, group=5, tuples=80)
     runs = [simulate_shared(bed, policy, strategy) for strategy in STRATEGIES]
     assert len({run.finished.tobytes() for run in runs}) == 3
     for run in runs:
-        assert run.finished.max() == pytest.approx(runs[0].finished.max())  # the same work, never idle
+        assert run.finished.max() == pytest.approx(runs[0].finished.max())  # equal work without idle time
         for operator in range(len(bed.work.first_tuple) - 1):
             assert np.all(np.diff(run.finished[bed.work.tuples(operator)]) > 0)
         for select, readers in bed.readers.items():
@@ -54,17 +54,17 @@ def test_strategies_differ_in_order_only(policy: Rate) -> None:
             passed = run.finished[shared][bed.work.outputs[shared] == 1]
             for reader in readers:
                 leaf = bed.work.tuples(bed.work.operator(reader, 0))
-                assert np.all(run.finished[leaf] > passed)  # nothing is read before it is there
+                assert np.all(run.finished[leaf] > passed)  # no tuple is read before it is written
     counts = {len(output_latencies(run, path)) for run in runs for path in [max(bed.ideal_times)]}
     assert len(counts) == 1
 
 
-def test_the_load_is_that_of_the_work() -> None:
+def test_the_generated_work_has_the_configured_load() -> None:
     bed = shared_selects(0.9, 5, queries=100, tuples=400)
     assert bed.work.cost.sum() / 400 == pytest.approx(0.9, rel=0.1)
 
 
-def test_the_tree_is_best() -> None:
+def test_the_defining_tree_is_the_best_strategy() -> None:
     bed = shared_selects(0.95, 2, queries=100, tuples=200)
     found = {
         s: objectives(simulate_shared(bed, "hr", s), bed.ideal_times)["mean response"] for s in STRATEGIES

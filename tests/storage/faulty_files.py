@@ -1,4 +1,4 @@
-"""File systems that fail on purpose: one that stops at a given step, one that is full, and one in memory."""
+"""File systems with injected failures: a crash at a given step, a full disk, and files in memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from slicemill.storage.filesystem import AppendFile, FileStat, FileSystem
 
-# How much of a write is there when the process dies in it.
+# Number of bytes of a write that reach the disk before the process dies.
 PARTS: dict[str, Callable[[int], int]] = {
     "before": lambda size: 0,
     "first byte": lambda size: min(size, 1),
@@ -25,12 +25,12 @@ PARTS: dict[str, Callable[[int], int]] = {
 
 
 class Crashed(BaseException):
-    """The process is dead; nothing may catch this but a test."""
+    """Simulated death of the process; only tests may catch it."""
 
 
 @dataclass
 class FaultyAppend:
-    """A file that is open for appending, each of whose operations may fail."""
+    """File open for appending, each of whose operations may fail."""
 
     inner: AppendFile
     step: Callable[..., Any]
@@ -53,7 +53,7 @@ class FaultyAppend:
 
 @dataclass
 class FaultyFiles:
-    """Passes each operation to `_step`, those on files that are open for appending too."""
+    """Pass each operation, also on files open for appending, to `_step`."""
 
     inner: FileSystem
 
@@ -73,7 +73,7 @@ class FaultyFiles:
 
 @dataclass
 class CrashingFiles(FaultyFiles):
-    """Passes `steps` operations on, and dies before, in the middle of, or after the next; None: never."""
+    """Fail before, in the middle of, or after the operation that follows `steps` others; None means never."""
 
     steps: int | None = None
     mode: str = "before"
@@ -100,7 +100,7 @@ class CrashingFiles(FaultyFiles):
 
 
 def crashes_of(files: FileSystem) -> Iterator[CrashingFiles]:
-    """Dies at the first step, then the second, … in each way, until a run of the loop's body survives."""
+    """Yield file systems that crash at the first step, the second, …, until the loop's body survives."""
     for mode in PARTS:
         step, survived = 0, False
         while not survived:
@@ -111,7 +111,7 @@ def crashes_of(files: FileSystem) -> Iterator[CrashingFiles]:
 
 @dataclass
 class FullFiles(FaultyFiles):
-    """A disk that has `room` operations left that need space; a full one keeps a part of what is written."""
+    """Disk with space for `room` more operations; a full disk stores only a part of a write."""
 
     room: int | None = None
     part: str = "before"
@@ -132,7 +132,7 @@ class FullFiles(FaultyFiles):
 
 @dataclass
 class SpyFiles(FaultyFiles):
-    """Notes what is written and synced, in order, as (operation, name of the file or folder)."""
+    """Record all writes and syncs in order, as (operation, name of the file or folder)."""
 
     seen: list[tuple[str, str]] = field(default_factory=list)
 
@@ -183,7 +183,7 @@ class MemoryAppend:
 
 @dataclass
 class MemoryFiles:
-    """POSIX files in memory. What was not synced may, at a loss of power, be kept, lost or cut short."""
+    """POSIX files in memory. A power failure may keep, lose or truncate data that was not synced."""
 
     clock: Callable[[], int] = lambda: 0
     root: Folder = field(default_factory=Folder)
@@ -262,7 +262,7 @@ class MemoryFiles:
         for content in dict.fromkeys(_contents(self.root)):
             if content.data != content.synced:
                 cut = content.data[: dice.randrange(len(content.data) + 1)]
-                # What was synced and then appended to stays: a file is not cut below what is on disk.
+                # Appended data may be lost, but the synced part of a file stays.
                 if content.data.startswith(content.synced) and len(cut) < len(content.synced):
                     cut = content.synced
                 content.data = dice.choice([content.synced, content.data, cut])
@@ -270,7 +270,7 @@ class MemoryFiles:
 
 
 def _lose_names(folder: Folder, dice: random.Random) -> None:
-    # In order of creation, which a seed repeats; names are random.
+    # Iterate in order of creation, which a seed repeats; the names are random.
     for name in folder.names | folder.synced:
         kept = dice.choice([folder.names, folder.synced])
         if name in kept:

@@ -1,15 +1,15 @@
-"""Flipped bits in the files of a home, and what a mill makes of them.
+"""Bit flips in the files of a home directory, and their effects on slicemill.
 
-`make_home` runs a mill that leaves files of every kind. `outcome_of_flip` flips one bit in a copy, checks the
-copy, opens a mill on it, feeds the rest of the input and compares all results with those of the undamaged
-home:
+`make_home` runs an engine that leaves files of every kind. `outcome_of_flip` flips one bit in a copy, checks
+the copy, opens an engine on it, feeds the rest of the input and compares all results with those of the
+undamaged home directory:
 
-    refused      the home does not open; the message says why
-    stopped      queries that need the damaged bytes stop with a message; all other results are equal
-    recovered    `home check` names the damage, and all results are equal
-    harmless     nothing uses the bytes, and all results are equal
-    wrong        results differ and there is no message
-    crashed      an error that is no message for a user
+    refused    the home directory does not open; the message has the reason
+    stopped    queries that need the damaged bytes stop with a message; all other results are equal
+    recovered  `home check` names the damage, and all results are equal
+    harmless   no component uses the bytes, and all results are equal
+    wrong      results differ and there is no message
+    crashed    an error other than SlicemillError occurs
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ CREATE QUERY named AS SELECT b.item, i.name FROM bid AS b, item AS i WHERE b.ite
 """
 ITEMS = "INSERT INTO item VALUES (0, 'lamp'), (1, 'clock'), (2, 'chair')"
 MORE_ITEMS = "INSERT INTO item VALUES (3, 'vase'), (4, 'atlas')"
-_FEEDS, _LAST = 8, 2  # how often rows come, and how many times of them after the damage
+_FEEDS, _LAST = 8, 2  # number of feeds in all, and number of feeds after the damage
 _SPOOLED = [b"".join(b"%d,line %d\n" % (part, n) for n in range(40)) for part in range(3)]
 _READ = [f"file-{n}.json" for n in range(30)]
 
 
 @dataclass(frozen=True)
 class Flip:
-    """One bit of one file of a home."""
+    """One bit of one file of a home directory."""
 
     kind: str
     path: str
@@ -63,7 +63,7 @@ class Flip:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a flip; `found` says that `home check` names it."""
+    """Effect of a bit flip; `found` is True if `home check` names the file."""
 
     what: str
     found: bool
@@ -71,7 +71,7 @@ class Outcome:
 
 
 def kind_of(path: Path) -> str:
-    """The kind of a file, by its path in the home."""
+    """Return the kind of a file by its path in the home directory."""
     if path.name.endswith(".lines"):
         return "spool lines"
     if path.name.endswith(".sums"):
@@ -93,16 +93,16 @@ def kind_of(path: Path) -> str:
 
 
 def rows_of(number: int, stream: str) -> list[tuple[int, float, int]]:
-    """The rows of one feed; some are out of order, within the slack."""
+    """Return the rows of one feed; some rows are out of order, within the slack."""
     dice = random.Random(f"{number} {stream}")
     times = [number * 3 * SECOND + n * SECOND // 5 + dice.randrange(SECOND // 2) for n in range(12)]
     return [(dice.randrange(5), round(dice.uniform(1, 99), 2), ts) for ts in times]
 
 
 def make_home(home: Path, *, collect: bool = False) -> None:
-    """Run a mill for a while and end it like a process that is killed: the last runs have no checkpoint.
+    """Run an engine and end it like a killed process: the last runs have no checkpoint.
 
-    With `collect` the rows that no task needs any more are freed.
+    With `collect`, rows that all tasks have consumed are freed.
     """
     with fed_mill(home, Clock(1), inline_pool(1)) as mill:
         mill.home._least_bytes, mill.home._most_bytes, mill.home._background = 20_000, 20_000, False
@@ -133,7 +133,7 @@ def feed(mill: Mill, number: int) -> None:
 
 
 def results_after(home: Path) -> tuple[dict[str, Any], list[str]]:
-    """The results of a home when the rest of its input has come, and why some are not whole."""
+    """Feed the rest of the input; return the results, and the reasons for incomplete results."""
     with fed_mill(home, Clock(1), inline_pool(1)) as mill:
         mill.execute(SCRIPT)
         mill.open()
@@ -157,7 +157,7 @@ def results_after(home: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def expected_results(home: Path, folder: Path) -> dict[str, Any]:
-    """The results of the undamaged home."""
+    """Return the results of the undamaged home directory."""
     copy = folder / "undamaged"
     shutil.copytree(home, copy)
     found, told = results_after(copy)
@@ -176,7 +176,7 @@ def read_spool(home: Path) -> bytes:
         spool.close()
 
 
-# Files that other parts than tasks read, and what must come of them.
+# Files that tasks do not read, with the reader of each kind and its expected content.
 _APART: dict[str, tuple[Callable[[Path], object], object]] = {
     "spool lines": (read_spool, b"".join(_SPOOLED)),
     "spool checksums": (read_spool, b"".join(_SPOOLED)),
@@ -189,7 +189,7 @@ _APART: dict[str, tuple[Callable[[Path], object], object]] = {
 
 
 def flips(home: Path, count: int, seed: int) -> Iterator[Flip]:
-    """So many flips, spread evenly over the kinds of files; small kinds may have fewer bits than that."""
+    """Yield `count` flips, spread evenly over the kinds of files; small kinds may have fewer bits."""
     dice = random.Random(seed)
     by_kind: dict[str, list[Path]] = {}
     for path in sorted(path for path in home.rglob("*") if path.is_file() and path.stat().st_size):
@@ -204,9 +204,9 @@ def flips(home: Path, count: int, seed: int) -> Iterator[Flip]:
 
 
 def outcome_of_flip(home: Path, flip: Flip, folder: Path, expected: dict[str, Any]) -> Outcome:
-    """What becomes of a flip in a copy of a home, which is made in `folder`.
+    """Return the effect of a flip in a copy of a home directory, which is made in `folder`.
 
-    Each copy has a path of its own: readers of this process know files by their paths.
+    Each copy has its own path, because readers of this process identify files by their paths.
     """
     with tempfile.TemporaryDirectory(dir=folder) as made:
         shutil.copytree(home, Path(made) / "home")
@@ -238,7 +238,7 @@ def _outcome(copy: Path, flip: Flip, expected: dict[str, Any]) -> Outcome:
         logger.setLevel(level)
     if results == expected and not told:
         return Outcome("recovered" if found else "harmless", found)
-    # What could be computed must be right: a part of it, where rows are missing that a message names.
+    # Rows that were computed must be right; rows may be missing only if a message names the reason.
     if told and all(_is_part(results[name], expected[name]) for name in results):
         return Outcome("stopped", found, told[0])
     return Outcome("wrong", found, "; ".join(told))

@@ -1,9 +1,9 @@
-"""Makes the golden checkpoints: states of every kind, as a version of slicemill has written them.
+"""Write the golden checkpoints: states of every kind, as a version of slicemill has written them.
 
     PYTHONPATH=src:tests python tests/storage/golden_states.py
 
-writes those that are missing to tests/storage/golden, and leaves the others as they are: what a version has
-once written must be read for ever. A new kind of state, or a new version of one, gets a new name here.
+writes missing checkpoints to tests/storage/golden and leaves existing checkpoints unchanged: every later
+version must read them. A new kind of state, or a new version of a kind, gets a new name here.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from support.tasks import Memory
 GOLDEN = Path(__file__).parent / "golden"
 LISTED = "files.json"
 
-# Cases of the corpus whose states, half-way through their input, have all kinds that corpus cases have.
+# Corpus cases whose states, half-way through the input, have all kinds that occur in the corpus.
 CASES = (
     "changelogs/deduplication",
     "changelogs/emit",
@@ -94,7 +94,7 @@ CASES = (
     "windows/whole_history",
 )
 
-# Queries whose operators keep Python objects by key.
+# Queries whose operators store Python objects by key.
 BY_ROWS_STREAM = """
 CREATE STREAM s (k varchar, i bigint, v double, ts timestamp) ORDER BY ts;
 CREATE AGGREGATE width(x double) : double LANGUAGE PYTHON AS 'storage.golden_states:Width';
@@ -121,7 +121,7 @@ BY_ROWS = {
 
 
 class Width:
-    """Aggregate of a user: compiled, until an argument is NULL."""
+    """User-defined aggregate: compiled until an argument is NULL."""
 
     low: float
     high: float
@@ -180,29 +180,29 @@ def main() -> None:
     for name in CASES:
         for task, states in _states_of(name).items():
             _keep(f"{name.replace('/', '-')}-{task}", states)
-    # Its second version keeps what has yet to be looked at.
+    # The second version stores the rows that are still to be examined.
     _keep("classifiers-payloads", _states_of("classifiers/seen_and_predicted")[0])
-    # Its second version says what kind of join a member is.
+    # The second version stores the kind of join of each query.
     _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("joins-overlapping", _states_of("joins/three_streams")[0])
-    # Several first rows have been kept by rows before.
+    # Earlier versions stored first rows as Python rows.
     for task, states in _states_of("changelogs/first_rows").items():
         _keep(f"several-first-rows-{task}", states)
-    # The second version of groups over all history has running figures.
+    # The second version of groups over the whole history has running aggregates.
     for task, states in _states_of("changelogs/groups").items():
         _keep(f"running-figures-{task}", states)
     _keep("running-figures", {"sum": RunningSum(*np.arange(6).reshape(3, 2)), "distinct": _met()})
-    # Sums of doubles and decimals have been kept by rows before.
+    # Earlier versions stored sums of doubles and decimals as Python rows.
     moments = RunningMoments(np.array([2]), np.arange(4, dtype=np.uint32), odd={"nan": np.array([1])})
     _keep("running-moments", {"avg": moments})
-    # Windows without a beginning, and those of rows, have kept all partitions in one table before.
+    # Earlier versions stored all partitions of unbounded and ROWS windows in one table.
     last = RowRanges()
     last.reach(2)
     last.replace(np.array([0, 1]), np.array([2, 1]), pa.table({"ts": [1, 2, 3], "seq": [0, 1, 2]}))
     _keep("over-by-partition", {"over": OverGroupState(running=RunningSum(), last=last)})
-    # Groups over a changelog have been kept by rows before.
+    # Earlier versions stored groups over a changelog as Python rows.
     _keep("retracting-groups", _states_of("changelogs/retractions")[2])
-    # What was told, and first rows, have been one table before.
+    # Earlier versions stored emitted rows and first rows in one table.
     _keep("told-by-number", _states_of("changelogs/groups")[0] | _states_of("changelogs/retractions")[2])
     for case in ("first_rows", "deduplication"):
         for task, states in _states_of(f"changelogs/{case}").items():
@@ -215,19 +215,19 @@ def main() -> None:
     _keep("calls", {"input": _call()})
     _keep("unions-of-tables", {"input": _union()})
     _keep("interpreted", {"window": _of_aggregate("median", INTERPRETER)})
-    # Keys have been one table before, written anew by each checkpoint.
+    # Earlier versions stored keys in one table, which each checkpoint wrote anew.
     _keep("keys-in-slices", {"keys": Keys.restored([pa.array(["a", "b", None])]), "none": Keys()})
-    # States of the interpreter have been stored as objects alone before.
+    # Earlier versions stored states of the interpreter only as objects.
     _keep("encoded-states", {"window": _of_aggregate("median", INTERPRETER)})
     _keep("compiled", {"window": _of_aggregate("max", MACHINE)})
-    # Operators by rows have stored all their objects in the head file before.
+    # Earlier versions stored all Python objects of an operator in the head file.
     for query in BY_ROWS:
         _keep(f"by-rows-{query}", _by_rows(query))
         _keep(f"objects-by-key-{query}", _by_rows(query))
 
 
 def golden_checkpoints() -> dict[str, dict[str, object]]:
-    """All golden states, by the names of their folders."""
+    """Return all golden states by the names of their folders."""
     return {path.parent.name: read_golden(path.parent) for path in sorted(GOLDEN.glob(f"*/{LISTED}"))}
 
 
@@ -245,7 +245,7 @@ def _keep(name: str, states: dict[str, object]) -> None:
 
 
 def _states_of(name: str) -> dict[int, dict[str, object]]:
-    """The states of each task of a case after two thirds of its input."""
+    """Return the states of each task of a case after two thirds of its input."""
     runnable = prepare(read_case(CORPUS / f"{name}.test"))
     graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
     memory = Memory(runnable.catalog)
@@ -262,14 +262,14 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
 
 
 def _by_rows(query: str) -> dict[str, object]:
-    """The states of the last task of a query of `BY_ROWS` after the first rows."""
+    """Return the states of the last task of a query of `BY_ROWS` after the first rows."""
     programs, tables, complete = by_rows_programs(query), {"s": FIRST_ROWS}, {"s": 3_000_000}
     run_programs(programs, tables, complete)
     return programs[-1].states
 
 
 def by_rows_programs(query: str, states: dict[str, object] | None = None) -> list[TaskProgram]:
-    """The programs of a query of `BY_ROWS`; the last one begins with these states."""
+    """Return the programs of a query of `BY_ROWS`; the last program starts with these states."""
     catalog = bind(f"{BY_ROWS_STREAM} CREATE QUERY q AS {BY_ROWS[query]};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     plans = [TaskPlan(task, graph, catalog, {}) for task in split_into_tasks(graph)]
@@ -279,7 +279,7 @@ def by_rows_programs(query: str, states: dict[str, object] | None = None) -> lis
 def run_programs(
     programs: list[TaskProgram], tables: dict[str, pa.Table], complete: dict[str, int]
 ) -> list[tuple[Any, ...]]:
-    """The rows that the last of these programs gives; each reads what those before have written."""
+    """Return the rows that the last program emits; each program reads the output of the previous programs."""
     for program in programs:
         inputs = {log: tables.get(log, program.empty_input(log)) for log in program.plan.task.inputs}
         outcome = program.run(inputs, {log: complete[log] for log in inputs})
@@ -289,7 +289,7 @@ def run_programs(
 
 
 def _of_aggregate(of_table: str, form: str) -> object:
-    """The state of a call with an open slot; its body asks for an aggregate of a local table."""
+    """Return the state of an aggregate call with an open slot, whose body aggregates a local table."""
     catalog = bind(f"""CREATE AGGREGATE middle(x real) : real {{ TABLE t(v real);
         INITIALIZE: ITERATE: {{ INSERT INTO t VALUES (x); }}
         TERMINATE: {{ INSERT INTO RETURN SELECT {of_table}(v) FROM t; }} }}""").catalog
@@ -307,7 +307,7 @@ def _met() -> RunningDistinct:
 
 
 def _call() -> RelationInput:
-    """The second version of an input may be a call, with arguments."""
+    """The second version of an input may be a call with arguments."""
     rows = t.Schema((t.Column("x", t.DOUBLE),))
     return RelationInput("f", "r", rows, None, (("a", ColumnRef("x", t.DOUBLE)),))
 
@@ -320,7 +320,7 @@ def _union() -> RelationInput:
 
 
 def _by_hand() -> dict[str, object]:
-    """What no case has: definitions with all kinds of expressions, reports, answers that are open."""
+    """Return states that no case contains: all kinds of expressions, reports, and unanswered requests."""
     column = ColumnRef("x", t.DOUBLE)
     inner = RelationQuery(
         (RelationInput("t", "t", t.Schema((t.Column("x", t.DOUBLE),))),),

@@ -1,4 +1,4 @@
-"""What tests need of homes: all that one holds, as plain values, and files in memory to put one in."""
+"""Helpers for home directories: their content as plain values, and home directories in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def memory_files() -> MemoryFiles:
 
 
 def small_home(files: FileSystem, **options: Any) -> Home:
-    """An open home in memory, with a snapshot every few records."""
+    """Return an open home directory in memory, with a snapshot every few records."""
     home = Home(
         FOLDER, files=files, clock=lambda: 7, snapshot_every=(600, 1_200), background=False, **options
     )
@@ -33,7 +33,7 @@ def small_home(files: FileSystem, **options: Any) -> Home:
 
 
 def append(home: Home, writers: SegmentWriters, log: str, *ts: int, seq: int = 0) -> Appended:
-    """Write rows for a log; they are there once the result is committed."""
+    """Write rows of a log; the log contains them after the returned object is committed."""
     table = rows(*ts, seq=seq)
     extent = writers.append(home.logs[log].folder, table)
     return Appended([extent], *time_range(table), arrival_us=max(ts, default=0))
@@ -44,7 +44,7 @@ def commit_rows(home: Home, writers: SegmentWriters, log: str, *ts: int, seq: in
 
 
 def view(home: Home | HomeReader) -> dict[str, Any]:
-    """All that a home holds, rows too."""
+    """Return the whole content of a home directory, including rows."""
     return {
         "epoch": home.epoch,
         "units": {name: dict(task) for name, task in home.tasks.items()},

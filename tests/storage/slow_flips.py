@@ -1,8 +1,8 @@
-"""Two thousand flipped bits over all kinds of files of a home (`make test-slow`): no wrong rows, no crash.
+"""Two thousand bit flips in all files of a home directory (`make test-slow`): no wrong rows, no crash.
 
     PYTHONPATH=src:tests python tests/storage/slow_flips.py [flips] [seed]
 
-prints the table. Flips are tried in child processes, so that one that ends its process is counted too.
+prints the table. Child processes try the flips, so that a flip which ends its process counts, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS = ("flips", "found", "refused", "stopped", "recovered", "harmless", "wr
 
 
 def tried(folder: Path, count: int, seed: int) -> list[tuple[Flip, Outcome]]:
-    """Flips in a home that is made for them, with what became of each."""
+    """Create a home directory, try flips in it, and return each flip with its effect."""
     home = folder / "home"
     make_home(home)
     expected = expected_results(home, folder)
@@ -40,7 +40,7 @@ def tried(folder: Path, count: int, seed: int) -> list[tuple[Flip, Outcome]]:
 
 
 def _in_a_child(home: Path, some: Sequence[Flip], folder: Path, expected: dict[str, Any]) -> list[Outcome]:
-    """The outcomes of flips, up to one that ends the process."""
+    """Return the effects of flips, up to a flip that ends the process."""
     told = folder / "outcomes"
     told.write_text("")
     child = os.fork()
@@ -60,7 +60,7 @@ def _in_a_child(home: Path, some: Sequence[Flip], folder: Path, expected: dict[s
 
 
 def table(found: Sequence[tuple[Flip, Outcome]]) -> str:
-    """One line for each kind of file."""
+    """Format one line for each kind of file."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for flip, outcome in found:
         for kind in (flip.kind, "all"):
@@ -72,7 +72,7 @@ def table(found: Sequence[tuple[Flip, Outcome]]) -> str:
 
 
 def bad(found: Sequence[tuple[Flip, Outcome]]) -> list[tuple[Flip, Outcome]]:
-    """Flips that gave wrong rows or a crash, or that do harm and are not found by `home check`."""
+    """Return flips that caused wrong rows or a crash, and harmful flips that `home check` missed."""
     return [
         (flip, outcome)
         for flip, outcome in found
@@ -81,7 +81,7 @@ def bad(found: Sequence[tuple[Flip, Outcome]]) -> list[tuple[Flip, Outcome]]:
     ]
 
 
-def test_two_thousand_flipped_bits_give_no_wrong_rows_and_no_crash(tmp_path: Path) -> None:
+def test_two_thousand_bit_flips_cause_no_wrong_rows_and_no_crash(tmp_path: Path) -> None:
     found = tried(tmp_path, FLIPS, SEED)
     print(table(found))
     assert len(found) == FLIPS

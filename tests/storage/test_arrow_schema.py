@@ -1,4 +1,4 @@
-"""ESL types have Arrow forms and come back; stored tables start with the system columns."""
+"""ESL types converted to Arrow types and back; stored tables start with the system columns."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from slicemill.columns.arrow_schema import (
 from slicemill.types import ANY, BINARY, DATE, INT, PERIOD, TIMESTAMP, VARCHAR, Column, Schema
 
 
-def test_a_day_and_an_instant_are_stored_as_the_design_says() -> None:
+def test_dates_timestamps_and_periods_have_the_documented_arrow_types() -> None:
     schema = to_arrow(Schema((Column("d", DATE), Column("t", TIMESTAMP), Column("p", PERIOD))))
     assert str(schema.field("t").type) == "timestamp[us, tz=UTC]"
     assert str(schema.field("p").type) == "struct<begin: timestamp[us, tz=UTC], end: timestamp[us, tz=UTC]>"
     assert pa.array([date(1970, 1, 2)], schema.field("d").type).cast(pa.int32()).to_pylist() == [1]
 
 
-def test_large_text_has_the_same_esl_type() -> None:
+def test_large_strings_have_the_esl_type_of_strings() -> None:
     schema = Schema((Column("text", VARCHAR), Column("raw", BINARY), Column("n", INT)))
     large = to_arrow(schema, large=True)
     assert [str(field.type) for field in large] == ["large_string", "large_binary", "int32"]
@@ -36,26 +36,26 @@ def test_large_text_has_the_same_esl_type() -> None:
 
 
 @pytest.mark.parametrize("name", ["_ts", "_seq", "_ARR"])
-def test_a_column_may_not_be_named_like_a_system_column(name: str) -> None:
+def test_a_column_with_the_name_of_a_system_column_is_rejected(name: str) -> None:
     with pytest.raises(ArrowSchemaError, match="rename"):
         to_arrow(Schema((Column(name, INT),)))
 
 
-def test_types_without_a_counterpart_are_refused_by_name() -> None:
+def test_types_without_an_arrow_or_esl_equivalent_are_rejected_by_name() -> None:
     with pytest.raises(ArrowSchemaError, match="ANY"):
         to_arrow(Schema((Column("x", ANY),)))
     with pytest.raises(ArrowSchemaError, match="column x: no ESL type is like halffloat"):
         from_arrow(pa.schema([("x", pa.float16())]))
 
 
-def test_system_columns_come_first_and_are_no_esl_columns() -> None:
+def test_system_columns_are_stored_first_and_are_not_esl_columns() -> None:
     schema = with_system_columns(to_arrow(Schema((Column("n", INT),))))
     assert schema.names == [TS, SEQ, ARRIVAL, "n"]
     assert from_arrow(schema) == Schema((Column("n", INT),))
     assert is_system_column("_seq") and not is_system_column("seq")
 
 
-def test_missing_system_columns_are_filled_and_present_ones_kept() -> None:
+def test_missing_system_columns_are_filled_and_existing_values_stay() -> None:
     schema = with_system_columns(to_arrow(Schema((Column("n", INT),))))
     stored = pa.table({"n": pa.array([1, 2], pa.int64()), "_ts": pa.array([5, 6], pa.int64())})
     assert conform(stored, schema, arrival_us=80).to_pylist() == [
@@ -66,7 +66,7 @@ def test_missing_system_columns_are_filled_and_present_ones_kept() -> None:
         conform(stored.select(["n"]), schema, arrival_us=80)
 
 
-def test_a_column_that_was_not_needed_when_a_table_was_stored_reads_as_null() -> None:
+def test_a_column_that_was_not_stored_is_read_as_null() -> None:
     schema = with_system_columns(to_arrow(Schema((Column("n", INT), Column("m", INT)))))
     stored = pa.table({"_ts": pa.array([1, 1], pa.int64()), "n": pa.array([1, 2], pa.int32())})
     found = conform(stored, schema, arrival_us=80)

@@ -1,4 +1,4 @@
-"""Checkpoints: head files and slices that are written once; what was written is read for ever."""
+"""Checkpoints: head files and state slices are written once, and all earlier versions stay readable."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_a_slice_is_written_once_and_named_again(tmp_path: Path) -> None:
+def test_an_unchanged_slice_is_written_once_and_referenced_by_later_checkpoints(tmp_path: Path) -> None:
     old = Slice(rows(1, 2))
     first = write_checkpoint(tmp_path, {"join": {"left": [old], "again": old, "count": 2}})
     assert len(first) == 2 and [(crc, size) for _, crc, size in first] == [
@@ -59,7 +59,7 @@ def test_a_slice_is_written_once_and_named_again(tmp_path: Path) -> None:
     assert [part.table.column("x").to_pylist() for part in kept] == [[1, 2], [3]]
 
 
-def test_a_slice_is_opened_when_it_is_first_looked_at(tmp_path: Path) -> None:
+def test_a_slice_file_is_opened_on_first_access(tmp_path: Path) -> None:
     files = write_checkpoint(tmp_path, {"node": Slice(rows(1, 2))})
     content = (tmp_path / files[1][0]).read_bytes()
     (tmp_path / files[1][0]).unlink()
@@ -72,7 +72,7 @@ def test_a_slice_is_opened_when_it_is_first_looked_at(tmp_path: Path) -> None:
     assert slice_.table.equals(rows(1, 2))
 
 
-def test_a_slice_of_a_checkpoint_that_was_swept_is_written_again(tmp_path: Path) -> None:
+def test_a_slice_whose_file_was_deleted_is_written_again(tmp_path: Path) -> None:
     state = {"node": Slice(rows(1, 2))}
     for path, _, _ in write_checkpoint(tmp_path, state):
         (tmp_path / path).unlink()
@@ -84,13 +84,13 @@ def test_a_slice_of_a_checkpoint_that_was_swept_is_written_again(tmp_path: Path)
         assert read_checkpoint(folder, files)["node"].table.equals(rows(1, 2))  # type: ignore[attr-defined]
 
 
-def test_nothing_kept_is_no_file(tmp_path: Path) -> None:
+def test_a_checkpoint_without_states_has_no_files(tmp_path: Path) -> None:
     assert write_checkpoint(tmp_path, {}) == []
     assert read_checkpoint(tmp_path, []) == {}
     assert names(tmp_path) == set()
 
 
-def test_states_are_written_as_they_were_when_they_were_encoded(tmp_path: Path) -> None:
+def test_a_checkpoint_contains_the_states_at_the_time_of_encoding(tmp_path: Path) -> None:
     array, waiting, slices = np.arange(4), [1], [Slice(rows(1))]
     encoded = encode_states({"node": {"array": array, "waiting": waiting, "slices": slices}})
     array[:] = -1
@@ -106,7 +106,7 @@ def test_states_are_written_as_they_were_when_they_were_encoded(tmp_path: Path) 
     state["array"][0] = 7  # type: ignore[index]
 
 
-def test_encoded_states_are_released_as_they_are_written(tmp_path: Path) -> None:
+def test_encoded_states_are_released_while_they_are_written(tmp_path: Path) -> None:
     encoded = encode_states({"node": {"array": np.arange(4)}})
     files = write(tmp_path, encoded)
     assert read_checkpoint(tmp_path, files)["node"]["array"].tolist() == [0, 1, 2, 3]  # type: ignore[index]
@@ -114,13 +114,13 @@ def test_encoded_states_are_released_as_they_are_written(tmp_path: Path) -> None
         write(tmp_path, encoded)
 
 
-def test_identity_is_kept_between_the_states_of_several_nodes(tmp_path: Path) -> None:
+def test_an_object_shared_by_two_nodes_is_one_object_after_a_restore(tmp_path: Path) -> None:
     keys = Keys()
     back = read_checkpoint(tmp_path, write_checkpoint(tmp_path, {"a": [keys], "b": (keys,)}))
     assert back["a"][0] is back["b"][0]  # type: ignore[index]
 
 
-def test_tables_of_a_head_file_are_mapped(tmp_path: Path) -> None:
+def test_tables_of_a_head_file_are_memory_mapped(tmp_path: Path) -> None:
     table = pa.table({"x": np.arange(1000.0), "s": [str(i) for i in range(1000)]})
     files = write_checkpoint(tmp_path, {"n": {"a": np.arange(3), "t": table, "z": np.zeros(0)}})
     mapped: list[pa.Buffer] = []
@@ -137,7 +137,7 @@ def test_tables_of_a_head_file_are_mapped(tmp_path: Path) -> None:
     assert state["t"].equals(table) and state["z"].shape == (0,)  # type: ignore[index]
 
 
-def test_a_person_can_see_what_a_head_file_has(tmp_path: Path) -> None:
+def test_the_content_of_a_head_file_can_be_described_as_json(tmp_path: Path) -> None:
     files = write_checkpoint(tmp_path, {"joins of A and B": JoinState()})
     shown = describe(tmp_path, files)
     assert shown["states"]["classes"]["join"] == registered_names()["join"]
@@ -153,7 +153,7 @@ def test_a_person_can_see_what_a_head_file_has(tmp_path: Path) -> None:
         (30, b"#", "is damaged: its checksum differs"),
     ],
 )
-def test_a_file_that_is_damaged_or_of_another_format_is_told(
+def test_a_damaged_file_or_an_unknown_format_is_reported(
     tmp_path: Path, place: int, content: bytes, message: str
 ) -> None:
     files = write_checkpoint(tmp_path, {"node": {"a": np.arange(9)}})
@@ -166,11 +166,11 @@ def test_a_file_that_is_damaged_or_of_another_format_is_told(
 
 
 def without_checksums(files: CheckpointFiles) -> CheckpointFiles:
-    """The files as FORMAT 5 listed them."""
+    """Return the files in the form of FORMAT 5, without checksums."""
     return [[path, size] for path, _, size in files]
 
 
-def test_a_file_that_is_cut_off_or_gone_is_told(tmp_path: Path) -> None:
+def test_a_truncated_or_missing_checkpoint_file_is_reported(tmp_path: Path) -> None:
     files = write_checkpoint(tmp_path, {"node": {"a": np.arange(99)}})
     path = tmp_path / files[0][0]
     data = path.read_bytes()
@@ -185,7 +185,7 @@ def test_a_file_that_is_cut_off_or_gone_is_told(tmp_path: Path) -> None:
         read_checkpoint(tmp_path, files)
 
 
-def test_every_flipped_bit_of_a_checkpoint_is_found(tmp_path: Path) -> None:
+def test_every_bit_flip_in_a_checkpoint_is_detected(tmp_path: Path) -> None:
     files = write_checkpoint(tmp_path, {"node": {"a": np.arange(9), "slice": Slice(rows(1, 2))}})
     assert len(files) == 2
     for name, _, size in files:
@@ -202,7 +202,7 @@ def test_every_flipped_bit_of_a_checkpoint_is_found(tmp_path: Path) -> None:
         _ = slice_.table
 
 
-def test_what_must_outlive_a_loss_of_power_is_synced_before_it_is_named(tmp_path: Path) -> None:
+def test_durable_checkpoint_files_are_synced_before_they_are_referenced(tmp_path: Path) -> None:
     steps: list[tuple[str, str]] = []
 
     class Noting(LocalFiles):
@@ -216,14 +216,14 @@ def test_what_must_outlive_a_loss_of_power_is_synced_before_it_is_named(tmp_path
 
     write(tmp_path, encode_states({"node": Slice(rows(1))}), Noting(), durable=True)
     assert steps == [
-        ("sync", ""),  # the folder that the checkpoints' own folder is in
+        ("sync", ""),  # the parent folder of the checkpoint folder
         *(("write", ".arrow"), ("sync", ".arrow")),
         *(("write", ".state"), ("sync", ".state")),
         ("sync", ""),
     ]
 
 
-def test_sizes_of_states_are_estimated_without_encoding_them(tmp_path: Path) -> None:
+def test_state_sizes_are_estimated_without_encoding(tmp_path: Path) -> None:
     table = pa.table({"x": np.arange(10_000)})
     big = {"t": table, "a": np.zeros(1000), "s": Slice(table), "l": list(range(5000)), "text": ["ab"] * 10}
     estimate = state_bytes({"node": big})
@@ -234,11 +234,11 @@ def test_sizes_of_states_are_estimated_without_encoding_them(tmp_path: Path) -> 
     assert state_bytes({"node": JoinState()}) < 10_000
 
 
-# -- golden files -------------------------------------------------------------------------------------------
+# -- Golden files -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in GOLDEN.glob(f"*/{LISTED}")))
-def test_what_a_version_has_written_is_read_and_can_be_written_again(name: str, tmp_path: Path) -> None:
+def test_a_golden_checkpoint_can_be_read_and_written_again(name: str, tmp_path: Path) -> None:
     states = golden_checkpoints()[name]
     again = write_checkpoint(tmp_path, states)
     back = read_checkpoint(tmp_path, again)
@@ -249,7 +249,7 @@ def test_what_a_version_has_written_is_read_and_can_be_written_again(name: str, 
     assert json.dumps(describe(tmp_path, write_checkpoint(tmp_path, back))["states"]) == json.dumps(shown)
 
 
-def test_every_kind_of_state_is_among_the_golden_files() -> None:
+def test_every_kind_of_state_has_a_golden_checkpoint() -> None:
     found: dict[str, set[int]] = {}
     for path in GOLDEN.glob(f"*/{LISTED}"):
         content = describe(path.parent, json.loads(path.read_text(encoding="utf-8")))

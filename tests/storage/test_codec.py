@@ -1,4 +1,4 @@
-"""Values as JSON and buffers, and back: natives, arrays, tables, registered classes."""
+"""Values as JSON and buffers, and back: Python types, arrays, tables, registered classes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ register("test.bag", 1, Bag, lambda bag: bag.items, Bag)
 
 
 def same(left: Any, right: Any) -> bool:
-    """Equal in type and to the bit, all the way down."""
+    """Return True if two values are equal in type and bits, at every depth."""
     if type(left) is not type(right):
         return False
     if isinstance(left, float):
@@ -121,11 +121,11 @@ values = st.recursive(
 @example(["\ud800", "$ref", {"$ref": 1}, {"": None}, b"", bytes(100)])
 @example([Decimal("1.10"), Decimal("-0"), Decimal("sNaN12"), Fraction(-1, 3), Fraction(10**4000, 7)])
 @example([{1, 2}, frozenset({"a"}), {(1, "x"): {None: 2}}, deque([1, 2], 2), Counter({3: 1})])
-def test_natives_come_back_as_they_were(value: Any) -> None:
+def test_python_values_survive_a_round_trip(value: Any) -> None:
     assert same(stored(value), value)
 
 
-def test_numbers_of_more_digits_than_python_prints_come_back() -> None:
+def test_numbers_with_more_digits_than_python_prints_survive_a_round_trip() -> None:
     assert stored([7**20_000, Fraction(7**20_000, 3)]) == [7**20_000, Fraction(7**20_000, 3)]
 
 
@@ -136,14 +136,14 @@ def test_numbers_of_more_digits_than_python_prints_come_back() -> None:
         hnp.array_shapes(min_dims=0, min_side=0, max_side=4),
     )
 )
-def test_arrays_come_back_to_the_bit_and_can_be_written_to(array: np.ndarray[Any, Any]) -> None:
+def test_arrays_survive_a_round_trip_bit_by_bit_and_are_writable(array: np.ndarray[Any, Any]) -> None:
     back = stored(array)
     assert back.dtype == array.dtype and back.shape == array.shape
     assert back.tobytes() == array.tobytes()
     assert back.flags.writeable
 
 
-def test_records_keep_their_layout_which_machine_code_depends_on() -> None:
+def test_record_arrays_keep_the_memory_layout_that_compiled_code_needs() -> None:
     aligned = np.dtype([("flag", "?"), ("count", "i8"), ("pair", "f4", (2,))], align=True)
     packed = np.dtype([("flag", "?"), ("count", "i8")])
     for dtype in (aligned, packed):
@@ -156,7 +156,7 @@ def test_records_keep_their_layout_which_machine_code_depends_on() -> None:
     assert type(stored(records)) is np.recarray and stored(records).dtype == records.dtype
 
 
-def test_arrays_of_objects_and_records_with_objects_come_back() -> None:
+def test_arrays_of_objects_and_of_records_with_objects_survive_a_round_trip() -> None:
     objects = np.empty((2, 2), np.object_)
     objects[:] = [[None, (1, 2.5)], ["a", [Decimal("1.0")]]]
     assert stored(objects).tolist() == objects.tolist()
@@ -166,13 +166,13 @@ def test_arrays_of_objects_and_records_with_objects_come_back() -> None:
     assert type(back) is np.recarray and back.tolist() == [(0, 0), (7, ("x",))]
 
 
-def test_the_order_of_an_array_in_memory_is_kept() -> None:
+def test_the_memory_order_of_an_array_survives_a_round_trip() -> None:
     array = np.asfortranarray(np.arange(6).reshape(2, 3))
     assert stored(array).flags.f_contiguous and stored(array).tolist() == array.tolist()
     assert stored(np.arange(12).reshape(3, 4)[::2, 1:]).tolist() == [[1, 2, 3], [9, 10, 11]]
 
 
-def test_scalars_of_numpy_and_arrow_come_back() -> None:
+def test_numpy_and_arrow_scalars_survive_a_round_trip() -> None:
     for value in (np.int32(4), np.float64("-0.0"), np.bool_(True), pa.scalar(5, pa.int8()), pa.scalar(None)):
         back = stored(value)
         assert type(back) is type(value) and repr(back) == repr(value)
@@ -193,7 +193,7 @@ def test_scalars_of_numpy_and_arrow_come_back() -> None:
     ],
     ids=lambda column: str(column.type),
 )
-def test_arrow_data_comes_back_with_types_and_nulls(column: pa.Array) -> None:
+def test_arrow_data_survives_a_round_trip_with_types_and_nulls(column: pa.Array) -> None:
     assert stored(column).equals(column) and stored(column).type == column.type
     chunked = pa.chunked_array([column, column])
     assert stored(chunked).equals(chunked)
@@ -201,7 +201,7 @@ def test_arrow_data_comes_back_with_types_and_nulls(column: pa.Array) -> None:
     assert stored(table).equals(table) and stored(table).schema.equals(table.schema, check_metadata=True)
 
 
-def test_a_table_lies_over_the_buffers_that_it_is_read_from() -> None:
+def test_a_decoded_table_uses_the_buffers_without_a_copy() -> None:
     encoded = encode(pa.table({"x": np.arange(1000)}))
     (buffer,) = encoded.buffers()
     back = decode(encoded.tree, [buffer])
@@ -209,24 +209,24 @@ def test_a_table_lies_over_the_buffers_that_it_is_read_from() -> None:
     assert buffer.address <= address < buffer.address + buffer.size
 
 
-def test_arrays_that_change_after_they_were_encoded_are_stored_as_they_were() -> None:
+def test_later_changes_of_an_array_do_not_change_its_encoded_value() -> None:
     array = np.arange(3)
     encoded = encode({"array": array})
     array[:] = 9
     assert decode(encoded.tree, encoded.buffers())["array"].tolist() == [0, 1, 2]
 
 
-# -- registered classes -------------------------------------------------------------------------------------
+# -- Registered classes -------------------------------------------------------------------------------------
 
 
-def test_what_was_one_object_is_one_object_again() -> None:
+def test_shared_references_are_one_object_after_a_round_trip() -> None:
     link, array, table, bag = Link(1), np.zeros(2), pa.table({"x": [1]}), Bag([1])
     for shared in (link, array, table, bag):
         first, second, inner = stored([shared, (shared,), Link({"deep": [shared]})])
         assert first is second[0] is inner.value["deep"][0]
 
 
-def test_a_linked_structure_of_any_length_with_cycles_comes_back() -> None:
+def test_a_long_linked_structure_with_a_cycle_survives_a_round_trip() -> None:
     last = first = Link(0)
     for number in range(1, 20_000):
         last.next = Link(number)
@@ -241,7 +241,7 @@ def test_a_linked_structure_of_any_length_with_cycles_comes_back() -> None:
 
 
 @pytest.mark.parametrize("wrap", [lambda v: [v], lambda v: (v,), lambda v: {"k": v}, Point], ids=str)
-def test_what_is_nested_deep_comes_back(wrap: Any) -> None:
+def test_deeply_nested_values_survive_a_round_trip(wrap: Any) -> None:
     value: Any = "core"
     for _ in range(3_000):
         value = wrap(value)
@@ -252,27 +252,27 @@ def test_what_is_nested_deep_comes_back(wrap: Any) -> None:
     assert depth == 3_000
 
 
-def test_values_that_hold_one_another_are_stored_in_bounded_depth() -> None:
+def test_nested_objects_are_encoded_with_bounded_recursion() -> None:
     points = [Point(0)]
     for number in range(300):
         points.append(Point(number, points[-1]))
     assert stored(points) == points
 
 
-def test_values_can_be_keys() -> None:
+def test_registered_values_can_be_dictionary_keys() -> None:
     keys_ = {Point(1, (Point(2),)): "a", (Pair(1, 2),): "b", Colour.RED: "c"}
     assert stored(keys_) == keys_
     assert stored(Link({Point(0): 1})).value[Point(0)] == 1
 
 
-def test_classes_with_slots_and_classes_that_convert_come_back() -> None:
+def test_classes_with_slots_or_converters_survive_a_round_trip() -> None:
     slots = Slots()
     slots.a, slots.b = [1], None
     assert (stored(slots).a, stored(slots).b) == ([1], None)
     assert stored(Bag([1, (2,)])).items == [1, (2,)]
 
 
-def test_the_tree_is_json_that_says_what_is_in_it() -> None:
+def test_the_encoded_tree_is_readable_json() -> None:
     tree = encode({"a": (1, Point(2.5, Colour.RED)), "b": Link("x")}).tree
     assert json.loads(json.dumps(tree)) == {
         "classes": {"test.colour": 1, "test.link": 1, "test.point": 1},
@@ -295,13 +295,13 @@ REFUSED = [Unknown(), len, lambda: 1, Unknown, object(), Slice(pa.table({}))]
 
 
 @pytest.mark.parametrize("value", REFUSED, ids=lambda value: type(value).__name__)
-def test_what_is_not_registered_is_refused(value: Any) -> None:
+def test_a_value_of_an_unregistered_class_is_rejected(value: Any) -> None:
     for inside in (value, [value], {"k": (value,)}, Point(value), Bag([value])):
         with pytest.raises(StorageError, match="cannot be stored"):
             encode(inside)
 
 
-def test_a_subclass_is_not_taken_for_its_base() -> None:
+def test_a_subclass_of_a_registered_class_is_rejected() -> None:
     class Special(dict[str, int]):
         pass
 
@@ -314,7 +314,7 @@ def test_a_subclass_is_not_taken_for_its_base() -> None:
             encode(value)
 
 
-def test_a_class_must_say_what_its_fields_are() -> None:
+def test_a_class_without_declared_fields_cannot_be_registered() -> None:
     class Vague:
         def __init__(self) -> None:
             self.x = 1
@@ -331,7 +331,7 @@ class Unknown2:
     __slots__ = ()
 
 
-# -- versions -----------------------------------------------------------------------------------------------
+# -- Versions -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -340,7 +340,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(codec_registry, name, dict(getattr(codec_registry, name)))
 
 
-def test_what_an_earlier_version_stored_is_upgraded_step_by_step(registry: None) -> None:
+def test_a_value_of_an_earlier_version_is_upgraded_step_by_step(registry: None) -> None:
     old = encode([Link(1), Point(1, 2)])
     del codec_registry._by_name["test.link"]
 
@@ -367,14 +367,16 @@ def _renamed(plain: dict[str, Any]) -> dict[str, Any]:
         ({"test.nobody": 1}, "knows no state called test.nobody"),
     ],
 )
-def test_an_unknown_name_or_version_is_told_with_a_hint(classes: dict[str, int], message: str) -> None:
+def test_an_unknown_class_name_or_version_is_reported_with_a_hint(
+    classes: dict[str, int], message: str
+) -> None:
     tree = encode(Point(1)).tree | {"classes": classes}
     with pytest.raises(StorageError, match=message) as told:
         decode(tree, [])
     assert "slicemill home upgrade" in str(told.value)
 
 
-def test_other_fields_than_were_stored_are_told() -> None:
+def test_missing_fields_and_unknown_forms_are_reported() -> None:
     tree = encode(Point(1)).tree
     tree["value"] = {"test.point": {"x": 1}}
     with pytest.raises(StorageError, match=r"other fields than were stored \(y\)"):
@@ -386,7 +388,7 @@ def test_other_fields_than_were_stored_are_told() -> None:
         decode(tree, [pa.py_buffer(b"")])
 
 
-def test_a_member_that_is_gone_and_a_damaged_value_are_told() -> None:
+def test_an_unknown_enum_member_and_a_damaged_value_are_reported() -> None:
     tree = encode(Colour.RED).tree
     for value in ({"test.colour": "BLUE"}, {"test.colour": 5}):
         tree["value"] = value
@@ -394,7 +396,7 @@ def test_a_member_that_is_gone_and_a_damaged_value_are_told() -> None:
             decode(tree, [])
 
 
-def test_renaming_and_moving_a_class_breaks_nothing(registry: None) -> None:
+def test_a_renamed_or_moved_class_reads_old_values(registry: None) -> None:
     old = encode(Point(1, "a"))
 
     class Moved(Enum):
@@ -410,7 +412,7 @@ def test_renaming_and_moving_a_class_breaks_nothing(registry: None) -> None:
     assert decode(old.tree, []) == Elsewhere("a", 1)
 
 
-def test_all_states_of_the_engine_have_a_name_and_a_version() -> None:
+def test_every_state_class_of_the_engine_has_a_name_and_a_version() -> None:
     names = registered_names()
     for name in ("join", "panes", "over", "coalesce", "group", "classify", "merge", "drop", "calls", "rows"):
         assert names[name] >= 1
@@ -421,6 +423,6 @@ class Untouched:
     items: list[int] = field(default_factory=list)
 
 
-def test_nothing_is_stored_of_a_class_by_accident() -> None:
+def test_an_unregistered_dataclass_cannot_be_encoded() -> None:
     with pytest.raises(StorageError):
         encode(Untouched())

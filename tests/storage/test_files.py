@@ -1,4 +1,4 @@
-"""Files appear whole or not at all, on a real file system and on the one that tests break."""
+"""Atomic writes of files, on a real file system and on one in memory that fails on request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[FileSystem, P
     return files, Path("/home/of/tests")
 
 
-def test_the_file_system_in_memory_and_the_real_one_behave_alike(index: tuple[FileSystem, Path]) -> None:
+def test_the_file_system_in_memory_behaves_like_the_real_file_system(index: tuple[FileSystem, Path]) -> None:
     files, folder = index
     files.write(folder / "a", b"one")
     files.write(folder / "a", b"other")
@@ -64,7 +64,7 @@ def test_the_file_system_in_memory_and_the_real_one_behave_alike(index: tuple[Fi
     assert files.names(folder) == ["c"]
 
 
-def test_a_file_can_be_appended_to_cut_and_opened_again(index: tuple[FileSystem, Path]) -> None:
+def test_a_file_can_be_appended_truncated_and_reopened(index: tuple[FileSystem, Path]) -> None:
     files, folder = index
     opened = files.append(folder / "a")
     opened.write(b"one")
@@ -87,7 +87,7 @@ def test_a_file_can_be_appended_to_cut_and_opened_again(index: tuple[FileSystem,
         files.append(folder / "x" / "a", new=True)
 
 
-def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
+def test_a_crash_at_any_step_of_an_atomic_write_leaves_the_old_or_the_new_content(
     index: tuple[FileSystem, Path],
 ) -> None:
     files, folder = index
@@ -103,7 +103,7 @@ def test_a_write_that_dies_at_any_step_leaves_the_old_content_or_the_new(
     assert seen == {b"old", b"new, and longer"}
 
 
-def test_a_write_for_which_there_is_no_space_leaves_nothing(index: tuple[FileSystem, Path]) -> None:
+def test_an_atomic_write_on_a_full_disk_leaves_the_old_content(index: tuple[FileSystem, Path]) -> None:
     files, folder = index
     write_atomically(files, folder / "a", b"old")
     with pytest.raises(StorageFull, match="no space is left"), raise_storage_full(folder):
@@ -112,13 +112,13 @@ def test_a_write_for_which_there_is_no_space_leaves_nothing(index: tuple[FileSys
     assert files.read(folder / "a") == b"old"
 
 
-def test_other_errors_of_a_disk_are_not_taken_for_a_full_one() -> None:
+def test_an_input_output_error_is_not_reported_as_a_full_disk() -> None:
     with pytest.raises(OSError, match="broken"), raise_storage_full(Path("/")):
         raise OSError(errno.EIO, "broken")
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_a_durable_write_outlives_a_loss_of_power(seed: int) -> None:
+def test_a_durable_write_survives_a_power_failure(seed: int) -> None:
     files = MemoryFiles()
     folder = Path("/home/of/tests")
     ensure_folder(files, folder, durable=True)
@@ -128,7 +128,7 @@ def test_a_durable_write_outlives_a_loss_of_power(seed: int) -> None:
     assert files.read(folder / "a") == b"second"
 
 
-def test_a_real_file_knows_when_it_was_written(tmp_path: Path) -> None:
+def test_a_file_has_its_modification_time_in_microseconds(tmp_path: Path) -> None:
     LOCAL.write(tmp_path / "a", b"")
     assert LOCAL.stat(tmp_path / "a").modified_us == (tmp_path / "a").stat().st_mtime_ns // 1_000
 
@@ -145,20 +145,20 @@ names = st.text(max_size=400) | st.sampled_from(HOSTILE) | st.text("aA.~%/ ", ma
 @example(set(HOSTILE))
 @example({"a" * 151, folder_name("a" * 151)})
 @example({"Bid", folder_name("Bid")})
-def test_any_name_has_a_folder_of_its_own_in_the_folder(found: set[str]) -> None:
-    """Also where capital letters are no other than small ones."""
+def test_every_name_has_its_own_valid_folder_name(found: set[str]) -> None:
+    """Also holds on file systems that ignore case."""
     folders = {name: folder_name(name) for name in found}
     assert len({folder.lower() for folder in folders.values()}) == len(found)
     for name, folder in folders.items():
         assert 0 < len(folder) <= 150 and folder.isascii() and folder.isprintable()
         assert not {"/", "\\", "\0", " "} & set(folder) and not folder.startswith(".")
         plain, tilde, digest = folder.partition("~")
-        if len(digest) < 24:  # of a long name only the beginning is there
+        if len(digest) < 24:  # A long name is stored as its beginning and a digest.
             assert unquote(plain if plain != "%" else "", errors="surrogatepass") == name
         assert tilde or digest == ""
 
 
-def test_hostile_names_are_folders_of_a_real_file_system(tmp_path: Path) -> None:
+def test_hostile_names_stay_inside_their_folder_on_a_real_file_system(tmp_path: Path) -> None:
     home = tmp_path / "a" / "home"
     ensure_folder(LOCAL, home)
     for name in HOSTILE:
@@ -169,7 +169,7 @@ def test_hostile_names_are_folders_of_a_real_file_system(tmp_path: Path) -> None
     assert len(list(home.iterdir())) == 2 * len(HOSTILE)
 
 
-def test_what_a_home_holds_is_its_owners_alone(tmp_path: Path) -> None:
+def test_files_of_a_home_directory_are_readable_only_by_their_owner(tmp_path: Path) -> None:
     ensure_folder(LOCAL, tmp_path / "home" / "logs")
     write_atomically(LOCAL, tmp_path / "home" / "FORMAT", b"3")
     LOCAL.append(tmp_path / "home" / "logs" / "1").close()

@@ -1,4 +1,4 @@
-"""A few flipped bits in every kind of file of a home; `slow_flips.py` has two thousand."""
+"""Bit flips in every kind of file of a home directory; `slow_flips.py` tries two thousand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from storage.flips import expected_results, flips, make_home, outcome_of_flip
 
 
-def test_no_flipped_bit_gives_wrong_rows_or_an_error_without_a_message(tmp_path: Path) -> None:
+def test_a_bit_flip_causes_neither_wrong_rows_nor_an_unexplained_error(tmp_path: Path) -> None:
     make_home(tmp_path / "home")
     expected = expected_results(tmp_path / "home", tmp_path)
     assert all(expected.values()), "every query has results"

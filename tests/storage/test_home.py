@@ -1,4 +1,4 @@
-"""A home holds what was committed, tells who has it, and keeps its files few."""
+"""Commits to a home directory, and the removal of files that no commit needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.homes import FOLDER, append, commit_rows, memory_files, small_home,
 from storage.tables import COLUMNS, rows
 
 
-def test_a_new_home_has_its_folders_and_a_format(tmp_path: Path) -> None:
+def test_a_new_home_directory_has_its_folders_and_a_format(tmp_path: Path) -> None:
     home = Home(tmp_path / "new" / "home")
     home.open()
     assert (tmp_path / "new" / "home" / "FORMAT").read_text() == "6\n"
@@ -28,7 +28,7 @@ def test_a_new_home_has_its_folders_and_a_format(tmp_path: Path) -> None:
     home.close()
 
 
-def test_a_home_is_its_owners_alone_and_one_that_is_not_is_told(
+def test_a_home_directory_is_private_and_a_warning_names_open_permissions(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     home = Home(tmp_path / "new" / "home")
@@ -50,7 +50,7 @@ def test_a_home_is_its_owners_alone_and_one_that_is_not_is_told(
     )
 
 
-def test_commits_are_numbered_and_an_empty_one_is_none() -> None:
+def test_commits_are_numbered_and_an_empty_change_makes_no_commit() -> None:
     home = small_home(memory_files())
     assert home.commit(Change()) == -1
     assert home.commit(Change(tasks={"u": {"a": 1}})) == 0
@@ -58,7 +58,7 @@ def test_commits_are_numbered_and_an_empty_one_is_none() -> None:
     assert home.commit(Change(catalog=[{"text": "CREATE STREAM bid (n INT)", "by": "ann", "at": 3}])) == 1
 
 
-def test_fields_are_merged_and_none_removes_one() -> None:
+def test_fields_of_a_change_are_merged_and_none_removes_a_field() -> None:
     files = memory_files()
     home = small_home(files)
     home.commit(Change(tasks={"u": {"a": 1, "b": [1, {"c": None}]}}, streams={"s": {"watermark": 5}}))
@@ -70,7 +70,7 @@ def test_fields_are_merged_and_none_removes_one() -> None:
         assert each.streams == {"s": {"watermark": 6}}
 
 
-def test_what_is_in_memory_does_not_change_with_what_the_caller_gave() -> None:
+def test_later_changes_of_a_callers_dictionary_do_not_change_a_commit() -> None:
     home = small_home(memory_files())
     cursors = {"bid": 3}
     home.commit(Change(tasks={"u": {"cursors": cursors, "pair": (1, 2)}}))
@@ -92,7 +92,7 @@ def test_what_is_in_memory_does_not_change_with_what_the_caller_gave() -> None:
         (Change(tasks={"u": 3}), "u: fields must be a dictionary"),  # type: ignore[dict-item]
     ],
 )
-def test_a_change_that_does_not_fit_is_refused_and_nothing_is_written(change: Change, message: str) -> None:
+def test_an_invalid_change_is_rejected_and_not_written(change: Change, message: str) -> None:
     files = memory_files()
     home = small_home(files)
     home.commit(Change(created={"bid": COLUMNS}))
@@ -101,7 +101,7 @@ def test_a_change_that_does_not_fit_is_refused_and_nothing_is_written(change: Ch
     assert view(small_home(files)) == view(home)
 
 
-def test_a_commit_that_is_interrupted_does_not_let_the_next_one_write_its_epoch_again(
+def test_an_interrupted_commit_does_not_reuse_its_epoch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = memory_files()
@@ -118,7 +118,7 @@ def test_a_commit_that_is_interrupted_does_not_let_the_next_one_write_its_epoch_
     assert small_home(files).tasks == {"u": {"n": 1}}
 
 
-def test_a_log_that_is_dropped_and_made_again_has_nothing_of_the_old_one() -> None:
+def test_a_recreated_log_has_no_rows_of_the_dropped_log() -> None:
     files = memory_files()
     home = small_home(files)
     writers = SegmentWriters("w", files=files)
@@ -151,7 +151,7 @@ OPERATIONS = st.one_of(
 
 @given(st.lists(OPERATIONS, max_size=40))
 @settings(max_examples=150)
-def test_a_home_holds_what_a_model_in_memory_holds_whenever_it_is_opened_again(
+def test_a_reopened_home_directory_equals_a_model_in_memory_after_random_operations(
     operations: list[tuple[Any, ...]],
 ) -> None:
     files = memory_files()
@@ -193,7 +193,7 @@ def plain(home: Home | HomeReader) -> dict[str, Any]:
 
 
 class Model:
-    """The same as a home, in plain dictionaries."""
+    """Model of a home directory in plain dictionaries."""
 
     def __init__(self) -> None:
         self.epoch = -1
@@ -248,7 +248,7 @@ class Model:
         return Change()
 
 
-def test_a_segment_goes_when_its_rows_are_freed_but_not_while_its_writer_may_append() -> None:
+def test_a_segment_is_deleted_after_its_rows_are_freed_and_its_writer_has_moved_on() -> None:
     files = memory_files()
     home = small_home(files)
     home.commit(Change(created={"bid": COLUMNS}))
@@ -271,7 +271,7 @@ def test_a_segment_goes_when_its_rows_are_freed_but_not_while_its_writer_may_app
     assert files.names(folder) == []
 
 
-def test_what_a_dead_writer_left_goes_and_what_the_others_write_stays() -> None:
+def test_segments_of_a_dead_writer_are_deleted_and_those_of_live_writers_stay() -> None:
     files = memory_files()
     home = small_home(files)
     home.commit(Change(created={"bid": COLUMNS}))
@@ -286,7 +286,7 @@ def test_what_a_dead_writer_left_goes_and_what_the_others_write_stays() -> None:
     assert files.names(folder) == ["dead-0.arrows"]
 
 
-def test_checkpoint_files_go_when_the_next_checkpoint_does_not_name_them() -> None:
+def test_checkpoint_files_are_deleted_when_the_next_checkpoint_does_not_reference_them() -> None:
     now_us = 0
     files = memory_files()
     files.clock = lambda: now_us
@@ -315,7 +315,7 @@ def test_checkpoint_files_go_when_the_next_checkpoint_does_not_name_them() -> No
     assert files.names(FOLDER / "checkpoints") == []
 
 
-def test_a_folder_is_not_used_again_while_workers_may_have_its_segments_open() -> None:
+def test_a_log_folder_is_not_reused_while_workers_may_hold_its_segments_open() -> None:
     files = memory_files()
     home = small_home(files)
     folders = []
@@ -328,7 +328,7 @@ def test_a_folder_is_not_used_again_while_workers_may_have_its_segments_open() -
     assert files.names(FOLDER / "logs") == []
 
 
-def test_threads_may_commit_and_read_at_once(tmp_path: Path) -> None:
+def test_threads_can_commit_and_read_concurrently(tmp_path: Path) -> None:
     home = Home(tmp_path, snapshot_every=(3_000, 6_000))
     home.open()
     home.commit(Change(created={"bid": COLUMNS}))
@@ -368,7 +368,7 @@ def test_threads_may_commit_and_read_at_once(tmp_path: Path) -> None:
     again.close()
 
 
-def test_snapshots_in_the_background_hold_the_same(tmp_path: Path) -> None:
+def test_background_snapshots_contain_the_committed_state(tmp_path: Path) -> None:
     home = Home(tmp_path, snapshot_every=(2_000, 4_000))
     home.open()
     for n in range(500):

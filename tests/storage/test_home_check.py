@@ -1,4 +1,4 @@
-"""A home is checked and copied; what is missing or damaged in it is named."""
+"""`home check` and `home backup`: missing and damaged files are named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from storage.tables import COLUMNS
 
 
 def filled(folder: Path) -> Home:
-    """A home with two epochs of rows, a checkpoint, a spool, and what a dead writer left."""
+    """Create a home directory with two epochs of rows, a checkpoint, a spool, and files of a dead writer."""
     home = Home(folder)
     home.open()
     home.commit(Change(created={"bid": COLUMNS}, catalog=[{"text": "CREATE STREAM bid (n BIGINT)"}]))
@@ -38,7 +38,7 @@ def filled(folder: Path) -> Home:
     return home
 
 
-def test_a_whole_home_has_no_mistakes_and_its_report_says_what_is_in_it(tmp_path: Path) -> None:
+def test_the_check_of_an_undamaged_home_directory_reports_its_content_and_no_errors(tmp_path: Path) -> None:
     home = filled(tmp_path)
     report = check_home(tmp_path)
     assert report.mistakes == []
@@ -47,7 +47,7 @@ def test_a_whole_home_has_no_mistakes_and_its_report_says_what_is_in_it(tmp_path
     home.close()
 
 
-def test_everything_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
+def test_the_check_names_every_missing_or_damaged_file(tmp_path: Path) -> None:
     home = filled(tmp_path)
     home.close()
     (tmp_path / "checkpoints" / "u" / "state").write_bytes(b"123")
@@ -74,7 +74,7 @@ def test_everything_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_freed_while_it_is_checked_is_no_mistake(tmp_path: Path) -> None:
+def test_files_that_are_freed_during_the_check_are_not_reported(tmp_path: Path) -> None:
     home = filled(tmp_path)
 
     def free(_: str) -> None:
@@ -85,7 +85,7 @@ def test_what_is_freed_while_it_is_checked_is_no_mistake(tmp_path: Path) -> None
     home.close()
 
 
-def test_a_copy_of_a_home_is_a_home(tmp_path: Path) -> None:
+def test_a_backup_can_be_opened_as_a_home_directory(tmp_path: Path) -> None:
     home = filled(tmp_path / "home")
     with pytest.raises(HomeLocked, match="stop it before the backup"):
         backup_home(tmp_path / "home", tmp_path / "copy")
@@ -104,7 +104,7 @@ def test_a_copy_of_a_home_is_a_home(tmp_path: Path) -> None:
         backup_home(tmp_path / "home", tmp_path / "home" / "copy")
 
 
-def test_a_copy_has_logs_of_every_name_and_no_trash(tmp_path: Path) -> None:
+def test_a_backup_contains_logs_of_every_name_and_no_trash(tmp_path: Path) -> None:
     home = Home(tmp_path / "home")
     home.open()
     writers, names = SegmentWriters("w"), ("lock", "trash", "a.tmp")
@@ -122,7 +122,7 @@ def test_a_copy_has_logs_of_every_name_and_no_trash(tmp_path: Path) -> None:
     assert not (tmp_path / "copy" / "trash").exists()
 
 
-def test_a_damaged_home_is_not_copied(tmp_path: Path) -> None:
+def test_a_damaged_home_directory_is_not_backed_up(tmp_path: Path) -> None:
     filled(tmp_path / "home").close()
     (tmp_path / "home" / "logs" / "bid" / "w-0.arrows").unlink()
     with pytest.raises(HomeError, match=r"not whole: log bid: segment .*slicemill home check"):
@@ -130,14 +130,14 @@ def test_a_damaged_home_is_not_copied(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
-def test_only_a_home_can_be_checked_copied_or_upgraded(tmp_path: Path) -> None:
+def test_check_upgrade_and_backup_reject_a_folder_without_a_journal(tmp_path: Path) -> None:
     for action in (check_home, upgrade_home, lambda folder: backup_home(folder, tmp_path / "copy")):
         with pytest.raises(FormatError, match="there is no home in"):
             action(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_upgrading_says_what_is_to_be_done(tmp_path: Path) -> None:
+def test_an_upgrade_reports_what_has_to_be_done(tmp_path: Path) -> None:
     filled(tmp_path / "home").close()
     assert "nothing is to be done" in upgrade_home(tmp_path / "home")
     (tmp_path / "home" / "FORMAT").write_text("7\n")
@@ -151,7 +151,7 @@ def test_upgrading_says_what_is_to_be_done(tmp_path: Path) -> None:
         upgrade_home(tmp_path / "home")
 
 
-def test_the_commands_print_what_they_found_and_end_with_1_if_something_is_wrong(tmp_path: Path) -> None:
+def test_the_home_commands_print_their_findings_and_exit_with_1_on_damage(tmp_path: Path) -> None:
     filled(tmp_path / "home").close()
     runner = CliRunner()
     done = runner.invoke(app, ["home", "check", str(tmp_path / "home")])

@@ -1,7 +1,7 @@
-"""A process may die at any file operation, in the middle of a write too, and a machine may lose power.
+"""Crashes of a process at any file operation, also in the middle of a write, and power failures.
 
-What is there afterwards is what held before a commit or after it, never anything between, and what a reader
-has seen stays.
+Afterwards the home directory has the state before or after a commit, never a state between,
+and commits that a reader has seen are not lost.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from storage.faulty_files import PARTS, Crashed, CrashingFiles, MemoryFiles
 from storage.homes import FOLDER, append, memory_files, small_home, view
 from storage.tables import COLUMNS
 
-# A step makes the change of one commit; it may write rows and checkpoints.
+# A step returns the change of one commit; it may write rows and checkpoints.
 Step = Callable[[Home, SegmentWriters, FileSystem], Change]
 
 
 def steps() -> list[Step]:
-    """Commits of every kind, with snapshots and freed files between them."""
+    """Return commits of every kind, with snapshots and freed files between them."""
 
     def create(home: Home, writers: SegmentWriters, files: FileSystem) -> Change:
         return Change(created={"bid": COLUMNS, "ask": COLUMNS}, catalog=[{"text": "CREATE STREAM bid"}])
@@ -78,7 +78,7 @@ def steps() -> list[Step]:
 
 
 def run(home: Home, writers: SegmentWriters, files: FileSystem, durable: bool = False) -> Iterator[int]:
-    """Do the steps that are still to do; yields after each commit."""
+    """Execute the remaining steps; yield after each commit."""
     for step in steps()[home.epoch + 1 :]:
         change = step(home, writers, files)
         if durable:
@@ -89,7 +89,7 @@ def run(home: Home, writers: SegmentWriters, files: FileSystem, durable: bool = 
 
 @cache
 def expected() -> list[dict[str, Any]]:
-    """What a home holds after each commit; the last is for epoch -1, before the first."""
+    """Return the content of the home directory after each commit; the last is for epoch -1, the start."""
     files = memory_files()
     home = small_home(files)
     empty = view(home)
@@ -98,7 +98,7 @@ def expected() -> list[dict[str, Any]]:
 
 
 def crashed_runs(mode: str, durable: bool) -> Iterator[tuple[MemoryFiles, int, HomeReader | None]]:
-    """Runs that died at the first operation, the second, …: the files, the last epoch returned, a reader."""
+    """Yield runs that crashed at each operation in turn: files, last returned epoch, and a reader."""
     step, survived = 0, False
     while not survived:
         memory = memory_files()
@@ -112,14 +112,14 @@ def crashed_runs(mode: str, durable: bool) -> Iterator[tuple[MemoryFiles, int, H
                 assert view(reader) == expected()[done]
         except Crashed:
             pass
-        # In the middle of anything but a write is before it.
+        # An operation other than a write has no middle, so "half" equals "before".
         if mode in ("before", "after") or crashing.died_in in ("write", "append", ""):
             yield memory, done, reader
         step, survived = step + 1, not crashing.dead
 
 
 @pytest.mark.parametrize("mode", PARTS)
-def test_a_crash_at_any_operation_leaves_what_held_before_a_commit_or_after_it(mode: str) -> None:
+def test_a_crash_at_any_operation_leaves_the_state_before_or_after_a_commit(mode: str) -> None:
     died = 0
     for files, done, reader in crashed_runs(mode, durable=False):
         died += 1
@@ -145,7 +145,7 @@ def test_a_crash_at_any_operation_leaves_what_held_before_a_commit_or_after_it(m
 
 
 def assert_seen(reader: HomeReader) -> None:
-    """A reader that looks after a crash: rows that were being freed may be gone."""
+    """Check a reader that polls after a crash; rows in the course of being freed may be missing."""
     try:
         assert view(reader) == expected()[reader.epoch]
     except ExtentFreed:
@@ -164,7 +164,7 @@ def assert_nothing_left_over(files: MemoryFiles, home: Home) -> None:
 
 
 @pytest.mark.parametrize("mode", ["half", "after"])
-def test_a_loss_of_power_loses_no_commit_that_has_returned(mode: str) -> None:
+def test_a_power_failure_loses_no_returned_commit(mode: str) -> None:
     dice = random.Random(mode)
     for files, done, _ in crashed_runs(mode, durable=True):
         for _ in range(3):
@@ -175,7 +175,7 @@ def test_a_loss_of_power_loses_no_commit_that_has_returned(mode: str) -> None:
             assert view(home) == expected()[home.epoch]
 
 
-def test_opening_may_die_as_well_and_be_repeated() -> None:
+def test_a_crash_while_a_home_directory_opens_can_be_repeated() -> None:
     for mode in PARTS:
         step, survived = 0, False
         while not survived:

@@ -1,4 +1,4 @@
-"""Homes that were damaged from outside: no file is deleted, no row is wrong in silence, losses are named."""
+"""Home directories damaged from outside: no file is deleted, no wrong row is returned, losses are named."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parent / "golden_home_5"
 
 
 def filled(folder: Path, epochs: int = 4) -> Home:
-    """A closed home with a log of two rows an epoch."""
+    """Return a closed home directory with a log of two rows for each epoch."""
     home = Home(folder)
     home.open()
     home.commit(Change(created={"bid": COLUMNS}))
@@ -58,10 +58,10 @@ def flip(path: Path, index: int = -9) -> None:
     path.write_bytes(data)
 
 
-# -- the journal --------------------------------------------------------------------------------------------
+# -- Journal ------------------------------------------------------------------------------------------------
 
 
-def test_a_home_that_has_lost_its_journal_is_refused_and_nothing_is_deleted(tmp_path: Path) -> None:
+def test_a_home_directory_without_its_journal_is_rejected_and_nothing_is_deleted(tmp_path: Path) -> None:
     filled(tmp_path)
     for name in ("000000000000.records", "end"):
         (tmp_path / "journal" / name).unlink()
@@ -75,7 +75,7 @@ def test_a_home_that_has_lost_its_journal_is_refused_and_nothing_is_deleted(tmp_
     assert contents(tmp_path) == before
 
 
-def test_a_home_that_has_lost_its_format_is_refused(tmp_path: Path) -> None:
+def test_a_home_directory_without_its_format_file_is_rejected(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "FORMAT").unlink()
     shutil.rmtree(tmp_path / "logs")
@@ -86,7 +86,7 @@ def test_a_home_that_has_lost_its_format_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", ["between records", "in a record", "a flipped bit in the last record"])
-def test_a_journal_that_was_cut_is_refused_and_a_repair_goes_on_without_the_lost_commits(
+def test_a_truncated_journal_is_rejected_and_a_repair_continues_without_the_lost_commits(
     tmp_path: Path, cut: str
 ) -> None:
     filled(tmp_path)
@@ -111,7 +111,7 @@ def test_a_journal_that_was_cut_is_refused_and_a_repair_goes_on_without_the_lost
     assert repair_home(tmp_path) == []
 
 
-def test_a_loss_of_power_that_took_commits_is_reported_and_the_home_opens() -> None:
+def test_commits_lost_in_a_power_failure_are_reported_and_the_home_directory_opens() -> None:
     files = memory_files()
     home = Home(FOLDER, files=files)
     home.open()
@@ -131,7 +131,7 @@ def test_a_loss_of_power_that_took_commits_is_reported_and_the_home_opens() -> N
     assert told == [], "it is reported once"
 
 
-def test_the_file_with_the_last_epoch_stays_small_and_may_be_missing(tmp_path: Path) -> None:
+def test_the_file_with_the_last_epoch_stays_small_and_is_optional(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.open()
     for n in range(2_000):
@@ -147,7 +147,7 @@ def test_the_file_with_the_last_epoch_stays_small_and_may_be_missing(tmp_path: P
         home.close()
 
 
-def test_a_record_that_is_whole_and_does_not_fit_is_refused_with_a_message() -> None:
+def test_a_valid_record_with_impossible_content_is_rejected_with_a_message() -> None:
     for record in (
         {"e": 1, "at": 0, "logs": {"q_all": [0, 0, 0, []]}},
         {"e": 1, "at": 0, "logs": {"bid": [0, 0, 0, [["w-0.arrows", "x", 1, 1]]]}},
@@ -167,7 +167,7 @@ def test_a_record_that_is_whole_and_does_not_fit_is_refused_with_a_message() -> 
             HomeReader(FOLDER, files)
 
 
-def test_a_damaged_snapshot_is_not_counted_as_one_of_the_last_two(tmp_path: Path) -> None:
+def test_a_damaged_snapshot_does_not_count_as_one_of_the_last_two(tmp_path: Path) -> None:
     def opened() -> Home:
         home = Home(tmp_path, snapshot_every=(600, 1_200), background=False)
         home.open()
@@ -188,7 +188,7 @@ def test_a_damaged_snapshot_is_not_counted_as_one_of_the_last_two(tmp_path: Path
     home.close()
 
 
-def test_files_that_no_record_names_are_kept_in_the_trash_for_a_day() -> None:
+def test_unreferenced_files_stay_in_the_trash_for_a_day() -> None:
     files, now = memory_files(), 1_000
 
     def opened() -> Home:
@@ -216,10 +216,10 @@ def test_files_that_no_record_names_are_kept_in_the_trash_for_a_day() -> None:
     assert files.names(FOLDER / "trash") == []
 
 
-# -- rows ---------------------------------------------------------------------------------------------------
+# -- Rows ---------------------------------------------------------------------------------------------------
 
 
-def test_damaged_rows_are_named_to_their_readers_and_a_repair_leaves_out_no_others(tmp_path: Path) -> None:
+def test_readers_name_damaged_rows_and_a_repair_drops_only_these_rows(tmp_path: Path) -> None:
     home = filled(tmp_path)
     whole = view(home)["logs"]["bid"]["tuples"]
     bad = home.logs["bid"].epochs()[1].extents[0]
@@ -242,7 +242,7 @@ def test_damaged_rows_are_named_to_their_readers_and_a_repair_leaves_out_no_othe
     assert log.spans().rows.tolist() == [2, 2, 2]
 
 
-def test_the_command_repairs_a_home_and_says_so(tmp_path: Path) -> None:
+def test_the_repair_command_repairs_a_home_directory_and_reports_it(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / "logs" / "bid" / "w-0.arrows").unlink()
     runner = CliRunner()
@@ -254,11 +254,11 @@ def test_the_command_repairs_a_home_and_says_so(tmp_path: Path) -> None:
     assert "everything is there" in runner.invoke(app, ["home", "repair", str(tmp_path)]).output
 
 
-# -- state --------------------------------------------------------------------------------------------------
+# -- State --------------------------------------------------------------------------------------------------
 
 
 def heads(home: Path, field: str) -> list[Path]:
-    """The head files that units' checkpoints name in a field."""
+    """Return the head files that the checkpoints of tasks name in a field."""
     reader = HomeReader(home)
     return [
         reader.checkpoint_folder(name) / subtask[0][0]
@@ -268,7 +268,7 @@ def heads(home: Path, field: str) -> list[Path]:
     ]
 
 
-def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(
+def test_a_damaged_checkpoint_is_replaced_by_the_previous_checkpoint(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_home(tmp_path / "home", collect=True)
@@ -285,7 +285,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_one_before_it(
     assert caplog.text.count("is restored from the checkpoint before its last one") == 2
 
 
-def test_a_checkpoint_whose_replay_is_no_longer_in_the_log_is_not_restored(tmp_path: Path) -> None:
+def test_a_checkpoint_whose_replay_rows_are_freed_is_not_restored(tmp_path: Path) -> None:
     make_home(tmp_path / "home")
     for path in heads(tmp_path / "home", "checkpoint"):
         flip(path, 1_000)
@@ -299,7 +299,7 @@ def test_a_checkpoint_whose_replay_is_no_longer_in_the_log_is_not_restored(tmp_p
     assert sum("has lost its state" in line for line in repair_home(tmp_path / "home")) == 2
 
 
-def test_without_a_whole_checkpoint_queries_stop_and_begin_anew_after_a_repair(tmp_path: Path) -> None:
+def test_queries_without_a_valid_checkpoint_stop_and_start_empty_after_a_repair(tmp_path: Path) -> None:
     home = tmp_path / "home"
     make_home(home)
     for field in ("checkpoint", "checkpoint_before"):
@@ -324,7 +324,7 @@ def test_without_a_whole_checkpoint_queries_stop_and_begin_anew_after_a_repair(t
         assert len(sums) == 12
 
 
-# -- homes of the version before ----------------------------------------------------------------------------
+# -- Home directories of the previous version ---------------------------------------------------------------
 
 
 def results_of_golden(home: Path) -> dict[str, Any]:
@@ -339,7 +339,7 @@ def results_of_golden(home: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("upgrade", [lambda _: None, upgrade_home], ids=["opened", "upgraded"])
-def test_a_home_of_format_5_goes_on_and_is_reported_as_unverified(
+def test_a_home_directory_of_format_5_continues_and_is_reported_as_unverified(
     tmp_path: Path, upgrade: Callable[[Path], object]
 ) -> None:
     home = tmp_path / "home"
@@ -355,13 +355,15 @@ def test_a_home_of_format_5_goes_on_and_is_reported_as_unverified(
     assert report.format == 6 and report.mistakes == []
 
 
-def test_an_upgrade_says_what_it_has_done(tmp_path: Path) -> None:
+def test_an_upgrade_reports_the_old_and_the_new_format(tmp_path: Path) -> None:
     shutil.copytree(GOLDEN / "home", tmp_path / "home")
     assert "had FORMAT 5 and has FORMAT 6 now" in upgrade_home(tmp_path / "home")
     assert "nothing is to be done" in upgrade_home(tmp_path / "home")
 
 
-def test_a_mill_says_in_one_sentence_why_a_damaged_home_does_not_open(tmp_path: Path) -> None:
+def test_the_engine_reports_in_one_sentence_why_a_damaged_home_directory_does_not_open(
+    tmp_path: Path,
+) -> None:
     filled(tmp_path)
     flip(tmp_path / "journal" / "000000000000.records", 20)
     with pytest.raises(SlicemillError, match="is damaged at byte"):

@@ -1,4 +1,4 @@
-"""What goes wrong with a home is told, and nothing that was committed is lost."""
+"""Faults of a home directory are reported, and no commit is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from storage.homes import FOLDER, append, commit_rows, memory_files, small_home,
 from storage.tables import COLUMNS
 
 
-def test_the_torn_end_of_the_journal_is_cut_and_told() -> None:
+def test_the_torn_end_of_the_journal_is_truncated_and_reported() -> None:
     files = memory_files()
     home = small_home(files)
     for n in range(2):
@@ -31,7 +31,7 @@ def test_the_torn_end_of_the_journal_is_cut_and_told() -> None:
     whole = files.read(path)
     for cut in range(1, len(whole.splitlines()[1])):
         files.write(path, whole[:-cut])
-        files.remove(FOLDER / "journal" / "end")  # a crash before it was written
+        files.remove(FOLDER / "journal" / "end")  # as after a crash before this file was written
         told: list[str] = []
         again = Home(FOLDER, files=files)
         again.open(told.append)
@@ -41,7 +41,7 @@ def test_the_torn_end_of_the_journal_is_cut_and_told() -> None:
         assert small_home(files).tasks == {"u": {"n": 7}}
 
 
-def test_damage_in_the_middle_of_the_journal_is_told_with_its_place() -> None:
+def test_damage_inside_the_journal_is_reported_with_its_byte_position() -> None:
     files = memory_files()
     home = Home(FOLDER, files=files)
     home.open()
@@ -67,7 +67,7 @@ def many_snapshots(files: MemoryFiles) -> Home:
     return home
 
 
-def test_snapshots_keep_the_number_of_files_bounded() -> None:
+def test_snapshots_bound_the_number_of_journal_files() -> None:
     files = memory_files()
     many_snapshots(files)
     names = files.names(FOLDER / "journal")
@@ -75,7 +75,7 @@ def test_snapshots_keep_the_number_of_files_bounded() -> None:
     assert small_home(files).tasks == {"u": {"n": 59}}
 
 
-def test_a_damaged_snapshot_is_replaced_by_the_one_before_it() -> None:
+def test_a_damaged_snapshot_is_replaced_by_the_previous_snapshot() -> None:
     files = memory_files()
     home = many_snapshots(files)
     newest = max(name for name in files.names(FOLDER / "journal") if name.endswith(".snapshot"))
@@ -89,7 +89,7 @@ def test_a_damaged_snapshot_is_replaced_by_the_one_before_it() -> None:
         assert any("the one before it" in line for line in told)
 
 
-def test_records_that_are_missing_are_told() -> None:
+def test_missing_journal_records_are_reported() -> None:
     files = memory_files()
     many_snapshots(files)
     for name in files.names(FOLDER / "journal"):
@@ -100,7 +100,7 @@ def test_records_that_are_missing_are_told() -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_full_disk_loses_nothing_and_commits_go_on_later(part: str) -> None:
+def test_a_full_disk_loses_no_commit_and_commits_continue_with_space(part: str) -> None:
     for room in (0, 1, 2, 3, 5, 8, 20, 33):
         memory = memory_files()
         files = FullFiles(memory, part=part)
@@ -128,13 +128,11 @@ def test_a_full_disk_loses_nothing_and_commits_go_on_later(part: str) -> None:
 
 
 def memory_copy(files: MemoryFiles) -> MemoryFiles:
-    """What a process would find that opened the home now, without changing it for others."""
+    """Return a copy of the files as a process would find them that opened the home directory now."""
     return copy.deepcopy(files)
 
 
-def test_with_durability_machine_rows_are_synced_before_the_record_and_the_record_before_commit_returns() -> (
-    None
-):
+def test_machine_durability_syncs_rows_before_the_record_and_the_record_before_commit_returns() -> None:
     files = SpyFiles(memory_files())
     home = small_home(files, durability="machine")
     home.commit(Change(created={"bid": COLUMNS}))
@@ -155,7 +153,7 @@ def test_with_durability_machine_rows_are_synced_before_the_record_and_the_recor
     ]
 
 
-def test_with_durability_machine_a_snapshot_is_safe_before_older_files_go() -> None:
+def test_machine_durability_syncs_a_snapshot_before_older_files_are_deleted() -> None:
     files = SpyFiles(memory_files())
     home = small_home(files, durability="machine")
     for n in range(60):
@@ -177,7 +175,7 @@ def _unsynced() -> SpyFiles:
     return files
 
 
-def test_a_failing_sync_stops_commits_until_the_home_is_opened_again() -> None:
+def test_a_failed_sync_blocks_commits_until_the_home_directory_is_reopened() -> None:
     class Unsyncable(SpyFiles):
         broken = False
 
@@ -208,7 +206,7 @@ def test_a_failing_sync_stops_commits_until_the_home_is_opened_again() -> None:
         ("one\n", "says 'one', not a number"),
     ],
 )
-def test_a_home_of_another_format_is_told_before_anything_is_touched(
+def test_an_unsupported_format_is_reported_before_any_file_changes(
     tmp_path: Path, text: str, message: str
 ) -> None:
     (tmp_path / "FORMAT").write_text(text)
@@ -218,13 +216,13 @@ def test_a_home_of_another_format_is_told_before_anything_is_touched(
     assert [path.name for path in tmp_path.iterdir()] == ["FORMAT"]
 
 
-def test_a_home_from_before_there_was_a_format_is_told(tmp_path: Path) -> None:
+def test_a_home_directory_without_a_format_file_is_reported_as_format_0(tmp_path: Path) -> None:
     (tmp_path / "logs" / "bid").mkdir(parents=True)
     with pytest.raises(FormatError, match=r"FORMAT 0.*slicemill home upgrade"):
         Home(tmp_path).open()
 
 
-def test_a_home_that_another_process_has_is_told_with_who_that_is(tmp_path: Path) -> None:
+def test_a_locked_home_directory_is_reported_with_the_process_that_holds_the_lock(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from slicemill.storage.home import Home\n"
         "home = Home(Path(sys.argv[1])); home.lock(); print('locked', flush=True); sys.stdin.read()"
@@ -247,7 +245,7 @@ def test_a_home_that_another_process_has_is_told_with_who_that_is(tmp_path: Path
     again.close()
 
 
-def test_a_home_that_is_not_open_takes_no_commits() -> None:
+def test_a_closed_home_directory_rejects_commits() -> None:
     home = Home(FOLDER, files=memory_files())
     with pytest.raises(HomeError, match="not open"):
         home.commit(Change(tasks={"u": {}}))

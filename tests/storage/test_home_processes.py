@@ -1,4 +1,4 @@
-"""A process that reads a home sees, while another one writes to it, what held after one commit or another."""
+"""A process reads a home directory while another process writes it, and sees only committed states."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_reader_follows_a_writer_through_snapshots_and_freed_segments(tmp_path
                 try:
                     table = log.read(epoch)
                 except ExtentFreed:
-                    continue  # freed since
+                    continue  # The writer has freed this epoch meanwhile.
                 assert table.column("_seq").to_pylist() == [2 * epoch.number, 2 * epoch.number + 1]
                 read += 1
         assert writer.wait() == 0, writer.stderr.read()

@@ -1,4 +1,4 @@
-"""A home of many commits keeps few files and little memory, and opens in seconds."""
+"""A home directory with many commits has few files and a small index, and opens in seconds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HOUR_US = 3_600_000_000
 LOGS = ("bid", "ask", "hot", "slow")
 
 
-def test_a_day_of_rounds_leaves_few_files_and_a_small_index(tmp_path: Path) -> None:
+def test_a_day_of_commits_leaves_few_files_and_a_small_index(tmp_path: Path) -> None:
     rounds = 60_000
     step_us = 24 * HOUR_US // rounds
     home = Home(tmp_path, clock=lambda: now_us)
@@ -55,11 +55,11 @@ def test_a_day_of_rounds_leaves_few_files_and_a_small_index(tmp_path: Path) -> N
     again.close()
 
 
-def test_a_home_whose_index_takes_100_mb_opens_in_seconds(tmp_path: Path) -> None:
+def test_a_home_directory_with_an_index_of_100_mb_opens_in_seconds(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.open()
     home.commit(Change(created=dict.fromkeys(LOGS, COLUMNS)))
-    # The index is filled as a snapshot fills it; one commit more writes it down.
+    # The index is filled as from a snapshot; one more commit writes it to a snapshot.
     for log in home.logs.values():
         log.load(columns(epochs=70_000, extents_each=10))
     home._least_bytes = 0
@@ -74,7 +74,7 @@ def test_a_home_whose_index_takes_100_mb_opens_in_seconds(tmp_path: Path) -> Non
 
 
 def columns(epochs: int, extents_each: int) -> LogColumns:
-    """The index of a log with many extents."""
+    """Return the index of a log with many extents."""
     numbers = np.arange(1, epochs + 1)
     extents = np.arange(epochs * extents_each)
     return LogColumns(

@@ -1,4 +1,4 @@
-"""Lines with a checksum: a cut tail is told from damage."""
+"""Lines with a checksum: a truncated tail differs from damage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONTENTS = st.lists(st.binary(max_size=30).map(lambda text: text.replace(b"\n", 
 
 
 @given(CONTENTS, st.integers(0, 200))
-def test_whole_lines_come_back_and_a_cut_one_is_the_tail(contents: list[bytes], cut: int) -> None:
+def test_complete_lines_are_read_and_a_truncated_line_is_the_tail(contents: list[bytes], cut: int) -> None:
     data = b"".join(frame(content) for content in contents)
     assert split_lines(data) == (contents, len(data), False)
     kept = data[:cut]
@@ -32,11 +32,11 @@ def test_a_changed_byte_is_damage_unless_it_is_in_the_last_line(
     starts = [sum(len(frame(content)) for content in contents[:n]) for n in range(len(contents) + 1)]
     hit = next(n for n in range(len(contents)) if starts[n] <= at < starts[n + 1])
     assert lines.contents == contents[:hit] and lines.end == starts[hit]
-    # A newline that is gone takes the next line with it.
+    # A damaged newline joins the line with the next line.
     swallowed = at == starts[hit + 1] - 1
     assert lines.damaged == (len(contents) > hit + 1 + swallowed)
 
 
-def test_what_is_no_line_has_no_content() -> None:
+def test_malformed_lines_have_no_content() -> None:
     for line in (b"", b"\n", b"00000000\n", b"00000000 ", b"00000000x\n", frame(b"a")[:-1]):
         assert unframe(line) is None

@@ -1,4 +1,4 @@
-"""The index of a log tells its epochs and rows, in little memory, and lets go of what was freed."""
+"""The index of a log: epochs, extents and row counts, memory use, and freed epochs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new_log(files: MemoryFiles | None = None) -> Log:
 
 
 def filled(*numbers: int, rows_each: int = 10) -> Log:
-    """A log with an epoch of one extent for each number, which is also its arrival and timestamp."""
+    """Return a log with one epoch for each number, which is also its arrival time and timestamp."""
     log = new_log()
     for number in numbers:
         log.append(number, [Extent("w-0.arrows", number * 100, 100, rows_each)], number, number, number)
@@ -40,7 +40,7 @@ def test_a_new_log_is_empty() -> None:
     assert log.epochs() == [] and log.rows_after(-1) == 0
 
 
-def test_epochs_are_found_by_cursor_although_their_numbers_have_gaps() -> None:
+def test_epochs_are_found_by_cursor_across_gaps_in_their_numbers() -> None:
     log = filled(3, 7, 20)
     assert numbers(log) == [3, 7, 20]
     assert numbers(log, after=3) == [7, 20]
@@ -62,7 +62,7 @@ def test_an_epoch_has_its_extents_and_totals() -> None:
     assert (log.rows, log.bytes, log.max_ts) == (5, 150, 9)
 
 
-def test_the_greatest_timestamp_never_steps_back_and_outlives_what_is_freed() -> None:
+def test_the_greatest_timestamp_never_decreases_and_survives_freed_epochs() -> None:
     log = filled(9)
     log.append(10, [Extent("w-0.arrows", 0, 1, 1)], 2, 4, 0)
     log.free(11)
@@ -77,7 +77,9 @@ def test_the_greatest_timestamp_never_steps_back_and_outlives_what_is_freed() ->
         max_size=40,
     )
 )
-def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, int, str, int]]) -> None:
+def test_an_index_contains_all_epochs_that_were_appended_and_not_freed(
+    steps: list[tuple[int, int, str, int]],
+) -> None:
     log, expected, number, offset = new_log(), [], 0, 0
     segments: dict[str, int] = {}
     emptied: list[str] = []
@@ -119,7 +121,7 @@ def test_an_index_holds_what_was_appended_and_not_freed(steps: list[tuple[int, i
     assert set(emptied) >= {name for name, count in segments.items() if not count}
 
 
-def test_a_segment_is_left_behind_when_its_writer_has_a_later_one() -> None:
+def test_a_segment_is_superseded_when_its_writer_has_a_later_segment() -> None:
     log = new_log()
     log.append(0, [Extent("w-0.arrows", 0, 1, 1), Extent("v-0.arrows", 0, 1, 1)], 0, 0, 0)
     assert not log.is_superseded("w-0.arrows")
@@ -130,7 +132,7 @@ def test_a_segment_is_left_behind_when_its_writer_has_a_later_one() -> None:
     assert log.is_used("w-1.arrows") and not log.is_used("w-0.arrows")
 
 
-def test_rows_come_in_the_order_of_time_and_arrival_number() -> None:
+def test_rows_are_read_in_order_of_timestamp_and_sequence_number() -> None:
     files = MemoryFiles()
     log = new_log(files)
     one, other = (SegmentWriter(FOLDER, name, files=files) for name in ("a", "b"))
@@ -144,7 +146,7 @@ def test_rows_come_in_the_order_of_time_and_arrival_number() -> None:
     assert read_epochs(FOLDER, COLUMNS, [], files=files).equals(rows())
 
 
-def test_columns_that_were_not_stored_are_null_unless_the_reader_needs_them() -> None:
+def test_unstored_columns_are_null_unless_the_reader_requires_them() -> None:
     files = MemoryFiles()
     columns = pa.schema([("n", pa.int64()), ("m", pa.string())])
     log = Log("bid", FOLDER, columns, files)
@@ -160,7 +162,7 @@ def test_columns_that_were_not_stored_are_null_unless_the_reader_needs_them() ->
     assert log.read(epoch, needed=frozenset(["m"])).column("_ts").to_pylist() == [5]
 
 
-def test_an_index_takes_less_than_a_hundred_bytes_an_epoch() -> None:
+def test_an_index_takes_less_than_a_hundred_bytes_for_each_epoch() -> None:
     tracemalloc.start()
     try:
         log = filled(*range(20_000))
@@ -174,7 +176,7 @@ def test_an_index_takes_less_than_a_hundred_bytes_an_epoch() -> None:
     assert numbers(log) == list(range(19_000, 20_000))
 
 
-def test_an_epoch_goes_when_all_have_read_it_and_its_time_is_over() -> None:
+def test_an_epoch_is_freed_after_all_readers_and_the_retention_time() -> None:
     log = filled(10, 20, 30, 40)
     assert slowest([{"bid": 20, "ask": 3}, {"bid": 30}], "bid") == 20
     assert slowest([{"ask": 3}], "bid") is None
@@ -189,7 +191,7 @@ def test_an_epoch_goes_when_all_have_read_it_and_its_time_is_over() -> None:
     assert keep_from(new_log(), None, Retention(), now_us=1_000) == 0
 
 
-def test_an_arrival_in_the_future_keeps_what_follows_until_the_clock_is_there() -> None:
+def test_an_epoch_with_a_future_arrival_time_retains_later_epochs_until_that_time() -> None:
     log = new_log()
     for number, arrival_us in enumerate([5, 900, 6]):
         log.append(number, [Extent("w-0.arrows", 0, 1, 1)], 0, 0, arrival_us)

@@ -1,4 +1,4 @@
-"""Objects by key behave like dictionaries, and each snapshot has them as they were when it was taken."""
+"""Python objects by key behave like a dictionary, and each snapshot has the objects at its time."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Plain = dict[Any, dict[Any, Any]]
 
 
 class _Interrupted(Exception):
-    """The writing thread has been stopped."""
+    """Raised to stop the writing thread."""
 
 
 @dataclass
 class Numbers:
-    """Object that is changed in place. Its encoding fails if it `fails`."""
+    """Object that is changed in place. Its encoding fails if `fails` returns True."""
 
     values: list[int]
     fails: Callable[[], bool] = lambda: False
@@ -100,7 +100,7 @@ class Snapshots(RuleBasedStateMachine):
         if key in self.model.get(part, {}):
             removed = self.kept.remove(key, part)
             assert removed.values == self.model[part].pop(key)
-            removed.values.append(-1)  # no snapshot has this
+            removed.values.append(-1)  # A change after the removal must be in no snapshot.
 
     @rule(part=PARTS)
     def drop(self, part: Any) -> None:
@@ -162,7 +162,7 @@ def contents_of(model: Plain) -> Plain:
 
 
 @pytest.mark.parametrize("small", [0, 8, 4_096])
-def test_snapshots_have_the_objects_of_their_time(
+def test_a_snapshot_written_later_contains_the_objects_at_its_time(
     small: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(objects_by_key, "_SMALL", small)
@@ -204,7 +204,7 @@ def test_a_thread_writes_snapshots_while_the_objects_change(tmp_path: Path) -> N
     assert found == expected
 
 
-def test_a_piece_has_the_object_that_the_worker_is_still_encoding() -> None:
+def test_a_piece_waits_for_an_object_that_the_worker_is_still_encoding() -> None:
     begun, goes_on = threading.Event(), threading.Event()
 
     def plain(numbers: Numbers) -> list[int]:
@@ -222,14 +222,14 @@ def test_a_piece_has_the_object_that_the_worker_is_still_encoding() -> None:
     rows: list[int] = []
     writer = threading.Thread(target=lambda: rows.append(snapshot.slices[0].table.num_rows))
     writer.start()
-    writer.join(0.1)  # it has to wait for the worker
+    writer.join(0.1)  # The writer has to wait for the worker.
     goes_on.set()
     writer.join(30)
     worker.join(30)
     assert rows == [1]
 
 
-def test_a_snapshot_encodes_only_what_has_changed(tmp_path: Path) -> None:
+def test_a_snapshot_encodes_only_changed_objects(tmp_path: Path) -> None:
     encoded = []
 
     def plain(value: list[int]) -> list[int]:
@@ -250,7 +250,7 @@ def test_a_snapshot_encodes_only_what_has_changed(tmp_path: Path) -> None:
     assert sorted(encoded) == [3, 5]
 
 
-def test_a_snapshot_encodes_nothing_itself() -> None:
+def test_encoding_is_left_to_the_writer_of_a_snapshot() -> None:
     def plain(_: int) -> int:
         raise AssertionError("encoded by the snapshot")
 
@@ -261,7 +261,7 @@ def test_a_snapshot_encodes_nothing_itself() -> None:
     encode_states({"objects": kept})
 
 
-def test_pieces_stay_few_and_short(tmp_path: Path) -> None:
+def test_pieces_of_a_snapshot_stay_few_and_short(tmp_path: Path) -> None:
     kept = objects()
     for number in range(200):
         for key in range(100):
@@ -276,7 +276,7 @@ def test_pieces_stay_few_and_short(tmp_path: Path) -> None:
     assert sum(piece.table.num_rows for piece in snapshot.slices) == 0
 
 
-def test_objects_with_long_values_come_back(tmp_path: Path) -> None:
+def test_objects_with_long_values_survive_a_round_trip(tmp_path: Path) -> None:
     kept: ObjectsByKey[str, Any] = ObjectsByKey(lambda value: value, lambda plain: plain)
     kept.put("bytes", b"x" * 1_000)
     kept.put("array", np.arange(1_000))
@@ -285,7 +285,7 @@ def test_objects_with_long_values_come_back(tmp_path: Path) -> None:
     assert found.get("array").tolist() == list(range(1_000))
 
 
-def test_what_cannot_be_stored_fails_the_checkpoint_and_not_the_run(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_stored_fails_the_checkpoint_but_not_the_run(tmp_path: Path) -> None:
     kept: ObjectsByKey[int, Any] = ObjectsByKey(lambda value: value, lambda plain: plain)
     kept.put(1, [object()])
     snapshot = encode_states({"objects": kept})
@@ -305,12 +305,12 @@ def test_stored_pieces_are_read_from_their_files(tmp_path: Path) -> None:
     write(tmp_path, snapshot)
     size = piece.table.nbytes
     for path in tmp_path.iterdir():
-        path.unlink()  # an uncommitted checkpoint that was swept
+        path.unlink()  # as after the deletion of an uncommitted checkpoint
     assert piece.table.nbytes == size
     assert contents(restored(tmp_path, encode_states({"objects": kept}))) == {None: {1: [1]}}
 
 
-def test_sizes_are_estimated_without_encoding_the_pieces() -> None:
+def test_sizes_are_estimated_without_encoding_pieces() -> None:
     encoded: list[int] = []
 
     def plain(numbers: Numbers) -> list[int]:
@@ -330,7 +330,7 @@ def test_sizes_are_estimated_without_encoding_the_pieces() -> None:
     assert snapshot.slices[0].table.num_rows == len(encoded) == 10_000
 
 
-def test_a_background_thread_rests_after_each_millisecond_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_background_thread_sleeps_after_each_millisecond_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     now, rests = [0.0], []
     monkeypatch.setattr(pace, "perf_counter", lambda: now[0])
     monkeypatch.setattr(pace, "sleep", rests.append)

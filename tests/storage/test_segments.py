@@ -1,4 +1,4 @@
-"""Segments give back what was appended, of every type, without copying it."""
+"""Segments return the appended rows of every type, without copies."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ def same(left: object, right: object) -> bool:
 
 @given(ROWS, st.booleans())
 @settings(max_examples=40)
-def test_every_type_comes_back_with_null_and_nan(rows: list[tuple[object, ...]], compress: bool) -> None:
+def test_every_type_survives_a_round_trip_with_null_and_nan(
+    rows: list[tuple[object, ...]], compress: bool
+) -> None:
     files = MemoryFiles()
     schema = to_arrow(ALL_TYPES)
     columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
@@ -99,7 +101,7 @@ def test_every_type_comes_back_with_null_and_nan(rows: list[tuple[object, ...]],
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_a_segment_is_a_stream_that_any_arrow_library_can_read(tmp_path: Path, compress: bool) -> None:
+def test_a_segment_is_a_standard_arrow_stream(tmp_path: Path, compress: bool) -> None:
     writer = SegmentWriter(tmp_path, "w")
     long = rows(*range(20_000), seq=3)
     for table in (rows(1, 2), long, rows()):
@@ -108,7 +110,7 @@ def test_a_segment_is_a_stream_that_any_arrow_library_can_read(tmp_path: Path, c
         assert pa.ipc.open_stream(file).read_all().equals(pa.concat_tables([rows(1, 2), long]))
 
 
-def test_a_new_segment_starts_when_the_schema_changes_or_the_old_one_is_full() -> None:
+def test_a_new_segment_starts_when_the_schema_changes_or_the_segment_is_full() -> None:
     files = MemoryFiles()
     writer = SegmentWriter(FOLDER, "w", roll_bytes=2_000, files=files)
     tables = [rows(1), rows(2), rows(3).drop_columns("n"), rows(4), *(rows(*range(100)) for _ in range(3))]
@@ -120,14 +122,14 @@ def test_a_new_segment_starts_when_the_schema_changes_or_the_old_one_is_full() -
     )
 
 
-def test_two_writers_of_one_name_do_not_share_a_segment() -> None:
+def test_two_writers_with_one_name_use_different_segments() -> None:
     files = MemoryFiles()
     one, other = (SegmentWriter(FOLDER, "w", files=files) for _ in range(2))
     assert [one.append(rows(1)).segment, other.append(rows(2)).segment] == ["w-0.arrows", "w-1.arrows"]
 
 
 @pytest.mark.parametrize("released", [False, True])
-def test_a_writer_whose_segment_was_removed_starts_another_one(tmp_path: Path, released: bool) -> None:
+def test_a_writer_whose_segment_was_deleted_starts_another_segment(tmp_path: Path, released: bool) -> None:
     writers = SegmentWriters("w")
     first = writers.append(tmp_path, rows(1))
     if released:
@@ -142,7 +144,7 @@ def test_a_writer_whose_segment_was_removed_starts_another_one(tmp_path: Path, r
     writers.close()
 
 
-def test_many_chunks_become_one_batch_so_that_kernels_get_vectors() -> None:
+def test_many_chunks_are_stored_as_one_batch() -> None:
     files = MemoryFiles()
     extent = SegmentWriter(FOLDER, "w", files=files).append(pa.concat_tables([rows(1), rows(2), rows(3)]))
     assert read_extent(FOLDER, extent, files).column("n").num_chunks == 1
@@ -157,13 +159,13 @@ def test_a_slice_of_a_table_stores_only_its_rows() -> None:
     assert read_extent(FOLDER, extent, files).equals(whole.slice(500, 2))
 
 
-def test_a_dictionary_column_is_refused() -> None:
+def test_a_dictionary_column_is_rejected() -> None:
     table = pa.table({"text": pa.array(["a"]).dictionary_encode()})
     with pytest.raises(SegmentError, match="decode it"):
         SegmentWriter(FOLDER, "w", files=MemoryFiles()).append(table)
 
 
-def test_reading_copies_nothing(tmp_path: Path) -> None:
+def test_reading_an_extent_copies_no_rows(tmp_path: Path) -> None:
     half = 100_000
     extent = SegmentWriter(tmp_path, "w").append(
         pa.concat_tables([rows(*range(half)), rows(*range(half), seq=half)])
@@ -174,13 +176,13 @@ def test_reading_copies_nothing(tmp_path: Path) -> None:
     assert pa.total_allocated_bytes() - before < 10_000
 
 
-def test_rows_at_the_end_of_a_growing_segment_are_read_at_once(tmp_path: Path) -> None:
+def test_rows_at_the_end_of_a_growing_segment_can_be_read_at_once(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, "w")
     for n in range(1_000):
         assert read_extent(tmp_path, writer.append(rows(n, seq=n))).equals(rows(n, seq=n))
 
 
-def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(
+def test_repeated_reads_map_a_segment_once_and_release_deleted_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "_MAPS_BETWEEN_LOOKS", 1)
@@ -203,7 +205,7 @@ def test_many_small_reads_of_a_segment_map_it_and_a_removed_one_is_forgotten(
         reader.read(tmp_path, extents[0])
 
 
-def test_a_writer_goes_on_in_another_segment_when_its_own_is_moved_away(tmp_path: Path) -> None:
+def test_a_writer_whose_segment_was_moved_starts_another_segment(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, "w")
     first = writer.append(rows(1))
     (tmp_path / "trash").mkdir()
@@ -212,7 +214,7 @@ def test_a_writer_goes_on_in_another_segment_when_its_own_is_moved_away(tmp_path
     assert second.segment != first.segment and read_extent(tmp_path, second).equals(rows(2))
 
 
-def test_every_flipped_bit_is_found_before_anything_is_parsed(tmp_path: Path) -> None:
+def test_every_bit_flip_in_a_segment_is_detected_before_parsing(tmp_path: Path) -> None:
     writer = SegmentWriter(tmp_path, "w")
     extents = [writer.append(rows(1, 2)), writer.append(rows(*range(20_000)), compress=True)]
     path = tmp_path / extents[0].segment
@@ -230,7 +232,7 @@ def test_every_flipped_bit_is_found_before_anything_is_parsed(tmp_path: Path) ->
         assert SegmentReader(LOCAL).read(tmp_path, extent).equals(read_extent(tmp_path, unverified))
 
 
-def test_a_segment_that_is_cut_or_changed_is_told(tmp_path: Path) -> None:
+def test_a_truncated_or_changed_segment_is_reported(tmp_path: Path) -> None:
     extent = SegmentWriter(tmp_path, "w").append(rows(*range(100)))
     path = tmp_path / extent.segment
     whole = path.read_bytes()
@@ -246,7 +248,7 @@ def test_a_segment_that_is_cut_or_changed_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_full_disk_loses_nothing_and_appending_goes_on_later(part: str) -> None:
+def test_a_full_disk_loses_no_rows_and_appends_continue_with_space(part: str) -> None:
     for room in range(8):
         memory = MemoryFiles()
         files = FullFiles(memory, room=room, part=part)
@@ -262,7 +264,7 @@ def test_a_full_disk_loses_nothing_and_appending_goes_on_later(part: str) -> Non
         assert all(read_extent(FOLDER, extent, memory).equals(table) for extent, table in kept)
 
 
-def test_a_disk_that_stays_full_does_not_fill_with_empty_segments() -> None:
+def test_a_disk_that_stays_full_gets_no_empty_segments() -> None:
     files = FullFiles(MemoryFiles(), part="half")
     writer = SegmentWriter(FOLDER, "w", files=files)
     first = writer.append(rows(1))
@@ -279,7 +281,7 @@ def test_a_disk_that_stays_full_does_not_fill_with_empty_segments() -> None:
     assert read_extent(FOLDER, first, files).equals(rows(1))
 
 
-def test_syncing_comes_to_the_segment_and_then_to_its_folder_and_only_where_something_was_appended() -> None:
+def test_sync_covers_changed_segments_before_their_folder_and_nothing_else() -> None:
     files = SpyFiles(MemoryFiles())
     writers = SegmentWriters("w", roll_bytes=500, files=files)
     writers.append(Path("/a"), rows(1, 2, 3, 4))
@@ -299,7 +301,7 @@ def test_syncing_comes_to_the_segment_and_then_to_its_folder_and_only_where_some
     assert files.seen == []
 
 
-def test_a_process_has_few_files_open_however_many_logs_it_writes(
+def test_a_process_has_few_open_files_for_any_number_of_logs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segments, "_OPEN_FILES", 3)
@@ -316,6 +318,6 @@ def test_a_process_has_few_files_open_however_many_logs_it_writes(
     writers.close()
 
 
-def test_a_name_says_the_writer_and_the_number() -> None:
+def test_a_segment_name_has_the_writer_and_a_number() -> None:
     assert parse_segment("a-b-12.arrows") == ("a-b", 12)
     assert [parse_segment(name) for name in ("a.arrows", "a-1.arrow", "a-x.arrows", "lock")] == [None] * 4

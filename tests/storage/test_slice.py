@@ -1,4 +1,4 @@
-"""Slices that come back from storage are opened when they are first looked at, once."""
+"""State slices from storage are opened once, on first access."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 from slicemill.columns.pieces import Slice
 
 
-def test_a_slice_of_rows_is_there_at_once_and_not_stored_yet() -> None:
+def test_a_slice_of_rows_is_in_memory_and_not_stored() -> None:
     table = pa.table({"n": [1, 2]})
     assert Slice(table).table is table and Slice(table).stored is None
 

@@ -1,4 +1,4 @@
-"""Operators that keep Python objects by key continue from checkpoints of this version and of earlier ones."""
+"""Operators with Python objects by key continue from checkpoints of this version and of earlier versions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from storage.golden_states import (
 
 @pytest.mark.parametrize("query", BY_ROWS)
 @pytest.mark.parametrize("stored", ["by-rows", "objects-by-key", "now", "handed over"])
-def test_an_operator_continues_from_what_was_stored(query: str, stored: str, tmp_path: Path) -> None:
+def test_an_operator_continues_from_states_of_each_version(query: str, stored: str, tmp_path: Path) -> None:
     programs = by_rows_programs(query)
     run_programs(programs, {"s": FIRST_ROWS}, {"s": 3_000_000})
     states = programs[-1].states
@@ -41,9 +41,7 @@ def test_an_operator_continues_from_what_was_stored(query: str, stored: str, tmp
 
 
 @pytest.mark.parametrize("query", BY_ROWS)
-def test_each_snapshot_continues_as_the_query_did_though_it_is_written_later(
-    query: str, tmp_path: Path
-) -> None:
+def test_each_snapshot_continues_like_the_query_even_if_written_later(query: str, tmp_path: Path) -> None:
     table = pa.concat_tables([FIRST_ROWS, LATER_ROWS])
     runs = [(table.slice(row, 1), table.column("_ts")[row].as_py()) for row in range(table.num_rows)]
     runs.append((table.slice(0, 0), END))

@@ -25,6 +25,7 @@ PACKAGES = (
     ROOT / "lab" / "src" / "slicemill_lab",
 )
 WHERE = "## Where each item is"
+SHOWN = "For each item, the table lists the modules whose docstrings or comments name the item (at most six)."
 MOST_MODULES = 6
 
 _DEFINED = re.compile(r'<a id="([\w-]+)"></a>')
@@ -135,7 +136,7 @@ def write_where() -> None:
         items = items_of(page)
         if not items:
             continue
-        rows = [WHERE, "", "Modules that name an item, at most six.", "", "| item | modules |", "|---|---|"]
+        rows = [WHERE, "", SHOWN, "", "| item | modules |", "|---|---|"]
         for name, built in items.items():
             modules = users.get(name) or EVERYWHERE.get(name, ())
             shown = ", ".join(f"`{module}`" for module in modules[:MOST_MODULES])

@@ -44,17 +44,17 @@ def serve(
     ] = None,
     certificate: Annotated[Path | None, typer.Option(help="The file of a TLS certificate.")] = None,
     key: Annotated[Path | None, typer.Option(help="The file of the certificate's key.")] = None,
-    questions: Annotated[
-        int | None, typer.Option(min=1, max=256, help="How many ad hoc questions run at once.")
+    adhoc_queries: Annotated[
+        int | None, typer.Option(min=1, max=256, help="How many ad hoc queries run at once.")
     ] = None,
-    questions_per_user: Annotated[
+    adhoc_queries_per_user: Annotated[
         int | None, typer.Option(min=1, max=256, help="How many of them one user may have.")
     ] = None,
-    question_memory: Annotated[
-        int, typer.Option(min=64, metavar="MB", help="The memory that a question may take.")
+    adhoc_memory: Annotated[
+        int, typer.Option(min=64, metavar="MB", help="The memory that an ad hoc query may take.")
     ] = 1024,
-    question_seconds: Annotated[
-        float, typer.Option(min=0.1, help="How long the answer to a question may take to compute.")
+    adhoc_seconds: Annotated[
+        float, typer.Option(min=0.1, help="How long the answer to an ad hoc query may take to compute.")
     ] = 300.0,
     max_connections: Annotated[
         int, typer.Option(min=1, help="Open connections of all ports; one address may have half of them.")
@@ -102,7 +102,7 @@ def serve(
         allow_python,
         frozenset(map(str.lower, allow_webhook or ())),
     )
-    limits = AdhocLimits(seconds=question_seconds, memory_bytes=question_memory << 20)
-    limits = limits.with_counts(questions, questions_per_user)
+    limits = AdhocLimits(seconds=adhoc_seconds, memory_bytes=adhoc_memory << 20)
+    limits = limits.with_counts(adhoc_queries, adhoc_queries_per_user)
     options = ServeOptions(home, source, seconds, allowed, LogFormat(log_format), limits)
     run_server(listening, access, options, spark)

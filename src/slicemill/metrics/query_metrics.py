@@ -162,7 +162,7 @@ class QueryMetrics:
             "slowdown": _plain(self.figures.slowdown),
             "staleness": _number(self.staleness),
             "freshness": _number(1 - self.staleness),
-            "unit_cpu_s": {
+            "task_cpu_s": {
                 "all": round(self.cpu_s, 6),
                 "loops_as_python": round(self.python_s, 6),
                 "garbage_collection": round(self.collecting_s, 6),

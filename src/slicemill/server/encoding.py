@@ -135,12 +135,12 @@ def raw_values(array: pa.Array) -> list[Any]:
 
 def _microseconds(array: pa.Array, kind: pa.DataType) -> pa.Array:
     whole = array.cast(pa.int64())
-    if kind.task == "us":
+    if kind.unit == "us":
         return whole
-    if kind.task == "ns":
+    if kind.unit == "ns":
         found = array.cast(pa.timestamp("us", tz=kind.tz), safe=False).cast(pa.int64())
     else:
-        found = pc.multiply(whole, 1_000 if kind.task == "ms" else 1_000_000)
+        found = pc.multiply(whole, 1_000 if kind.unit == "ms" else 1_000_000)
     found = pc.if_else(pc.equal(whole, _LAST_US), _LAST_US, found)
     return pc.if_else(pc.equal(whole, -_LAST_US), -_LAST_US, found)
 

@@ -128,7 +128,7 @@ def serving(
 ) -> Iterator[str]:
     """Serve a service in its own thread. Yields the URL."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
-    service.questions.start()
+    service.adhoc_queries.start()
     thread = threading.Thread(
         target=lambda: asyncio.run(_serve(service, listening, access or Access(), limits, started)),
         name="network",

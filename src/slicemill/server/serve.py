@@ -55,7 +55,7 @@ class ServeOptions:
     seconds: float | None = None
     allowed: ClientPermissions = field(default_factory=ClientPermissions)
     log_format: LogFormat = LogFormat.TEXT
-    questions: AdhocLimits = field(default_factory=AdhocLimits)
+    adhoc_queries: AdhocLimits = field(default_factory=AdhocLimits)
 
 
 def run_server(
@@ -70,9 +70,9 @@ def _serve_home(
     home: Path, listening: ServerSockets, access: Access, options: ServeOptions, spark: Future[SparkSession]
 ) -> None:
     with _handle_signals(home if options.home is None else None) as ending:
-        mill, questions = _open_mill(home, options, spark), QueryProcessPool(options.questions)
+        mill, adhoc_queries = _open_mill(home, options, spark), QueryProcessPool(options.adhoc_queries)
         try:
-            service = MillService(mill, options.allowed, AuditLog(options.home), questions)
+            service = MillService(mill, options.allowed, AuditLog(options.home), adhoc_queries)
             service.other_problems.append(access.problems)
             waiting = PendingStatements(service)
             # The script runs first. A statement that the home contains as well is applied once.
@@ -90,9 +90,9 @@ def _serve_home(
                 _log_start(mill, url, listening.postgres_url, options)
                 _watch(service, waiting, ending.wanted, options.seconds)
                 note_event("stopping", "ending: state is written")
-                questions.close()  # clients that wait for an answer receive an error
+                adhoc_queries.close()  # clients that wait for an answer receive an error
         finally:
-            questions.close()
+            adhoc_queries.close()
             mill.close(within_s=_WRITE_S)
         note_event("stop", "ended")
 

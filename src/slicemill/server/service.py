@@ -77,10 +77,10 @@ class MillService:
         mill: Mill,
         allowed: ClientPermissions | None = None,
         audit: AuditLog | None = None,
-        questions: QueryProcessPool | None = None,
+        adhoc_queries: QueryProcessPool | None = None,
     ) -> None:
         self.mill = mill
-        self.questions = questions or shared_pool()
+        self.adhoc_queries = adhoc_queries or shared_pool()
         # Statements may take long, so they run in their own threads and do not delay other requests.
         self.threads = ThreadPoolExecutor(_STATEMENTS, "statement")
         self.allowed = allowed

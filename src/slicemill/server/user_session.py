@@ -57,7 +57,7 @@ from slicemill.server.auth import OWNER, PermissionDenied, Principal, UserRole
 from slicemill.server.listings import alerts_table, columns_of, listing, statement_of, versions
 from slicemill.server.permissions import relations_changed, relations_read_by
 from slicemill.server.service import MillService, RelationShape, ResultPage
-from slicemill.sql.cursor import QUESTIONS, StatementPiece, pieces, report_deep_nesting
+from slicemill.sql.cursor import QUERY_STARTS, StatementPiece, pieces, report_deep_nesting
 from slicemill.sql.errors import Diagnostic, EslError, SourceText, TextSpan
 from slicemill.sql.grammar.statements import STARTS, read_command
 from slicemill.sql.grammar.tables import ROW_CHANGES
@@ -112,7 +112,7 @@ class UserSession:
             return named[name]
 
         user = self.principal.name or ""
-        rows = self.service.questions.ask(sql, relation_of, user, values, interrupted)
+        rows = self.service.adhoc_queries.ask(sql, relation_of, user, values, interrupted)
         return StatementAnswer("SELECT", missing_rows_notice(self.service.mill, named), rows=rows)
 
     def check(self, text: str) -> None:
@@ -123,7 +123,7 @@ class UserSession:
         for piece in _merge_declarations(pieces(source)):
             if piece.words[0] in STARTS:
                 read_command(piece.alone())
-            elif piece.words[0] not in QUESTIONS:
+            elif piece.words[0] not in QUERY_STARTS:
                 bound = bind_script(piece.alone(), catalog, imports=False)
                 catalog = bound.catalog
                 found += bound.diagnostics
@@ -138,14 +138,14 @@ class UserSession:
         first = piece.words[0]
         if first in STARTS:
             return [self._command(read_command(piece.alone()))]
-        if first in QUESTIONS:
+        if first in QUERY_STARTS:
             values = [infer_types(value) for value in parameters]
             return [self._asked(piece.alone().text, values, interrupted)]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
             raise SlicemillError(
-                "only questions and changes of rows have parameters; write the values into the text"
+                "only ad hoc queries and changes of rows have parameters; write the values into the text"
             )
         effects = self._replace_effects(piece)
         done, warning = self._declare(piece)
@@ -375,7 +375,7 @@ def _merge_declarations(found: Iterable[StatementPiece]) -> Iterator[StatementPi
     """Merge consecutive declarations into one piece."""
     declared: StatementPiece | None = None
     for piece in found:
-        if piece.words[0] in (*STARTS, *QUESTIONS, *ROW_CHANGES):
+        if piece.words[0] in (*STARTS, *QUERY_STARTS, *ROW_CHANGES):
             if declared is not None:
                 yield declared
             declared = None

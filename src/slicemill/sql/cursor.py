@@ -354,7 +354,7 @@ def _deepest(text: str, within: TextSpan | None) -> TextSpan:
 # hoc SQL queries. Each piece keeps its position in the text, so that positions in error messages are right.
 
 
-QUESTIONS = ("SELECT", "WITH", "(", "VALUES", "FROM")
+QUERY_STARTS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +413,7 @@ def pieces(source: SourceText) -> list[StatementPiece]:
             begin = place
         # In an ad hoc query braces enclose struct values, not a body.
         body_ends = word == "}" and depth <= 0 and following != ";"
-        asks = begin is not None and words[begin] in QUESTIONS
+        asks = begin is not None and words[begin] in QUERY_STARTS
         ends = place == len(tokens) - 1 or (body_ends and not asks)
         if begin is not None and (semicolon or ends):
             last = tokens[place - 1] if semicolon else token

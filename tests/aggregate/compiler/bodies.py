@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-# Columns of the rows in scope, by their type, as expressions write them.
+# Columns of the rows in scope by type, as expressions write them.
 Scope = dict[str, list[str]]
 
 ARGUMENTS: Scope = {"int": ["x"], "real": ["y"], "text": ["z"]}
@@ -25,7 +25,7 @@ def joined(*scopes: Scope) -> Scope:
 
 
 class Grammar:
-    """Draws the parts of one aggregate."""
+    """Draw the parts of one aggregate."""
 
     def __init__(self, draw: st.DrawFn, window: bool) -> None:
         self._draw = draw
@@ -82,7 +82,7 @@ class Grammar:
         return self._one(plain, f"({plain} AND {other})", f"({plain} OR {other})", f"NOT ({other})", exists)
 
     def source(self) -> tuple[str, Scope]:
-        """A table in FROM under a name of its own, and its columns."""
+        """Draw a table in FROM with its own alias, and its columns."""
         table = self._one("one", "many", *(["inwindow"] if self._window else []))
         self._aliases += 1
         alias = f"t{self._aliases}"
@@ -133,7 +133,7 @@ class Grammar:
 
 @st.composite
 def aggregates(draw: st.DrawFn, window: bool) -> str:
-    """CREATE AGGREGATE f(x int, y real, z varchar), which returns an int, a real and a text."""
+    """Draw CREATE AGGREGATE f(x int, y real, z varchar), which returns an int, a real and a text."""
     grammar = Grammar(draw, window)
     tables = "TABLE one(a int, b real, c varchar); TABLE many(a int, b real, c varchar); TABLE turn(n int);"
     first = f"INSERT INTO one VALUES ({grammar.values(ARGUMENTS, 1)});" if draw(st.booleans()) else ""

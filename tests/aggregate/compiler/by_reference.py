@@ -1,4 +1,4 @@
-"""A window call on the reference engine's own windows, behind the interface that the product's forms have."""
+"""Window call on the windows of the reference engine, with the interface of the product's calls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Out = list[tuple[int, int, Row, bool]]
 
 @dataclass(slots=True)
 class State:
-    """What the engine's objects keep: tests do not store it."""
+    """State of the reference engine's objects, which tests do not store."""
 
     groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)
     running: RunningCall | None = None
@@ -35,7 +35,7 @@ class State:
 
 
 class ByReference:
-    """Tuples go one by one through the reference engine's windows, or its steps of a group."""
+    """Pass each tuple to the windows of the reference engine, or to its steps of a group."""
 
     def __init__(self, call: AggregateCall | WindowCall, catalog: Catalog) -> None:
         self.returns: tuple[Type, ...] = tuple(column.type for column in call.columns)

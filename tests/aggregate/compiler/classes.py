@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Spread:
-    """Numba takes it: numbers only."""
+    """Aggregate of numbers only, which Numba can compile."""
 
     low: float
     high: float
@@ -29,7 +29,7 @@ class Spread:
 
 
 class Balance:
-    """A window version with EXPIRE, and two columns."""
+    """Window version with EXPIRE and two result columns."""
 
     total: float
     count: int
@@ -55,7 +55,7 @@ class Balance:
 
 
 class Words:
-    """Numba does not take it."""
+    """Aggregate that Numba cannot compile."""
 
     def initialize(self, x: float) -> list[float]:
         self.words = [x]

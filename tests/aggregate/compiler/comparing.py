@@ -1,4 +1,4 @@
-"""Runs a call in several forms and compares all that comes out, value by value."""
+"""Run a call in several forms and compare all results, value by value."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tuples_of(rows: Sequence[Row], types: Sequence[Type]) -> Tuples:
 
 
 def outcome(uda: Uda, types: Sequence[Type], chunks: Sequence[Sequence[Row]], finishes: bool) -> list[Any]:
-    """All answers, chunk by chunk, with the state stored in between; an error ends them."""
+    """Return all results, chunk by chunk, with the state stored in between; an error ends them."""
     state = uda.start()
     seen: list[Any] = []
     try:
@@ -73,7 +73,7 @@ def outcome(uda: Uda, types: Sequence[Type], chunks: Sequence[Sequence[Row]], fi
 
 
 def flat(seen: list[Any]) -> list[Any]:
-    """The rows alone, which do not depend on where chunks are cut."""
+    """Return only the rows, which do not depend on the borders of chunks."""
     return [row for row in seen if isinstance(row, str | type)]
 
 
@@ -98,7 +98,7 @@ def compare(
         differences = [pair for pair in zip_longest(found, expected) if pair[0] != pair[1]]
         assert not differences, (differences[:3], uda.how.source)
     machine = prepare(call, catalog, forms=(MACHINE,))
-    if machine.how.form == MACHINE:  # which runs as Python until it is compiled
+    if machine.how.form == MACHINE:  # A machine-code call runs as Python until it is compiled.
         with interpret_kernels():
             found = outcome(machine, types, chunks, window is None)
         differences = [pair for pair in zip_longest(found, expected) if pair[0] != pair[1]]

@@ -1,4 +1,4 @@
-"""Every call of a user's aggregate in the corpus gives what the reference engine gives, on random tuples."""
+"""Every call of a user-defined aggregate in the corpus against the reference engine, on random tuples."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def tuples(types: tuple[Type, ...], draw: random.Random) -> list[list[Row]]:
 
 
 @pytest.mark.parametrize(("catalog", "call"), cases())
-def test_a_call_gives_what_the_reference_gives(catalog: Catalog, call: Call) -> None:
+def test_a_corpus_call_gives_the_rows_of_the_reference_engine(catalog: Catalog, call: Call) -> None:
     types = tuple(argument.type for argument in call.arguments)
     finishes = isinstance(call, AggregateCall)
     chunks = tuples(types, random.Random(call.name))
@@ -80,7 +80,7 @@ def test_a_call_gives_what_the_reference_gives(catalog: Catalog, call: Call) -> 
         assert outcome(uda, types, chunks, finishes) == expected, uda.how.source
 
 
-def test_only_these_calls_do_not_become_machine_code() -> None:
+def test_only_the_listed_corpus_calls_are_not_compiled_to_machine_code() -> None:
     forms = [prepare(case.values[1], case.values[0]).how for case in cases()]
     others = {str(how) for how in forms if how.form != MACHINE}
     assert others == {

@@ -1,4 +1,4 @@
-"""A derived window version gives the rows of one written by hand, and of the base over each window."""
+"""A derived window version against a hand-written window version, and against the base over each window."""
 
 from __future__ import annotations
 
@@ -45,13 +45,15 @@ def rows_of(values: list[int | None], gaps: list[int]) -> list[tuple[int | None,
     cut=st.integers(0, 20),
 )
 @example([None, 1, 2, 3, 4], [1] * 20, WINDOWS[0], 2)
-def test_rows_are_those_of_the_base_over_each_window(values, gaps, window, cut) -> None:
+def test_a_derived_window_version_gives_the_rows_of_the_base_over_each_window(
+    values, gaps, window, cut
+) -> None:
     rows = rows_of(values, gaps)
     compare(BASE, "spread", [INT], window, [rows[:cut], rows[cut:]], forms=(PYTHON,))
 
 
 @pytest.mark.parametrize("window", WINDOWS[:2], ids=str)
-def test_rows_are_those_of_a_window_version_by_hand(window) -> None:
+def test_a_derived_window_version_gives_the_rows_of_a_hand_written_version(window) -> None:
     rows = rows_of([5, -3, 1000, 7, 0, 12, -8, 9, 9, 1], [1, 0, 2, 1] * 5)
     found = {}
     for text in (BASE, BY_HAND):
@@ -61,14 +63,14 @@ def test_rows_are_those_of_a_window_version_by_hand(window) -> None:
     assert found[BASE] == found[BY_HAND]
 
 
-def test_the_window_is_not_read_again() -> None:
+def test_a_derived_window_version_does_not_reread_the_window() -> None:
     catalog = bind(BASE).catalog
     source = prepare(call_of(catalog, "spread", [INT], WINDOWS[0]), catalog, forms=(MACHINE,)).how.source
     assert "k.window_rows > preceding" in source
     assert "again" not in source
 
 
-def test_a_tuple_that_fails_fails_as_before() -> None:
+def test_a_failing_tuple_fails_as_in_the_base_version() -> None:
     rows = rows_of([1, 2, 2**31 - 1, 4], [1] * 20)
     compare(BASE, "spread", [INT], WINDOWS[0], [rows], forms=(PYTHON,))
 
@@ -76,21 +78,21 @@ def test_a_tuple_that_fails_fails_as_before() -> None:
 REFUSED = {
     "doubles": "TABLE s(v Real); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + x; }",
-    "32 bits may overflow": "TABLE s(v Int); INITIALIZE: { INSERT INTO s VALUES (x); } "
+    "overflow of 32 bits": "TABLE s(v Int); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + x; }",
-    "another beginning": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x + 1); } "
+    "different start": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x + 1); } "
     "ITERATE: { UPDATE s SET v = v + x; }",
     "a condition": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + x WHERE v < 100; }",
     "not a sum": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v * x; }",
-    "of its own value": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
+    "depends on its own value": "TABLE s(v BigInt); INITIALIZE: { INSERT INTO s VALUES (x); } "
     "ITERATE: { UPDATE s SET v = v + v; }",
 }
 
 
 @pytest.mark.parametrize("body", REFUSED.values(), ids=REFUSED)
-def test_other_bodies_are_left_alone(body: str) -> None:
+def test_a_body_that_cannot_be_reverted_gets_no_derived_window_version(body: str) -> None:
     text = (
         f"CREATE AGGREGATE a(x Int) : Real {{ {body} TERMINATE: {{ INSERT INTO RETURN SELECT v FROM s; }} }};"
     )
@@ -99,7 +101,7 @@ def test_other_bodies_are_left_alone(body: str) -> None:
     assert derive_window(base) is None
 
 
-def test_what_is_derived() -> None:
+def test_the_derived_window_version_has_an_expire_body() -> None:
     base, _ = bind(BASE).catalog.aggregates("spread")
     assert base is not None
     derived = derive_window(base)

@@ -1,4 +1,4 @@
-"""Aggregates written in Python run through the same entry points, compiled where Numba takes them (M38)."""
+"""Aggregates written in Python run through the same entry points, compiled if Numba supports them (M38)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ WITH_NULLS: list[list[Row]] = [*PLAIN, [(9, 0, None), (9, 1, 3.0)], [(12, 2, Non
 
 @pytest.mark.parametrize("chunks", [PLAIN, WITH_NULLS], ids=["plain", "nulls"])
 @pytest.mark.parametrize("window", [None, over("RANGE", 3)], ids=str)
-def test_a_base_class_of_numbers_becomes_machine_code(window: Window | None, chunks: list[list[Row]]) -> None:
+def test_a_numeric_base_class_is_compiled_to_machine_code(
+    window: Window | None, chunks: list[list[Row]]
+) -> None:
     compare(SPREAD, "spread", (t.DOUBLE,), window, chunks, [MACHINE])
 
 
 @pytest.mark.parametrize("chunks", [PLAIN, WITH_NULLS], ids=["plain", "nulls"])
-def test_a_window_class_of_numbers_becomes_machine_code(chunks: list[list[Row]]) -> None:
+def test_a_numeric_window_class_is_compiled_to_machine_code(chunks: list[list[Row]]) -> None:
     compare(BALANCE, "balance", (t.DOUBLE,), over("ROWS", 1), chunks, [MACHINE])
 
 
-def test_other_classes_run_as_python_and_say_why() -> None:
+def test_a_class_that_numba_rejects_runs_as_python_with_a_reason() -> None:
     compare(WORDS, "words", (t.DOUBLE,), None, WITH_NULLS, [MACHINE], must=False)
     catalog = bind(WORDS).catalog
     how = prepare(comparing.call_of(catalog, "words", (t.DOUBLE,), None), catalog).how

@@ -1,4 +1,4 @@
-"""Statistics of values far from zero, and after a great number has come and gone (C24).
+"""Statistics of values far from zero, and after a very large number has left the window (C24).
 
 The oracle is written here, in rational numbers from the definitions: central moments about the exact mean.
 """
@@ -28,7 +28,7 @@ SECOND = 1_000_000
 
 
 def moment(x: Values, power: int, y: Values | None = None) -> Fraction:
-    """Σ(x - mean x)^power, or Σ(x - mean x)(y - mean y)."""
+    """Return Σ(x - mean x)^power, or Σ(x - mean x)(y - mean y)."""
     mean = sum(x) / len(x)
     if y is None:
         return sum(((value - mean) ** power for value in x), Fraction(0))
@@ -37,7 +37,7 @@ def moment(x: Values, power: int, y: Values | None = None) -> Fraction:
 
 
 def root(value: Fraction) -> Fraction:
-    """To far more digits than a double has."""
+    """Return a square root with far more digits than a double has."""
     scale = 10**60
     return Fraction(math.isqrt(value.numerator * scale**2 // value.denominator), scale)
 
@@ -74,9 +74,11 @@ def stream(shape: str) -> list[tuple[float, float]]:
     related = [(x, y + x / 2) for x, y in noise]
     if shape == "far":
         return [(1e9 + x, y - 3e12) for x, y in related]
-    if shape == "level":  # stays up for two windows, and comes back
+    if shape == "level":  # The level stays high for two windows, and then returns.
         return [(x + 1e9 * (i // 25 % 4 > 1), y - 1e11 * (i // 30 % 2)) for i, (x, y) in enumerate(related)]
-    if shape == "outlier":  # one that swallows all others, often enough that one is nearly always there
+    if (
+        shape == "outlier"
+    ):  # Outliers that absorb all other values, so frequent that a window nearly always contains one.
         return [(1e40 if i in (5, 40) else 1e7 if i % 11 == 3 else x, y) for i, (x, y) in enumerate(related)]
     assert shape == "constant"
     return [(0.1 + 1e9, y if i < 60 else 7.7) for i, (_, y) in enumerate(related)]
@@ -89,7 +91,7 @@ def near(found: float | None, wanted: Fraction | None, scale: float) -> bool:
 
 
 def check(name: str, shape: str, form: str, window: Window, holds: Callable[[int], range]) -> None:
-    """`holds` gives the tuples that are in the window of the one with that number."""
+    """Check a statistic; `holds` returns the numbers of the tuples in the window of a tuple."""
     wanted, columns = model(name), len(model(name).parameters)
     rows = [values[:columns] for values in stream(shape)]
     catalog, types = with_model("m", wanted, Catalog()), [DOUBLE] * columns
@@ -100,7 +102,7 @@ def check(name: str, shape: str, form: str, window: Window, holds: Callable[[int
     for number, value in found:
         inside = [rows[i] for i in holds(number)]
         exact = ORACLE[name](*([Fraction(row[c]) for row in inside] for c in range(columns)))
-        # A mean of numbers near 0, or an intercept, may itself be next to nothing beside its numbers.
+        # A mean of numbers near 0, or an intercept, may be tiny compared with the numbers.
         scale = 1e-3 * max(abs(v) for row in inside for v in row) if name in ("mean", "intercept") else 1e-3
         assert near(value, exact, scale), (name, shape, number, value, exact and float(exact))
 
@@ -111,26 +113,28 @@ def last(rows: int) -> Callable[[int], range]:
 
 @pytest.mark.parametrize("shape", ["far", "level", "outlier", "constant"])
 @pytest.mark.parametrize("name", sorted(ORACLE))
-def test_windows_that_slide(name: str, shape: str) -> None:
-    # A tuple a second: both are windows of 20 tuples.
+def test_statistics_of_sliding_windows_are_accurate_far_from_zero(name: str, shape: str) -> None:
+    # One tuple arrives each second, so both windows have 20 tuples.
     window = over("RANGE", 19 * SECOND) if shape == "level" else over("ROWS", 19)
     check(name, shape, PYTHON, window, last(19))
 
 
 @pytest.mark.parametrize("shape", ["far", "level"])
 @pytest.mark.parametrize("name", ["kurtosis", "skewness", "correlation"])
-def test_windows_of_other_kinds(name: str, shape: str) -> None:
+def test_statistics_of_unbounded_tumbling_and_hopping_windows_are_accurate_far_from_zero(
+    name: str, shape: str
+) -> None:
     check(name, shape, PYTHON, over("ROWS", None), lambda number: range(number + 1))
     check(name, shape, PYTHON, over("ROWS", 19, 20), last(19))
     check(name, shape, PYTHON, over("ROWS", 19, 5), last(19))
 
 
 @pytest.mark.parametrize("name", ["kurtosis", "slope"])
-def test_machine_code(name: str) -> None:
+def test_machine_code_statistics_are_accurate_far_from_zero(name: str) -> None:
     check(name, "level", MACHINE, over("ROWS", 19), last(19))
 
 
-def test_groups() -> None:
+def test_group_statistics_are_accurate_far_from_zero() -> None:
     values = [1e9 + value for value, _ in stream("far")]
     wanted = model("kurtosis")
     catalog = with_model("m", wanted, Catalog())

@@ -1,4 +1,4 @@
-"""The published figures (G14-G18, G21) in machine code, and errors in the interpreter's words."""
+"""Published values (G14-G18, G21) in machine code, and the error messages of the interpreter."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FRESH = """CREATE AGGREGATE fresh(seen timestamp) : timestamp { TABLE last(at ti
 def values(
     text: str, name: str, type_: Type, window: Window | None, given: list[object], form: str = MACHINE
 ) -> list[object]:
-    """What one partition gets for tuples that come one microsecond after the other, in two chunks."""
+    """Return the results of one partition for tuples one microsecond apart, in two chunks."""
     catalog = bind(text).catalog
     uda = prepare(call_of(catalog, name, (type_,), window), catalog, forms=(form,))
     assert uda.how.form == form
@@ -60,37 +60,37 @@ def values(
     return out
 
 
-def test_g14_decayed_average() -> None:
+def test_g14_a_decayed_average_has_the_published_values() -> None:
     found = values(DECAYED, "decay_online_avg", t.DOUBLE, None, [10.0, 20.0, 30.0])
     assert found == pytest.approx([10, 15.5, 20.3])
 
 
-def test_g15_average_of_three_rows_with_and_without_expire() -> None:
+def test_g15_an_average_of_three_rows_is_equal_with_and_without_expire() -> None:
     given: list[object] = [10.0, 20.0, 30.0, 40.0]
     assert values(MYAVG, "myavg", t.DOUBLE, over("ROWS", 2), given) == [10, 15, 20, 30]
     assert values(MEAN, "mean", t.DOUBLE, over("ROWS", 2), given) == [10, 15, 20, 30]
 
 
-def test_g16_expiry_follows_arrival_numbers_where_tuples_are_deleted() -> None:
+def test_g16_expiry_follows_row_numbers_after_deletes_from_the_window() -> None:
     assert values(HIGHEST, "highest", t.INT, over("ROWS", 2), [5, 3, 4, 1, 2, 6]) == [5, 5, 5, 4, 4, 6]
 
 
-def test_g17_panes() -> None:
+def test_g17_sums_over_panes_have_the_published_values() -> None:
     sums = [55, 210, 465, 820, 1275, 1775, 2275, 2775, 3275, 3775]
     assert values(TOTAL, "total", t.BIGINT, over("ROWS", 49, 10), list(range(1, 101))) == sums
 
 
-def test_g18_a_tumble_that_skips() -> None:
+def test_g18_a_window_with_a_longer_slide_skips_tuples() -> None:
     assert values(TOTAL, "total", t.BIGINT, over("ROWS", 9, 28), list(range(1, 57)), PYTHON) == [235, 515]
 
 
-def test_g21_duplicates() -> None:
+def test_g21_duplicates_are_dropped() -> None:
     seen: list[object] = [second * 1_000_000 for second in (0, 50, 90, 300)]
     assert values(FRESH, "fresh", t.TIMESTAMP, None, seen, PYTHON) == [0, 300_000_000]
 
 
 @pytest.mark.parametrize("form", [MACHINE, PYTHON])
-def test_errors_are_the_interpreters(form: str) -> None:
+def test_compiled_calls_raise_the_errors_of_the_interpreter(form: str) -> None:
     largest = 2**63 - 1
     compare(
         TOTAL, "total", (t.BIGINT,), over("RANGE", None), [[(0, 0, largest)], [(1, 1, 5), (2, 0, 1)]], [form]
@@ -99,7 +99,7 @@ def test_errors_are_the_interpreters(form: str) -> None:
         values(TOTAL, "total", t.BIGINT, over("RANGE", None), [largest, 1], form)
 
 
-def test_texts_that_no_state_holds_are_forgotten() -> None:
+def test_strings_that_no_state_references_are_released() -> None:
     text = """CREATE AGGREGATE previous(x varchar) : varchar { TABLE last(v varchar);
       INITIALIZE: { INSERT INTO last VALUES (x); }
       ITERATE: { INSERT INTO RETURN SELECT v FROM last; UPDATE last SET v = x; } };"""
@@ -115,7 +115,9 @@ def test_texts_that_no_state_holds_are_forgotten() -> None:
     assert len(state.texts.values) < 3000
 
 
-def test_damaged_machine_code_costs_a_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_machine_code_in_the_cache_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLICEMILL_CACHE", str(tmp_path))
     text = DECAYED.replace("decay_online_avg", "damaged")  # a module that no other test has loaded
     catalog = bind(text).catalog
@@ -131,7 +133,7 @@ def test_damaged_machine_code_costs_a_compilation(tmp_path: Path, monkeypatch: p
         _load_cached.cache_clear()
 
 
-def test_pools_hold_little_more_than_the_window() -> None:
+def test_memory_pools_hold_little_more_than_the_window() -> None:
     catalog = bind(MYAVG).catalog
     uda = prepare(call_of(catalog, "myavg", (t.DOUBLE,), over("RANGE", 100)), catalog)
     state = uda.start()

@@ -1,4 +1,4 @@
-"""Models in the loops of aggregates: the rows of their definition with every strategy, wherever it is cut."""
+"""Models in the loops of aggregates give the rows of their definition, whatever the strategy and batches."""
 
 from __future__ import annotations
 
@@ -105,9 +105,11 @@ def rows_for(model: Model, values: Sequence[Sequence[Any]], gaps: Sequence[int])
     cut=st.integers(0, 24),
     window=st.sampled_from(WINDOWS),
 )
-@example([(0.1, 0.1)] * 6, [1] * 24, 3, WINDOWS[0])  # no spread: cancels to nothing, not to noise
+@example(
+    [(0.1, 0.1)] * 6, [1] * 24, 3, WINDOWS[0]
+)  # Without spread the variance is exactly zero, not a rounding error.
 @example([(None, 1.0), (2.0, None)] * 4, [1] * 24, 5, WINDOWS[2])
-def test_a_model_gives_what_its_definition_says(text, values, gaps, cut, window) -> None:
+def test_a_model_gives_the_rows_of_its_definition(text, values, gaps, cut, window) -> None:
     model = expression(text)
     rows = rows_for(model, values, gaps)
     check(model, window, rows, [min(cut, len(rows))], PYTHON, 1e-9)
@@ -122,8 +124,10 @@ def test_a_model_gives_what_its_definition_says(text, values, gaps, cut, window)
         ("let m = median(x) in sum(abs(x - m)) + xor(floor(n*x))", WINDOWS[3], "skip"),
     ],
 )
-def test_machine_code_gives_the_same(text: str, window: Window, nulls: str) -> None:
-    """All kinds of keepers: machine code is stricter than Python about names and types."""
+def test_a_model_in_machine_code_gives_the_rows_of_its_definition(
+    text: str, window: Window, nulls: str
+) -> None:
+    """Covers all kinds of accumulators: machine code is stricter than Python about names and types."""
     model = expression(text, nulls=nulls)
     pick = random.Random(3)
     values = [[pick.choice([None, 0.5, 1.0, 3.0, -2.0, 8.0]) for _ in range(2)] for _ in range(60)]
@@ -132,7 +136,7 @@ def test_machine_code_gives_the_same(text: str, window: Window, nulls: str) -> N
 
 
 @pytest.mark.parametrize("text", ["sum(x^2)/2 + max(y)", "median(x) + count(y > 1)", "sum(i*x) + sum(j*y)"])
-def test_groups_have_one_value_at_the_end(text: str) -> None:
+def test_a_model_of_groups_has_one_value_at_the_end(text: str) -> None:
     model = expression(text)
     rows = rows_for(model, [(1.0, 2.0), (None, 1.0), (4.0, -8.0), (0.5, 3.0), (2.0, None)], [1] * 5)
     catalog, types = with_model("m", model, Catalog()), types_of(model)
@@ -145,7 +149,7 @@ def test_groups_have_one_value_at_the_end(text: str) -> None:
 
 
 def test_rounding_errors_do_not_outlive_their_window() -> None:
-    """G12, and a number that swallows all others: nothing is left of it once it is gone."""
+    """G12, with a number that absorbs all others: it has no effect after it has left the window."""
     model = expression("sum(x)")
     rows = rows_for(model, [[v] for v in (1e16, 1.0, 1.0, 1e300, 3.0, 4.0, 5.0)], [1] * 7)
     catalog = with_model("m", model, Catalog())
@@ -157,7 +161,7 @@ def test_rounding_errors_do_not_outlive_their_window() -> None:
 
 
 @pytest.mark.parametrize("window", [over("ROWS", 2**63 - 1), over("RANGE", 2**63 - 1)])
-def test_a_window_of_all_that_64_bits_count_holds_everything(window: Window) -> None:
+def test_a_window_of_2_to_the_63_rows_never_drops_a_row(window: Window) -> None:
     catalog = with_model("m", expression("sum(x)"), Catalog())
     uda = prepare(call_of(catalog, "m", [DOUBLE], window), catalog, forms=(MACHINE,))
     rows = [(number, 0, 1.0) for number in range(40)]

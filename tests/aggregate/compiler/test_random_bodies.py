@@ -1,4 +1,4 @@
-"""Generated source and the interpreter agree on random aggregates with every strategy, wherever it is cut."""
+"""Generated source and interpreter agree on random aggregates, for every strategy and chunk border."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WINDOWS = st.one_of(
 
 @st.composite
 def chunked(draw: st.DrawFn) -> list[list[Row]]:
-    """Tuples of up to three partitions, cut into chunks anywhere; NULLs come late or not at all."""
+    """Draw tuples of up to three partitions in chunks of any size; NULLs occur late or not at all."""
     numbers = st.one_of(st.integers(-3, 3), st.sampled_from([2**31 - 1, -(2**31)]))
     reals = st.sampled_from([0.0, -0.0, 1.5, -2.25, 1e308, float("nan"), 0.1])
     texts = st.sampled_from(["a", "b", "", "long"])
@@ -43,7 +43,7 @@ def chunked(draw: st.DrawFn) -> list[list[Row]]:
         values = [draw(strategy) for strategy in (numbers, reals, texts)]
         if nulls and number > 4:
             values = [None if draw(st.integers(0, 3)) == 0 else value for value in values]
-        # Groups are numbered as their first tuples arrive.
+        # Groups are numbered in the order of their first tuples.
         group = groups.setdefault(draw(st.integers(0, 2)), len(groups))
         chunks[-1].append((ts, group, *values))
         if draw(st.integers(0, 3)) == 0:
@@ -53,21 +53,25 @@ def chunked(draw: st.DrawFn) -> list[list[Row]]:
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(aggregates(window=False), BASE_WINDOWS, chunked())
-def test_base_versions(text: str, window: Window | None, chunks: list[list[Row]]) -> None:
+def test_base_versions_give_the_rows_of_the_interpreter(
+    text: str, window: Window | None, chunks: list[list[Row]]
+) -> None:
     compare(text, "f", TYPES, window, chunks, [PYTHON])
 
 
 @pytest.mark.slow_cpu
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(aggregates(window=True), WINDOWS, chunked())
-def test_window_versions(text: str, window: Window, chunks: list[list[Row]]) -> None:
+def test_window_versions_give_the_rows_of_the_interpreter(
+    text: str, window: Window, chunks: list[list[Row]]
+) -> None:
     compare(text, "f", TYPES, window, chunks, [PYTHON])
 
 
-# Each of these is compiled, which takes seconds: a handful, with much in it.
+# Compilation of each takes seconds, so there are few cases, with many parts each.
 @pytest.mark.parametrize("window", [None, over("ROWS", 2), over("RANGE", 5, 2)], ids=str)
 @settings(max_examples=1, suppress_health_check=list(HealthCheck))
 @given(st.data())
-def test_machine_code(window: Window | None, data: st.DataObject) -> None:
+def test_machine_code_gives_the_rows_of_the_interpreter(window: Window | None, data: st.DataObject) -> None:
     text = data.draw(aggregates(window=window is not None))
     compare(text, "f", TYPES, window, data.draw(chunked()), [MACHINE])

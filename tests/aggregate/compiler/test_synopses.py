@@ -1,4 +1,4 @@
-"""Approximate answers: counting ones, and the aggregates of examples/synopses.esl (M33, M38, M41)."""
+"""Approximate aggregates: counts of ones, and the aggregates of examples/synopses.esl (M33, M38, M41)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ROOT = Path(__file__).parents[3]
 
 @settings(max_examples=60)
 @given(st.lists(st.booleans(), max_size=200), st.integers(1, 60))
-def test_the_estimate_is_within_a_half_of_the_truth(bits: list[bool], n: int) -> None:
+def test_the_estimated_count_is_within_half_of_the_true_count(bits: list[bool], n: int) -> None:
     counter = Ones()
     for index, bit in enumerate(bits):
         true = sum(bits[max(0, index + 1 - n) : index + 1])
         assert abs(counter.iterate(bit, n) - true) <= true / 2
 
 
-def test_few_ones_are_counted_exactly_and_a_null_is_none() -> None:
+def test_few_ones_are_counted_exactly_and_nulls_are_ignored() -> None:
     counter = Ones()
     assert [counter.iterate(bit, 4) for bit in (True, None, False, True, False, False, True)] == [
         1, 1, 1, 2, 1, 1, 2,
@@ -51,7 +51,7 @@ def bids() -> dict[str, list[int]]:
     return {name: column.tolist() for name, column in nexmark.columns("bid", 0, 500, rate=50).items()}
 
 
-def test_no_auction_with_enough_bids_is_missed(
+def test_every_auction_with_enough_bids_is_reported(
     results: dict[str, list[tuple[int, ...]]], bids: dict[str, list[int]]
 ) -> None:
     auctions = bids["auction"]
@@ -62,7 +62,7 @@ def test_no_auction_with_enough_bids_is_missed(
     assert not Counter(hot) - Counter(shown)
 
 
-def test_a_sample_is_of_the_window(
+def test_a_sample_contains_only_rows_of_its_window(
     results: dict[str, list[tuple[int, ...]]], bids: dict[str, list[int]]
 ) -> None:
     by_price = dict(zip(bids["price"], bids["ts"], strict=True))
@@ -73,7 +73,7 @@ def test_a_sample_is_of_the_window(
     assert columns[0] != columns[1] != columns[2]
 
 
-def test_high_bids_are_counted_within_a_half(
+def test_high_bids_are_counted_within_half_of_the_true_count(
     results: dict[str, list[tuple[int, ...]]], bids: dict[str, list[int]]
 ) -> None:
     seen: dict[int, list[bool]] = {}

@@ -1,4 +1,4 @@
-"""Models that are run together answer as each does alone, to the last bit, and keep equal cores once."""
+"""Models that share a window give the same bits as alone, and store equal core statistics once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ WINDOWS = [
     Window(FrameUnit.RANGE, 6 * SECOND, 2 * SECOND),
     Window(FrameUnit.RANGE, 2 * SECOND, 2 * SECOND),
 ]
-# Mostly numbers: what tells models apart comes late, or never.
+# Mostly numbers: the NULLs that distinguish models arrive late or never.
 NUMBERS = st.sampled_from([0.1, 1.0, 2.5, -3.0, 7.25, 1e4, 0.3, 0.0, 5.5, 1e200, None, math.nan, math.inf])
 ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), NUMBERS, NUMBERS), min_size=1, max_size=20)
 
@@ -114,7 +114,7 @@ def together(
     gone: Sequence[ModelCall] = (),
     form: str = PYTHON,
 ) -> dict[ModelCall, list[Any]]:
-    """The state is stored at each cut; those that are gone leave at the last one."""
+    """Run the calls together; store the state at each cut, and drop the calls of `gone` at the last cut."""
     calls = ModelCalls(asked, frame_over(window), form=form)
     state, found = calls.uda.start(), {each: [] for each in asked}
     for begin, end in pairwise([0, *sorted(cuts), len(rows)]):
@@ -142,7 +142,7 @@ def together(
 @example(
     [ASKED[0], ASKED[1]], WINDOWS[0], [(1, 0, 1.0, 2.0), (1, 0, 1e200, 1.0)] + [(1, 0, 2.0, 1.0)] * 6, [2], 1
 )
-def test_together_each_gets_what_it_gets_alone(
+def test_models_with_a_shared_window_give_the_results_of_separate_models(
     asked: list[ModelCall], window: Window, rows: list[Any], cuts: list[int], leaving: int
 ) -> None:
     all_rows = timed(rows)
@@ -155,7 +155,7 @@ def test_together_each_gets_what_it_gets_alone(
 
 
 @pytest.mark.slow_cpu
-def test_machine_code_keeps_them_apart_from_the_first_null_on() -> None:
+def test_machine_code_separates_shared_models_from_the_first_null_on() -> None:
     pick = random.Random(7)
     asked = [ASKED[0], ASKED[7]]
     rows = timed([(1, pick.randrange(2), *(pick.choice([0.1, 2.5, 7.0]) for _ in "ab")) for _ in range(40)])
@@ -165,17 +165,17 @@ def test_machine_code_keeps_them_apart_from_the_first_null_on() -> None:
         assert found[each] == alone(each, WINDOWS[0], rows)
 
 
-def test_state_has_a_place_for_each_core_and_no_more() -> None:
+def test_shared_state_stores_each_core_statistic_once() -> None:
     names = ("mean", "variance", "skewness", "slope", "correlation", "covariance", "intercept", "r2")
     asked = [ModelCall(model(name), (A, B)[: len(model(name).parameters)]) for name in names]
     calls = ModelCalls(asked, frame_over(WINDOWS[0]), form=PYTHON)
     sums = [name for name in calls.uda.start().arrays["S"].dtype.names if re.fullmatch(r"h\d+", name)]
-    # n is counted in any case.
+    # n is always counted.
     assert len(sums) + 1 == len(joint_state(asked).kept) == 7
     assert len(joint_state(asked).kept) < sum(len(each.model.cores) for each in asked) / 4
 
 
-def test_what_is_kept_for_others_goes_with_them() -> None:
+def test_state_of_removed_models_is_dropped() -> None:
     calls = ModelCalls([ASKED[0], ASKED[7]], frame_over(WINDOWS[0]), form=PYTHON)
     state = calls.uda.start()
     answers(calls.uda, state, tuples(timed([(1, 0, 1.0, 2.0)] * 5), calls.arguments), None)
@@ -185,8 +185,8 @@ def test_what_is_kept_for_others_goes_with_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["variance(x)", "sum(x^2) - n", "max(x^2)", "sum(i*x^3)", "sum(x)"])
-def test_a_number_whose_square_is_too_great_leaves_no_trace(text: str) -> None:
-    """While it is there, there is no value: the exact one, which the reference has, is too great."""
+def test_a_number_whose_square_overflows_has_no_effect_after_it_left_the_window(text: str) -> None:
+    """While the number is in the window the result is NULL, because the exact value overflows."""
     wanted = expression(text)
     rows = timed([(1, 0, value, None) for value in (1.0, 2.0, 1e200, 4.0, 6.0, 5.0, 7.0, 3.0)])
     catalog = with_model("m", wanted, Catalog())
@@ -197,7 +197,7 @@ def test_a_number_whose_square_is_too_great_leaves_no_trace(text: str) -> None:
     assert alone(ModelCall(wanted, (A,)), window, rows) == expected
 
 
-def test_those_that_go_by_age_go_by_one_time() -> None:
+def test_models_with_age_share_a_window_only_if_their_time_argument_is_equal() -> None:
     fading = expression("sum(x*0.5^age)")
     other = ColumnRef("other", TIMESTAMP)
     assert can_share_window([ModelCall(fading, (A, AT)), ASKED[0]], ModelCall(fading, (B, AT)))

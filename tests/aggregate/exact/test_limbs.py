@@ -1,4 +1,4 @@
-"""Sums of many bits: exact, and rounded as fractions are."""
+"""Multi-word sums: exact, and rounded once like fractions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def numbers(random: Random) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
 
 @settings(max_examples=60)
 @given(st.integers(0, 2**32))
-def test_sums_averages_and_variances_are_those_of_fractions(seed: int) -> None:
+def test_sums_averages_and_variances_equal_those_of_fractions(seed: int) -> None:
     random = Random(seed)
     values = numbers(random)
     counted = np.array([random.random() < 0.9 for _ in values])
@@ -65,7 +65,7 @@ def test_sums_averages_and_variances_are_those_of_fractions(seed: int) -> None:
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
-def test_whole_numbers_keep_all_their_digits(values: list[int]) -> None:
+def test_integer_sums_are_exact(values: list[int]) -> None:
     limbs = wide.limbs_of_integers(np.array(values, np.int64), np.ones(len(values), np.bool_))
     assert wide.ints_of(limbs) == values
     ends = np.array([len(values)])
@@ -73,7 +73,7 @@ def test_whole_numbers_keep_all_their_digits(values: list[int]) -> None:
 
 
 @given(st.integers(-(2**127), 2**127 - 1))
-def test_numbers_go_to_limbs_and_back(number: int) -> None:
+def test_numbers_survive_conversion_to_limbs_and_back(number: int) -> None:
     assert wide.ints_of(wide.limbs_of_int(number, wide.WHOLE)[None, :]) == [number]
 
 
@@ -90,7 +90,7 @@ def test_numbers_go_to_limbs_and_back(number: int) -> None:
 @example(2**54 - 1, 1, 1, 1, 971)
 @example(1, 3, 1, 1, -1070)
 @example(1, 2**32 - 1, 2**32 - 1, 2**32 - 1, 0)
-def test_a_quotient_is_the_nearest_double_from_the_smallest_to_the_greatest(
+def test_a_quotient_is_the_nearest_double_for_every_exponent(
     number: int, first: int, second: int, third: int, exponent: int
 ) -> None:
     exact = Fraction(number, first * second * third) * Fraction(2) ** exponent
@@ -116,7 +116,7 @@ def test_means_of_decimals_are_rounded_half_away_from_zero(numbers: list[int], c
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), _WHOLE, st.booleans()), min_size=1, max_size=12))
-def test_running_sums_go_on_from_what_each_group_had(rows: list[tuple[int, int, bool]]) -> None:
+def test_running_sums_continue_from_the_previous_sum_of_each_group(rows: list[tuple[int, int, bool]]) -> None:
     rows.sort(key=lambda row: row[0])
     groups = np.array([group for group, _, _ in rows], np.int32)
     numbers = np.stack([wide.limbs_of_int(number, 6) for _, number, _ in rows])
@@ -140,7 +140,7 @@ def test_a_number_keeps_its_value_with_more_limbs(number: int, size: int, shift:
 @example([5e-324, 5e-324], 3)
 @example([1.7e308, 1.7e308, -1.7e308], 1)
 @example([1.7e308, 1.7e308], 1)
-def test_an_accumulator_takes_all_doubles(values: list[float], count: int) -> None:
+def test_an_accumulator_sums_all_doubles_exactly(values: list[float], count: int) -> None:
     sums = np.zeros(accumulator.CELLS, np.int64)
     for value in values:
         accumulator.add(sums, value)

@@ -1,4 +1,4 @@
-"""Pairs of doubles hold sums exactly, or say that they do not."""
+"""Pairs of doubles hold sums exactly, or report that they cannot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from slicemill.aggregates import exact as pairs
 
-# Sums and products of these neither overflow nor lose bits at the lower end.
+# Sums and products of these numbers neither overflow nor lose bits at the lower end.
 doubles = st.one_of(
     st.floats(-1e100, 1e100, allow_nan=False).filter(lambda x: x == 0.0 or abs(x) > 1e-100),
     st.integers(-(10**6), 10**6).map(lambda cents: cents / 100),
@@ -22,7 +22,7 @@ def exact(values: list[float]) -> Fraction:
 
 
 @given(doubles, doubles)
-def test_a_sum_and_a_product_of_two_lose_nothing(a: float, b: float) -> None:
+def test_sum_and_product_of_two_doubles_are_exact_pairs(a: float, b: float) -> None:
     assert exact(list(pairs.two_sum(a, b))) == Fraction(a) + Fraction(b)
     assert exact(list(pairs.two_product(a, b))) == Fraction(a) * Fraction(b)
 
@@ -30,7 +30,7 @@ def test_a_sum_and_a_product_of_two_lose_nothing(a: float, b: float) -> None:
 @given(st.lists(st.tuples(doubles, st.integers(0, 2)), max_size=20))
 @example([(1e100, 0), (1.0, 0), (-1e100, 0)])
 @example([(1e100, 0), (1.0, 0), (1e-100, 0)])
-def test_groups_are_summed_exactly_or_it_is_said(rows: list[tuple[float, int]]) -> None:
+def test_group_sums_are_exact_or_flagged_as_inexact(rows: list[tuple[float, int]]) -> None:
     values, group = np.array([v for v, _ in rows]), np.array([g for _, g in rows], np.int64)
     high, low, holds = pairs.sum_by_group(values, np.zeros(len(rows)), group, 3)
     if holds:
@@ -41,7 +41,7 @@ def test_groups_are_summed_exactly_or_it_is_said(rows: list[tuple[float, int]]) 
 
 
 @given(st.lists(doubles, min_size=1, max_size=12), st.data())
-def test_differences_of_prefixes_are_the_sums_of_spans(values: list[float], data: st.DataObject) -> None:
+def test_differences_of_prefix_sums_equal_the_sums_of_spans(values: list[float], data: st.DataObject) -> None:
     begin = np.array([0, data.draw(st.integers(0, len(values))), len(values)])
     high, low, holds = pairs.prefixes(np.array(values), np.zeros(len(values)), begin)
     spans = [

@@ -1,4 +1,4 @@
-"""Aggregates that call themselves: each call has tables of its own, and circles end with a message (M29)."""
+"""Recursive aggregates: each call has its own tables, and endless recursion ends with a message (M29)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CREATE AGGREGATE down(n int) : int {
     INSERT INTO RETURN SELECT down(n - a) FROM edge WHERE n > 1; } }
 SELECT down(r) AS n FROM root;
 """
-# The call stands as deep in expressions as one that people write.
+# The call is nested as deeply in expressions as in hand-written queries.
 DEPTH = """
 CREATE TABLE edge(a int, b int); CREATE TABLE root(r int);
 CREATE AGGREGATE depth(n int) : int {
@@ -49,18 +49,18 @@ def asked(esl: str, edges: list[Row], root: int) -> list[Row]:
     return evaluate_relation(query, catalog, rows.__getitem__)  # type: ignore[arg-type]
 
 
-def test_calls_nest_as_deep_as_is_said_and_no_deeper() -> None:
+def test_recursive_calls_nest_up_to_the_documented_depth() -> None:
     assert asked(DOWN, [(1, 0)], MOST_CALLS) == [(left,) for left in range(MOST_CALLS, 0, -1)]
     with pytest.raises(ExpressionError, match="down are nested more than 500 deep: does it call itself in a"):
         asked(DOWN, [(1, 0)], MOST_CALLS + 1)
 
 
-def test_calls_inside_of_expressions_nest_as_deep_also_in_a_thread() -> None:
+def test_recursive_calls_inside_expressions_nest_as_deeply_also_in_a_thread() -> None:
     with ThreadPoolExecutor(1) as thread:
         assert thread.submit(asked, DEPTH, [(1, 0)], MOST_CALLS).result() == [(MOST_CALLS,)]
 
 
-def test_a_circle_ends_with_a_message_and_leaves_nothing_behind() -> None:
+def test_endless_recursion_ends_with_a_message_and_has_no_side_effects() -> None:
     for _ in range(2):
         with pytest.raises(ExpressionError, match="Keep what has been seen, or use WHILE"):
             asked(REACH, [(1, 2), (2, 1)], 1)
@@ -68,7 +68,7 @@ def test_a_circle_ends_with_a_message_and_leaves_nothing_behind() -> None:
     assert sys.getrecursionlimit() >= 1000
 
 
-def test_two_aggregates_that_call_each_other_are_counted_together() -> None:
+def test_mutual_recursion_of_two_aggregates_counts_as_one_depth() -> None:
     ping = """CREATE AGGREGATE ping(n int) : int { INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (n); } }
         CREATE TABLE edge(a int, b int); CREATE TABLE root(r int);
         CREATE AGGREGATE pong(n int) : int { INITIALIZE: ITERATE: {
@@ -82,14 +82,14 @@ def test_two_aggregates_that_call_each_other_are_counted_together() -> None:
         asked(ping, [(1, 1)], 1)
 
 
-def test_it_is_interpreted_and_says_so() -> None:
+def test_a_recursive_aggregate_is_interpreted_with_a_reason() -> None:
     catalog = bind(REACH + "CREATE STREAM S(x int); CREATE QUERY q AS SELECT reach(x) FROM S;").catalog
     (call,) = catalog.queries["q"].query.aggregates
     how = prepare(call, catalog).how
     assert (how.form, how.why) == ("interpreter", "reach is an aggregate of the user's own")
 
 
-def test_a_name_that_everybody_has_means_the_built_in_one_inside() -> None:
+def test_a_call_of_the_own_name_inside_a_redefined_built_in_means_the_built_in() -> None:
     catalog = bind("""CREATE TABLE t(x real); CREATE AGGREGATE max(x real) : real { TABLE all_(v real);
         INITIALIZE: ITERATE: { INSERT INTO all_ VALUES (x); }
         TERMINATE: { INSERT INTO RETURN SELECT 10 * max(v) FROM all_; } }
@@ -99,7 +99,7 @@ def test_a_name_that_everybody_has_means_the_built_in_one_inside() -> None:
     ]
 
 
-def test_a_window_version_does_not_call_itself() -> None:
+def test_a_window_version_cannot_call_itself() -> None:
     with pytest.raises(EslError, match="lone has only a window version"):
         bind("""CREATE WINDOW AGGREGATE lone(x real) : real { TABLE inwindow(w real);
             INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT lone(w) FROM inwindow; } EXPIRE: { } }""")

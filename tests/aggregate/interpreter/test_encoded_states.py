@@ -1,4 +1,4 @@
-"""States of many groups and partitions are encoded as runs go by, and a checkpoint only names them."""
+"""States of many groups and partitions are encoded during runs, so that a checkpoint only references them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def shown(answers: CallAnswers) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("seed", range(4))
-def test_encoded_states_go_on(name: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoded_states_continue_like_plain_states(
+    name: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     random = Random(seed)
     call = call_of(CATALOG, "middle", [t.DOUBLE], WINDOWS[name])
     plain, encoding = (InterpretedCall(call, CATALOG, no_tables) for _ in range(2))

@@ -20,7 +20,7 @@ TABLES = "CREATE TABLE a(k INT, x INT, s VARCHAR); CREATE TABLE b(k INT, y DOUBL
 
 
 def ask(text: str, tables: Mapping[str, Sequence[Row]], declarations: str = TABLES) -> list[Row]:
-    """The rows of the last statement."""
+    """Return the rows of the last statement."""
     catalog = bind(f"{declarations} {text}").catalog
     (query,) = catalog.queries.values()
     return evaluate_relation(query.query, catalog, lambda name: tables[name])
@@ -31,7 +31,7 @@ def column(text: str, values: list[object], type_: str = "DOUBLE") -> list[objec
     return [row[0] for row in rows]
 
 
-def test_nulls_come_first_when_ascending_and_last_when_descending() -> None:
+def test_nulls_sort_first_ascending_and_last_descending() -> None:
     assert column("SELECT v FROM t ORDER BY v", [2.0, None, math.inf, 1.0]) == [None, 1.0, 2.0, math.inf]
     assert column("SELECT v FROM t ORDER BY v DESC", [2.0, None, 1.0]) == [2.0, 1.0, None]
 
@@ -43,7 +43,7 @@ def test_nan_is_the_greatest_value_and_one_group() -> None:
     assert column("SELECT count(*) FROM t GROUP BY v", values) == [2, 1]
 
 
-def test_rows_that_compare_equal_keep_their_order() -> None:
+def test_rows_with_equal_sort_keys_keep_their_order() -> None:
     rows = [(1, 4, "d"), (0, 3, "c"), (1, 2, "b"), (0, 1, "a")]
     assert ask("SELECT s FROM a ORDER BY k DESC", {"a": rows}) == [("d",), ("b",), ("c",), ("a",)]
 
@@ -53,14 +53,14 @@ def test_a_decimal_average_has_its_declared_scale() -> None:
     assert column("SELECT avg(v) FROM t", third, "DECIMAL(6, 2)") == [Decimal("0.103333")]
 
 
-def test_a_query_used_as_a_value_has_at_most_one_row() -> None:
+def test_a_scalar_subquery_returns_at_most_one_row() -> None:
     query = "SELECT (SELECT y FROM b) AS v FROM a"
     assert ask(query, {"a": [(1, 1, "")], "b": []}) == [(None,)]
     with pytest.raises(SlicemillError, match="gave 2 rows; aggregate them"):
         ask(query, {"a": [(1, 1, "")], "b": [(1, 1.0), (2, 2.0)]})
 
 
-def test_an_inner_query_sees_the_group_outside_but_no_single_row_of_it() -> None:
+def test_a_correlated_subquery_sees_the_group_but_not_its_single_rows() -> None:
     tables = {"a": [(1, 5, ""), (1, 6, ""), (2, 7, "")], "b": [(1, 0.0), (1, 1.0)]}
     counted = "SELECT k, (SELECT count(*) FROM b WHERE b.k = a.k) AS n FROM a GROUP BY k"
     assert ask(counted, tables) == [(1, 2), (2, 0)]
@@ -68,7 +68,7 @@ def test_an_inner_query_sees_the_group_outside_but_no_single_row_of_it() -> None
         ask("SELECT k, (SELECT count(*) FROM b WHERE b.k = a.x) AS n FROM a GROUP BY k", tables)
 
 
-def test_an_inner_row_hides_an_outer_row_of_the_same_name() -> None:
+def test_a_subquery_column_hides_an_outer_column_of_the_same_name() -> None:
     tables = {"a": [(1, 1, ""), (2, 3, "")]}
     assert ask("SELECT k FROM a WHERE EXISTS (SELECT k FROM a WHERE x > 2)", tables) == [(1,), (2,)]
 
@@ -79,7 +79,7 @@ DECAY = """CREATE AGGREGATE decay(Next Real) : Real { TABLE state(tsum Real, cnt
                INSERT INTO RETURN SELECT tsum / cnt FROM state; } };"""
 
 
-def test_a_non_blocking_aggregate_over_a_table_gives_a_row_for_each_of_its_rows() -> None:
+def test_a_non_blocking_aggregate_over_a_table_emits_one_row_for_each_row() -> None:
     rows = [(1, 10, ""), (2, 7, ""), (1, 20, ""), (1, 30, "")]
     out = ask(f"{DECAY} SELECT k, decay(x) FROM a GROUP BY k", {"a": rows})
     assert out == [(1, 10.0), (2, 7.0), (1, 15.5), (1, pytest.approx(20.3))]
@@ -90,7 +90,7 @@ PAIR = """CREATE AGGREGATE span(x Int) : (low Int, high Int) { TABLE t(v Int);
     TERMINATE: { INSERT INTO RETURN SELECT min(v), max(v) FROM t; } };"""
 
 
-def test_an_aggregate_may_return_several_columns() -> None:
+def test_an_aggregate_can_return_several_columns() -> None:
     tables = {"a": [(1, 5, ""), (2, 9, ""), (1, 7, "")]}
     assert ask(f"{PAIR} SELECT k, span(x), count(*) FROM a GROUP BY k", tables) == [
         (1, 5, 7, 2),
@@ -99,13 +99,13 @@ def test_an_aggregate_may_return_several_columns() -> None:
     assert ask(f"{PAIR} SELECT span(x).high - span(x).low AS d FROM a", tables) == [(4,)]
 
 
-def test_a_table_has_no_window_so_the_base_version_is_called() -> None:
+def test_a_call_over_a_table_uses_the_base_version() -> None:
     window = """CREATE WINDOW AGGREGATE sum(x Int) : Int { TABLE inwindow(w Int);
         INITIALIZE: ITERATE: { INSERT INTO RETURN SELECT -sum(w) FROM inwindow; } };"""
     assert ask(f"{window} SELECT sum(x) FROM a", {"a": [(1, 5, ""), (2, 9, "")]}) == [(14,)]
 
 
-# -- random queries, in the words that ESL and DuckDB share -------------------------------------------------
+# -- Random queries in the common subset of ESL and DuckDB ------------------------------------------------
 
 FROMS = {
     "a": ["a.k", "a.x"],
@@ -194,7 +194,7 @@ def rounded(rows: Sequence[Row]) -> list[Row]:
 @pytest.mark.slow_cpu
 @settings(max_examples=300)
 @given(query=queries(), a=tables_of_a, b=tables_of_b)
-def test_queries_over_tables_mean_what_they_mean_in_sql(
+def test_random_queries_over_tables_give_the_rows_of_duckdb(
     database: duckdb.DuckDBPyConnection, query: str, a: list[Row], b: list[Row]
 ) -> None:
     database.execute("DELETE FROM a; DELETE FROM b")

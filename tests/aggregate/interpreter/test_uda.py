@@ -1,4 +1,4 @@
-"""Aggregates written in ESL, from their text to the rows they give (M29-M33, G14-G16)."""
+"""Aggregates written in ESL, from their text to the emitted rows (M29-M33, G14-G16)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def row_of(expressions: Sequence[Expr], schema: Schema) -> Callable[[Row], Row]:
 
 
 def operator_of(text: str) -> RowOperator:
-    """The aggregate operator of the one continuous query in an ESL script."""
+    """Return the aggregate operator of the only continuous query in an ESL script."""
     catalog = bind(text).catalog
     (query,) = (q.query for q in catalog.queries.values())
     assert isinstance(query, SelectQuery)
@@ -58,7 +58,7 @@ def operator_of(text: str) -> RowOperator:
 
 
 def run(text: str, tuples: Sequence[Timed]) -> list[Timed]:
-    """What the query gives over these tuples, and when the stream ends."""
+    """Return the rows that the query emits over these tuples and at the end of the stream."""
     operator = operator_of(text)
     out = [timed for tuple_ in tuples for timed in operator.process(0, tuple_)]
     return [*out, *operator.finish()]
@@ -73,7 +73,7 @@ def last_column(out: Sequence[Timed]) -> list[object]:
 
 
 def over_table(text: str, name: str, *values: object) -> Returned:
-    """The base version over a finite list of values."""
+    """Evaluate the base version over a finite list of values."""
     base = resolve_aggregate(name, bind(text).catalog).base
     assert base is not None
     return evaluate(base, [value if isinstance(value, tuple) else (value,) for value in values])
@@ -105,17 +105,17 @@ MAX = """CREATE WINDOW AGGREGATE mymax(Next Int) : Int {
   EXPIRE:     { } };"""
 
 
-def test_u1_a_blocking_average_answers_when_its_input_ends() -> None:
+def test_u1_a_blocking_average_emits_when_its_input_ends() -> None:
     assert over_table(U1, "avg", 10, 20, 60) == [30.0]
     assert over_table(U1, "avg") == []
 
 
-def test_g14_a_decayed_average_answers_at_every_tuple() -> None:
+def test_g14_a_decayed_average_emits_at_every_tuple() -> None:
     out = run(f"{PRICES} {U2} SELECT decay_online_avg(price) FROM Price", stream(10.0, 20.0, 30.0))
     assert last_column(out) == [10.0, 15.5, pytest.approx(20.3)]
 
 
-def test_groups_have_states_of_their_own() -> None:
+def test_each_group_has_its_own_state() -> None:
     text = (
         f"CREATE STREAM Ask(seller VARCHAR, price REAL); {U2} SELECT seller, decay_online_avg(price) FROM Ask"
     )
@@ -135,13 +135,13 @@ def test_groups_have_states_of_their_own() -> None:
     ],
     ids=["N1 over the built-in", "N1 over U1", "derived from U1", "N2", "built-in"],
 )
-def test_g15_every_way_to_average_a_window_gives_the_same(definitions: str, name: str) -> None:
+def test_g15_all_definitions_of_a_window_average_agree(definitions: str, name: str) -> None:
     query = f"SELECT {name}(price) OVER (ROWS 2 PRECEDING) FROM Price"
     out = run(f"{PRICES} {definitions} {query}", stream(10.0, 20.0, 30.0, 40.0))
     assert last_column(out) == [10.0, 15.0, 20.0, 30.0]
 
 
-def test_g16_max_deletes_from_its_window_what_can_never_win() -> None:
+def test_g16_max_deletes_from_its_window_values_that_can_never_become_the_maximum() -> None:
     window = resolve_aggregate("mymax", bind(MAX).catalog).window
     assert window is not None
     inwindow = Inwindow()
@@ -164,21 +164,21 @@ def test_an_empty_window_has_no_oldest_tuple() -> None:
     assert last_column(run(query, stream(1.0, 2.0))) == [None, None]
 
 
-def test_bodies_call_other_aggregates_of_the_user() -> None:
+def test_bodies_can_call_other_user_defined_aggregates() -> None:
     text = f"""{U1} CREATE AGGREGATE spread(x Int) : Real {{ TABLE t(a Int);
       INITIALIZE: ITERATE: {{ INSERT INTO t VALUES (x); }}
       TERMINATE: {{ INSERT INTO RETURN SELECT max(a) - avg(a) FROM t; }} }};"""
     assert over_table(text, "spread", 1, 2, 6) == [3.0]
 
 
-def test_an_aggregate_that_replaces_a_built_in_one_may_build_on_it() -> None:
+def test_an_aggregate_that_replaces_a_built_in_can_call_the_built_in() -> None:
     text = """CREATE AGGREGATE max(x Int) : Int { TABLE t(a Int);
       INITIALIZE: ITERATE: { INSERT INTO t VALUES (x); }
       TERMINATE: { INSERT INTO RETURN SELECT max(a) + 1 FROM t; } };"""
     assert over_table(text, "max", 1, 5, 3) == [6]
 
 
-def test_bodies_read_stored_tables() -> None:
+def test_bodies_can_read_stored_tables() -> None:
     catalog = bind(
         """CREATE TABLE fine(seller VARCHAR, price INT);
         CREATE AGGREGATE fines(who Varchar) : Int {
@@ -197,19 +197,19 @@ def test_a_name_without_a_definition_is_the_built_in_aggregate() -> None:
     assert resolve_aggregate("count", Catalog(), distinct=True).name == "count_distinct"
 
 
-def test_a_name_that_nobody_has_defined_is_told() -> None:
+def test_an_undefined_aggregate_name_is_reported() -> None:
     with pytest.raises(SlicemillError, match="there is no aggregate mode: define it"):
         resolve_aggregate("mode", Catalog())
 
 
-def test_both_versions_of_a_name_return_the_same_columns() -> None:
+def test_base_and_window_version_must_return_the_same_columns() -> None:
     window = """CREATE WINDOW AGGREGATE avg(Next Real) : (a Real, b Real) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (Next, Next); } };"""
     with pytest.raises(SlicemillError, match="let both return the same"):
         resolve_aggregate("avg", bind(f"{U1} {window}").catalog)
 
 
-def test_an_algebraic_aggregate_takes_what_it_returns() -> None:
+def test_an_algebraic_aggregate_must_accept_its_own_result() -> None:
     text = """CREATE ALGEBRAIC AGGREGATE span(x Int) : (low Int, high Int) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (x, x); } };"""
     with pytest.raises(SlicemillError, match="leave ALGEBRAIC out"):

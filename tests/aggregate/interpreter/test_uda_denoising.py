@@ -1,6 +1,6 @@
 """Denoising of RFID readings as aggregates in ESL, against the theses' algorithms (M44-M46, G6, G7, X8).
 
-A set of rows with marks replaces the linked lists of the original: what is scanned there is selected here.
+Rows with marks replace the linked lists of the original: a scan of a list is a SELECT here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from slicemill.binder import bind
 from slicemill.types import Row, Timed
 from slicemill_oracle.operators.group_aggregate import GroupAggregateOperator
 
-Emission = tuple[int, Row]  # when, and the reading (tag, ts)
-FLUSH = -1  # the time of what comes out at the end of the stream
+Emission = tuple[int, Row]  # emission time and reading (tag, ts)
+FLUSH = -1  # time of rows that are emitted at the end of the stream
 
 BASELINE = """CREATE AGGREGATE baseline(tag Int, ts Int, size Int, threshold Int) : (tag Int, ts Int) {
   TABLE w(wtag Int, wts Int, done Boolean);
@@ -58,7 +58,7 @@ EAGER = """CREATE AGGREGATE eager(tag Int, ts Int, size Int, threshold Int) : (t
       WHERE NOT noise AND NOT EXISTS (SELECT v.n FROM w AS v WHERE v.noise AND v.n < w.n); }
   TERMINATE: { INSERT INTO RETURN SELECT wtag, wts FROM w WHERE NOT noise AND NOT done; } };"""
 
-# TERMINATE blocks, so that lazy and eager run over tables. On a stream, expiry itself is what flushes.
+# TERMINATE blocks, so lazy and eager run over tables. On a stream, expiry itself flushes.
 EXPIRING = """CREATE STREAM readings(tag INT, ts INT);
 CREATE WINDOW AGGREGATE expiring(tag Int, ts Int, threshold Int) : (tag Int, ts Int) {
   TABLE inwindow(wtag, wts, wthreshold); TABLE good(gtag Int, gts Int);
@@ -81,7 +81,7 @@ def written(text: str, name: str, readings: list[Row], size: int, threshold: int
     return [*((timed.ts, timed.row) for timed in out), *flushed]
 
 
-# -- the algorithms, step by step -------------------------------------------------------------------------
+# -- The algorithms, step by step -------------------------------------------------------------------------
 
 
 @dataclass(eq=False, slots=True)
@@ -150,7 +150,7 @@ def eager(readings: list[Row], size: int, threshold: int) -> list[Emission]:
                 if not searching and reading is first_noise:
                     searching, first_noise = True, None
                 reading.noise = False
-                # The order in the window decides, not the timestamp: readings may share one.
+                # The order in the window decides, not the timestamp: readings may have equal timestamps.
                 if searching or (first_noise in window and _before(window, reading, first_noise)):
                     emit(ts, reading)
             elif searching and not reading.noise:
@@ -166,7 +166,7 @@ def _before(window: deque[Reading], one: Reading, other: Reading | None) -> bool
     return other is not None and list(window).index(one) < list(window).index(other)
 
 
-# -- goldens ----------------------------------------------------------------------------------------------
+# -- Golden values ----------------------------------------------------------------------------------------
 
 COLUMN_1 = zip(range(100, 1001, 100), (1, 4, 1, 1, 5, 1, 1, 1, 1, 1), strict=True)
 COLUMN_2 = zip(range(200, 1101, 100), (2, 2, 2, 2, 2, 2, 8, 2, 9, 2), strict=True)
@@ -182,7 +182,7 @@ def at(when: int, *readings: Row) -> list[Emission]:
     return [(when, reading) for reading in readings]
 
 
-def test_g6_the_baseline_emits_a_key_when_it_is_confirmed_and_so_out_of_order() -> None:
+def test_g6_baseline_denoising_emits_a_key_on_confirmation_and_so_out_of_order() -> None:
     assert written(BASELINE, "baseline", READINGS, 1000, 6) == [
         *at(700, *((2, ts) for ts in range(200, 701, 100))),
         *at(800, (1, 100), (1, 300), (1, 400), (1, 600), (1, 700), (1, 800)),
@@ -211,7 +211,7 @@ def test_g7_lazy_denoising_emits_in_order_when_readings_expire() -> None:
     ]
 
 
-def test_g7_eager_denoising_emits_what_no_noise_precedes() -> None:
+def test_g7_eager_denoising_emits_readings_that_no_noise_precedes() -> None:
     assert written(EAGER, "eager", READINGS, 1000, 6) == [*at(800, (1, 100)), *at(FLUSH, *GOOD[1:])]
     assert written(EAGER, "eager", LATER, 1000, 6) == [
         *at(800, (1, 100)),
@@ -236,7 +236,7 @@ def noisy(draw: st.DrawFn) -> list[Row]:
 
 @settings(max_examples=60)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
-def test_denoising_in_esl_emits_what_the_algorithms_emit_and_when(
+def test_denoising_in_esl_emits_the_readings_of_the_algorithms_at_the_same_times(
     readings: list[Row], size: int, threshold: int
 ) -> None:
     assert written(BASELINE, "baseline", readings, size, threshold) == baseline(readings, size, threshold)

@@ -15,7 +15,7 @@ from slicemill.errors import SlicemillError
 
 
 class Total:
-    """Blocks; its arguments have been converted to the declared types."""
+    """Blocking aggregate, whose arguments are converted to the declared types."""
 
     def initialize(self, value: float) -> None:
         assert isinstance(value, float)
@@ -29,7 +29,7 @@ class Total:
 
 
 class Echo:
-    """Returns its argument as often as it says; there is no TERMINATE."""
+    """Aggregate without TERMINATE that returns its argument as many times as the argument says."""
 
     def initialize(self, value: int) -> list[int]:
         return [value] * value
@@ -38,7 +38,7 @@ class Echo:
 
 
 class Range:
-    """Returns lowest and highest value so far, in NumPy's types."""
+    """Aggregate that returns the lowest and the highest value so far, as NumPy values."""
 
     def initialize(self, value: float) -> tuple[object, ...]:
         self.values = [value]
@@ -60,7 +60,7 @@ class Wrong:
 
 
 class Latest:
-    """A window aggregate that looks at the window it is given."""
+    """Window aggregate that reads its window."""
 
     inwindow: Inwindow
 
@@ -93,18 +93,18 @@ def test_a_python_class_is_an_aggregate() -> None:
     assert last_column(run(f"{PRICES} {total} {query}", stream(1.0, 2.0, 4.0))) == [1, 3, 6]
 
 
-def test_a_method_returns_nothing_a_value_or_a_list() -> None:
+def test_a_method_can_return_none_a_value_or_a_list() -> None:
     text = f"{PRICES} {python('Echo', 'x Int', 'Int')} SELECT Echo(price) FROM Price"
     assert last_column(run(text, stream(2.0, 0.0, 1.0))) == [2, 2, 1]
 
 
-def test_several_columns_are_a_tuple_and_take_the_declared_types() -> None:
+def test_a_tuple_fills_several_columns_with_the_declared_types() -> None:
     range_ = python("Range", "x Real", "(low Real, n Int, d Decimal(4, 2))")
     out = [timed.row for timed in run(f"{PRICES} {range_} SELECT Range(price) FROM Price", stream(2.0, 1.0))]
     assert repr(out) == repr([(2.0, 1, Decimal("0.13")), (1.0, 2, Decimal("0.13"))])
 
 
-def test_a_window_aggregate_sees_its_window() -> None:
+def test_a_window_aggregate_reads_its_window() -> None:
     latest = python("Latest", "x Real", "Varchar", "WINDOW")
     query = "SELECT Latest(price) OVER (ROWS 1 PRECEDING) FROM Price"
     assert last_column(run(f"{PRICES} {latest} {query}", stream(1.0, 2.0, 3.0))) == [
@@ -115,6 +115,6 @@ def test_a_window_aggregate_sees_its_window() -> None:
 
 
 @pytest.mark.parametrize("returns", ["Real", "(a Real, b Real)"])
-def test_a_value_of_the_wrong_kind_is_told_with_its_method_and_the_declared_columns(returns: str) -> None:
+def test_a_result_of_a_wrong_type_is_reported_with_its_method_and_the_declared_columns(returns: str) -> None:
     with pytest.raises(SlicemillError, match=r"my_aggregates:Wrong\.initialize returned {'value': 1\.0}"):
         over_table(python("Wrong", "x Real", returns), "wrong", 1)

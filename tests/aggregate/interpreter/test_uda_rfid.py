@@ -41,7 +41,7 @@ SELECT tagid, tagtime, item_alarm(tagid, tagtype, tagtime)
         ),
     ],
 )
-def test_g19_an_item_without_a_person_near_raises_an_alarm(
+def test_g19_an_item_without_a_person_nearby_raises_an_alarm(
     readings: list[tuple[str, float]], alarms_s: list[int]
 ) -> None:
     tuples = [Timed(int(s * SECOND_US), (f"tag@{s}", kind, int(s * SECOND_US))) for kind, s in readings]
@@ -81,14 +81,14 @@ CREATE AGGREGATE without_duplicates(tag Int, ts Int) : (tag Int, ts Int) {
 SELECT without_duplicates(tag, ts) FROM readings"""
 
 
-def test_g21_a_reading_close_to_the_previous_one_of_its_key_is_a_duplicate() -> None:
+def test_g21_a_reading_close_to_the_previous_reading_of_its_key_is_a_duplicate() -> None:
     out = run(MERGING, [Timed(ts, (7, ts)) for ts in (0, 50, 90, 300)])
     assert out == [Timed(0, (7, 0)), Timed(300, (7, 300))]
     out = run(MERGING, [Timed(ts, (key, ts)) for ts, key in ((0, 1), (10, 2), (50, 1), (80, 2), (105, 1))])
     assert [timed.row for timed in out] == [(1, 0), (2, 10), (2, 80)]
 
 
-# Two hash functions with 8 cells each; a cell that was never touched has no row yet.
+# Two hash functions with 8 counters each; an unused counter has no row.
 FREQUENT = """
 CREATE STREAM items(item INT);
 CREATE WINDOW AGGREGATE frequency(item Int) : Int {
@@ -113,6 +113,6 @@ def test_m41_the_estimate_of_a_frequency_is_never_too_low(items: list[int]) -> N
         assert Counter(window)[item] <= estimate <= len(window)
 
 
-def test_m41_the_estimate_of_an_item_that_is_alone_is_exact() -> None:
+def test_m41_the_estimate_of_a_single_item_is_exact() -> None:
     out = run(FREQUENT, [Timed(ts, (5,)) for ts in range(13)])
     assert last_column(out) == [*range(1, 11), 10, 10, 10]

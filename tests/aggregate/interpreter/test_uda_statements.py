@@ -1,4 +1,4 @@
-"""INSERT, UPDATE and DELETE in the bodies of aggregates, and the types that values take there (M29)."""
+"""INSERT, UPDATE and DELETE in the bodies of aggregates, and the types of stored values (M29)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.types import Row
 
 
 def body(statements: str) -> str:
-    """An aggregate whose state starts as (1, 10), (2, 20) and changes by some statements at the next."""
+    """Return an aggregate whose state starts as (1, 10), (2, 20) and whose next tuple runs the statements."""
     return f"""CREATE AGGREGATE f(x Int) : (a Int, b Int) {{ TABLE state(a Int, b Int);
       INITIALIZE: {{ INSERT INTO state VALUES (1, 10), (2, 20); }}
       ITERATE: {{ {statements} }}
@@ -43,11 +43,11 @@ def body(statements: str) -> str:
         ("DELETE FROM STATE WHERE A = 1;", [(2, 20)]),
     ],
 )
-def test_a_statement_sees_the_tables_as_they_were_before_it(statement: str, state: list[Row]) -> None:
+def test_a_statement_sees_the_tables_before_its_own_changes(statement: str, state: list[Row]) -> None:
     assert over_table(body(statement), "f", 0, 7) == state
 
 
-def test_values_take_the_type_they_are_stored_as() -> None:
+def test_stored_values_take_the_type_of_their_column() -> None:
     text = """CREATE AGGREGATE f(x Real) : (r Real, i Int, d Decimal(6, 2), s Char(2)) {
       TABLE t(r Real, i Int, d Decimal(6, 2), s Char(2));
       INITIALIZE: ITERATE: { INSERT INTO t VALUES (1, 2.9, 0.125, 'abc');
@@ -63,13 +63,13 @@ def test_values_take_the_type_they_are_stored_as() -> None:
     )
 
 
-def test_arguments_without_a_type_take_what_they_are_given() -> None:
+def test_untyped_arguments_take_the_type_of_their_values() -> None:
     text = """CREATE AGGREGATE pair(a, b) : (b Varchar, a Int) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (b, a + 1); } };"""
     assert over_table(text, "pair", (1, "x")) == [("x", 2)]
 
 
-def test_a_time_is_stored_as_it_is_and_nothing_else_passes_for_one() -> None:
+def test_a_timestamp_is_stored_unchanged_and_other_values_are_rejected() -> None:
     text = """CREATE AGGREGATE moment(t Timestamp, s Char(2)) : (t Timestamp, s Char(2)) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (t, s); } };"""
     assert over_table(text, "moment", (1_500_000, "abc")) == [(1_500_000, "ab")]
@@ -77,7 +77,7 @@ def test_a_time_is_stored_as_it_is_and_nothing_else_passes_for_one() -> None:
         over_table(text, "moment", ("noon", ""))
 
 
-def test_terminate_sees_the_last_arguments_and_leaves_the_state_as_it_is() -> None:
+def test_terminate_sees_the_last_arguments_and_does_not_change_the_state() -> None:
     text = """CREATE AGGREGATE f(x Int) : Int { TABLE t(a Int);
       INITIALIZE: ITERATE: { INSERT INTO t VALUES (x); }
       TERMINATE: { INSERT INTO t VALUES (100 * x); INSERT INTO RETURN SELECT sum(a) FROM t; } };"""

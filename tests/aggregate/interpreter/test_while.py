@@ -1,4 +1,4 @@
-"""WHILE: what the same loop gives in Python, and an end to those that have none."""
+"""WHILE loops against the same loop in Python, and the limit of endless loops."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def steps(value: int) -> int:
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=5))
-def test_a_loop_is_the_loop(values: list[int]) -> None:
+def test_a_while_loop_gives_the_result_of_the_python_loop(values: list[int]) -> None:
     bound = bind(COLLATZ).catalog
     engine = Engine(translate(optimize(build_graph(bound)), bound, {}))
     for index, value in enumerate(values):
@@ -50,7 +50,7 @@ def test_a_loop_is_the_loop(values: list[int]) -> None:
     assert [row.row[0] for row in engine.results("q")] == [steps(value) for value in values]
 
 
-def test_it_is_said_that_loops_are_compiled() -> None:
+def test_a_while_loop_is_reported_as_machine_code() -> None:
     bound = bind(COLLATZ)
     query = bound.statements[-1][0]
     assert isinstance(query, QueryDefinition) and isinstance(query.query, SelectQuery)
@@ -58,7 +58,7 @@ def test_it_is_said_that_loops_are_compiled() -> None:
     assert (how.form, how.why) == ("machine code", "")
 
 
-def test_a_loop_without_end_stops_its_query_and_no_other(tmp_path: Path) -> None:
+def test_an_endless_loop_stops_only_its_own_query(tmp_path: Path) -> None:
     with fed_mill(tmp_path / "home", Clock(), inline_pool()) as mill:
         mill.execute(COLLATZ + "CREATE QUERY plain AS SELECT x FROM s;")
         mill.open()

@@ -1,4 +1,4 @@
-"""Baseline, lazy and eager denoising against each other, an oracle and goldens (M44-M46, G6, G7, G22, X8)."""
+"""Baseline, lazy and eager denoising against an oracle and golden values (M44-M46, G6, G7, G22, X8)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD = [reading for reading in READINGS if reading[0] in (1, 2)]
 
 
 def four(readings: list[Reading], window: int, threshold: int) -> tuple[Denoised, ...]:
-    """Baseline unordered and ordered, lazy, eager."""
+    """Return the results of baseline unordered, baseline ordered, lazy and eager."""
     keys = np.array([key for key, _ in readings], np.int64)
     at = np.array([at for _, at in readings], np.int64)
     return (
@@ -33,13 +33,13 @@ def four(readings: list[Reading], window: int, threshold: int) -> tuple[Denoised
 
 
 def by_moment(readings: list[Reading], found: Denoised) -> Iterator[tuple[int | None, list[Reading]]]:
-    """What came out at which time; None: at the flush."""
+    """Yield the emitted readings by time; None is the flush at the end."""
     for arrival in np.unique(found.by).tolist():
         out = [readings[r] for r in found.readings[found.by == arrival]]
         yield (readings[arrival][1] if arrival < len(readings) else None), out
 
 
-def test_g6_the_baseline_lets_a_key_out_when_it_is_confirmed_and_so_out_of_order() -> None:
+def test_g6_baseline_denoising_emits_a_key_on_confirmation_and_so_out_of_order() -> None:
     unordered, *_ = four(READINGS, 1000, 6)
     assert [reading for _, out in by_moment(READINGS, unordered) for reading in out] == [
         *((2, at) for at in range(200, 701, 100)),
@@ -48,13 +48,13 @@ def test_g6_the_baseline_lets_a_key_out_when_it_is_confirmed_and_so_out_of_order
     ]
 
 
-def test_g7_in_order_at_the_flush_where_nothing_follows() -> None:
+def test_g7_readings_without_successors_are_flushed_in_order_at_the_end() -> None:
     _, ordered, lazily, eagerly = four(READINGS, 1000, 6)
     assert dict(by_moment(READINGS, ordered)) == dict(by_moment(READINGS, lazily)) == {None: GOOD}
     assert dict(by_moment(READINGS, eagerly)) == {800: GOOD[:1], None: GOOD[1:]}
 
 
-def test_g7_eager_denoising_lets_out_what_no_noise_precedes() -> None:
+def test_g7_eager_denoising_emits_readings_that_no_noise_precedes() -> None:
     *_, eagerly = four(LATER, 1000, 6)
     assert list(by_moment(LATER, eagerly)) == [
         (800, [(1, 100)]),
@@ -67,7 +67,7 @@ def test_g7_eager_denoising_lets_out_what_no_noise_precedes() -> None:
     ]
 
 
-def test_g7_lazy_denoising_lets_out_what_has_expired() -> None:
+def test_g7_lazy_denoising_emits_expired_readings() -> None:
     _, ordered, lazily, _ = four(LATER, 1000, 6)
     moments = list(by_moment(LATER, lazily))
     assert moments == list(by_moment(LATER, ordered))
@@ -98,7 +98,7 @@ def noisy(draw: st.DrawFn) -> list[Reading]:
 
 
 def non_noise(readings: list[Reading], window: int, threshold: int) -> list[int]:
-    """By definition: some stretch of the window's length that begins at a reading of the key has enough."""
+    """Return the good readings by definition: some window that begins at a reading of the key has enough."""
     found = set()
     for key, start in readings:
         inside = [i for i, (k, at) in enumerate(readings) if k == key and start <= at <= start + window]
@@ -109,8 +109,8 @@ def non_noise(readings: list[Reading], window: int, threshold: int) -> list[int]
 
 @settings(max_examples=60)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
-@example([(1, 0), (2, 0), (1, 0)], 0, 2)  # a reading of the first noise's own time, behind it
-def test_all_let_out_each_reading_that_is_no_noise_once_and_all_but_one_in_order(
+@example([(1, 0), (2, 0), (1, 0)], 0, 2)  # a reading with the timestamp of the first noise, after it
+def test_all_algorithms_emit_each_good_reading_once_and_only_the_baseline_out_of_order(
     readings: list[Reading], window: int, threshold: int
 ) -> None:
     unordered, ordered, lazily, eagerly = four(readings, window, threshold)
@@ -122,7 +122,7 @@ def test_all_let_out_each_reading_that_is_no_noise_once_and_all_but_one_in_order
 
 @settings(max_examples=40)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
-def test_nobody_is_earlier_than_the_unordered_baseline_nor_later_than_lazy(
+def test_no_algorithm_emits_before_the_unordered_baseline_or_after_lazy_denoising(
     readings: list[Reading], window: int, threshold: int
 ) -> None:
     unordered, _, lazily, eagerly = four(readings, window, threshold)
@@ -135,7 +135,7 @@ def test_nobody_is_earlier_than_the_unordered_baseline_nor_later_than_lazy(
 
 @settings(max_examples=40)
 @given(noisy(), st.integers(0, 8), st.integers(1, 4))
-def test_counters_are_kept_for_the_keys_in_the_window_only(
+def test_counters_exist_only_for_keys_in_the_window(
     readings: list[Reading], window: int, threshold: int
 ) -> None:
     _, _, lazily, eagerly = four(readings, window, threshold)
@@ -146,7 +146,7 @@ def test_counters_are_kept_for_the_keys_in_the_window_only(
     assert lazily.most_keys == eagerly.most_keys == max(in_window, default=0)
 
 
-def test_g22_the_keys_among_the_readings_are_the_tags_and_the_noise() -> None:
+def test_g22_the_expected_number_of_keys_counts_tags_and_noise() -> None:
     assert expected_keys(1000, 10, 0.01) == 110
     readings = Tags(per_second=50, noise=0.01, seconds=20, seed=4).all_readings()["tag"]
     assert len(np.unique(readings)) == len(readings) / 10 + np.sum(readings < 0)
@@ -154,7 +154,7 @@ def test_g22_the_keys_among_the_readings_are_the_tags_and_the_noise() -> None:
     assert abs(len(np.unique(readings)) - expected) < 0.05 * expected
 
 
-def test_work_lazy_looks_at_least_and_the_baselines_at_the_whole_window() -> None:
+def test_lazy_denoising_visits_the_fewest_readings_and_the_baselines_the_whole_window() -> None:
     readings = Tags(per_second=20, seconds=20, seed=2).all_readings()
     found = four(list(zip(readings["tag"], readings["at"], strict=True)), 2_000_000, 6)
     unordered, ordered, lazily, eagerly = (one.visits.sum() for one in found)

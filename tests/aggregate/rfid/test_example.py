@@ -1,4 +1,4 @@
-"""The aggregates of examples/rfid.esl give what the published algorithms give (M42-M47, X8)."""
+"""The aggregates of examples/rfid.esl give the results of the published algorithms (M42-M47, X8)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def results() -> dict[str, Rows]:
 
 @pytest.fixture(scope="module")
 def readings() -> Int64s:
-    """Columns reader, tag, at."""
+    """Return the columns reader, tag, at."""
     columns = Tags(per_second=2, noise=0.1, readers=2, seconds=20).all_readings()
     return np.stack([columns["reader"], columns["tag"], columns["at"]], axis=1)
 
@@ -53,7 +53,7 @@ def clean(readings: Int64s) -> Int64s:
     return readings[lazy(readings[:, 2], key(readings), WINDOW_US, 6).readings]
 
 
-def test_all_ways_to_denoise_let_out_what_the_algorithms_do(
+def test_denoising_queries_emit_the_readings_of_the_algorithms(
     results: dict[str, Rows], readings: Int64s
 ) -> None:
     at_once = readings[baseline(readings[:, 2], key(readings), WINDOW_US, 6, ordered=False).readings]
@@ -62,7 +62,7 @@ def test_all_ways_to_denoise_let_out_what_the_algorithms_do(
     assert results["clean_at_once"] != results["clean_lazily"], "not even out of order: this shows nothing"
 
 
-def test_products_are_merged_and_packed_into_cases(results: dict[str, Rows], readings: Int64s) -> None:
+def test_products_are_deduplicated_and_packed_into_cases(results: dict[str, Rows], readings: Int64s) -> None:
     products = clean(readings)
     products = products[is_new(products[:, 2], key(products), SECOND_US // 2)]
     numbers = np.empty(len(products), np.int64)
@@ -85,7 +85,7 @@ def test_a_visit_ends_a_second_after_its_last_reading(results: dict[str, Rows], 
     assert sorted(results["visits"]) == sorted(visits)
 
 
-def test_what_leaves_alone_is_stolen(results: dict[str, Rows]) -> None:
+def test_an_item_that_leaves_without_a_person_is_stolen(results: dict[str, Rows]) -> None:
     assert [row[0] for row in results["theft"]] == ["camera", "lamp"]
 
 
@@ -98,7 +98,7 @@ def noisy(draw: st.DrawFn) -> Int64s:
 
 @settings(max_examples=25)
 @given(noisy(), st.integers(1, 4))
-def test_esl_and_algorithms_agree_on_any_readings(readings: Int64s, threshold: int) -> None:
+def test_esl_queries_and_algorithms_agree_on_random_readings(readings: Int64s, threshold: int) -> None:
     catalog = bind(TEXT.replace(">= 6", f">= {threshold}")).catalog
     engine = Engine(translate(build_graph(catalog), catalog, {}))
     engine.feed("reading", [Arrival(row[2], row, row[2]) for row in rows(readings)])

@@ -1,4 +1,4 @@
-"""Grouping, theft and duplicates against the rules as they are spoken (M42, M43, M47, G19-G21, X14)."""
+"""Grouping, theft and duplicates against the rules in words (M42, M43, M47, G19-G21, X14)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ def test_g20_a_gap_of_more_than_two_seconds_starts_a_new_case() -> None:
 
 @settings(max_examples=40)
 @given(TIMES, st.integers(0, 5))
-def test_readings_are_in_one_case_as_long_as_no_gap_between_them_is_too_long(
-    times: list[int], longest: int
-) -> None:
+def test_readings_without_a_longer_gap_are_in_one_case(times: list[int], longest: int) -> None:
     cases, number = [], 1
     for index, at in enumerate(times):
         if index and at - times[index - 1] > longest:
@@ -29,7 +27,7 @@ def test_readings_are_in_one_case_as_long_as_no_gap_between_them_is_too_long(
     assert case_numbers(np.array(times, np.int64), longest).tolist() == cases
 
 
-def test_g19_an_item_without_a_person_near_is_stolen() -> None:
+def test_g19_an_item_without_a_person_nearby_is_stolen() -> None:
     at = np.array([0, 3, 20, 40, 44, 50, 55.5]) * 1_000_000
     authorised = np.array([False, True, False, True, False, False, True])
     assert stolen(at.astype(np.int64), authorised, 5_000_000).tolist() == [2, 5]
@@ -37,7 +35,7 @@ def test_g19_an_item_without_a_person_near_is_stolen() -> None:
 
 @settings(max_examples=40)
 @given(TIMES, st.data(), st.integers(0, 5))
-def test_an_item_is_stolen_if_nobody_is_there_in_time(
+def test_an_item_is_stolen_if_no_person_is_read_in_time(
     times: list[int], data: st.DataObject, near: int
 ) -> None:
     size = len(times)
@@ -49,7 +47,7 @@ def test_an_item_is_stolen_if_nobody_is_there_in_time(
     assert stolen(np.array(times, np.int64), np.array(authorised, np.bool_), near).tolist() == alone
 
 
-def test_g21_a_reading_close_to_the_previous_one_of_its_key_is_a_duplicate() -> None:
+def test_g21_a_reading_close_to_the_previous_reading_of_its_key_is_a_duplicate() -> None:
     assert np.flatnonzero(is_new(np.array([0, 50, 90, 300]), np.full(4, 7), 60)).tolist() == [0, 3]
 
 

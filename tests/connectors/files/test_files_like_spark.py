@@ -1,4 +1,4 @@
-"""Theorem: files give the rows, bad rows and reasons that Spark's readers and Catalyst's checks give."""
+"""File readers give the rows, bad rows and reasons of Spark's readers and Catalyst's checks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def stream_of(schema: Schema, time: str | None, form: str, **options: object) ->
 
 
 def plain(table: pa.Table, names: Sequence[str]) -> list[Row]:
-    """Times as the numbers they are inside."""
+    """Return timestamps as integers."""
     columns = []
     for name in names:
         column = table[name]
@@ -104,7 +104,7 @@ def written_as_csv(rows: Sequence[Sequence[str]]) -> str:
 
 
 @pytest.mark.slow_cpu
-def test_csv_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_csv_values_are_read_like_spark(spark: SparkSession, tmp_path: Path) -> None:
     rows = [
         [value if column == number else "" for column in range(len(TYPES))]
         for number, value in drawn(st.tuples(column_numbers, texts), 1_500)
@@ -148,7 +148,7 @@ ODD_LINES = [
 
 
 @pytest.mark.parametrize("header", [False, True])
-def test_odd_lines_of_csv(spark: SparkSession, tmp_path: Path, header: bool) -> None:
+def test_malformed_csv_lines_are_read_like_spark(spark: SparkSession, tmp_path: Path, header: bool) -> None:
     lines = [*ODD_LINES, *(text.encode() for text in drawn(st.text('",a1 \t', max_size=10), 400))]
     first = [b"ITEM,price, count ,ts"] if header else []
     data = b"\n".join([*first, *lines])
@@ -159,7 +159,7 @@ def test_odd_lines_of_csv(spark: SparkSession, tmp_path: Path, header: bool) -> 
         assert_same(spark, stream, tmp_path / "spool")
 
 
-def test_csv_with_other_marks(spark: SparkSession, tmp_path: Path) -> None:
+def test_csv_with_other_separators_and_quotes_is_read_like_spark(spark: SparkSession, tmp_path: Path) -> None:
     lines = drawn(st.text("|'ab\" ", max_size=10), 400)
     (tmp_path / "rows.csv").write_text("\n".join(["a|b", *lines]))
     schema = Schema((Column("b", t.VARCHAR), Column("a", t.VARCHAR)))
@@ -170,12 +170,12 @@ def test_csv_with_other_marks(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow_cpu
-def test_json_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_json_values_are_read_like_spark(spark: SparkSession, tmp_path: Path) -> None:
     rows = drawn(st.tuples(column_numbers, json_values, st.booleans()), 1_500)
     junk = ['{"c6":1}] [{}', '{"c6":1},{}', '{"c6":1}{}', '{"c6":NaN}', "{'c6':1}", "null", '{"c6":1,"c6":2}']
     near = drawn(st.text('{}[]",:a1.e-\\u0 \t', max_size=12), 300)
     lines = [json.dumps({("C" if other else "c") + str(n): value}) for n, value, other in rows]
-    # Enough lines that are all alike to be read by Arrow.
+    # Enough uniform lines that Arrow reads them.
     alike = [
         json.dumps({"c1": n, "c3": n / 8, "c6": f"text {n}", "c8": f"2026-01-31 12:00:{n % 60:02}"})
         for n in range(999)
@@ -200,7 +200,7 @@ ARROW: dict[str, tuple[pa.DataType, st.SearchStrategy[object]]] = {
 
 
 @pytest.mark.slow_cpu
-def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_values_of_every_type_are_read_like_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Each Arrow type under each declared type; a row has a value in one column."""
     parts, declared = [], []
     for form, (arrow, strategy) in ARROW.items():
@@ -216,7 +216,7 @@ def test_typed_values(spark: SparkSession, tmp_path: Path) -> None:
     assert [reason for _, reason in found[1]] == [reason for _, reason in expected[1]]
 
 
-def test_the_text_of_a_bad_row_of_parquet(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_bad_parquet_row_has_the_raw_text_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     table = pa.table(
         {
             "N": pa.array([1, 2**40, None], pa.int64()),
@@ -237,7 +237,7 @@ def test_the_text_of_a_bad_row_of_parquet(spark: SparkSession, tmp_path: Path) -
     ]
 
 
-def test_files_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
+def test_parquet_files_written_by_spark_are_read_like_spark(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.sql(
         "SELECT CAST(id AS INT) AS count, id / 8 AS price, CONCAT('i', id) AS item, "
         "TIMESTAMP_MICROS(id * 1000) AS ts, CAST(id AS DECIMAL(10, 2)) AS d FROM RANGE(500)"
@@ -252,7 +252,7 @@ def test_files_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
         assert_same(spark, stream_of(schema, "ts", "parquet", path=tmp_path / kind), tmp_path / "spool")
 
 
-def test_days_of_the_old_calendar(spark: SparkSession, tmp_path: Path) -> None:
+def test_dates_of_the_julian_calendar_are_read_like_spark(spark: SparkSession, tmp_path: Path) -> None:
     dates = ["0001-01-01", "0100-03-01", "1000-02-28", "1582-10-04", "1582-10-15", "1899-12-31", "2026-01-31"]
     frame = spark.sql(
         "SELECT CAST(d AS DATE) AS day, CAST(CONCAT(d, ' 12:34:56') AS TIMESTAMP) AS ts "

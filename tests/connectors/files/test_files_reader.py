@@ -1,4 +1,4 @@
-"""Files of a folder: each once, in order, cut anywhere, across restarts."""
+"""Files of a folder: each is read once, in order, in batches of any size, across restarts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ALL = 1_000_000
 
 
 class Source:
-    """A declared folder whose readers come and go; what is committed is the offset, as plain JSON."""
+    """Declared folder with one reader at a time; the committed offset is plain JSON."""
 
     def __init__(self, tmp_path: Path, form: str = "csv", **options: object) -> None:
         self.folder = tmp_path / "in"
@@ -72,7 +72,7 @@ class Source:
         return batch
 
     def numbers(self, limit: int = ALL) -> list[int]:
-        """All that is there, in batches of so many rows."""
+        """Read all rows, in batches of at most so many rows."""
         found: list[int] = []
         while True:
             batch = self.read(limit)
@@ -91,16 +91,16 @@ def errors_of(batch: SourceBatch) -> list[tuple[str, str]]:
 
 @pytest.fixture(autouse=True)
 def unsettled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders are listed at every poll: tests are quicker than a file system's clock."""
+    """List folders at every poll, because tests are faster than the clock of a file system."""
     monkeypatch.setattr(files_listing, "_SETTLED_NS", 1 << 60)
 
 
-def test_files_come_by_age_then_by_name(tmp_path: Path) -> None:
+def test_files_are_read_by_age_and_then_by_name(tmp_path: Path) -> None:
     source = Source(tmp_path)
     for name, number, age in (("b", 3, 2.0), ("z", 1, 1.0), ("c", 4, 2.0), ("a", 2, 2.0), ("d", 5, 2.5)):
         source.put(f"{name}.csv", f"{number},x\n", age)
     assert source.numbers() == [1, 2, 3, 4, 5]
-    source.put("0.csv", "6,x\n", 2.0)  # as old as others that are read already
+    source.put("0.csv", "6,x\n", 2.0)  # as old as files that are already read
     source.put("e.csv", "7,x\n", 0.5)  # moved into the folder long after it was written
     assert source.numbers() == [7, 6]
     assert source.numbers() == []
@@ -108,7 +108,7 @@ def test_files_come_by_age_then_by_name(tmp_path: Path) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_every_row_comes_once_in_order_whatever_the_limits_and_restarts(
+def test_every_row_is_read_once_in_order_with_any_limit_and_restart(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     form = data.draw(st.sampled_from(["csv", "json", "parquet", "csv.gz"]))
@@ -145,7 +145,7 @@ def write_numbers(source: Source, name: str, form: str, rows: Sequence[int], age
     source.put(name, gzip.compress(text) if form == "csv.gz" else text, age)
 
 
-def test_a_file_that_was_read_is_not_read_again_when_it_is_touched_or_changed(tmp_path: Path) -> None:
+def test_a_file_is_not_read_again_after_a_touch_or_a_change(tmp_path: Path) -> None:
     source = Source(tmp_path)
     path = source.put("a.csv", "1,x\n")
     assert source.numbers() == [1]
@@ -155,7 +155,7 @@ def test_a_file_that_was_read_is_not_read_again_when_it_is_touched_or_changed(tm
     assert source.numbers() == []
 
 
-def test_names_that_are_not_ready_and_folders_inside_are_left_out(tmp_path: Path) -> None:
+def test_temporary_file_names_and_subfolders_are_skipped(tmp_path: Path) -> None:
     source = Source(tmp_path)
     for name in ("_1.csv", ".2.csv", "3.csv._COPYING_"):
         source.put(name, "1,x\n")
@@ -168,7 +168,7 @@ def test_names_that_are_not_ready_and_folders_inside_are_left_out(tmp_path: Path
     assert source.numbers() == [1, 5]
 
 
-def test_the_offset_stays_small_and_the_ledger_knows_the_rest(tmp_path: Path) -> None:
+def test_the_offset_stays_small_because_a_ledger_has_the_names_of_read_files(tmp_path: Path) -> None:
     source = Source(tmp_path, maxFilesPerTrigger=10)
     for number in range(300):
         source.put(f"{number:03}.csv", f"{number},x\n")
@@ -188,7 +188,7 @@ def test_the_offset_stays_small_and_the_ledger_knows_the_rest(tmp_path: Path) ->
         source.read()
 
 
-def test_a_batch_that_was_not_committed_is_read_again(tmp_path: Path) -> None:
+def test_an_uncommitted_batch_is_read_again(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.put("a.csv", "1,x\n2,x\n3,x\n")
     assert numbers_of(source.read(2, commit=False)) == [1, 2]
@@ -197,7 +197,7 @@ def test_a_batch_that_was_not_committed_is_read_again(tmp_path: Path) -> None:
     assert source.numbers() == [3]
 
 
-def test_rows_arrive_when_their_file_is_found(tmp_path: Path) -> None:
+def test_the_arrival_time_of_rows_is_the_time_when_their_file_was_found(tmp_path: Path) -> None:
     source = Source(tmp_path)
     source.put("a.csv", "1,x\n2,x\n")
     source.now_us = 7
@@ -206,8 +206,10 @@ def test_rows_arrive_when_their_file_is_found(tmp_path: Path) -> None:
     assert (first.arrival_us, source.read(1).arrival_us) == (7, 7)
 
 
-def test_an_idle_folder_is_asked_less_and_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A listing that takes long is not repeated so soon; here none takes any time.
+def test_an_idle_folder_is_polled_with_growing_delays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Listings take no time here, because a slow listing would delay the next one.
     monkeypatch.setattr(files_listing.time, "monotonic", lambda: 0.0)
     source = Source(tmp_path)
     assert [source.read().again_us for _ in range(4)] == [50_000, 100_000, 200_000, 200_000]
@@ -216,7 +218,7 @@ def test_an_idle_folder_is_asked_less_and_less_often(tmp_path: Path, monkeypatch
     assert [source.read().again_us for _ in range(2)] == [50_000, 100_000]
 
 
-def test_a_folder_that_rests_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_folder_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_listing, "_SETTLED_NS", -(1 << 60))
     listed: list[Path] = []
     scandir = os.scandir
@@ -232,7 +234,7 @@ def test_a_folder_that_rests_is_not_listed_again(tmp_path: Path, monkeypatch: py
     assert source.numbers() == [2] and len(listed) == 2
 
 
-# -- headers ----------------------------------------------------------------------------------------------
+# -- Headers ----------------------------------------------------------------------------------------------
 
 
 def test_each_file_has_its_own_header(tmp_path: Path) -> None:
@@ -245,7 +247,7 @@ def test_each_file_has_its_own_header(tmp_path: Path) -> None:
     assert batch.table.to_pylist() == [{"n": 1, "name": "a"}, {"n": 2, "name": "b"}, {"n": 3, "name": "c"}]
 
 
-def test_columns_that_a_header_lacks_or_nobody_declared_are_told(tmp_path: Path) -> None:
+def test_missing_and_undeclared_columns_of_a_header_are_reported(tmp_path: Path) -> None:
     source = Source(tmp_path, header="true")
     source.put("1.csv", "n,name,extra\n1,a,x\n", 1.0)
     source.put("2.csv", "n\n2\n", 2.0)
@@ -275,10 +277,10 @@ def test_columns_that_a_header_lacks_or_nobody_declared_are_told(tmp_path: Path)
 
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_values_go_to_the_columns_that_headers_name(
+def test_values_go_to_the_columns_named_in_the_header_of_their_file(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    """Each file has some columns in some order and some letters; a value says which column it belongs to."""
+    """Each file has some columns in any order and case; a value names its column."""
     source = Source(tmp_path_factory.mktemp("csv"), header="true")
     spellings = {"n": ["n", "N"], "name": ["name", "NAME", "Name"], "other": ["other"]}
     expected = []
@@ -295,10 +297,10 @@ def test_values_go_to_the_columns_that_headers_name(
     assert batch.table is not None and batch.table.to_pylist() == expected
 
 
-# -- kinds of files and paths -----------------------------------------------------------------------------
+# -- Kinds of files and paths -----------------------------------------------------------------------------
 
 
-def test_compressed_files_go_on_inside_after_a_restart(tmp_path: Path) -> None:
+def test_compressed_files_are_resumed_inside_a_file_after_a_restart(tmp_path: Path) -> None:
     source = Source(tmp_path)
     text = "".join(f"{n},x\n" for n in range(20_000)).encode()
     source.put("a.csv.gz", gzip.compress(text), 1.0)
@@ -309,7 +311,7 @@ def test_compressed_files_go_on_inside_after_a_restart(tmp_path: Path) -> None:
     assert found == list(range(20_001))
 
 
-def test_one_file_a_pattern_and_a_filter_of_names(tmp_path: Path) -> None:
+def test_a_source_can_be_one_file_a_pattern_or_a_folder_with_a_name_filter(tmp_path: Path) -> None:
     for name in ("a/1.csv", "a/2.txt", "b/3.csv", "c/4.csv"):
         path = tmp_path / "in" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -335,19 +337,19 @@ def test_one_file_a_pattern_and_a_filter_of_names(tmp_path: Path) -> None:
         ("{a,b{1,2}}", ["a", "b1", "b2"], ["b", "{a"]),
     ],
 )
-def test_patterns_of_names(pattern: str, names: list[str], others: list[str]) -> None:
+def test_glob_patterns_match_file_names(pattern: str, names: list[str], others: list[str]) -> None:
     regex = glob_regex(pattern)
     assert all(regex.fullmatch(name) for name in names)
     assert not any(regex.fullmatch(name) for name in others)
 
 
-def test_a_path_that_exists_is_no_pattern(tmp_path: Path) -> None:
+def test_an_existing_path_is_not_a_pattern(tmp_path: Path) -> None:
     (tmp_path / "a[1]").mkdir()
     (tmp_path / "a[1]" / "x.csv").write_text("1,x\n")
     assert [found.name for found in listing_of(tmp_path / "a[1]").new(set())] == ["x.csv"]
 
 
-# -- what goes wrong --------------------------------------------------------------------------------------
+# -- Errors -----------------------------------------------------------------------------------------------
 
 
 DAMAGED = {
@@ -358,7 +360,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_told_and_the_others_go_on(tmp_path: Path, name: str) -> None:
+def test_a_damaged_file_is_reported_and_the_next_files_are_read(tmp_path: Path, name: str) -> None:
     form = "parquet" if name.endswith("parquet") else "csv"
     source = Source(tmp_path, form)
     source.put(name, DAMAGED[name], 1.0)
@@ -389,7 +391,7 @@ def test_rows_before_the_damage_are_read(tmp_path: Path) -> None:
     assert raw == "a.csv.gz" and reason.startswith("this file cannot be read any further: ")
 
 
-def test_a_file_that_was_written_just_now_may_still_be_growing(tmp_path: Path) -> None:
+def test_a_recent_incomplete_file_is_retried(tmp_path: Path) -> None:
     source = Source(tmp_path, "parquet")
     path = source.put("a.parquet", b"PAR1 no more of it", time.time() + 60)
     for _ in range(2):
@@ -399,7 +401,7 @@ def test_a_file_that_was_written_just_now_may_still_be_growing(tmp_path: Path) -
     assert source.numbers() == [1]
 
 
-def test_a_file_that_the_system_cannot_give_stops_its_stream_until_it_can(tmp_path: Path) -> None:
+def test_an_unreadable_file_stops_its_stream_until_it_is_readable(tmp_path: Path) -> None:
     source = Source(tmp_path)
     path = source.put("a.csv", "1,x\n2,x\n", 1.0)
     assert numbers_of(source.read(1)) == [1]
@@ -414,7 +416,7 @@ def test_a_file_that_the_system_cannot_give_stops_its_stream_until_it_can(tmp_pa
     assert source.numbers() == [2]
 
 
-def test_a_file_that_is_removed_while_it_is_read_is_told(tmp_path: Path) -> None:
+def test_a_file_deleted_during_the_read_is_reported(tmp_path: Path) -> None:
     source = Source(tmp_path)
     path = source.put("a.csv", "1,x\n2,x\n", 1.0)
     source.put("b.csv", "3,x\n", 2.0)
@@ -425,7 +427,7 @@ def test_a_file_that_is_removed_while_it_is_read_is_told(tmp_path: Path) -> None
     assert errors_of(batch) == [("a.csv", "this file was removed before it was read to its end")]
 
 
-def test_parquet_files_are_looked_at_one_by_one(tmp_path: Path) -> None:
+def test_each_parquet_file_is_read_with_its_own_schema(tmp_path: Path) -> None:
     source = Source(tmp_path, "parquet")
     tables = [
         pa.table({"n": pa.array([1, None], pa.int32()), "name": ["a", None]}),
@@ -452,14 +454,14 @@ def test_parquet_files_are_looked_at_one_by_one(tmp_path: Path) -> None:
     ]
 
 
-def test_a_column_that_no_file_has_is_a_mistake(tmp_path: Path) -> None:
+def test_a_column_that_no_file_has_is_an_error(tmp_path: Path) -> None:
     source = Source(tmp_path, "parquet")
     parquet.write_table(pa.table({"n": [1], "other": ["a"]}), source.folder / "a.parquet")
     with pytest.raises(SlicemillError, match="the source has no column name; it has n, other"):
         source.restart()
 
 
-def test_a_file_with_a_column_twice_in_other_letters_cannot_be_read(tmp_path: Path) -> None:
+def test_a_file_with_column_names_that_differ_only_in_case_is_rejected(tmp_path: Path) -> None:
     source = Source(tmp_path, "parquet")
     path = source.folder / "a.parquet"
     parquet.write_table(pa.table({"N": [1], "NAME": ["a"], "Name": ["b"]}), path)
@@ -498,12 +500,12 @@ def test_options_are_checked_when_a_source_is_opened(
         SourceSpec(url="kafka://localhost:9092/bids"),
     ],
 )
-def test_what_only_spark_can_read_has_no_reader(tmp_path: Path, source: SourceSpec) -> None:
+def test_a_source_that_only_spark_can_read_has_no_reader(tmp_path: Path, source: SourceSpec) -> None:
     stream = Stream("s", NUMBERS, TimestampKind.LATENT, None, 0, None, source)
     assert open_readers(stream, ["n"], Path(), tmp_path, lambda: None, lambda: 0) is None
 
 
-def test_columns_in_the_names_of_folders_are_for_spark(tmp_path: Path) -> None:
+def test_partition_columns_in_folder_names_are_left_to_spark(tmp_path: Path) -> None:
     (tmp_path / "in" / "day=7").mkdir(parents=True)
     options = (("path", str(tmp_path / "in")),)
     stream = Stream(
@@ -520,7 +522,7 @@ def test_a_stream_without_a_source_has_no_partitions(tmp_path: Path) -> None:
 def test_a_file_that_changes_after_it_was_read_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the reader that has read it, and by one that goes on from its offset."""
+    """Both the reader of the file and a reader that continues from its offset report the change."""
     monkeypatch.setattr(files_reader, "_CHECK_EVERY_S", 0.0)
     source = Source(tmp_path)
     file = source.put("a.csv", "1,a\n")

@@ -1,4 +1,4 @@
-"""Growing files: lines that are appended, in files that are rotated, truncated and replaced."""
+"""Growing files: appended lines in files that are rotated, truncated and replaced."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUMBERS = Schema((Column("n", t.INT),))
 
 
 class Followed:
-    """A followed folder; what is committed is the offset, as plain JSON."""
+    """Followed folder; the committed offset is plain JSON."""
 
     def __init__(self, tmp_path: Path, form: str = "json", **options: str) -> None:
         self.folder = tmp_path / "in"
@@ -41,7 +41,7 @@ class Followed:
             file.write(text)
 
     def numbers(self, limit: int = 1000) -> list[int]:
-        """Read what is new; every second read is that of a new reader."""
+        """Read new rows; every second read uses a new reader."""
         batch = self.reader.read(self.offset, limit)
         self.offset = json.loads(json.dumps(batch.offset))
         self.reader.close()
@@ -55,7 +55,7 @@ def line(number: int) -> str:
     return f'{{"n": {number}}}\n'
 
 
-def test_appended_lines_are_read_when_their_end_is_there(tmp_path: Path) -> None:
+def test_an_appended_line_is_read_when_its_end_is_written(tmp_path: Path) -> None:
     source = Followed(tmp_path)
     source.append("a.json", line(1) + '{"n": ')
     assert source.numbers() == [1]
@@ -66,11 +66,11 @@ def test_appended_lines_are_read_when_their_end_is_there(tmp_path: Path) -> None
     assert source.numbers() == []
 
 
-def test_a_log_that_is_rotated_is_read_on_under_both_names(tmp_path: Path) -> None:
+def test_a_rotated_log_is_read_on_under_both_names(tmp_path: Path) -> None:
     source = Followed(tmp_path)
     source.append("a.json", line(1))
     assert source.numbers() == [1]
-    source.append("a.json", line(2))  # not read yet
+    source.append("a.json", line(2))  # not read before the rotation
     (source.folder / "a.json").rename(source.folder / "a.json.1")
     source.append("a.json", line(3))
     assert sorted(source.numbers()) == [2, 3]
@@ -79,8 +79,8 @@ def test_a_log_that_is_rotated_is_read_on_under_both_names(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("longer", [False, True])
-def test_a_file_that_is_truncated_is_read_from_its_beginning(tmp_path: Path, longer: bool) -> None:
-    """Even if it is longer than before by the time of the next poll: its first bytes differ."""
+def test_a_truncated_file_is_read_from_its_start(tmp_path: Path, longer: bool) -> None:
+    """Also if the file is longer than before at the next poll, because its first bytes differ."""
     source = Followed(tmp_path)
     source.append("a.json", line(1) + line(2))
     assert source.numbers() == [1, 2]
@@ -89,7 +89,7 @@ def test_a_file_that_is_truncated_is_read_from_its_beginning(tmp_path: Path, lon
     assert source.numbers() == [3] * (5 if longer else 1)
 
 
-def test_a_read_takes_no_more_rows_than_asked_for_and_goes_on(tmp_path: Path) -> None:
+def test_a_read_returns_at_most_the_limit_of_rows_and_the_next_read_continues(tmp_path: Path) -> None:
     source = Followed(tmp_path)
     source.append("a.json", "".join(line(n) for n in range(10)))
     found: list[int] = []
@@ -108,7 +108,7 @@ def test_a_csv_file_is_read_when_its_header_is_complete(tmp_path: Path) -> None:
     assert source.numbers() == [2]
 
 
-def test_what_cannot_be_followed_says_so(tmp_path: Path) -> None:
+def test_a_compressed_or_parquet_file_cannot_be_followed(tmp_path: Path) -> None:
     source = Followed(tmp_path)
     source.append("a.json.gz", line(1))
     with pytest.raises(SlicemillError, match=r"a\.json\.gz is compressed"):

@@ -1,4 +1,4 @@
-"""Static tables without Spark: their good rows, in their declared columns."""
+"""Static tables read without Spark: their good rows, in their declared columns."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_bad_rows_are_left_out(tmp_path: Path) -> None:
     assert rows_of(table) == [("lamps", 1), (None, 3)]
 
 
-def test_files_of_a_folder_come_by_name(tmp_path: Path) -> None:
+def test_files_of_a_folder_are_read_by_name(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{"id": 2}\n')
     (tmp_path / "a.json").write_text('{"id": 1, "name": "lamps"}\n')
     assert rows_of(read_table(using("json", path="."), tmp_path)) == [("lamps", 1), (None, 2)]
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_a_parquet_table_has_its_good_rows(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"id": [1, 2**40], "name": ["a", "b"]}), tmp_path / "x.parquet")
     assert rows_of(read_table(using("parquet", path="x.parquet"), tmp_path)) == [("a", 1)]
 
@@ -45,6 +45,6 @@ def test_a_table_without_a_source_is_empty(tmp_path: Path) -> None:
     assert rows_of(read_table(Table("empty", CATEGORY, SourceSpec()), tmp_path)) == []
 
 
-def test_what_only_spark_can_read_is_left_to_it(tmp_path: Path) -> None:
+def test_a_table_that_only_spark_can_read_has_no_reader(tmp_path: Path) -> None:
     assert read_table(using("orc", path="."), tmp_path) is None
     assert read_table(using("csv", path=".", encoding="UTF-16"), tmp_path) is None

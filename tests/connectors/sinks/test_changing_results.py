@@ -1,4 +1,4 @@
-"""Sinks of results that change: tables have the rows of now, exactly; files say what they cannot take."""
+"""Sinks of changelogs: tables have exactly the current rows, and file sinks report unsupported changelogs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from support.engine import Clock, fed_mill, feed_rows, inline_pool
 COUNTS = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
 WITHOUT_KEY = changelog(COUNTS.own, None)
 ONE_ROW = changelog((Column("n", INT),), ())
-# In epochs: NULL is a key as any other, and a key comes back after it was deleted.
+# Changes by epoch. NULL is a key like any other, and a deleted key is inserted again.
 FIRST: list[Row] = [
     ("insert", "a", 1),
     ("insert", None, 1),
@@ -85,7 +85,7 @@ def by_repr(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=repr)
 
 
-def test_a_postgres_table_has_the_rows_of_now(
+def test_a_postgres_table_has_the_current_rows_of_the_changelog(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home = home_with(tmp_path, "q", COUNTS)
@@ -95,7 +95,7 @@ def test_a_postgres_table_has_the_rows_of_now(
         assert table(database) == by_repr(expected)
 
 
-def test_all_changes_delivered_at_once_come_to_the_same(
+def test_several_epochs_in_one_delivery_give_the_same_table(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home = home_with(tmp_path, "q", COUNTS)
@@ -105,7 +105,7 @@ def test_all_changes_delivered_at_once_come_to_the_same(
     assert table(database) == by_repr(AFTER[-1])
 
 
-def test_after_a_crash_of_the_mill_at_any_step_the_table_is_right(
+def test_the_table_is_correct_after_a_crash_of_the_engine_at_any_step(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     for number, files in enumerate(crashes_of(LOCAL)):
@@ -127,7 +127,7 @@ def test_after_a_crash_of_the_mill_at_any_step_the_table_is_right(
 
 
 def folded_home(folder: Path) -> tuple[Home, Change]:
-    """A home with changes in three epochs, and the change that folds the first two."""
+    """Return a home directory with changes in three epochs, and the change that compacts the first two."""
     home = home_with(folder, "q", COUNTS)
     for rows in (FIRST, SECOND, THIRD):
         changes(home, rows)
@@ -136,7 +136,7 @@ def folded_home(folder: Path) -> tuple[Home, Change]:
     return home, Change(based={"q": (done.upto, done.base)})
 
 
-def test_a_table_that_has_missed_changes_is_replaced_whole_in_one_transaction(
+def test_a_table_that_missed_compacted_changes_is_replaced_in_one_transaction(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     for number, files in enumerate(crashes_of(LOCAL)):
@@ -155,7 +155,7 @@ def test_a_table_that_has_missed_changes_is_replaced_whole_in_one_transaction(
         assert table(database) == by_repr(AFTER[-1]), (files.mode, number)
 
 
-def test_a_transaction_that_aborts_leaves_the_table_as_it_was(
+def test_an_aborted_transaction_leaves_the_table_unchanged(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home = home_with(tmp_path, "q", COUNTS)
@@ -170,7 +170,9 @@ def test_a_transaction_that_aborts_leaves_the_table_as_it_was(
     assert table(database) == by_repr(AFTER[1])
 
 
-def test_a_table_of_one_row_has_one_row(server: Server, database: psycopg.Connection, tmp_path: Path) -> None:
+def test_the_table_of_a_global_aggregate_has_one_row(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
     home = home_with(tmp_path, "q", ONE_ROW)
     changes(home, [("insert", 1), ("update_before", 1), ("update_after", 2)])
     deliver(home, server.url, ONE_ROW)
@@ -179,7 +181,7 @@ def test_a_table_of_one_row_has_one_row(server: Server, database: psycopg.Connec
     assert table(database, "n") == [(3,)]
 
 
-def test_changes_themselves_are_written_if_asked_for(
+def test_a_sink_with_changelog_true_writes_the_changes_themselves(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home = home_with(tmp_path, "q", WITHOUT_KEY)
@@ -205,13 +207,15 @@ def test_changes_themselves_are_written_if_asked_for(
         ("json:out?changelog=true", COUNTS.own, "results that do not change"),
     ],
 )
-def test_a_sink_says_what_it_cannot_take_and_what_to_do(url: str, schema: Schema, told: str) -> None:
+def test_a_sink_that_cannot_store_a_changelog_names_the_alternative(
+    url: str, schema: Schema, told: str
+) -> None:
     with pytest.raises(SinkError, match=told):
         open_sink(url, "q", schema)
 
 
 def _step(state: dict[str, int], item: str, n: int) -> list[Row]:
-    """One change of a table of counts; without a count the item is gone."""
+    """Return the changes of a table of counts for one step; an item with count 0 is deleted."""
     before = state.pop(item, None)
     if n:
         state[item] = n
@@ -226,7 +230,7 @@ def _step(state: dict[str, int], item: str, n: int) -> list[Row]:
     st.booleans(),
 )
 @example([("a", 1), ("a", 0), ("a", 1)], {1}, True)
-def test_what_changes_come_to_does_not_depend_on_how_they_are_cut(
+def test_the_net_effect_of_changes_does_not_depend_on_their_division_into_epochs(
     steps: list[tuple[str, int]], cuts: set[int], keyed: bool
 ) -> None:
     schema = COUNTS if keyed else WITHOUT_KEY
@@ -243,10 +247,10 @@ def test_what_changes_come_to_does_not_depend_on_how_they_are_cut(
     assert sorted(plain_rows(sink.to_arrow(), schema.own)) == expected
 
 
-def test_a_postgres_table_of_a_query_that_is_replaced_has_the_rows_of_the_new_definition_alone(
+def test_the_postgres_table_of_a_replaced_query_has_only_rows_of_the_new_definition(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
-    """The sink dies once, between the deletes and what comes after them."""
+    """The sink crashes once, between the deletes and the inserts."""
 
     def definition(mode: str, select: str, url: str = server.url) -> str:
         return f"{mode} QUERY q WITH (sink = '{url}') AS {select};"

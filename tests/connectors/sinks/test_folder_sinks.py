@@ -1,4 +1,4 @@
-"""Theorem: whatever step a crash stops, a folder has every row once after the next delivery."""
+"""Folder sinks: after a crash at any step and the next delivery, a folder has every row once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FORMATS = pytest.mark.parametrize(
 
 
 def delivered(folder: Path, read: Read) -> list[object]:
-    """The values in the folder, as a program finds them that reads files in order of their names."""
+    """Return the values in the folder, in order of the file names."""
     return [row["n"] for path in sorted(folder.glob("[!_]*")) for row in read(path)]
 
 
@@ -69,9 +69,7 @@ def deliver(home: Home, url: str, files: FileSystem = LOCAL) -> list[str]:
 
 
 @FORMATS
-def test_a_folder_gets_all_rows_once_in_files_named_by_epochs(
-    tmp_path: Path, scheme: str, read: Read
-) -> None:
+def test_a_folder_has_all_rows_once_in_files_named_by_epochs(tmp_path: Path, scheme: str, read: Read) -> None:
     home = numbers_home(tmp_path)
     assert deliver(home, f"{scheme}:out") == []
     more_numbers(home, 6)
@@ -91,7 +89,7 @@ def test_a_folder_gets_all_rows_once_in_files_named_by_epochs(
         ("arrow", read_arrow, "process"),
     ],
 )
-def test_after_a_crash_at_any_step_every_row_is_there_once(
+def test_every_row_is_in_the_folder_once_after_a_crash_at_any_step(
     tmp_path: Path, scheme: str, read: Read, durability: Durability
 ) -> None:
     for number, files in enumerate(crashes_of(LOCAL)):
@@ -108,7 +106,7 @@ def test_after_a_crash_at_any_step_every_row_is_there_once(
         assert delivered(home.folder / "out", read) == list(range(9)), (files.mode, number)
 
 
-def test_a_killed_process_leaves_every_row_to_be_delivered_once(tmp_path: Path) -> None:
+def test_rows_that_a_killed_process_has_not_delivered_are_delivered_once(tmp_path: Path) -> None:
     numbers_home(tmp_path).close()
     program = f"""
 import os, signal
@@ -134,7 +132,7 @@ runner.deliver_new()
 
 
 @FORMATS
-def test_values_of_every_type_come_back(tmp_path: Path, scheme: str, read: Read) -> None:
+def test_values_of_every_type_survive_a_round_trip(tmp_path: Path, scheme: str, read: Read) -> None:
     home = home_with(tmp_path, "q", EVERY_TYPE)
     append(home, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
     with SinkRunner(home) as runner:
@@ -166,7 +164,7 @@ def test_values_of_every_type_come_back(tmp_path: Path, scheme: str, read: Read)
     }
 
 
-def test_a_folder_of_another_home_or_query_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_home_directory_or_query_is_rejected(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     assert deliver(numbers_home(tmp_path / "a"), f"json:{folder}") == []
     (problem,) = deliver(numbers_home(tmp_path / "b"), f"json:{folder}")
@@ -174,13 +172,13 @@ def test_a_folder_of_another_home_or_query_is_refused(tmp_path: Path) -> None:
     assert delivered(folder, read_json) == list(range(6))
 
 
-def test_a_file_in_the_folders_place_is_reported(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     (problem,) = deliver(numbers_home(tmp_path / "home"), f"json:{tmp_path / 'out'}")
     assert "is a file; a sink needs a folder" in problem
 
 
-def test_files_that_were_taken_away_are_not_delivered_again(tmp_path: Path) -> None:
+def test_deleted_files_are_not_delivered_again(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     deliver(home, "json:out")
     for path in (tmp_path / "out").glob("[!_]*"):
@@ -190,7 +188,7 @@ def test_files_that_were_taken_away_are_not_delivered_again(tmp_path: Path) -> N
     assert delivered(tmp_path / "out", read_json) == [6]
 
 
-def test_a_home_older_than_its_sink_is_reported(tmp_path: Path) -> None:
+def test_a_home_directory_older_than_its_sink_is_reported(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     deliver(home, "json:out")
     (tmp_path / "out" / "000000000006-000000000009.jsonl").touch()
@@ -198,7 +196,7 @@ def test_a_home_older_than_its_sink_is_reported(tmp_path: Path) -> None:
     assert "the sink has epoch 9, but the results end with 4" in problem
 
 
-def test_the_folder_of_a_dropped_query_is_not_taken_for_that_of_the_next_one(tmp_path: Path) -> None:
+def test_the_folder_of_a_dropped_query_is_not_reused_for_a_query_of_the_same_name(tmp_path: Path) -> None:
     home, problems = numbers_home(tmp_path), []
     with SinkRunner(home, report=problems.append) as runner:
         runner.add("q", open_sink("json:out", "q", NUMBERS, folder=tmp_path))
@@ -213,7 +211,7 @@ def test_the_folder_of_a_dropped_query_is_not_taken_for_that_of_the_next_one(tmp
     assert delivered(tmp_path / "new", read_json) == [6]
 
 
-def test_a_sink_goes_on_with_a_query_that_was_made_anew_without_it(tmp_path: Path) -> None:
+def test_a_sink_continues_after_its_query_was_recreated_while_the_sink_was_closed(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     deliver(home, "json:out")
     make_anew(home)

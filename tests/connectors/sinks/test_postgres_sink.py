@@ -1,4 +1,4 @@
-"""Postgres, a real server: rows and cursor move together, through aborts, lost connections and crashes."""
+"""PostgreSQL sink against a real server: rows and cursor change together, also on aborts and crashes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def deliver(home: Home, url: str) -> list[str]:
     return problems
 
 
-def test_all_rows_arrive_once_in_the_table_that_the_url_names(
+def test_all_rows_are_stored_once_in_the_table_named_in_the_url(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home = numbers_home(tmp_path)
@@ -85,7 +85,9 @@ def test_all_rows_arrive_once_in_the_table_that_the_url_names(
     assert stamp == (datetime(1970, 1, 1, 0, 0, 6, tzinfo=UTC),)
 
 
-def test_values_of_every_type_come_back(server: Server, database: psycopg.Connection, tmp_path: Path) -> None:
+def test_values_of_every_type_survive_a_round_trip(
+    server: Server, database: psycopg.Connection, tmp_path: Path
+) -> None:
     home = home_with(tmp_path, "q", EVERY_TYPE)
     append(home, [Timed(5, ONE_OF_EACH), Timed(6, NOTHING)])
     with SinkRunner(home) as runner:
@@ -106,13 +108,13 @@ def test_values_of_every_type_come_back(server: Server, database: psycopg.Connec
         epoch + timedelta(seconds=1.5),
         date(2022, 1, 8),
         timedelta(seconds=90),
-        timedelta(days=365 + 60),  # a year and two months, as the driver counts them
+        timedelta(days=365 + 60),  # The driver counts a year and two months as this number of days.
         Range(epoch, epoch + timedelta(seconds=2)),
     )
     assert set(second[1:]) == {None}
 
 
-def test_after_a_crash_of_the_mill_at_any_step_every_row_is_there_once(
+def test_every_row_is_stored_once_after_a_crash_of_the_engine_at_any_step(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     for number, files in enumerate(crashes_of(LOCAL)):
@@ -130,7 +132,7 @@ def test_after_a_crash_of_the_mill_at_any_step_every_row_is_there_once(
         assert values(database) == list(range(8 if committed == 6 else 6)), (files.mode, number)
 
 
-def test_a_transaction_that_aborts_leaves_neither_rows_nor_cursor(
+def test_an_aborted_transaction_stores_neither_rows_nor_cursor(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home, clock, problems = numbers_home(tmp_path), Clock(), []
@@ -149,7 +151,7 @@ def test_a_transaction_that_aborts_leaves_neither_rows_nor_cursor(
     assert (values(database), cursor(database)) == (list(range(8)), 7)
 
 
-def test_a_connection_that_ends_in_the_middle_of_a_transaction_repeats_nothing(
+def test_a_connection_lost_inside_a_transaction_repeats_no_row(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home, clock, problems = numbers_home(tmp_path), Clock(), []
@@ -172,7 +174,7 @@ def test_a_connection_that_ends_in_the_middle_of_a_transaction_repeats_nothing(
     assert (values(database), cursor(database)) == (list(range(6)), 4)
 
 
-def test_a_server_that_crashes_and_recovers_has_every_row_once(server: Server, tmp_path: Path) -> None:
+def test_a_crashed_and_recovered_server_has_every_row_once(server: Server, tmp_path: Path) -> None:
     with psycopg.connect(server.url, autocommit=True) as database:
         database.execute("DROP TABLE IF EXISTS q, slicemill_cursors")
     home, clock, problems = numbers_home(tmp_path), Clock(), []
@@ -192,7 +194,7 @@ def test_a_server_that_crashes_and_recovers_has_every_row_once(server: Server, t
         assert (values(database), cursor(database)) == (list(range(7)), 6)
 
 
-def test_another_home_does_not_go_on_from_the_first_ones_cursor(
+def test_another_home_directory_does_not_continue_from_the_cursor_of_the_first(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     assert deliver(numbers_home(tmp_path / "a"), server.url) == []
@@ -201,7 +203,7 @@ def test_another_home_does_not_go_on_from_the_first_ones_cursor(
     assert values(database) == list(range(6))
 
 
-def test_a_user_without_the_right_to_create_tables_needs_none_where_they_are(
+def test_an_existing_table_needs_no_permission_to_create_tables(
     server: Server, database: psycopg.Connection, tmp_path: Path
 ) -> None:
     home = numbers_home(tmp_path)
@@ -220,7 +222,7 @@ def test_a_user_without_the_right_to_create_tables_needs_none_where_they_are(
 
 @pytest.fixture
 def guarded(server: Server, database: psycopg.Connection) -> Iterator[str]:
-    """The address of the server for a user that needs a password, which is not in it."""
+    """Yield the address of the server for a user with a password, which the address does not contain."""
     access = server.folder / "data" / "pg_hba.conf"
     before = access.read_text()
     access.write_text(f"local all ada scram-sha-256\n{before}")
@@ -237,7 +239,7 @@ def guarded(server: Server, database: psycopg.Connection) -> Iterator[str]:
     ("password", "option"),
     [(":${SLICEMILL_SECRET_SHOP}", ""), ("", "&password=${SLICEMILL_SECRET_SHOP}")],
 )
-def test_a_password_is_taken_from_the_environment_when_the_sink_is_opened(
+def test_a_password_is_read_from_the_environment_when_the_sink_is_opened(
     password: str,
     option: str,
     guarded: str,
@@ -255,7 +257,7 @@ def test_a_password_is_taken_from_the_environment_when_the_sink_is_opened(
     assert values(database) == list(range(6))
 
 
-def test_a_password_may_be_in_the_variable_of_the_driver(
+def test_a_password_can_be_in_the_pgpassword_variable(
     guarded: str, database: psycopg.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "p@ss:w/ü%")

@@ -1,4 +1,4 @@
-"""Results as a Spark source: the rows of the log, once each, while others write, from a checkpoint on."""
+"""Results as a Spark source: each row of the log once, during concurrent commits, after a checkpoint."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def stream_reader(home: Path, **options: str) -> ResultStreamReader:
 
 
 def drained(frame: DataFrame, checkpoint: Path) -> list[int]:
-    """Run to the end of what there is; the values of all micro-batches, in order."""
+    """Run the stream to its current end; return the values of all micro-batches in order."""
     tables: list[pa.Table] = []
     query = (
         frame.writeStream.foreachBatch(lambda batch, number: tables.append(batch.toArrow()))
@@ -56,7 +56,7 @@ def drained(frame: DataFrame, checkpoint: Path) -> list[int]:
 
 
 @pytest.mark.slow_cpu
-def test_the_table_of_now_is_a_data_frame(registered: SparkSession, tmp_path: Path) -> None:
+def test_the_current_table_of_a_changelog_is_a_data_frame(registered: SparkSession, tmp_path: Path) -> None:
     schema = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
     home = home_with(tmp_path, "q", schema)
     append(home, [Timed(1, ("insert", "a", 1)), Timed(2, ("insert", None, 3))])
@@ -77,7 +77,7 @@ def test_the_table_of_now_is_a_data_frame(registered: SparkSession, tmp_path: Pa
     assert table() == {("a", 2)}
 
 
-def test_a_task_folds_the_changes_of_a_table(tmp_path: Path) -> None:
+def test_a_spark_task_folds_the_changes_of_a_table(tmp_path: Path) -> None:
     schema = changelog((Column("item", VARCHAR), Column("n", INT)), ("item",))
     home = home_with(tmp_path, "q", schema)
     source = SlicemillSource({"home": str(home.folder), "query": "q", "mode": "table"})
@@ -92,7 +92,7 @@ def test_a_task_folds_the_changes_of_a_table(tmp_path: Path) -> None:
     assert table.drop_columns(["_ts"]).to_pylist() == [{"item": "a", "n": 2}]
 
 
-def test_a_table_is_no_stream() -> None:
+def test_table_mode_is_not_available_for_streams() -> None:
     source = SlicemillSource({"home": "work", "query": "q", "mode": "table"})
     with pytest.raises(SlicemillError, match="a stream of changes is read without it"):
         source.streamReader(StructType())
@@ -100,7 +100,7 @@ def test_a_table_is_no_stream() -> None:
         result_options({"home": "work", "query": "q", "mode": "tables"})
 
 
-def test_a_stream_of_changes_begins_with_the_table_that_they_were_folded_into(
+def test_a_stream_of_changes_starts_with_the_compacted_table(
     registered: SparkSession, tmp_path: Path
 ) -> None:
     schema = changelog((Column("n", INT),), ())
@@ -116,7 +116,7 @@ def test_a_stream_of_changes_begins_with_the_table_that_they_were_folded_into(
     assert drained(frame, tmp_path / "checkpoint") == [2, 2]
 
 
-def test_a_batch_read_gives_the_rows_of_the_log_with_every_type(
+def test_a_batch_read_returns_the_rows_of_the_log_with_every_type(
     registered: SparkSession, tmp_path: Path
 ) -> None:
     home = home_with(tmp_path, "all types", EVERY_TYPE)
@@ -143,7 +143,7 @@ def test_a_stream_drains_every_row_once_and_resumes_from_its_checkpoint(
     assert drained(frame, tmp_path / "checkpoint") == [6, 7, 8]
 
 
-def test_offsets_follow_a_writer_elsewhere_and_pass_epochs_of_others(tmp_path: Path) -> None:
+def test_offsets_follow_a_concurrent_writer_and_skip_epochs_of_other_queries(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     reader = stream_reader(tmp_path)
     start = reader.initialOffset()
@@ -151,12 +151,12 @@ def test_offsets_follow_a_writer_elsewhere_and_pass_epochs_of_others(tmp_path: P
     end = reader.latestOffset(start, ReadAllAvailable())
     assert end == {"epoch": 4}
     pass_by(home)
-    assert reader.latestOffset(end, ReadAllAvailable()) == end  # no batch for it
+    assert reader.latestOffset(end, ReadAllAvailable()) == end  # no batch for an epoch of another query
     more_numbers(home, 6)
     assert reader.latestOffset(end, ReadAllAvailable()) == {"epoch": 7}
 
 
-def test_a_limit_ends_a_batch_at_the_epoch_that_reaches_it(tmp_path: Path) -> None:
+def test_a_row_limit_ends_a_batch_at_the_epoch_that_reaches_it(tmp_path: Path) -> None:
     numbers_home(tmp_path)
     reader = stream_reader(tmp_path, maxRowsPerTrigger="4")
     limit = reader.getDefaultReadLimit()
@@ -165,7 +165,7 @@ def test_a_limit_ends_a_batch_at_the_epoch_that_reaches_it(tmp_path: Path) -> No
     assert reader.latestOffset({"epoch": 3}, limit) == {"epoch": 4}
 
 
-def test_draining_ends_where_the_log_ended_when_it_began(tmp_path: Path) -> None:
+def test_a_drain_ends_at_the_end_of_the_log_at_its_start(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     reader = stream_reader(tmp_path)
     reader.prepareForTriggerAvailableNow()
@@ -174,7 +174,7 @@ def test_draining_ends_where_the_log_ended_when_it_began(tmp_path: Path) -> None
     assert reader.latestOffset(end, ReadAllAvailable()) == end
 
 
-def test_a_reader_that_has_been_used_travels_to_a_task(tmp_path: Path) -> None:
+def test_a_used_reader_can_be_pickled_for_a_spark_task(tmp_path: Path) -> None:
     numbers_home(tmp_path)
     reader = stream_reader(tmp_path)
     parts = reader.partitions({"epoch": -1}, reader.latestOffset({"epoch": -1}, ReadAllAvailable()))
@@ -183,7 +183,7 @@ def test_a_reader_that_has_been_used_travels_to_a_task(tmp_path: Path) -> None:
     assert [n for batch in batches for n in batch.column("n").to_pylist()] == [0, 1, 2, 3, 4, 5]
 
 
-def test_what_a_named_reader_has_not_read_is_not_freed(tmp_path: Path) -> None:
+def test_epochs_that_a_named_reader_has_not_read_are_not_freed(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     reader = stream_reader(tmp_path, reader="report")
     reader.initialOffset()
@@ -195,7 +195,7 @@ def test_what_a_named_reader_has_not_read_is_not_freed(tmp_path: Path) -> None:
     assert len(reader.partitions({"epoch": 1}, {"epoch": 4})) == 1
 
 
-def test_freed_epochs_are_an_error_not_a_gap(tmp_path: Path) -> None:
+def test_a_read_of_freed_epochs_is_an_error(tmp_path: Path) -> None:
     numbers_home(tmp_path).commit(Change(freed={"q": 4}))
     reader = stream_reader(tmp_path)
     with pytest.raises(SlicemillError, match="epochs of q after 1, up to 3, are freed"):
@@ -204,20 +204,20 @@ def test_freed_epochs_are_an_error_not_a_gap(tmp_path: Path) -> None:
     assert len(reader.partitions({"epoch": 3}, {"epoch": 4})) == 1
 
 
-def test_epochs_of_others_that_lie_between_are_no_error(tmp_path: Path) -> None:
+def test_epochs_of_other_queries_in_between_are_no_error(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     more_numbers(home, 6)
     home.commit(Change(freed={"q": 6}))
     assert len(stream_reader(tmp_path).partitions({"epoch": 4}, {"epoch": 6})) == 1
 
 
-def test_offsets_beyond_the_home_are_an_error_since_it_is_an_older_copy(tmp_path: Path) -> None:
+def test_an_offset_beyond_the_last_epoch_reports_a_replaced_home_directory(tmp_path: Path) -> None:
     numbers_home(tmp_path)
     with pytest.raises(SlicemillError, match="ends with epoch 5, before 9: it was replaced"):
         stream_reader(tmp_path).latestOffset({"epoch": 9}, ReadAllAvailable())
 
 
-def test_a_query_that_is_made_anew_goes_on_unless_its_columns_are_others(tmp_path: Path) -> None:
+def test_a_reader_continues_after_its_query_was_recreated_unless_the_columns_changed(tmp_path: Path) -> None:
     home, reader = numbers_home(tmp_path), stream_reader(tmp_path)
     end = reader.latestOffset({"epoch": -1}, ReadAllAvailable())
     make_anew(home)
@@ -231,7 +231,7 @@ def test_a_query_that_is_made_anew_goes_on_unless_its_columns_are_others(tmp_pat
         reader.latestOffset(later, ReadAllAvailable())
 
 
-def test_a_home_or_query_that_is_not_there_is_told_in_words(tmp_path: Path) -> None:
+def test_a_missing_home_directory_or_query_is_reported(tmp_path: Path) -> None:
     with pytest.raises(SlicemillError, match="there is no home in"):
         stream_reader(tmp_path / "nowhere").initialOffset()
     home_with(tmp_path, "quick", EVERY_TYPE)

@@ -1,4 +1,4 @@
-"""Sinks beside each other: a failure is one sink's own, what is repeated keeps its number, cursors hold."""
+"""Several sinks side by side: isolated failures, retries with the same epoch numbers, and stored cursors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PATIENCE_S = 30
 
 @dataclass
 class Received:
-    """A function to deliver to; it remembers, and fails when told to."""
+    """Function sink that records its calls, and fails on demand."""
 
     calls: list[tuple[int, list[int]]] = field(default_factory=list)
     failing: bool = False
@@ -65,7 +65,7 @@ def opened(target: str | Received, **options: Path) -> Sink:
 ALL = [(epoch, list(values)) for epoch, values in EPOCHS.items()]
 
 
-def test_a_function_gets_each_epoch_with_rows_under_its_number(tmp_path: Path) -> None:
+def test_a_function_gets_each_epoch_with_rows_and_its_number(tmp_path: Path) -> None:
     home, received = numbers_home(tmp_path), Received()
     with SinkRunner(home) as runner:
         runner.add("q", opened(received))
@@ -77,7 +77,7 @@ def test_a_function_gets_each_epoch_with_rows_under_its_number(tmp_path: Path) -
     assert received.calls == [*ALL, (6, [6])]
 
 
-def test_after_a_crash_at_any_step_a_function_misses_nothing_and_numbers_keep_their_rows(
+def test_a_function_misses_no_epoch_after_a_crash_and_repeated_epochs_have_equal_rows(
     tmp_path: Path,
 ) -> None:
     for number, files in enumerate(crashes_of(LOCAL)):
@@ -95,7 +95,7 @@ def test_after_a_crash_at_any_step_a_function_misses_nothing_and_numbers_keep_th
         assert len(received.calls) <= len(ALL) + 1
 
 
-def test_a_failing_sink_is_reported_and_disturbs_no_other(tmp_path: Path) -> None:
+def test_a_failing_sink_is_reported_and_does_not_disturb_other_sinks(tmp_path: Path) -> None:
     home, good, bad, problems = numbers_home(tmp_path), Received(), Received(failing=True), []
     with SinkRunner(home, report=problems.append, clock=Clock()) as runner:
         runner.add("q", opened(bad), "bad")
@@ -113,7 +113,7 @@ def test_a_failing_sink_is_reported_and_disturbs_no_other(tmp_path: Path) -> Non
         assert (good_status.epoch, good_status.rows, good_status.error) == (4, 6, None)
 
 
-def test_a_failing_sink_is_tried_again_after_pauses_that_double(tmp_path: Path) -> None:
+def test_a_failing_sink_is_retried_with_doubling_delays(tmp_path: Path) -> None:
     home, bad, clock, problems = numbers_home(tmp_path), Received(failing=True), Clock(), []
     tried_at = []
     with SinkRunner(home, report=problems.append, clock=clock) as runner:
@@ -132,7 +132,7 @@ def test_a_failing_sink_is_tried_again_after_pauses_that_double(tmp_path: Path) 
         assert runner.status()[0].error is None
 
 
-def test_threads_deliver_what_is_new_and_a_sink_that_hangs_holds_no_other(tmp_path: Path) -> None:
+def test_threads_deliver_new_epochs_and_a_hanging_sink_delays_no_other_sink(tmp_path: Path) -> None:
     home, good, release = numbers_home(tmp_path), Received(), threading.Event()
     stuck = threading.Event()
 
@@ -152,7 +152,7 @@ def test_threads_deliver_what_is_new_and_a_sink_that_hangs_holds_no_other(tmp_pa
     assert good.calls == [*ALL, (6, [6])]
 
 
-def test_stopping_hands_over_what_is_committed(tmp_path: Path) -> None:
+def test_close_delivers_all_committed_epochs(tmp_path: Path) -> None:
     home, received = numbers_home(tmp_path), Received()
     runner = SinkRunner(home)
     runner.start()
@@ -162,7 +162,7 @@ def test_stopping_hands_over_what_is_committed(tmp_path: Path) -> None:
     assert received.calls == [*ALL, (6, [6])]
 
 
-def test_a_delivery_that_failed_after_it_was_done_is_not_repeated_where_the_sink_knows(
+def test_a_delivery_whose_answer_was_lost_is_not_repeated_if_the_sink_has_a_cursor(
     tmp_path: Path,
 ) -> None:
     home, clock = numbers_home(tmp_path), Clock()
@@ -194,7 +194,7 @@ def test_a_delivery_that_failed_after_it_was_done_is_not_repeated_where_the_sink
     assert len(lines) == 7
 
 
-def test_results_stay_until_every_sink_has_them(tmp_path: Path) -> None:
+def test_results_are_retained_until_every_sink_has_them(tmp_path: Path) -> None:
     home, good, bad = numbers_home(tmp_path), Received(), Received(failing=True)
     with SinkRunner(home, report=lambda problem: None, clock=Clock()) as runner:
         runner.add("q", opened(good), "good")
@@ -206,7 +206,7 @@ def test_results_stay_until_every_sink_has_them(tmp_path: Path) -> None:
         assert home.logs["q"].freed == 4
 
 
-def test_freed_results_that_a_sink_does_not_have_are_reported(tmp_path: Path) -> None:
+def test_freed_results_that_a_sink_has_missed_are_reported(tmp_path: Path) -> None:
     home, received, problems = numbers_home(tmp_path), Received(), []
     with SinkRunner(home, report=problems.append) as runner:
         runner.add("q", opened(received))
@@ -221,7 +221,7 @@ def test_freed_results_that_a_sink_does_not_have_are_reported(tmp_path: Path) ->
     assert problems == ["sink q: epochs after 4, up to 6, are freed; it goes on after them"]
 
 
-def test_epochs_of_others_that_lie_between_are_not_taken_for_freed_results(tmp_path: Path) -> None:
+def test_epochs_of_other_queries_do_not_count_as_freed_results(tmp_path: Path) -> None:
     home, received, problems = numbers_home(tmp_path), Received(), []
     with SinkRunner(home, report=problems.append) as runner:
         runner.add("q", opened(received))
@@ -236,7 +236,7 @@ def test_epochs_of_others_that_lie_between_are_not_taken_for_freed_results(tmp_p
     assert problems == []
 
 
-def test_a_dropped_query_leaves_no_cursor_behind(tmp_path: Path) -> None:
+def test_the_cursor_of_a_dropped_query_is_deleted(tmp_path: Path) -> None:
     home, received = numbers_home(tmp_path / "home"), Received()
     with SinkRunner(home) as runner:
         runner.add("q", opened(received))
@@ -254,7 +254,7 @@ def test_a_dropped_query_leaves_no_cursor_behind(tmp_path: Path) -> None:
     assert received.calls == [*ALL, (7, [6])]
 
 
-def test_memory_has_all_that_the_log_holds_in_every_process(tmp_path: Path) -> None:
+def test_a_memory_sink_has_all_rows_of_the_log_in_every_process(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     for _ in range(2):
         with SinkRunner(home) as runner:
@@ -267,7 +267,7 @@ def test_memory_has_all_that_the_log_holds_in_every_process(tmp_path: Path) -> N
             assert sink.to_arrow().column("n").to_pylist() == list(range(6))
 
 
-def test_memory_keeps_the_newest_rows_if_asked(tmp_path: Path) -> None:
+def test_a_memory_sink_can_be_limited_to_the_newest_rows(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     with SinkRunner(home) as runner:
         runner.add("q", opened("memory:?rows=3"))
@@ -279,14 +279,14 @@ def test_memory_keeps_the_newest_rows_if_asked(tmp_path: Path) -> None:
         assert sink.to_arrow().column("n").to_pylist() == [4, 5, 6]
 
 
-def test_the_console_shows_the_newest_rows_and_their_epochs(tmp_path: Path) -> None:
+def test_a_console_sink_prints_the_newest_rows_and_their_epochs(tmp_path: Path) -> None:
     home, text = numbers_home(tmp_path), io.StringIO()
     with SinkRunner(home) as runner:
         runner.add("q", ConsoleSink("q", NUMBERS, 2, Console(file=text, width=100)))
         runner.deliver_new()
         more_numbers(home, 6)
         runner.deliver_new()
-    # A title is folded to the width of its table.
+    # The title is wrapped to the width of its table.
     first, _, rest = " ".join(text.getvalue().split()).partition("q, epoch 6: 1 row")
     assert "q, epochs 1 to 4: 6 rows, the last 2" in first
     assert "00:00:04" in first and "00:00:05" in first and "00:00:03" not in first
@@ -304,13 +304,13 @@ def test_the_console_shows_the_newest_rows_and_their_epochs(tmp_path: Path) -> N
         ("postgres://db/x?tabel=t", "is no Postgres address"),
     ],
 )
-def test_a_url_that_means_nothing_is_refused_with_a_hint(url: str, message: str) -> None:
+def test_an_invalid_sink_url_is_rejected_with_a_hint(url: str, message: str) -> None:
     with pytest.raises(SinkError) as refused:
         opened(url)
     assert message in str(refused.value)
 
 
-def test_names_of_sinks_are_taken_once(tmp_path: Path) -> None:
+def test_each_sink_name_can_be_used_once(tmp_path: Path) -> None:
     home = numbers_home(tmp_path)
     with SinkRunner(home) as runner:
         runner.add("q", opened("memory:"))

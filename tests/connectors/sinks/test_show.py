@@ -24,7 +24,7 @@ from slicemill.types import (
 )
 
 
-def test_values_that_do_not_fit_on_a_line_are_folded_and_not_cut() -> None:
+def test_values_wider_than_a_line_are_wrapped_not_truncated() -> None:
     times = ("since", "until", "first", "last")
     schema = Schema((Column("reader", BIGINT), *(Column(name, TIMESTAMP) for name in times)))
     at_us = 1_795_000_000_123_456
@@ -54,7 +54,7 @@ DATE_SHOWN, TIME_SHOWN = "2026-11-18", "11:06:40.123456"
     ],
     ids=str,
 )
-def test_no_date_time_or_number_is_broken_at_any_width(
+def test_dates_times_and_numbers_are_not_broken_at_any_width(
     type_: Type, value: object, times: int, width: int
 ) -> None:
     columns = [Column("a_value_of_this_type", type_), *(Column(f"t{n}", TIMESTAMP) for n in range(times))]
@@ -72,14 +72,14 @@ def test_no_date_time_or_number_is_broken_at_any_width(
         assert words.count(str(value)) == 2
 
 
-def test_a_table_that_fits_has_one_line_per_row() -> None:
+def test_a_table_that_fits_has_one_line_for_each_row() -> None:
     seen = io.StringIO()
     schema = Schema((Column("item", BIGINT), Column("since", TIMESTAMP)))
     Console(file=seen, width=80).print(results_table("visits", schema, [(AT_US, (1, AT_US))] * 3, 3))
     assert len(seen.getvalue().splitlines()) == 5
 
 
-def test_a_row_that_fits_no_table_has_one_line_per_value() -> None:
+def test_a_row_that_is_too_wide_has_one_line_for_each_value() -> None:
     seen = io.StringIO()
     schema = Schema(tuple(Column(f"t{n}", TIMESTAMP) for n in range(6)))
     Console(file=seen, width=80).print(results_table("visits", schema, [(AT_US, (AT_US,) * 6)] * 2, 2))
@@ -88,7 +88,7 @@ def test_a_row_that_fits_no_table_has_one_line_per_value() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 80])
-def test_brackets_in_a_value_are_shown_as_they_are(width: int) -> None:
+def test_brackets_in_a_value_are_printed_literally(width: int) -> None:
     seen = io.StringIO()
     schema = Schema((Column("first", VARCHAR), Column("at", TIMESTAMP)))
     Console(file=seen, width=width).print(results_table("q", schema, [(None, ("[/b] [red]x", AT_US))], 1))

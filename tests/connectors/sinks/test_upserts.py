@@ -1,4 +1,4 @@
-"""Upserts for a Python function: one row for each key of an epoch, and every epoch once, whoever dies."""
+"""Upserts for a Python function: one row for each key of an epoch, and every epoch once despite crashes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AFTER = [[("a", 2), ("b", 1)], [("b", 5), ("c", 1)], [("a", 7), ("b", 5)]]
 
 
 class Store:
-    """A table in SQLite, with the last epoch in it; it can die at any step of its transaction."""
+    """SQLite table that contains the last epoch; it can fail at any step of its transaction."""
 
     def __init__(self, path: Path, die_at: str = "") -> None:
         self.database = sqlite3.connect(path, isolation_level=None)
@@ -85,7 +85,7 @@ def deliver(home: Home, store: Store) -> None:
         runner.deliver_new()
 
 
-def test_a_function_gets_one_row_for_each_key_with_what_to_do() -> None:
+def test_a_function_gets_one_upsert_or_delete_for_each_key() -> None:
     found: list[Upserts] = []
     sink = UpsertSink(found.append, COUNTS)
     sink.deliver(3, 3, as_results(to_table([Timed(1, row) for row in EPOCHS[0]], COUNTS, [0] * 4)))
@@ -98,7 +98,7 @@ def test_a_function_gets_one_row_for_each_key_with_what_to_do() -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(0, 9)), max_size=20))
-def test_upserts_leave_what_the_changes_leave(steps: list[tuple[str, bool, int]]) -> None:
+def test_upserts_have_the_net_effect_of_the_changes(steps: list[tuple[str, bool, int]]) -> None:
     table: dict[str, int] = {}
     rows: list[Row] = []
     for item, comes, n in steps:
@@ -116,7 +116,7 @@ def test_upserts_leave_what_the_changes_leave(steps: list[tuple[str, bool, int]]
     assert {row["item"]: row["n"] for row in net if row["_op"] == "upsert"} == table
 
 
-def test_after_a_death_at_any_step_of_the_function_every_epoch_is_in_once(tmp_path: Path) -> None:
+def test_every_epoch_is_stored_once_after_a_failure_at_any_step_of_the_function(tmp_path: Path) -> None:
     for step in ("before", "rows", "epoch", "committed"):
         home = home_with(tmp_path / step, "q", COUNTS)
         path = tmp_path / f"{step}.db"
@@ -131,7 +131,7 @@ def test_after_a_death_at_any_step_of_the_function_every_epoch_is_in_once(tmp_pa
             assert len(dying.epochs) + len(again.epochs) == 1, step
 
 
-def test_after_a_crash_of_the_mill_at_any_step_the_table_is_right(tmp_path: Path) -> None:
+def test_the_table_is_correct_after_a_crash_of_the_engine_at_any_step(tmp_path: Path) -> None:
     for number, files in enumerate(crashes_of(LOCAL)):
         home = home_with(tmp_path / str(number), "q", COUNTS)
         store = Store(tmp_path / f"{number}.db")
@@ -150,7 +150,7 @@ def test_after_a_crash_of_the_mill_at_any_step_the_table_is_right(tmp_path: Path
         assert store.epochs == sorted(set(store.epochs)), "an epoch came twice"
 
 
-def test_a_table_that_has_missed_changes_gets_all_rows(tmp_path: Path) -> None:
+def test_a_table_that_missed_compacted_changes_gets_all_rows(tmp_path: Path) -> None:
     home = home_with(tmp_path / "home", "q", COUNTS)
     store = Store(tmp_path / "q.db")
     changes(home, EPOCHS[0])
@@ -166,7 +166,7 @@ def test_a_table_that_has_missed_changes_gets_all_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("schema", [Schema(COUNTS.own.columns), changelog(COUNTS.own, None)])
-def test_results_without_a_key_are_refused(schema: Schema) -> None:
+def test_results_without_a_key_are_rejected(schema: Schema) -> None:
     receive: Callable[[Upserts], None] = lambda upserts: None  # noqa: E731
     with pytest.raises(SinkError, match="found by a key"):
         UpsertSink(receive, schema)

@@ -15,7 +15,7 @@ from slicemill.api.mill import Mill
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
 
 EVENTS = 100
-# A classifier has no RETAIN, and questions have no past.
+# A classifier has no RETAIN, and ad hoc queries have no past.
 PAST = [name for name, kind in KINDS.items() if not kind.ad_hoc and "decided" not in kind.uses]
 RETAINED = {
     name: text.replace(" AS ", " RETAIN 1 DAY AS ", 1) for name, text in RELATIONS.items() if "STREAM" in text

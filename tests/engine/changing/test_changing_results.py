@@ -9,8 +9,8 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.server.service import MillService
+from support.adhoc_queries import ask
 from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
-from support.questions import ask
 
 SECOND = 1_000_000
 SCRIPT = """

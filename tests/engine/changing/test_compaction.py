@@ -29,9 +29,9 @@ from slicemill.server.service import MillService
 from slicemill.storage.filesystem import LOCAL
 from slicemill.storage.home_reader import HomeReader
 from slicemill.types import Row
+from support.adhoc_queries import ask
 from support.changelogs import TableOfNow
 from support.engine import Clock, checkpoint_twice, fed_mill, feed_rows, finish, inline_pool
-from support.questions import ask
 
 SECOND = 1_000_000
 

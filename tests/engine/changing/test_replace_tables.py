@@ -24,9 +24,9 @@ from slicemill.sql.errors import EslError
 from slicemill.storage.changes import Change
 from slicemill.storage.home import Home
 from slicemill.types import Row
+from support.adhoc_queries import ask
 from support.changelogs import TableOfNow
 from support.engine import Clock, fed_mill, feed_rows, finish, inline_pool
-from support.questions import ask
 
 SECOND = 1_000_000
 DECLARED = """CREATE STREAM s (k int, v int, ts timestamp) ORDER BY ts RETAIN 1 DAY;

@@ -1,4 +1,4 @@
-"""The operator of samplers, and its section of EXPLAIN."""
+"""Operator of samplers, and its section of EXPLAIN."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The aggregate spread(x): the greatest value of a window minus the least."""
+"""Aggregate spread(x): the greatest value of a window minus the least."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def predefined(name: str) -> SpreadDefinition:
 
 
 class SpreadAccumulator:
-    """Base and window version; its state is the list of values, the oldest first."""
+    """Base and window version; the state is the list of values, oldest first."""
 
     def __init__(self, definition: AggregateDefinition) -> None:
         self._windowed = definition.window

@@ -1,4 +1,4 @@
-"""The step of samplers, row by row."""
+"""Step of samplers, row by row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.types import Timed
 
 
 class SampleRows:
-    """Passes each n-th row; its state is the number of rows so far."""
+    """Pass each n-th row; the state is the number of rows so far."""
 
     inputs = 1
     waits_for_time = False

@@ -1,4 +1,4 @@
-"""Theorem: lines that are read together give what each of them gives alone, by the rule."""
+"""Lines that are parsed together give the rows and errors of each line parsed alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Outcome = tuple[list[object], list[tuple[str, str]]]
 
 @pytest.fixture(autouse=True, scope="module")
 def many() -> Iterator[None]:
-    """Nine lines are many here."""
+    """Let batches of nine lines take the path for many lines."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats_csv, "_FEW_LINES", 8)
         patch.setattr(formats_json, "_FEW_LINES", 8)
@@ -49,7 +49,7 @@ def outcome(parse: LineParser, data: bytes) -> Outcome:
 
 
 def _plain(column: pa.ChunkedArray) -> list[object]:
-    """Times as the numbers they are, whose years Python may not have."""
+    """Return timestamps as integers, because Python may not have their years."""
     if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type):
         column = column.cast(pa.int64())
     values: list[object] = column.to_pylist()
@@ -104,13 +104,13 @@ def encoded(lines: list[str]) -> list[bytes]:
 
 @settings(max_examples=60, deadline=None)
 @given(lines=st.lists(csv_lines, min_size=9, max_size=40))
-def test_csv(lines: list[str]) -> None:
+def test_csv_lines_parse_together_as_alone(lines: list[str]) -> None:
     assert_as_alone(parser("csv"), encoded(lines))
 
 
 @settings(max_examples=25, deadline=None)
 @given(lines=st.lists(st.text("ab;'\" \t", max_size=9), min_size=9, max_size=30))
-def test_csv_with_other_marks(lines: list[str]) -> None:
+def test_csv_lines_with_other_separators_and_quotes_parse_together_as_alone(lines: list[str]) -> None:
     schema = Schema((Column("a", t.VARCHAR), Column("b", Type(Kind.VARCHAR, length=3))))
     assert_as_alone(parser("csv", schema, sep=";", quote="'", escape="'", nullValue="a"), encoded(lines))
 
@@ -160,13 +160,13 @@ json_lines = st.one_of(
 
 @settings(max_examples=60, deadline=None)
 @given(lines=st.lists(json_lines, min_size=9, max_size=40))
-def test_json(lines: list[str]) -> None:
+def test_json_lines_parse_together_as_alone(lines: list[str]) -> None:
     assert_as_alone(parser("json"), encoded(lines))
 
 
 @settings(max_examples=25, deadline=None)
 @given(lines=st.lists(json_lines | csv_lines, min_size=9, max_size=40))
-def test_either_form(lines: list[str]) -> None:
+def test_mixed_csv_and_json_lines_parse_together_as_alone(lines: list[str]) -> None:
     assert_as_alone(parser("either", time="c8"), encoded(lines))
 
 
@@ -188,25 +188,25 @@ list_lines = usual_lists.map(json.dumps) | st.tuples(usual_lists, st.sampled_fro
 
 @settings(max_examples=30, deadline=None)
 @given(lines=st.lists(list_lines, min_size=9, max_size=30))
-def test_lists_in_json(lines: list[str]) -> None:
+def test_lists_in_json_lines_parse_together_as_alone(lines: list[str]) -> None:
     assert_as_alone(parser("json", LISTS), encoded(lines))
 
 
-def test_a_text_is_a_list_where_it_is_one_in_json() -> None:
+def test_a_csv_field_with_a_json_list_is_a_list() -> None:
     lines = ['"[1, 2]","[""a"", null]",[]', "[1.5],[],[]", "1,a,b"]
     rows, errors = outcome(parser("csv", LISTS), "\n".join(lines).encode())
     assert rows == [([1, 2], ["a", None], [])]
     assert [reason for _, reason in errors] == ["column i: '[1.5]' is no INT[]", "column i: '1' is no INT[]"]
 
 
-def test_a_value_nested_too_deep_for_any_stack_is_no_json() -> None:
+def test_a_too_deeply_nested_json_value_is_a_bad_row() -> None:
     deep = b'{"c6":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
     lines = [deep, *[b'{"c1":1}'] * 10]
     rows, errors = outcome(parser("json"), b"\n".join(lines))
     assert len(rows) == 10 and [reason for _, reason in errors] == ["this is no JSON object"]
 
 
-def test_rows_know_their_lines() -> None:
+def test_parsed_rows_have_their_line_numbers() -> None:
     schema = Schema((Column("n", t.INT),))
     data = b"\n".join([b"0", b"", b"x", *(str(n).encode() for n in range(3, 20))])
     parsed = parser("csv", schema).parse(split(data))
@@ -214,7 +214,7 @@ def test_rows_know_their_lines() -> None:
     assert parsed.table["n"].to_pylist() == [0, *range(3, 20)]
 
 
-def test_only_the_columns_asked_for_come_out_and_all_are_checked() -> None:
+def test_only_requested_columns_are_returned_but_all_are_checked() -> None:
     schema = Schema((Column("a", t.INT), Column("b", t.VARCHAR), Column("c", t.DOUBLE)))
     wanted = WantedColumns.of_schema(schema, ["b"])
     lines = split(b"\n".join([b"1,x,2", b"y,x,2", b"1,x,z", *[b"1,w,2"] * 10]))
@@ -225,7 +225,7 @@ def test_only_the_columns_asked_for_come_out_and_all_are_checked() -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_line_ends(end: bytes) -> None:
+def test_all_line_endings_are_recognised(end: bytes) -> None:
     schema = Schema((Column("a", t.INT), Column("b", t.INT)))
     data = end.join([f"{n},{n}".encode() for n in range(20)])
     assert outcome(parser("csv", schema), data)[0] == [(n, n) for n in range(20)]
@@ -233,14 +233,14 @@ def test_line_ends(end: bytes) -> None:
     assert [lines.line(n) for n in range(len(lines))] == [b"a\rb", b"c"]
 
 
-def test_lines_that_begin_with_the_comment_mark_are_no_rows() -> None:
+def test_lines_that_begin_with_the_comment_mark_are_skipped() -> None:
     schema = Schema((Column("a", t.VARCHAR), Column("b", t.VARCHAR)))
     lines = [b"# 1", b"a,#b", *[b"x,y"] * 9, b"#a,b"]
     rows, errors = outcome(parser("csv", schema, comment="#"), b"\n".join(lines))
     assert rows == [("a", "#b"), *[("x", "y")] * 9] and not errors
 
 
-def test_taken_lines_are_the_lines_that_were_asked_for() -> None:
+def test_selected_lines_have_the_requested_numbers() -> None:
     lines = split(b"a\nbb\n\nccc\n")
     taken = lines.taken(np.array([1, 3]))
     assert [taken.line(n) for n in range(len(taken))] == [b"bb", b"ccc"]

@@ -1,6 +1,6 @@
-"""Columns that have a type, under every declared type: widened, narrowed value by value, or bad.
+"""Arrow columns of every type under every declared type: widened, narrowed value by value, or bad.
 
-The oracle below says for one Python value what docs/runtime.md says in its table of types.
+The oracle below computes for one Python value the result of the table of types in docs/runtime.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ SOURCES: dict[str, tuple[pa.DataType, st.SearchStrategy[Value]]] = {
     ),
     "flag": (pa.bool_(), st.booleans()),
     "day": (pa.date32(), st.dates()),
-    "day in ms": (pa.date64(), st.dates()),
+    "date in ms": (pa.date64(), st.dates()),
     **{f"time in {unit}": (pa.timestamp(unit), integers(64, True)) for unit in UNITS},
     **{f"zoned in {unit}": (pa.timestamp(unit, "Asia/Tokyo"), integers(64, True)) for unit in UNITS},
 }
@@ -72,7 +72,7 @@ def array_of(values: list[Value], type_: pa.DataType) -> pa.Array:
 
 
 def expected(value: Value, source: pa.DataType, type_: Type) -> Value:
-    """What a value of a type is as one of a declared type."""
+    """Return a value of an Arrow type as a value of a declared type, or `BAD`."""
     if value is None:
         return None
     if pa.types.is_timestamp(source):
@@ -128,7 +128,7 @@ def _texts(text: str, type_: Type) -> dict[Kind, Value]:
 
 
 def is_told(source: pa.DataType, type_: Type) -> bool:
-    """How numbers with fractions and times are spelled is for others to test."""
+    """Return False for numbers with fractions and times declared as strings, which other tests cover."""
     spelled = pa.types.is_floating(source) or pa.types.is_timestamp(source)
     return not (spelled and type_.kind in (Kind.VARCHAR, Kind.BINARY, Kind.BOOLEAN))
 
@@ -146,7 +146,7 @@ def found(column: pa.Array, type_: Type) -> list[Value]:
 @pytest.mark.parametrize("name", SOURCES)
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
-def test_every_type_under_every_declared_type(name: str, data: st.DataObject) -> None:
+def test_every_arrow_type_converts_to_every_declared_type(name: str, data: st.DataObject) -> None:
     source, values = SOURCES[name]
     drawn = data.draw(st.lists(st.none() | values, max_size=30))
     column = array_of(drawn, source)
@@ -159,7 +159,7 @@ def test_every_type_under_every_declared_type(name: str, data: st.DataObject) ->
 @settings(max_examples=40, deadline=None)
 @given(numbers=st.lists(st.none() | st.integers(-(10**9), 10**11), max_size=40))
 @example([2**31 - 1] * 40 + [2**31])
-def test_one_number_that_does_not_fit_leaves_the_others(numbers: list[int | None]) -> None:
+def test_one_number_out_of_range_is_bad_and_other_numbers_stay(numbers: list[int | None]) -> None:
     want = [None if n is None else n if -(2**31) <= n < 2**31 else BAD for n in numbers]
     assert found(pa.array(numbers, pa.int64()), t.INT) == want
 
@@ -168,7 +168,7 @@ TEXTS = ["1", "2.0", "x", None, "2026-01-31", "true", "1"]
 
 
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_texts_may_be_stored_in_any_form(type_: Type) -> None:
+def test_strings_convert_from_every_arrow_string_type(type_: Type) -> None:
     plain = from_texts(pa.array(TEXTS), type_)
     forms = (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()))
     for form in (*forms, pa.dictionary(pa.int32(), pa.large_string())):
@@ -189,7 +189,7 @@ NESTED = [
 
 @pytest.mark.parametrize("column", NESTED, ids=lambda column: str(column.type))
 @pytest.mark.parametrize("type_", TYPES, ids=str)
-def test_what_has_no_place_in_a_declaration_is_bad_and_no_more(column: pa.Array, type_: Type) -> None:
+def test_a_nested_value_is_bad_under_a_scalar_type(column: pa.Array, type_: Type) -> None:
     made = from_column(column, type_)
     made.array.validate(full=True)
     assert len(made.array) == 3 and 1 not in made.bad

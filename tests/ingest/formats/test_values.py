@@ -1,4 +1,4 @@
-"""Theorem: a column that is cast as a whole has the values that the rule gives to each text alone."""
+"""A column cast as a whole has the values of a cast of each string alone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def assert_by_rule(column: list[str | None], type_: Type) -> None:
 @settings(max_examples=40, deadline=None)
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 @given(data=st.data())
-def test_columns_of_texts(type_: Type, data: st.DataObject) -> None:
+def test_columns_of_strings_convert_like_single_strings(type_: Type, data: st.DataObject) -> None:
     usual = USUAL.get(str(type_), texts)
     odd = texts if type_ is not t.TIMESTAMP else texts | instants
     column = data.draw(st.lists(st.none() | usual, max_size=60)) + data.draw(st.lists(odd, max_size=3))
@@ -61,12 +61,12 @@ def test_columns_of_texts(type_: Type, data: st.DataObject) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(column=st.lists(st.none() | instants, max_size=40))
-def test_instants_with_and_without_offsets(column: list[str | None]) -> None:
+def test_instants_with_and_without_offsets_convert_like_single_strings(column: list[str | None]) -> None:
     assert_by_rule(column, t.TIMESTAMP)
 
 
 @pytest.mark.parametrize("type_", [t.INT, t.BIGINT, t.DOUBLE, t.TIMESTAMP, t.DATE, t.decimal(6, 2)], ids=str)
-def test_a_column_with_one_bad_text_among_many(type_: Type) -> None:
+def test_one_bad_string_among_many_is_bad_alone(type_: Type) -> None:
     good = {"TIMESTAMP": "2026-01-31 12:00:00", "DATE": "2026-01-31"}.get(str(type_), "12")
     column = [good] * 1_000
     for bad in ("x", "2026-02-30", "99999999999999999999", "0x1F"):
@@ -91,16 +91,16 @@ NUMBERS = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(column=NUMBERS, type_=st.sampled_from(TYPES))
-def test_columns_of_numbers(column: pa.Array, type_: Type) -> None:
+def test_columns_of_numbers_convert_like_single_numbers(column: pa.Array, type_: Type) -> None:
     assert plain(from_column(column, type_)) == plain(by_rule(column.to_pylist(), type_))
 
 
-def test_what_is_finer_than_a_microsecond_is_cut_off() -> None:
+def test_nanosecond_timestamps_are_truncated_to_microseconds() -> None:
     column = pa.array([-1, -1_000, 1_999, None], pa.timestamp("ns", tz="Europe/Berlin"))
     assert plain(from_column(column, t.TIMESTAMP)) == ([-1, -1, 1, None], {})
 
 
-def test_dictionaries_and_large_texts_are_texts() -> None:
+def test_dictionary_and_large_strings_convert_like_strings() -> None:
     column = pa.array(["1", "2", "x"])
     for other in (column.dictionary_encode(), column.cast(pa.large_string())):
         assert plain(from_column(other, t.INT)) == ([1, 2, None], {2: "'x' is no INT"})

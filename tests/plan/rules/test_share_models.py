@@ -1,4 +1,4 @@
-"""Models with OVER become members of one node: which, by which name, and what is said to be kept for whom."""
+"""Models with OVER share one node: which models, under which name, and with which core statistics."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def node(graph: QueryGraph, name: str = "models of s by k") -> SharedModels:
     return operator
 
 
-def test_queries_of_one_stream_and_key_are_members_of_one_node() -> None:
+def test_models_of_one_stream_and_key_share_one_node() -> None:
     graph = shared(A + B)
     members = node(graph).members
     assert [(graph[member.name].label, member.query) for member in members] == [
@@ -48,7 +48,7 @@ def test_queries_of_one_stream_and_key_are_members_of_one_node() -> None:
     assert all(graph[member.name].operator == Part(member.name) for member in members)
 
 
-def test_the_task_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
+def test_the_task_of_shared_models_has_a_stable_id_and_is_split_by_key() -> None:
     (task,) = split_into_tasks(shared(A + B))
     (less,) = split_into_tasks(shared(B))
     assert task.id == less.id == "aggregates of s by k"
@@ -56,7 +56,7 @@ def test_the_task_has_a_name_that_lasts_and_is_split_by_the_key() -> None:
     assert exchanges_of(task, shared(A + B), 4).keys() == {"s"}
 
 
-def test_other_conditions_are_another_input() -> None:
+def test_a_different_condition_makes_a_different_input() -> None:
     dear, again, other = (
         f"CREATE QUERY {name} AS SELECT centre(x) {OVER} AS m FROM s WHERE y > {limit};"
         for name, limit in (("d", 1), ("e", 1), ("f", 2))
@@ -67,7 +67,7 @@ def test_other_conditions_are_another_input() -> None:
     assert queries == [["a"], ["d", "e"], ["f"]]
 
 
-def test_what_is_not_all_models_of_one_key_stays_as_it_is() -> None:
+def test_windows_with_other_aggregates_or_several_keys_are_not_shared() -> None:
     mixed = f"CREATE QUERY q AS SELECT centre(x) {OVER} AS m, avg(x) {OVER} AS n FROM s;"
     keys = f"CREATE QUERY q AS SELECT centre(x) {OVER} AS m, centre(x) OVER (ROWS 9 PRECEDING) AS n FROM s;"
     for text in (mixed, keys):
@@ -75,7 +75,7 @@ def test_what_is_not_all_models_of_one_key_stays_as_it_is() -> None:
         assert isinstance(window.operator, WindowAggregate)
 
 
-def test_each_core_is_kept_once_for_all_who_need_it() -> None:
+def test_each_core_statistic_is_stored_once_for_all_its_users() -> None:
     cores = cores_of(node(shared(A + B + WIDER)))
     found = {
         (str(core.window), core.core): [f"{query} {call.name}" for query, call in core.users]
@@ -93,14 +93,14 @@ def test_each_core_is_kept_once_for_all_who_need_it() -> None:
     }
 
 
-def test_those_that_go_by_other_times_have_cores_of_their_own() -> None:
+def test_models_with_different_time_columns_have_separate_core_statistics() -> None:
     two = "CREATE STREAM t(x real, p timestamp, q timestamp) ORDER BY current_time;"
     calls = ", ".join(f"fading(x, {at}) OVER (ROWS 9 PRECEDING) AS {at}1" for at in "pq")
     cores = cores_of(node(shared(f"{two} CREATE QUERY r AS SELECT {calls} FROM t;"), "models of t"))
     assert [core.core for core in cores].count("sum(1)") == 2
 
 
-def test_explain_tells_in_every_form_which_cores_are_shared() -> None:
+def test_every_explain_format_lists_the_shared_core_statistics() -> None:
     graph = shared(A + B)
     line = "sum(x^2) about a pivot for tilt(x) of a, slope(x, y) of b"
     text = explain_text(graph, 120)

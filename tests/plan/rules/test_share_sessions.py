@@ -1,4 +1,4 @@
-"""Sessions of one stream and key are one node, and windows share whatever they are called."""
+"""Sessions of one stream and key share one node, and windows are shared in every syntax."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shared(*selects: str) -> QueryGraph:
     return share(optimize(build_graph(catalog)), catalog)
 
 
-def test_sessions_of_one_key_keep_their_rows_in_one_node_whatever_their_gaps() -> None:
+def test_sessions_of_one_key_with_different_gaps_share_one_node() -> None:
     graph = shared(
         "SELECT item, count(*) FROM bid [SESSION 5 SECONDS] GROUP BY item",
         "SELECT item, max(price) FROM bid [SESSION 1 DAY CLOSE WHEN price > 9] WHERE price > 1 GROUP BY item",
@@ -28,7 +28,7 @@ def test_sessions_of_one_key_keep_their_rows_in_one_node_whatever_their_gaps() -
     assert len(node.operator.members) == 3 and node.inputs == ("bid",)
 
 
-def test_sessions_by_another_key_have_a_node_of_their_own() -> None:
+def test_sessions_by_another_key_have_a_separate_node() -> None:
     graph = shared(
         "SELECT item, count(*) FROM bid [SESSION 5 SECONDS] GROUP BY item",
         "SELECT count(*) FROM bid [SESSION 5 SECONDS]",
@@ -36,14 +36,14 @@ def test_sessions_by_another_key_have_a_node_of_their_own() -> None:
     assert len([node for node in graph if isinstance(node.operator, SharedSessions)]) == 2
 
 
-def test_sessions_behind_what_keeps_tuples_stay_alone() -> None:
+def test_sessions_behind_a_stateful_operator_are_not_shared() -> None:
     inner = "SELECT item, sum(price) OVER (PARTITION BY item ROWS 2 PRECEDING) AS s FROM bid"
     graph = shared(f"SELECT item, max(s) FROM ({inner}) AS q [SESSION 5 SECONDS] GROUP BY item")
     assert [node.operator for node in graph if isinstance(node.operator, SharedSessions)] == []
     assert any(isinstance(node.operator, SessionAggregate) for node in graph)
 
 
-def test_windows_share_whatever_they_are_called() -> None:
+def test_windows_are_shared_in_every_syntax() -> None:
     graph = shared(
         "SELECT item, sum(price) FROM bid [RANGE 10 SECONDS SLIDE 10 SECONDS] GROUP BY item",
         "SELECT item, sum(price) FROM TUMBLE(TABLE bid, ts, 10 SECONDS) GROUP BY item, window_end",

@@ -1,4 +1,4 @@
-"""Aggregates over sliding windows become members of one node: which, by which name, in which task."""
+"""Aggregates over sliding windows share one node: which aggregates, under which name, in which task."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def shared(text: str) -> QueryGraph:
     return share(optimize(build_graph(catalog)), catalog)
 
 
-def test_selections_go_into_the_members_and_readers_say_which_columns_they_want() -> None:
+def test_selections_move_into_the_shared_node_and_readers_have_their_columns() -> None:
     graph = shared(MEAN + DEAR + OVER)
     (node,) = (node for node in graph if node.label == "windows of Bid by item")
     assert isinstance(node.operator, SharedWindows) and node.inputs == ("Bid",)
@@ -47,7 +47,7 @@ def test_selections_go_into_the_members_and_readers_say_which_columns_they_want(
     assert not any(isinstance(node.operator, Filter) for node in graph.consumers("Bid"))
 
 
-def test_all_queries_of_a_shared_node_are_one_task_whose_id_lasts() -> None:
+def test_all_queries_of_a_shared_node_are_one_task_with_a_stable_id() -> None:
     (task,) = split_into_tasks(shared(MEAN + DEAR + OVER))
     (less,) = split_into_tasks(shared(OVER))
     assert task.id == less.id == "aggregates of Bid by item"
@@ -56,7 +56,7 @@ def test_all_queries_of_a_shared_node_are_one_task_whose_id_lasts() -> None:
     assert exchanges_of(task, shared(MEAN + DEAR + OVER), 5).keys() == {"Bid"}
 
 
-def test_other_keys_are_another_task_and_other_selections_another_node() -> None:
+def test_other_keys_make_another_task_and_other_selections_another_node() -> None:
     changed = """CREATE QUERY c AS SELECT max(p) AS m
     FROM (SELECT price * 2 AS p FROM Bid) [RANGE 1 MINUTE SLIDE 1 MINUTE] AS b;"""
     keyed, whole = split_into_tasks(shared(MEAN + MIDDLE + changed))
@@ -85,18 +85,18 @@ def test_other_keys_are_another_task_and_other_selections_another_node() -> None
         FROM Bid;""",
     ],
 )
-def test_other_aggregates_stay_as_they_are(text: str) -> None:
+def test_unsupported_aggregates_are_not_shared(text: str) -> None:
     assert not any(isinstance(node.operator, SharedWindows) for node in shared(text))
 
 
-def test_windows_of_from_that_cannot_be_shared_have_a_node_of_their_own() -> None:
+def test_equal_windows_in_from_that_cannot_be_shared_have_separate_nodes() -> None:
     counts = "SELECT count(*) AS n FROM Bid [RANGE 9 SECONDS SLIDE 3 SECONDS] UNION ALL SELECT item FROM Ask"
     graph = shared(f"CREATE QUERY q AS {counts}; CREATE QUERY r AS {counts};")
     found = [node for node in graph if isinstance(node.operator, SharedWindows)]
     assert [node.label for node in found] == ["windows of q: aggregate", "windows of r: aggregate"]
 
 
-def test_explain_tells_panes_partials_and_members() -> None:
+def test_explain_lists_panes_partial_aggregates_and_queries() -> None:
     graph = shared(MEAN + DEAR)
     text = explain_text(graph)
     assert "γ Windows of 2 aggregates" in text
@@ -106,5 +106,5 @@ def test_explain_tells_panes_partials_and_members() -> None:
     assert "From panes" in explain_svg(graph)
 
 
-def test_of_an_aggregate_that_needs_all_values_panes_keep_them() -> None:
+def test_panes_store_the_values_for_an_aggregate_without_partial_aggregates() -> None:
     assert "per pane  values of price" in explain_text(shared(MIDDLE))

@@ -17,7 +17,7 @@ from support.stored import stored
 
 
 class DecayOnlineAverage:
-    """U2 of the spec: non-blocking, so it returns at every tuple."""
+    """U2 of the spec: non-blocking, so it emits at every tuple."""
 
     def __init__(self) -> None:
         self.tsum = 0.0
@@ -37,7 +37,7 @@ class DecayOnlineAverage:
 
 
 class Countdown:
-    """Returns its argument many rows: n, n-1, ..., 1."""
+    """Aggregate that emits n, n-1, ..., 1 for the argument n."""
 
     def initialize(self, args: Args) -> list[object]:
         return list(range(args[0], 0, -1))
@@ -60,7 +60,7 @@ def seller(row: Row) -> Row:
     return (row[0],)
 
 
-def test_g14_the_decayed_average_returns_at_every_tuple() -> None:
+def test_g14_the_decayed_average_emits_at_every_tuple() -> None:
     operator = GroupAggregateOperator([call(DECAY, 0)])
     out = [operator.process(0, Timed(ts, (price,))) for ts, price in enumerate([10.0, 20.0, 30.0])]
     assert [timed.row[0] for rows in out for timed in rows] == pytest.approx([10, 15.5, 20.3])
@@ -74,7 +74,7 @@ def test_every_group_has_its_own_state() -> None:
     assert out == [Timed(0, ("ann", 10.0)), Timed(1, ("bob", 8.0)), Timed(2, ("ann", 15.5))]
 
 
-def test_the_ith_row_takes_each_calls_ith_value_or_null() -> None:
+def test_the_ith_row_has_the_ith_value_of_each_call_or_null() -> None:
     operator = GroupAggregateOperator([call(COUNTDOWN, 1), call(COUNTDOWN, 2)], seller)
     assert operator.process(0, Timed(5, ("ann", 3, 1))) == [
         Timed(5, ("ann", 3, 1)),
@@ -83,25 +83,25 @@ def test_the_ith_row_takes_each_calls_ith_value_or_null() -> None:
     ]
 
 
-def test_a_tuple_to_which_no_call_returns_gives_no_row() -> None:
+def test_a_tuple_without_a_result_of_any_call_emits_no_row() -> None:
     operator = GroupAggregateOperator([call(COUNTDOWN, 1), call(BUILTINS["sum"], 1)], seller)
     assert operator.process(0, Timed(5, ("ann", 0))) == []
 
 
-def test_terminate_results_come_at_the_end_groups_in_order_of_appearance() -> None:
+def test_terminate_results_are_emitted_at_the_end_by_first_appearance_of_groups() -> None:
     operator = GroupAggregateOperator([call(BUILTINS["sum"], 1), call(COUNTDOWN, 1)], seller)
     for ts, row in enumerate([("bob", 0), ("ann", 0), ("bob", 0)]):
         assert operator.process(0, Timed(ts, row)) == []
     assert operator.finish() == [Timed(2, ("bob", 0, "end")), Timed(2, ("ann", 0, "end"))]
 
 
-def test_over_an_empty_table_there_is_one_row_without_group_by_and_none_with() -> None:
+def test_an_empty_table_gives_one_row_without_group_by_and_none_with_group_by() -> None:
     calls = [RowCall(BUILTINS["count"], lambda row: ()), call(BUILTINS["sum"], 0)]
     assert list(GroupAggregateOperator(calls).finish()) == [Timed(0, (0, None))]
     assert list(GroupAggregateOperator(calls, seller).finish()) == []
 
 
-def test_it_is_an_operator_that_never_waits() -> None:
+def test_a_group_aggregate_never_waits_for_time() -> None:
     operator = GroupAggregateOperator([call(DECAY, 0)])
     assert isinstance(operator, RowOperator)
     assert (operator.inputs, operator.waits_for_time, operator.advance(9)) == (1, False, ())
@@ -130,7 +130,7 @@ ORACLE = {
         st.tuples(st.sampled_from("abc"), st.none() | st.integers(-8, 8).map(lambda n: n / 4)), max_size=12
     )
 )
-def test_every_builtin_agrees_with_duckdb_on_a_finite_table(table: list[tuple[str, float | None]]) -> None:
+def test_every_builtin_equals_duckdb_on_a_finite_table(table: list[tuple[str, float | None]]) -> None:
     operator = GroupAggregateOperator([call(BUILTINS[name], 1) for name in ORACLE], seller)
     for ts, row in enumerate(table):
         operator.process(0, Timed(ts, row))
@@ -147,7 +147,7 @@ def test_every_builtin_agrees_with_duckdb_on_a_finite_table(table: list[tuple[st
     ]
 
 
-def test_nans_are_one_group_also_after_a_restart_and_the_zeros_are_one() -> None:
+def test_nans_are_one_group_also_after_a_restart_and_both_zeros_are_one_group() -> None:
     operator = GroupAggregateOperator([RowCall(COUNT_ALL, _nothing)], _all)
     for value in (float("nan"), -0.0, 0.0, None):
         operator.process(0, Timed(0, (value,)))

@@ -9,13 +9,13 @@ from slicemill.types import Timed
 from slicemill_oracle.operators.stateless import ProjectOperator, Select, SinkOperator, Union
 
 
-def test_a_selection_keeps_the_tuples_its_predicate_holds_on() -> None:
+def test_a_selection_passes_tuples_for_which_its_predicate_holds() -> None:
     select = Select(lambda row: row[0] == 1)
     assert select.process(0, Timed(5, (1,))) == (Timed(5, (1,)),)
     assert select.process(0, Timed(6, (2,))) == ()
 
 
-def test_a_projection_gives_a_new_row_at_the_timestamp_of_the_input_tuple() -> None:
+def test_a_projection_emits_a_new_row_with_the_timestamp_of_the_input() -> None:
     assert ProjectOperator(lambda row: (row[1],)).process(0, Timed(5, (1, "x"))) == (Timed(5, ("x",)),)
 
 
@@ -25,7 +25,7 @@ def test_a_union_passes_the_tuples_of_all_inputs() -> None:
     assert union.process(2, Timed(5, (1,))) == (Timed(5, (1,)),)
 
 
-def test_a_sink_collects_in_order() -> None:
+def test_a_sink_collects_tuples_in_order() -> None:
     sink = SinkOperator()
     for ts in (1, 2):
         assert sink.process(0, Timed(ts, ())) == ()
@@ -35,7 +35,7 @@ def test_a_sink_collects_in_order() -> None:
 @pytest.mark.parametrize(
     "operator", [Select(bool), ProjectOperator(lambda row: row), Union(), SinkOperator()]
 )
-def test_stateless_operators_keep_the_contract_and_hold_nothing_back(operator: RowOperator) -> None:
+def test_stateless_operators_implement_the_protocol_and_hold_no_tuples(operator: RowOperator) -> None:
     assert isinstance(operator, RowOperator)
     assert operator.waits_for_time == isinstance(operator, Union)
     assert list(operator.advance(10)) == []

@@ -13,7 +13,7 @@ def same_seller(row: Row) -> bool:
     return row[1] == row[2]
 
 
-def test_one_tuple_may_match_several_rows_in_table_order() -> None:
+def test_a_tuple_can_match_several_rows_in_table_order() -> None:
     join = TableJoin(lambda: SELLERS, 2, same_seller)
     assert join.process(0, Timed(7, (1, "ann"))) == [
         Timed(7, (1, "ann", "ann", "Rome")),
@@ -25,19 +25,19 @@ def test_an_inner_join_drops_a_tuple_without_match() -> None:
     assert TableJoin(lambda: SELLERS, 2, same_seller).process(0, Timed(7, (1, "eve"))) == []
 
 
-def test_a_left_join_keeps_a_tuple_without_match_with_nulls() -> None:
+def test_a_left_join_emits_a_tuple_without_match_with_nulls() -> None:
     join = TableJoin(lambda: SELLERS, 2, same_seller, left=True)
     assert join.process(0, Timed(7, (1, "eve"))) == [Timed(7, (1, "eve", None, None))]
     assert join.process(0, Timed(8, (2, "bob"))) == [Timed(8, (2, "bob", "bob", "Oslo"))]
 
 
-def test_a_left_join_with_an_empty_table_knows_the_tables_width() -> None:
+def test_a_left_join_with_an_empty_table_knows_the_width_of_the_table() -> None:
     assert TableJoin(list, 3, same_seller, left=True).process(0, Timed(1, (1,))) == [
         Timed(1, (1, None, None, None))
     ]
 
 
-def test_it_is_an_operator_that_never_waits() -> None:
+def test_a_table_join_never_waits_for_time() -> None:
     join = TableJoin(lambda: SELLERS, 2, same_seller)
     assert isinstance(join, RowOperator)
     assert not join.waits_for_time

@@ -17,7 +17,7 @@ from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggreg
 
 
 class ItemAlarm:
-    """The aggregate of M43: arguments (tag type,)."""
+    """Aggregate of M43, with arguments (tag type,)."""
 
     def __init__(self, inwindow: Inwindow) -> None:
         self.inwindow = inwindow
@@ -65,7 +65,7 @@ def run(calls: list[FramedCall], tuples: list[Timed], advance: bool = False) -> 
         ([(0, "item"), (5, "ap")], []),
     ],
 )
-def test_g19_an_item_without_a_person_near_raises_an_alarm_when_it_expires(
+def test_g19_an_item_without_a_person_nearby_raises_an_alarm_when_it_expires(
     readings: list[tuple[int, str]], alarms: list[int]
 ) -> None:
     tuples = [Timed(ts, (f"tag{ts}", kind)) for ts, kind in readings]
@@ -74,7 +74,7 @@ def test_g19_an_item_without_a_person_near_raises_an_alarm_when_it_expires(
     assert all(t.row == (f"tag{t.ts - 5}", "item", "larceny alarm") for t in out)
 
 
-def test_arrivals_and_expiries_both_give_rows() -> None:
+def test_arrivals_and_expiries_both_emit_rows() -> None:
     #  RANGE 5      0        3        5  8
     #  a arrives    [a                ]           avg 10, and 20 when a leaves at 5
     #  b arrives             [b          ]        avg 15, and nothing when b leaves an empty window (X13)
@@ -86,7 +86,7 @@ def test_arrivals_and_expiries_both_give_rows() -> None:
     ]
 
 
-def test_x14_an_arrival_at_the_expiry_time_comes_before_the_expiry() -> None:
+def test_x14_an_arrival_at_the_expiry_time_precedes_the_expiry() -> None:
     tuples = [Timed(0, ("a", 10)), Timed(5, ("b", 20))]
     assert run([over(BUILTINS["count"], WindowFrame("RANGE", 5, active=True))], tuples) == [
         Timed(0, ("a", 10, 1)),
@@ -95,7 +95,7 @@ def test_x14_an_arrival_at_the_expiry_time_comes_before_the_expiry() -> None:
     ]
 
 
-def test_an_expiry_comes_out_once_time_has_passed_it() -> None:
+def test_an_expiry_is_emitted_when_time_has_passed_it() -> None:
     operator = WindowAggregateOperator([over(ITEM_ALARM, WindowFrame("RANGE", 5, active=True))])
     operator.process(0, Timed(20, ("tag", "item")))
     assert (operator.held_from(), operator.due()) == (25, 26)
@@ -104,7 +104,7 @@ def test_an_expiry_comes_out_once_time_has_passed_it() -> None:
     assert operator.due() is None and operator.held_from() is None
 
 
-def test_calls_with_the_same_extent_share_the_row_of_an_expiry() -> None:
+def test_calls_with_equal_extent_share_the_row_of_an_expiry() -> None:
     frame = WindowFrame("RANGE", 5, active=True)
     calls = [
         over(BUILTINS["sum"], frame),
@@ -118,7 +118,7 @@ def test_calls_with_the_same_extent_share_the_row_of_an_expiry() -> None:
     ]
 
 
-def test_expiries_of_different_extents_come_in_order_of_time() -> None:
+def test_expiries_of_different_extents_are_emitted_in_order_of_time() -> None:
     calls = [over(BUILTINS["count"], WindowFrame("RANGE", extent, active=True)) for extent in (7, 5)]
     out = run(calls, [Timed(0, ("a", 0)), Timed(1, ("b", 0)), Timed(2, ("c", 0))])
     assert [(t.ts, *t.row[::2]) for t in out[3:]] == [
@@ -149,7 +149,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def by_definition(tuples: list[Timed], extent: int, function: Function) -> list[tuple[Timed, bool]]:
-    """Sort arrivals and expiries; give each the function over its partition; True marks expiries."""
+    """Sort arrivals and expiries, and apply the function to the partition at each; True marks expiries."""
     events = sorted((t.ts + extent * leaves, leaves, n) for n, t in enumerate(tuples) for leaves in (0, 1))
     out, present = [], []
     for ts, leaves, n in events:
@@ -182,7 +182,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 @pytest.mark.parametrize("name", FUNCTIONS)
 @settings(max_examples=60)
 @given(streams(), st.integers(0, 6), st.booleans())
-def test_recomputed_windows_give_the_definition_at_every_arrival_and_expiry(
+def test_recomputed_windows_equal_the_definition_at_every_arrival_and_expiry(
     name: str, tuples: list[Timed], extent: int, advance: bool
 ) -> None:
     frame = WindowFrame("RANGE", extent, active=True, partition=key_of)
@@ -193,7 +193,7 @@ def test_recomputed_windows_give_the_definition_at_every_arrival_and_expiry(
 @pytest.mark.parametrize("name", ["count", "count_distinct", "sum", "max", "min"])
 @settings(max_examples=60)
 @given(streams(), st.integers(0, 6))
-def test_delta_versions_give_the_definition_at_every_arrival_and_expiry(
+def test_delta_versions_equal_the_definition_at_every_arrival_and_expiry(
     name: str, tuples: list[Timed], extent: int
 ) -> None:
     frame = WindowFrame("RANGE", extent, active=True, partition=key_of)

@@ -14,7 +14,7 @@ from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggreg
 
 
 class Echo:
-    """Returns its argument twice, so that one tuple gives two rows."""
+    """Aggregate that emits its argument twice, so that one tuple gives two rows."""
 
     def initialize(self, args: Args) -> list[object]:
         return [args[0], args[0]]
@@ -42,7 +42,7 @@ def run(calls: list[FramedCall], tuples: list[Timed]) -> list[Timed]:
     return [*(out for tuple_ in tuples for out in operator.process(0, tuple_)), *operator.finish()]
 
 
-def test_a_tuple_to_which_only_some_calls_return_has_nulls_for_the_others() -> None:
+def test_a_call_without_a_result_for_a_tuple_has_null() -> None:
     calls = [
         over(BUILTINS["sum"], WindowFrame("ROWS", 1, slide=2)),
         over(BUILTINS["sum"], WindowFrame("ROWS", 2, slide=3)),
@@ -56,7 +56,7 @@ def test_a_tuple_to_which_only_some_calls_return_has_nulls_for_the_others() -> N
     ]
 
 
-def test_rows_wait_for_a_time_slide_and_leave_in_order() -> None:
+def test_rows_wait_for_a_time_slide_and_are_emitted_in_order() -> None:
     #  SLIDE 10:   0 ... a@1 ... a@4 ... 10 ... a@12
     operator = WindowAggregateOperator(
         [
@@ -70,7 +70,7 @@ def test_rows_wait_for_a_time_slide_and_leave_in_order() -> None:
     assert operator.finish() == [Timed(12, ("a", 0, 3, 1))]
 
 
-def test_a_call_that_returns_several_values_gives_several_rows() -> None:
+def test_a_call_with_several_values_emits_several_rows() -> None:
     calls = [over(ECHO, WindowFrame("ROWS", 3)), over(BUILTINS["count"], WindowFrame("ROWS", 3))]
     assert run(calls, [Timed(0, ("a", 7))]) == [Timed(0, ("a", 7, 7, 1)), Timed(0, ("a", 7, 7, None))]
 
@@ -97,7 +97,7 @@ frames = st.one_of(
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Timed]:
-    """Rows end with their arrival number, which tells them apart."""
+    """Draw rows that end with their number, which distinguishes them."""
     steps = draw(
         st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.integers(-3, 3)), max_size=16)
     )
@@ -110,7 +110,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 
 @settings(max_examples=300)
 @given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
-def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
+def test_several_calls_emit_the_results_of_single_calls_in_timestamp_order(
     tuples: list[Timed], named: list[tuple[str, WindowFrame]]
 ) -> None:
     calls = [over(BUILTINS[name], frame) for name, frame in named]
@@ -125,7 +125,7 @@ def test_calls_together_give_what_each_gives_alone_in_timestamp_order(
 
 @settings(max_examples=200)
 @given(streams(), st.lists(st.tuples(st.sampled_from(NUMERIC), frames), min_size=1, max_size=3))
-def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
+def test_held_rows_are_emitted_exactly_at_their_due_time(
     tuples: list[Timed], named: list[tuple[str, WindowFrame]]
 ) -> None:
     operator = WindowAggregateOperator([over(BUILTINS[name], frame) for name, frame in named])
@@ -142,7 +142,7 @@ def test_what_is_held_and_when_it_is_due_are_promises_that_hold(
     assert [*out, *operator.finish()] == run([over(BUILTINS[name], frame) for name, frame in named], tuples)
 
 
-def test_it_is_an_operator_that_waits_only_for_frames_that_need_time() -> None:
+def test_the_operator_waits_only_for_frames_that_need_time() -> None:
     plain = WindowAggregateOperator([over(BUILTINS["sum"], WindowFrame("ROWS", 2))])
     sliding = WindowAggregateOperator(
         [over(BUILTINS["sum"], WindowFrame("ROWS", 2)), over(ECHO, WindowFrame("RANGE", 2, slide=2))]

@@ -1,4 +1,4 @@
-"""The dispatch table of window calls (M37)."""
+"""Evaluation strategy of a window call by frame and aggregate (M37)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from slicemill_oracle.operators.window_dispatch import running_call
         ("sum", WindowFrame("RANGE", 9, active=True), Strategy.ACTIVE),
     ],
 )
-def test_the_frame_and_the_aggregate_choose_the_strategy(
+def test_frame_and_aggregate_determine_the_strategy(
     name: str, frame: WindowFrame, strategy: Strategy
 ) -> None:
     assert strategy_of(BUILTINS[name], frame) is strategy
@@ -40,11 +40,11 @@ WINDOW_ONLY = RowAggregate("only", None, lambda inwindow: StatisticWindow(Count(
 @pytest.mark.parametrize(
     "frame", [WindowFrame("ROWS", None), WindowFrame("ROWS", 4, slide=5), WindowFrame("ROWS", 4, slide=2)]
 )
-def test_strategies_that_run_the_base_version_refuse_an_aggregate_without_one(frame: WindowFrame) -> None:
+def test_strategies_with_the_base_version_reject_an_aggregate_without_one(frame: WindowFrame) -> None:
     with pytest.raises(SlicemillError, match="only has only a WINDOW version"):
         running_call(RowCall(WINDOW_ONLY, lambda row: row), frame)
 
 
 @pytest.mark.parametrize("frame", [WindowFrame("ROWS", 4), WindowFrame("RANGE", 4, active=True)])
-def test_the_other_strategies_accept_it(frame: WindowFrame) -> None:
+def test_other_strategies_accept_an_aggregate_with_only_a_window_version(frame: WindowFrame) -> None:
     running_call(RowCall(WINDOW_ONLY, lambda row: row), frame)

@@ -1,4 +1,4 @@
-"""Windows without slide: the literal order of evaluation, deltas against recomputation, and an oracle.
+"""Windows without slide: the order of evaluation, deltas against recomputation, and an oracle.
 
 (M31, M32; the oracle is batch SQL in DuckDB over the finished input.)
 """
@@ -57,7 +57,7 @@ class DeltaAverage:
 
 
 class Trace:
-    """A window aggregate that writes down what it is called with and what it sees."""
+    """Window aggregate that records its calls and the content of its window."""
 
     def __init__(self, inwindow: Inwindow, log: list[str]) -> None:
         self.inwindow = inwindow
@@ -113,7 +113,7 @@ def test_g15_recomputation_and_delta_give_the_same_averages(definition: RowAggre
     assert [timed.row for timed in out] == [(10, 10), (20, 15), (30, 20), (40, 30)]
 
 
-def test_g16_max_over_three_rows() -> None:
+def test_g16_max_over_three_rows_has_the_published_values() -> None:
     out = run([over(BUILTINS["max"], WindowFrame("ROWS", 2))], in_seconds(5, 3, 4, 1, 2, 6))
     assert [timed.row[1] for timed in out] == [5, 5, 5, 4, 4, 6]
 
@@ -134,7 +134,7 @@ def test_an_arrival_expires_then_inserts_then_iterates() -> None:
     ]
 
 
-def test_a_range_window_still_holds_the_tuple_at_exactly_its_extent() -> None:
+def test_a_range_window_includes_the_tuple_at_exactly_its_extent() -> None:
     count = over(BUILTINS["count"], WindowFrame("RANGE", 5))
     out = run([count], [Timed(ts, (0,)) for ts in (0, 5, 6, 11)])
     assert [timed.row[1] for timed in out] == [1, 2, 2, 2]
@@ -151,7 +151,7 @@ keyed = st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), numbers), m
 
 
 def timed_rows(steps: list[tuple[int, str, object]]) -> list[Timed]:
-    """Rows whose timestamps are the running sums of the gaps: ordered, with ties."""
+    """Return rows whose timestamps are the running sums of the gaps: ordered, with ties."""
     tuples, ts = [], 0
     for gap, key, value in steps:
         ts += gap
@@ -166,7 +166,7 @@ finite_frames = st.builds(
 
 @settings(max_examples=150)
 @given(keyed, finite_frames)
-def test_every_delta_version_equals_recomputation_to_the_last_bit(
+def test_every_delta_version_equals_recomputation_bit_by_bit(
     steps: list[tuple[int, str, object]], frame: WindowFrame
 ) -> None:
     for texts in (False, True):
@@ -201,7 +201,7 @@ quarters = st.none() | st.integers(-8, 8).map(lambda n: n / 4)
     st.sampled_from(["ROWS", "RANGE"]),
     st.none() | st.integers(0, 6),
 )
-def test_every_builtin_agrees_with_duckdb_over_the_finished_input(
+def test_every_builtin_equals_duckdb_over_the_finished_input(
     steps: list[tuple[int, str, float | None]], unit: str, preceding: int | None
 ) -> None:
     tuples = timed_rows(steps)
@@ -216,7 +216,7 @@ def test_every_builtin_agrees_with_duckdb_over_the_finished_input(
         ).fetchall()
     frame = WindowFrame(unit, preceding, partition=key_of)
     out = run([over(BUILTINS[name], frame) for name in ORACLE], tuples)
-    # SQL's RANGE frame takes in later rows of the same timestamp; a stream has them all at the last tie.
+    # SQL's RANGE frame includes later rows of the same timestamp; a stream has all of them at the last tie.
     last_ties = {(t.ts, t.row[0]): n for n, t in enumerate(tuples)}.values()
     for n in last_ties if unit == "RANGE" else range(len(tuples)):
         assert out[n].row == tuple(

@@ -1,4 +1,4 @@
-"""SLIDE: tumbles, panes and plain evaluation against one definition on the whole input (M34, M35, X7)."""
+"""SLIDE: tumbling windows, panes and plain evaluation against one definition (M34, M35, X7)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from slicemill_oracle.operators.window_aggregate import FramedCall, WindowAggreg
 
 
 class Median:
-    """Holistic, and only a base version: everything else is derived."""
+    """Holistic aggregate with only a base version; all other versions are derived."""
 
     def __init__(self) -> None:
         self.seen: list[float] = []
@@ -77,7 +77,7 @@ def run(calls: list[FramedCall], tuples: list[Timed], advance: bool = False) -> 
 
 
 def sliding(tuples: list[Timed], frame: WindowFrame, function: Callable[[list], object]) -> list[Timed]:
-    """The definition: for every yield tuple, the function over the tuples of its partition in its window."""
+    """Return for every yield tuple the function over the tuples of its partition in its window."""
     assert frame.slide is not None and frame.preceding is not None
     out = []
     for n, tuple_ in enumerate(tuples):
@@ -155,7 +155,7 @@ def test_every_strategy_gives_the_definition_of_a_sliding_window(
 
 @settings(max_examples=150)
 @given(streams(st.none() | st.floats()), frames)
-def test_pane_rewriting_equals_plain_evaluation_to_the_last_bit(
+def test_evaluation_in_panes_equals_plain_evaluation_bit_by_bit(
     tuples: list[Timed], frame: WindowFrame
 ) -> None:
     algebraic = [definition for definition in BUILTINS.values() if definition.algebraic]
@@ -170,25 +170,25 @@ def bids(prices: range) -> list[Timed]:
 
 
 @pytest.mark.parametrize("algebraic", [True, False])
-def test_g17_a_sum_over_50_bids_every_10(algebraic: bool) -> None:
+def test_g17_a_sum_over_50_bids_every_10_has_the_published_values(algebraic: bool) -> None:
     total = replace(BUILTINS["sum"], algebraic=algebraic)
     out = run([over(total, WindowFrame("ROWS", 49, slide=10))], bids(range(1, 101)))
     assert [t.ts for t in out] == list(range(10, 101, 10))
     assert [t.row[2] for t in out] == [55, 210, 465, 820, 1275, 1775, 2275, 2775, 3275, 3775]
 
 
-def test_g17_the_panes_are_tumbles_of_10() -> None:
+def test_g17_the_panes_are_tumbling_windows_of_10() -> None:
     out = run([over(BUILTINS["sum"], WindowFrame("ROWS", 9, slide=10))], bids(range(1, 31)))
     assert [t.row[2] for t in out] == [55, 155, 255]
 
 
-def test_g18_a_tumble_skips_what_its_window_does_not_reach() -> None:
+def test_g18_a_longer_slide_skips_tuples_outside_of_its_windows() -> None:
     #  1 ......... 18 [19 ... 28]  29 ....... 46 [47 ... 56]
     out = run([over(BUILTINS["sum"], WindowFrame("ROWS", 9, slide=28))], bids(range(1, 57)))
     assert [t.row[2] for t in out] == [235, 515]
 
 
-def test_g3_range_100_slide_5_gives_a_result_over_the_last_100_after_every_5th_tuple() -> None:
+def test_g3_range_100_slide_5_gives_a_result_over_100_tuples_after_every_5th() -> None:
     out = run([over(BUILTINS["min"], WindowFrame("ROWS", 99, slide=5))], bids(range(1, 1001)))
     assert [t.row[1] for t in out] == list(range(5, 1001, 5))
     assert [t.row[2] for t in out] == [max(1, n - 99) for n in range(5, 1001, 5)]
@@ -209,7 +209,7 @@ def test_the_result_of_a_time_slot_covers_the_range_before_its_end() -> None:
     assert out == [Timed(3, ("k", "b", "ab")), Timed(6, ("k", "d", "bcd"))]
 
 
-def test_a_time_slot_is_released_when_time_reaches_its_end() -> None:
+def test_a_time_slot_is_emitted_when_time_reaches_its_end() -> None:
     operator = WindowAggregateOperator(
         [over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))]
     )
@@ -223,7 +223,7 @@ def test_a_time_slot_is_released_when_time_reaches_its_end() -> None:
     assert operator.finish() == []
 
 
-def test_a_tuple_overtaken_in_its_slot_no_longer_holds_others_back() -> None:
+def test_a_tuple_replaced_in_its_slot_no_longer_delays_other_tuples() -> None:
     operator = WindowAggregateOperator(
         [over(BUILTINS["count"], WindowFrame("RANGE", 4, slide=4, partition=key_of))]
     )
@@ -233,14 +233,14 @@ def test_a_tuple_overtaken_in_its_slot_no_longer_holds_others_back() -> None:
     assert operator.held_from() == 1
 
 
-def test_a_tumble_whose_yield_tuple_lies_before_the_window_is_over_no_tuple() -> None:
+def test_a_tumbling_window_that_ends_after_its_only_tuple_can_be_empty() -> None:
     #  RANGE 2 SLIDE 10:   0 . . . . . . . [8 . )        the slot's only tuple is at 3
     tuples = [Timed(3, ("k", 7)), Timed(12, ("k", 7))]
     calls = [over(BUILTINS[name], WindowFrame("RANGE", 2, slide=10)) for name in ("sum", "count")]
     assert run(calls, tuples)[0] == Timed(3, ("k", 7, None, 0))
 
 
-def test_an_unbounded_window_with_slide_yields_cumulative_results() -> None:
+def test_an_unbounded_window_with_slide_emits_cumulative_results() -> None:
     calls = [over(BUILTINS["sum"], WindowFrame("ROWS", None, slide=3))]
     assert [t.row[1:] for t in run(calls, bids(range(1, 8)))] == [(3, 6), (6, 21)]
     calls = [over(BUILTINS["sum"], WindowFrame("RANGE", None, slide=3))]

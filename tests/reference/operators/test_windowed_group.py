@@ -18,7 +18,7 @@ from slicemill_oracle.operators.windowed_group import ArrivalGroups, SlidingGrou
 
 
 class Collect:
-    """The tuple of all arguments: shows exactly which tuples a window holds."""
+    """Collects all arguments as a tuple, which shows the content of a window."""
 
     def __init__(self) -> None:
         self.seen: Args = ()
@@ -51,7 +51,7 @@ def every(operator: SlidingGroups, tuples: list[Timed], advance: bool = False) -
 
 
 def by_definition(tuples: list[Timed], range_us: int, slide_us: int) -> list[Timed]:
-    """Every window that holds a tuple, and in it every group by first appearance."""
+    """Return every window that contains a tuple, with its groups by first appearance."""
     out = []
     if tuples:
         first, last = tuples[0].ts, tuples[-1].ts
@@ -76,7 +76,7 @@ def streams(draw: st.DrawFn) -> list[Timed]:
 
 @settings(max_examples=300)
 @given(streams(), st.integers(1, 12), st.integers(1, 12), st.booleans())
-def test_every_window_with_a_tuple_gives_its_groups_once(
+def test_every_window_with_a_tuple_emits_each_of_its_groups_once(
     tuples: list[Timed], range_us: int, slide_us: int, advance: bool
 ) -> None:
     operator = SlidingGroups([COLLECT, COUNT], key_of, range_us, slide_us)
@@ -98,7 +98,7 @@ def test_g4_no_window_of_a_slow_stream_is_lost() -> None:
     ]
 
 
-def test_g4_the_clock_alone_brings_results_out() -> None:
+def test_g4_the_clock_alone_releases_results() -> None:
     operator = SlidingGroups([COUNT], lambda row: (), 100, 10)
     operator.process(0, Timed(0, (0,)))
     assert operator.advance(9) == []
@@ -108,7 +108,7 @@ def test_g4_the_clock_alone_brings_results_out() -> None:
     assert operator.finish() == []
 
 
-def test_g3_every_tuple_is_in_range_by_slide_windows() -> None:
+def test_g3_every_tuple_is_in_range_divided_by_slide_windows() -> None:
     tuples = [Timed(n, ("k", n)) for n in range(300)]
     out = every(SlidingGroups([COLLECT], key_of, 100, 5), tuples)
     windows_of = Counter(n for t in out for n in t.row[1])
@@ -117,26 +117,26 @@ def test_g3_every_tuple_is_in_range_by_slide_windows() -> None:
     assert set(Counter(n for t in out for n in t.row[1]).values()) == {14, 15}
 
 
-def test_time_without_tuples_gives_nothing_however_long() -> None:
+def test_time_without_tuples_emits_no_results() -> None:
     operator = SlidingGroups([COUNT], key_of, 10, 1)
     assert operator.advance(10**15) == []
     operator.process(0, Timed(10**15, ("a", 1)))
     assert len(operator.advance(2 * 10**15)) == 10
 
 
-def test_it_is_an_operator_that_waits_for_time() -> None:
+def test_sliding_groups_wait_for_time() -> None:
     operator = SlidingGroups([COUNT], key_of, 10, 10)
     assert isinstance(operator, RowOperator) and isinstance(operator, DelayedOutput)
     assert (operator.inputs, operator.waits_for_time) == (1, True)
 
 
 @pytest.mark.parametrize(("range_us", "slide_us"), [(0, 1), (1, 0)])
-def test_a_window_or_slide_of_no_length_is_refused(range_us: int, slide_us: int) -> None:
+def test_a_window_or_slide_of_length_zero_is_rejected(range_us: int, slide_us: int) -> None:
     with pytest.raises(SlicemillError, match="longer than 0"):
         SlidingGroups([COUNT], key_of, range_us, slide_us)
 
 
-def test_nans_are_one_group_and_the_zeros_are_one() -> None:
+def test_nans_are_one_group_and_both_zeros_are_one_group() -> None:
     tuples = [Timed(0, (value, 1)) for value in (float("nan"), -0.0, float("nan"), 0.0)]
     sliding = every(SlidingGroups([COUNT], key_of, 10, 10), tuples)
     assert repr([t.row[:2] for t in sliding]) == "[(nan, 2), (0.0, 2)]"

@@ -1,4 +1,4 @@
-"""Random queries, arrivals and schedules for sliced joins, and the definition of what they must give."""
+"""Random queries, arrivals and schedules for sliced joins, and the definition of the expected results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ filtered_sides = st.builds(
 
 
 def members_of(sides: st.SearchStrategy[MemberSide], most: int = 4) -> st.SearchStrategy[list[Member]]:
-    """Queries whose windows differ between the streams, or do not."""
+    """Draw queries whose windows may differ between the streams."""
     apart = st.tuples(sides, sides)
     alike = st.tuples(sides, sides).map(
         lambda pair: (pair[0], MemberSide(pair[0].window, pair[1].predicate, pair[1].selectivity))
@@ -59,7 +59,7 @@ def members_of(sides: st.SearchStrategy[MemberSide], most: int = 4) -> st.Search
 
 
 def members_on(streams: int, most: int) -> st.SearchStrategy[list[Member]]:
-    """Queries on any number of streams, with a window and perhaps a predicate on each."""
+    """Draw queries on any number of streams, with a window and an optional predicate on each."""
     sides = st.tuples(*[filtered_sides] * streams)
     return st.lists(sides, min_size=1, max_size=most).map(_named)
 
@@ -70,7 +70,7 @@ def _named(sides: list[tuple[MemberSide, ...]]) -> list[Member]:
 
 @st.composite
 def arrivals(draw: st.DrawFn, streams: int = 2, most: int = 25) -> list[Arrival]:
-    """Tuples (key, number) in timestamp order over all streams; equal timestamps in stream order."""
+    """Draw tuples (key, number) in timestamp order over all streams; equal timestamps in stream order."""
     drawn = draw(
         st.lists(st.tuples(st.integers(0, 20), st.integers(0, streams - 1), st.integers(0, 1)), max_size=most)
     )
@@ -80,7 +80,7 @@ def arrivals(draw: st.DrawFn, streams: int = 2, most: int = 25) -> list[Arrival]
 
 @st.composite
 def any_ends(draw: st.DrawFn, members: Sequence[Member]) -> tuple[list[float], list[float]]:
-    """Cuts at random ages, whether or not a window ends there, as many on both streams."""
+    """Draw slice borders at random ages, independent of windows, as many on both streams."""
     longest = [windows(members, side)[-1] for side in (0, 1)]
     count = draw(st.integers(0, 4))
     cut = [
@@ -97,7 +97,7 @@ def expected(
     condition: Callable[[Row, Row], bool] = same_key,
     one_way: bool = False,
 ) -> Outputs:
-    """Every pair whose older tuple is in its window when the newer one comes, by the definition (S3)."""
+    """Return every pair whose older tuple is in its window at the newer's arrival, by definition (S3)."""
     outputs: Outputs = {}
     for one in members:
         found: Counter[Timed] = Counter()
@@ -118,7 +118,7 @@ def expected(
 
 
 def run_through(join: Processing[Result], arrived: Iterable[Arrival]) -> list[Result]:
-    """What a join gives when each tuple is taken through it before the next one comes."""
+    """Return the results of a join that processes each tuple completely before the next arrives."""
     return [one for stream, tuple_ in arrived for one in join.process(stream, tuple_)]
 
 
@@ -136,7 +136,7 @@ def run_at_random(
     each_step: Callable[[], None] = lambda: None,
     meanwhile: Callable[[Random], None] = lambda random: None,
 ) -> list[SliceDelivery]:
-    """Feed a chain while its slices run in random order, at random speed, with other things meanwhile."""
+    """Feed a chain while its slices run in random order, at random speed, with other events in between."""
     random = Random(seed)
     for stream, tuple_ in arrived:
         chain.arrive(stream, tuple_)

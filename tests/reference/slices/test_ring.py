@@ -1,4 +1,4 @@
-"""A join on a ring gives what the definition does, under any schedule (S25-S34, slice-P12 to slice-P14)."""
+"""A ring join gives the results of the definition under any schedule (S25-S34, slice-P12 to slice-P14)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def same_key(stream: int, row: Row, other: int, other_row: Row) -> bool:
 
 @dataclass(frozen=True)
 class RingCase:
-    """Queries over streams, what arrives, the orders of probing, a number of nodes and a schedule."""
+    """Queries over streams, arrivals, the orders of probing, a number of nodes and a schedule."""
 
     members: list[Member]
     arrived: list[Arrival]
@@ -65,7 +65,7 @@ def wants(side: MemberSide, tuple_: Timed) -> bool:
 
 
 def definition(members: Sequence[Member], arrived: Sequence[Arrival]) -> Found:
-    """Combinations of one tuple per stream, with the queries whose windows and predicates hold all of it."""
+    """Return combinations of one tuple per stream, with the queries that they satisfy."""
     found: Found = Counter()
     by_stream = ([tuple_ for s, tuple_ in arrived if s == one] for one in range(len(members[0].sides)))
     for parts in product(*by_stream):
@@ -88,7 +88,7 @@ def counted(results: Sequence[RingResult]) -> Found:
 
 
 class WatchedRing(Ring):
-    """A ring that checks, after every purge, what a node has, and the order of ENDs at the start node."""
+    """Ring that checks, after every purge, the content of a node and the order of ENDs at the start node."""
 
     def __init__(self, join: RingJoin, placement: SlicePlacement, *, random: Random) -> None:
         super().__init__(join, placement, random=random)
@@ -109,7 +109,7 @@ class WatchedRing(Ring):
         super()._pass(node, partial)
 
 
-def test_golden_3() -> None:
+def test_golden_3_is_reproduced_on_a_ring_of_two_nodes() -> None:
     query = [Member("q", (MemberSide(4), MemberSide(4), MemberSide(4)))]
     join = RingJoin(query, anything, orders=[[1, 2], [0, 2], [1, 0]])
     ring = Ring(join, SlicePlacement(join, 2), random=Random(0))
@@ -142,7 +142,7 @@ def test_a_ring_has_the_results_of_the_definition_under_any_schedule(case: RingC
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_where_every_probe_finds_much_the_last_of_each_schema_still_comes_last(seed: int) -> None:
+def test_the_last_result_of_each_schema_arrives_last_even_with_many_matches(seed: int) -> None:
     random = Random(seed)
     members = [Member("q", tuple(MemberSide(random.randint(3, 9)) for _ in range(random.randint(3, 4))))]
     join = RingJoin(members, same_key)
@@ -153,7 +153,7 @@ def test_where_every_probe_finds_much_the_last_of_each_schema_still_comes_last(s
 
 @given(cases(), st.integers(2, 8))
 @settings(max_examples=120, deadline=None)
-def test_several_tuples_in_flight_see_each_stored_tuple_once(case: RingCase, in_flight: int) -> None:
+def test_several_tuples_in_flight_meet_each_stored_tuple_once(case: RingCase, in_flight: int) -> None:
     join = case.join()
     ring = Ring(join, SlicePlacement(join, case.nodes), in_flight=in_flight, random=Random(case.seed))
     assert counted(ring.run(case.arrived)) == definition(case.members, case.arrived)
@@ -163,7 +163,7 @@ def test_several_tuples_in_flight_see_each_stored_tuple_once(case: RingCase, in_
 
 @given(cases(), st.integers(1, 8), st.data())
 @settings(max_examples=120, deadline=None)
-def test_where_roles_move_a_tuple_stays_on_one_node(
+def test_with_moving_roles_a_tuple_stays_on_one_node(
     case: RingCase, in_flight: int, data: st.DataObject
 ) -> None:
     join = case.join()
@@ -183,7 +183,7 @@ def test_where_roles_move_a_tuple_stays_on_one_node(
     assert counted(again.run(case.arrived)) == found, "the same when tuples are under way together"
 
 
-def test_the_head_moves_onto_the_node_that_has_just_expired() -> None:
+def test_the_head_moves_to_the_node_whose_tuples_have_just_expired() -> None:
     join = RingJoin([Member("q", (MemberSide(12), MemberSide(12)))], anything)
     ring = Ring(join, RolePlacement(join, 4), random=Random(1))
     for ts in range(60):
@@ -191,14 +191,14 @@ def test_the_head_moves_onto_the_node_that_has_just_expired() -> None:
         for node in ring.nodes:
             for state in node.states:
                 live = [item.ts for item in state.items if ts - item.ts < 12]
-                # Three units a node; while it is head and tail at once it has the ends of both.
+                # Three time units on each node; a node that is head and tail at once has the ends of both.
                 assert not live or max(live) - min(live) < 3 or max(live) - min(live) >= 12 - 3
 
 
 @given(cases(), st.data())
 @settings(max_examples=150, deadline=None)
 @pytest.mark.parametrize("kind", [SlicePlacement, RolePlacement])
-def test_changing_the_ring_changes_no_result(
+def test_a_change_of_the_ring_changes_no_result(
     kind: type[SlicePlacement] | type[RolePlacement], case: RingCase, data: st.DataObject
 ) -> None:
     join = case.join()
@@ -215,7 +215,7 @@ def test_changing_the_ring_changes_no_result(
     assert found == definition(case.members, case.arrived)
 
 
-def test_slices_do_not_change_while_several_tuples_may_be_under_way() -> None:
+def test_slices_do_not_change_while_several_tuples_are_in_flight() -> None:
     join = RingJoin([Member("q", (MemberSide(4), MemberSide(4)))], anything)
     ring = Ring(join, SlicePlacement(join, 2), in_flight=2)
     with pytest.raises(ValueError, match="one tuple is under way"):

@@ -1,4 +1,4 @@
-"""The ring's rivals give the same results at their published price, and relocation is exact (S41-S43)."""
+"""Alternatives to the ring: equal results at their published cost, and exact relocation (S41-S43)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_coordinated_routing_has_the_results_of_the_definition(
 
 @given(cases())
 @settings(max_examples=60, deadline=None)
-def test_in_virtual_time_results_are_the_same_and_none_comes_before_its_tuple(case: RingCase) -> None:
+def test_in_virtual_time_results_are_equal_and_none_precedes_its_tuple(case: RingCase) -> None:
     costs = RingCosts(join=3e-7, purge=1e-7, insert=1e-7, send=2e-7, hop=1e-6)
     join = case.join()
     for placement in (SlicePlacement(join, case.nodes), RolePlacement(join, case.nodes)):
@@ -57,7 +57,9 @@ def test_in_virtual_time_results_are_the_same_and_none_comes_before_its_tuple(ca
         (5, 2, "2/5 4/5 1/5 3/5 0", (3, 5)),
     ],
 )
-def test_relocation_as_published(nodes: int, more: int, handed: str, behind: tuple[int, ...]) -> None:
+def test_relocation_equals_the_published_example(
+    nodes: int, more: int, handed: str, behind: tuple[int, ...]
+) -> None:
     relocation = growth(nodes, more)
     assert relocation.handed_on == tuple(map(Fraction, handed.split()))
     assert relocation.new_behind == behind
@@ -68,12 +70,12 @@ def test_relocation_leaves_equal_consecutive_slices(nodes: int, more: int) -> No
     assert after(nodes, growth(nodes, more)) == [(i, i + 1) for i in range(nodes + more)]
 
 
-def test_aligned_routing_wastes_what_the_formula_says() -> None:
+def test_aligned_routing_replicates_as_many_tuples_as_the_formula_predicts() -> None:
     window, segment, nodes = 100, 200, 6
     join = RingJoin([Member("q", (MemberSide(window),) * 3)], lambda *_: False)
     routing = AlignedRouting(join, nodes, segment, random=Random(0))
     routing.run([(stream, Timed(ts, (0,))) for ts in range(4 * nodes * segment) for stream in range(3)])
-    # One tuple a tick: T of the master and T + 2W of each other stream, on every node.
+    # One tuple per time unit: T of the master and T + 2W of each other stream, on every node.
     assert routing.largest == pytest.approx(nodes * (segment + 2 * (segment + 2 * window)), rel=0.2)
 
 

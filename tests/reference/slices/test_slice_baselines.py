@@ -1,4 +1,4 @@
-"""The ways without slices give the same results, and all cost what the model says (S6-S8, S15, P5)."""
+"""Joins without slices: equal results, and the costs of the model for all methods (S6-S8, S15, P5)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from slicemill_oracle.sources import ScheduledSource
 
 @given(arrivals(), st.data())
 @settings(max_examples=50)
-def test_every_way_gives_every_query_its_own_join(arrived: list[Arrival], data: st.DataObject) -> None:
+def test_every_method_gives_every_query_its_own_join(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(filtered_sides))
     ways: list[QueriesJoin] = [
         IsolatedJoins(members, same_key),
@@ -72,8 +72,8 @@ def matches_one_in_ten(left: Row, right: Row) -> bool:
     return Random(hash((left[0], right[0]))).random() < 0.1
 
 
-def test_measured_comparisons_and_state_are_those_of_the_model() -> None:
-    # One tuple of each stream per unit of time, a third of the left ones selected.
+def test_measured_comparisons_and_state_equal_those_of_the_model() -> None:
+    # One tuple of each stream per time unit, of which a third of the left tuples is selected.
     members = (member("q1", 20), member("q2", 60, lambda row: int(str(row[0])) % 3 == 0, 1 / 3))
     workload = JoinWorkload(members, (1, 1), 0.1)
     plan = mem_opt(workload)
@@ -96,7 +96,7 @@ def test_measured_comparisons_and_state_are_those_of_the_model() -> None:
         assert way.state_size == pytest.approx(model.memory, rel=0.1), name
         for part in ("probe", "route", "select", "split"):
             assert spent[part] == pytest.approx(getattr(model, part), rel=0.15), (name, part)
-        # The model lets tuples that a selection removes purge and punctuate all the same.
+        # In the model, tuples that a selection removes purge and punctuate nevertheless.
         assert 0.6 * model.purge <= spent["purge"] <= model.purge
         assert 0.6 * model.union <= spent["union"] <= model.union * 1.15
 

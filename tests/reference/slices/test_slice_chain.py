@@ -1,4 +1,4 @@
-"""Chains of time slices: golden traces, and the theorems under random cuts and schedules."""
+"""Chains of time slices: golden traces, and theorems under random slice borders and schedules."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from slicemill_oracle.slices.unshared import one_join
 
 
 def finest(members: list[Member]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Cuts at every window, with the shorter list filled up."""
+    """Return slice borders at every window, with the shorter list filled up."""
     left, right = windows(members, 0), windows(members, 1)
     longest = max(len(left), len(right))
     return left + left[-1:] * (longest - len(left)), right + right[-1:] * (longest - len(right))
 
 
-# ----- golden traces
+# ----- Golden traces
 
 
 def trace_one_way(slice_type: type[TimeSlice], schedule: list[str | int]) -> list[str]:
-    """Run golden trace 1: arrivals by name run the first slice, a number runs that slice."""
+    """Run golden trace 1: an arrival by name runs the first slice, a number runs that slice."""
     chain = Chain([member("q", 4)], ((2, 4), (2, 4)), anything, slice_type=slice_type, one_way=True)
     lines = []
     for now, what in enumerate(schedule, 1):
@@ -61,7 +61,7 @@ def trace_one_way(slice_type: type[TimeSlice], schedule: list[str | int]) -> lis
     return lines
 
 
-def test_golden_trace_1_with_the_printed_purge_test() -> None:
+def test_golden_trace_1_is_reproduced_with_the_printed_purge_test() -> None:
     schedule: list[str | int] = ["a1", "a2", "a3", "b1", "b2", 2, 2, "a4", 2, 2]
     assert trace_one_way(ClosedTimeSlice, schedule) == [
         "a1 |  | ",
@@ -77,7 +77,7 @@ def test_golden_trace_1_with_the_printed_purge_test() -> None:
     ]
 
 
-def test_golden_trace_1_with_half_open_windows() -> None:
+def test_golden_trace_1_is_corrected_with_half_open_windows() -> None:
     schedule: list[str | int] = ["a1", "a2", "a3", "b1", "b2", 2, 2, "a4", 2, 2, 2]
     assert trace_one_way(TimeSlice, schedule) == [
         "a1 |  | ",
@@ -101,7 +101,9 @@ def test_golden_trace_1_with_half_open_windows() -> None:
         (TimeSlice, {4: "a3b1", 9: "a1b1 a2b1", 11: "a2b2 a3b2"}),
     ],
 )
-def test_golden_trace_1_outputs_by_slice(slice_type: type[TimeSlice], found: dict[int, str]) -> None:
+def test_golden_trace_1_has_the_published_outputs_of_each_slice(
+    slice_type: type[TimeSlice], found: dict[int, str]
+) -> None:
     outputs: dict[int, str] = {}
     now = 0
 
@@ -135,7 +137,7 @@ BINARY_TRACE: list[tuple[int, str, str, str]] = [
 ]
 
 
-def test_golden_trace_2() -> None:
+def test_golden_trace_2_is_reproduced() -> None:
     members = [member("short", 2), member("long", 4)]
     chain = Chain(members, ((2, 4), (2, 4)), anything)
     for ts, name, states, output in BINARY_TRACE:
@@ -148,7 +150,7 @@ def test_golden_trace_2() -> None:
         assert set(short) <= set(output.split())
 
 
-def test_slices_that_do_not_pass_probes_on_lose_pairs() -> None:
+def test_slices_that_do_not_forward_probes_lose_pairs() -> None:
     chain = Chain([member("q", 4)], ((2, 4), (2, 4)), anything)
     found = []
     for ts, name, _, _ in BINARY_TRACE:
@@ -164,12 +166,14 @@ def test_slices_that_do_not_pass_probes_on_lose_pairs() -> None:
     assert found == [pair for number, pair in everything if number == "1"]
 
 
-# ----- the theorems
+# ----- Theorems
 
 
 @given(arrivals(), st.data(), seeds)
 @settings(max_examples=50)
-def test_a_one_way_chain_is_the_one_way_join(arrived: list[Arrival], data: st.DataObject, seed: int) -> None:
+def test_a_one_way_chain_gives_the_results_of_the_one_way_join(
+    arrived: list[Arrival], data: st.DataObject, seed: int
+) -> None:
     members = data.draw(members_of(plain_sides))
     chain = Chain(members, data.draw(any_ends(members)), same_key, one_way=True)
     found = run_at_random(chain, arrived, seed)
@@ -184,7 +188,7 @@ def test_a_binary_join_is_two_one_way_joins(arrived: list[Arrival], left: int, r
     there = Chain([Member("q", (MemberSide(left), MemberSide(9)))], ((left,), (9,)), same_key, one_way=True)
     back = Chain([Member("q", (MemberSide(right), MemberSide(9)))], ((right,), (9,)), same_key, one_way=True)
     one = Counter(result for stream, tuple_ in arrived for _, result in there.process(stream, tuple_))
-    # The same join seen from the other side: streams and rows change places.
+    # The same join seen from the other side: streams and rows are swapped.
     other = Counter(
         Timed(result.ts, result.row[2:] + result.row[:2])
         for stream, tuple_ in arrived
@@ -195,7 +199,7 @@ def test_a_binary_join_is_two_one_way_joins(arrived: list[Arrival], left: int, r
 
 @given(arrivals(), st.data(), seeds)
 @settings(max_examples=60)
-def test_a_binary_chain_gives_each_query_its_join_whatever_the_cuts(
+def test_a_binary_chain_gives_each_query_its_join_for_any_slice_borders(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
     members = data.draw(members_of(filtered_sides))
@@ -208,9 +212,7 @@ def test_a_binary_chain_gives_each_query_its_join_whatever_the_cuts(
 
 @given(arrivals(), st.data(), seeds)
 @settings(max_examples=40)
-def test_no_tuple_is_in_two_places_at_any_step(
-    arrived: list[Arrival], data: st.DataObject, seed: int
-) -> None:
+def test_no_tuple_is_stored_twice_at_any_step(arrived: list[Arrival], data: st.DataObject, seed: int) -> None:
     members = data.draw(members_of(filtered_sides))
     chain = Chain(members, data.draw(any_ends(members)), same_key)
 
@@ -227,7 +229,7 @@ def test_no_tuple_is_in_two_places_at_any_step(
 
 @given(arrivals(), st.data(), seeds)
 @settings(max_examples=40)
-def test_a_probe_finds_exactly_the_tuples_of_the_slices_ages(
+def test_a_probe_meets_exactly_the_tuples_of_the_ages_of_a_slice(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
     members = data.draw(members_of(filtered_sides))
@@ -258,7 +260,9 @@ def test_a_probe_finds_exactly_the_tuples_of_the_slices_ages(
 
 @given(arrivals(), st.data())
 @settings(max_examples=30)
-def test_slices_hold_and_probe_what_one_join_does(arrived: list[Arrival], data: st.DataObject) -> None:
+def test_slices_store_and_probe_the_tuples_of_a_single_join(
+    arrived: list[Arrival], data: st.DataObject
+) -> None:
     members = data.draw(members_of(plain_sides))
     chain, single = Chain(members, data.draw(any_ends(members)), same_key), one_join(members, same_key)
     for stream, tuple_ in arrived:
@@ -276,7 +280,7 @@ def test_every_stored_tuple_is_still_needed(arrived: list[Arrival], data: st.Dat
     for stream, tuple_ in arrived:
         chain.process(stream, tuple_)
     now = chain.last_ts or 0
-    # A tuple that all predicates let through meets, for some query, everything that is stored: none is idle.
+    # A tuple that satisfies all predicates meets, for some query, every stored tuple, so none is useless.
     for stream in (0, 1):
         wanted = Timed(now, ("wanted", 6))
         found = {result.row for _, result in chain.process(stream, wanted)}
@@ -286,7 +290,7 @@ def test_every_stored_tuple_is_still_needed(arrived: list[Arrival], data: st.Dat
 
 @given(arrivals(), st.data(), seeds)
 @settings(max_examples=40)
-def test_results_of_every_query_come_out_in_order_a_step_per_probe(
+def test_results_of_every_query_are_emitted_in_order_one_step_for_each_probe(
     arrived: list[Arrival], data: st.DataObject, seed: int
 ) -> None:
     members = data.draw(members_of(plain_sides))
@@ -304,7 +308,7 @@ def test_results_of_every_query_come_out_in_order_a_step_per_probe(
 
 @given(arrivals(), st.data())
 @settings(max_examples=10)
-def test_a_chain_agrees_with_sql_over_the_finished_input(arrived: list[Arrival], data: st.DataObject) -> None:
+def test_a_chain_equals_sql_over_the_finished_input(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(plain_sides))
     chain = Chain(members, finest(members), same_key)
     found = by_query(members, run_through(chain, arrived))
@@ -322,29 +326,30 @@ def test_a_chain_agrees_with_sql_over_the_finished_input(arrived: list[Arrival],
             assert found[one.query] == Counter(Timed(ts, tuple(row)) for ts, *row in due)
 
 
-# ----- details
+# ----- Details
 
 
-def test_tuples_pass_a_slice_that_has_no_length_on_their_stream() -> None:
+def test_tuples_pass_through_a_slice_of_length_zero_on_their_stream() -> None:
     chain = Chain([member("q", 2)], ((1, 2, 2), (1, 1, 2)), anything)
     chain.process(1, Timed(0, ("b",)))
     assert chain.process(0, Timed(1, ("a",))) == [("q", Timed(1, ("a", "b")))]
 
 
-def test_a_window_longer_than_all_slices_is_refused() -> None:
+def test_a_window_longer_than_all_slices_is_rejected() -> None:
     with pytest.raises(SlicemillError, match="no slice reaches"):
         Chain([member("q", 5)], ((2, 4), (2, 4)), anything)
 
 
-def test_input_out_of_order_is_refused() -> None:
+def test_input_out_of_order_is_rejected() -> None:
     chain = Chain([member("q", 4)], ((4,), (4,)), anything)
     chain.arrive(0, Timed(5, ("a",)))
     with pytest.raises(SlicemillError, match="in order"):
         chain.arrive(1, Timed(4, ("b",)))
 
 
-def test_a_probe_that_goes_no_further_closes_with_the_next_one_that_gets_through() -> None:
-    # The query's left window ends in the first slice, its right one in the second: only left tuples go there.
+def test_a_probe_that_ends_early_is_closed_by_the_next_complete_probe() -> None:
+    # The left window of the query ends in the first slice, its right window in the second: only left tuples
+    # reach the second slice.
     chain = Chain([Member("q", (MemberSide(2), MemberSide(6)))], ((2, 2), (2, 6)), anything)
     for stream, ts in ((0, 0), (1, 1), (0, 2)):
         assert chain.take() == []
@@ -355,7 +360,7 @@ def test_a_probe_that_goes_no_further_closes_with_the_next_one_that_gets_through
     assert chain.counters.union == 2
 
 
-def test_a_predicate_that_is_no_function_needs_to_be_told_how_to_be_evaluated() -> None:
+def test_a_predicate_that_is_no_function_needs_an_evaluator() -> None:
     chain = Chain([member("q", 4, "price > 3", 0.5)], ((4,), (4,)), anything)
     with pytest.raises(TypeError, match="say how"):
         chain.arrive(0, Timed(0, (1,)))

@@ -1,4 +1,4 @@
-"""Cuts and queries that change while a chain runs (S21-S23, P9)."""
+"""Slice borders and queries that change while a chain runs (S21-S23, P9)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from slicemill_oracle.slices.time_slice import TimeSlice
 
 
 def change_at_random(chain: Chain, random: Random) -> None:
-    """Split a random slice at a random age, or merge two whose queue is empty."""
+    """Split a random slice at a random age, or merge two slices whose queue is empty."""
     number = random.randrange(len(chain.cuts))
     if random.random() < 0.5:
         (a, b), (c, d) = chain.start(number), chain.cuts[number]
@@ -59,7 +59,7 @@ def test_random_splits_and_merges_change_no_result(
 
 @given(arrivals(), st.data(), seeds, st.sampled_from([TimeSlice, CountSlice]))
 @settings(max_examples=40)
-def test_leading_a_chain_to_other_cuts_changes_no_result(
+def test_a_transition_to_other_slice_borders_changes_no_result(
     arrived: list[Arrival], data: st.DataObject, seed: int, slice_type: type[TimeSlice]
 ) -> None:
     members = data.draw(members_of(filtered_sides))
@@ -80,7 +80,7 @@ def test_leading_a_chain_to_other_cuts_changes_no_result(
 
 @given(arrivals(), st.data(), st.booleans())
 @settings(max_examples=60)
-def test_a_query_that_joins_late_is_complete_from_the_time_it_is_told(
+def test_a_query_added_later_is_complete_from_its_announced_time(
     arrived: list[Arrival], data: st.DataObject, cut: bool
 ) -> None:
     members = data.draw(members_of(filtered_sides, most=3))
@@ -103,9 +103,7 @@ def test_a_query_that_joins_late_is_complete_from_the_time_it_is_told(
 
 @given(arrivals(), st.data())
 @settings(max_examples=40)
-def test_a_query_that_leaves_takes_only_its_own_state_with_it(
-    arrived: list[Arrival], data: st.DataObject
-) -> None:
+def test_removal_of_a_query_drops_only_its_own_state(arrived: list[Arrival], data: st.DataObject) -> None:
     members = data.draw(members_of(filtered_sides).filter(lambda found: len(found) > 1))
     index = data.draw(st.integers(0, len(arrived)))
     leaving, *staying = data.draw(st.permutations(members))
@@ -126,7 +124,7 @@ def test_a_query_that_leaves_takes_only_its_own_state_with_it(
     assert chain.cuts[-1] == longest
 
 
-def test_a_window_that_an_end_has_already_is_only_wired_up() -> None:
+def test_a_window_that_ends_at_an_existing_border_needs_no_new_slice() -> None:
     chain = Chain([member("q1", 2), member("q2", 4)], ((2, 4), (2, 4)), anything)
     chain.process(0, Timed(10, ("a",)))
     assert add_query(chain, member("q3", 4)) == 10
@@ -134,7 +132,7 @@ def test_a_window_that_an_end_has_already_is_only_wired_up() -> None:
     assert [query for query, _ in chain.process(1, Timed(11, ("b",)))] == ["q1", "q2", "q3"]
 
 
-def test_a_longer_window_is_complete_when_the_difference_has_passed() -> None:
+def test_a_longer_window_is_complete_after_the_difference_of_the_windows() -> None:
     chain = Chain([member("q1", 2)], ((2,), (2,)), anything)
     chain.process(0, Timed(10, ("a",)))
     assert add_query(chain, member("q2", 7)) == 10 + 5
@@ -151,7 +149,7 @@ def test_a_looser_predicate_needs_its_whole_window_to_warm_up() -> None:
     assert add_query(chain, member("loose", 6)) == 10 + 6
 
 
-def test_without_a_cut_a_router_serves_the_new_window() -> None:
+def test_without_a_new_border_a_router_serves_the_new_window() -> None:
     chain = Chain([member("q1", 8)], ((8,), (8,)), anything)
     add_query(chain, member("q2", 3), cut=False)
     assert chain.cuts == [(8, 8)]
@@ -172,7 +170,7 @@ def test_without_a_cut_a_router_serves_the_new_window() -> None:
         (lambda chain: (remove_query(chain, "q1"), remove_query(chain, "q2")), "last query"),
     ],
 )
-def test_changes_that_cannot_be_are_refused(change: object, message: str) -> None:
+def test_impossible_changes_are_rejected(change: object, message: str) -> None:
     assert callable(change)
     chain = Chain([member("q1", 2), member("q2", 4)], ((2, 4), (2, 4)), anything)
     chain.arrive(0, Timed(0, ("a",)))
@@ -181,7 +179,7 @@ def test_changes_that_cannot_be_are_refused(change: object, message: str) -> Non
         change(chain)
 
 
-def test_cutting_a_lopsided_chain_keeps_the_other_streams_ends_in_order() -> None:
+def test_a_new_border_in_an_asymmetric_chain_keeps_the_borders_of_the_other_stream_in_order() -> None:
     chain = Chain([Member("q", (MemberSide(8), MemberSide(3)))], ((8,), (3,)), anything)
     add_query(chain, Member("other", (MemberSide(5), MemberSide(7))))
     assert chain.cuts == [(5, 3), (8, 3), (8, 7)]

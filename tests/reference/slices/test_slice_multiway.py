@@ -22,7 +22,7 @@ def same_key(stream: int, row: Row, other: int, other_row: Row) -> bool:
     return row[0] == other_row[0]
 
 
-def test_golden_3() -> None:
+def test_golden_3_is_reproduced_by_a_multiway_join() -> None:
     one_query = [Member("q", (MemberSide(4), MemberSide(4), MemberSide(4)))]
     # A probes B then C, B probes A then C, C probes B then A; two slices on each stream.
     join = MultiwayJoin(one_query, anything, orders=[[1, 2], [0, 2], [1, 0]], ends=[(2, 4)] * 3)
@@ -62,7 +62,7 @@ def wants(side: MemberSide, tuple_: Timed) -> bool:
 
 
 def definition(members: list[Member], arrived: list[Arrival]) -> Counter[tuple[Row, int]]:
-    """Combinations of one tuple per stream, with the queries whose windows and predicates hold all of it."""
+    """Return combinations of one tuple per stream, with the queries that they satisfy."""
     streams = len(members[0].sides)
     found: Counter[tuple[Row, int]] = Counter()
     for parts in product(*([tuple_ for s, tuple_ in arrived if s == one] for one in range(streams))):
@@ -84,7 +84,7 @@ def definition(members: list[Member], arrived: list[Arrival]) -> Counter[tuple[R
 
 @given(cases())
 @settings(max_examples=60)
-def test_the_bits_of_a_result_name_the_queries_whose_windows_hold_all_members(
+def test_the_bits_of_a_result_name_the_queries_whose_windows_contain_all_its_tuples(
     case: tuple[list[Member], list[Arrival], list[list[int]]],
 ) -> None:
     members, arrived, orders = case
@@ -95,7 +95,7 @@ def test_the_bits_of_a_result_name_the_queries_whose_windows_hold_all_members(
 
 @given(cases())
 @settings(max_examples=40)
-def test_only_partial_results_that_can_serve_a_query_are_probed_and_only_there(
+def test_only_useful_partial_results_are_probed_and_only_in_useful_slices(
     case: tuple[list[Member], list[Arrival], list[list[int]]],
 ) -> None:
     members, arrived, orders = case
@@ -108,7 +108,7 @@ def test_only_partial_results_that_can_serve_a_query_are_probed_and_only_there(
 
 
 def fewest_probes(members: list[Member], arrived: list[Arrival], order: list[int]) -> int:
-    """Pairs of a useful partial result and a kept tuple whose slice has a query in common with it."""
+    """Return pairs of a useful partial result and a stored tuple whose slice serves a common query."""
     stream, newest = arrived[-1]
     mask = sum(1 << bit for bit, one in enumerate(members) if wants(one.sides[stream], newest))
     partials = [([newest], mask)] if mask else []
@@ -120,11 +120,12 @@ def fewest_probes(members: list[Member], arrived: list[Arrival], order: list[int
                 if other != probed:
                     continue
                 age = newest.ts - tuple_.ts
-                # Whoever reaches to this age reaches to the start of its slice: no window ends between.
+                # A window that reaches this age reaches the start of its slice, because no window ends
+                # between.
                 here = queries_reaching(members, probed, age)
                 wanted = sum(1 << bit for bit, one in enumerate(members) if wants(one.sides[probed], tuple_))
                 if not here & wanted:
-                    continue  # no longer stored
+                    continue  # This tuple is no longer stored.
                 if here & queries:
                     probes += 1
                     if here & queries & wanted and tuple_.row[0] == newest.row[0]:
@@ -143,7 +144,7 @@ def test_every_stored_tuple_serves_a_query_at_its_age(
     for stream, tuple_ in arrived:
         join.process(stream, tuple_)
         if not any(wants(one.sides[stream], tuple_) for one in members):
-            continue  # nobody wants it, so it purges nothing
+            continue  # No query selects the tuple, so it purges no tuples.
         for probed, slices in enumerate(join.states):
             for item in (item for state in slices for item in state):
                 age = tuple_.ts - item.ts
@@ -152,9 +153,9 @@ def test_every_stored_tuple_serves_a_query_at_its_age(
     assert [cut[-1].end for cut in join.spans] == longest
 
 
-def test_the_published_example_of_a_probe_that_is_not_made() -> None:
-    # q1 has the shorter window on B, q2 on C: what a finds beyond q1's window on B is only q2's,
-    # so it does not probe C beyond q2's window.
+def test_a_probe_without_a_useful_query_is_omitted_as_published() -> None:
+    # q1 has the shorter window on B, and q2 on C. Partial results of a beyond q1's window on B serve only q2,
+    # so they do not probe C beyond q2's window.
     members = [
         Member("q1", (MemberSide(9), MemberSide(2), MemberSide(6))),
         Member("q2", (MemberSide(9), MemberSide(6), MemberSide(2))),

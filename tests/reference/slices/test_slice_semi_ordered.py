@@ -1,4 +1,4 @@
-"""Inputs in order each but not together: lazy purge (S44, P18) and the symmetric hash join (P3)."""
+"""Inputs that are ordered only one by one: lazy purge (S44, P18) and the symmetric hash join (P3)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from slicemill_oracle.slices.symmetric_hash import SymmetricHashJoin
 
 
 def interleaved(arrived: list[Arrival], seed: int, streams: int) -> list[Arrival]:
-    """The same streams, each in its order, drawn from in random order."""
+    """Interleave the streams at random; each stream stays in order."""
     random = Random(seed)
     queues = [[tuple_ for stream, tuple_ in arrived if stream == one] for one in range(streams)]
     mixed = []
@@ -41,7 +41,7 @@ def cases(draw: st.DrawFn) -> tuple[list[Member], list[Arrival]]:
 
 @given(cases(), seeds)
 @settings(max_examples=60)
-def test_any_interleaving_gives_every_combination_once_and_can_be_put_in_order(
+def test_any_interleaving_gives_every_combination_once_in_an_order_that_can_be_restored(
     case: tuple[list[Member], list[Arrival]], seed: int
 ) -> None:
     members, arrived = case
@@ -54,7 +54,7 @@ def test_any_interleaving_gives_every_combination_once_and_can_be_put_in_order(
     ordered = [one for result in found for one in order.add(result)] + order.finish()
     assert Counter(ordered) == Counter(found)
     assert [one.ts for one in ordered] == sorted(one.ts for one in found)
-    # Of two results the later one has a later member (no two tuples of a stream have the same number).
+    # Of two results the later has a later tuple, because no two tuples of a stream have the same number.
     numbers = [tuple(int(str(value)) for value in one.row[1::2]) for one in found]
     assert all(any(a < b for a, b in zip(*pair, strict=True)) for pair in ordered_pairs(numbers))
 
@@ -82,7 +82,7 @@ def definition(members: list[Member], arrived: list[Arrival], streams: int) -> C
     return found
 
 
-def test_a_tuple_stays_until_the_marks_of_all_other_streams_have_passed_it() -> None:
+def test_a_tuple_stays_until_the_watermarks_of_all_other_streams_have_passed_it() -> None:
     join = SemiOrderedJoin([Member("q", (MemberSide(3), MemberSide(3), MemberSide(3)))], same_keys)
     join.process(0, Timed(0, ("k", 1)))
     join.process(1, Timed(100, ("k", 2)))
@@ -93,7 +93,7 @@ def test_a_tuple_stays_until_the_marks_of_all_other_streams_have_passed_it() -> 
     assert len(join.states[0]) == 0
 
 
-def test_a_result_waits_only_while_an_earlier_one_may_come() -> None:
+def test_a_result_waits_only_while_an_earlier_result_is_possible() -> None:
     order = ResultSorter()
     assert order.add(JoinResult((5, 9), (), 1)) == []
     assert order.add(JoinResult((8, 7), (), 1)) == []
@@ -104,7 +104,7 @@ def test_a_result_waits_only_while_an_earlier_one_may_come() -> None:
 
 @given(arrivals(), st.integers(0, 6), seeds)
 @settings(max_examples=50)
-def test_the_hash_join_gives_the_pairs_within_its_closed_window_in_any_interleaving(
+def test_the_hash_join_gives_the_pairs_of_its_closed_window_in_any_interleaving(
     arrived: list[Arrival], window: int, seed: int
 ) -> None:
     join = SymmetricHashJoin(window, lambda row: row[0], lambda row: row[0])
@@ -118,7 +118,7 @@ def test_the_hash_join_gives_the_pairs_within_its_closed_window_in_any_interleav
     )
 
 
-def test_the_hash_join_forgets_what_the_other_side_has_passed() -> None:
+def test_the_hash_join_drops_tuples_that_the_other_input_has_passed() -> None:
     join = SymmetricHashJoin(5, lambda row: row[0], lambda row: row[0])
     for ts in range(10):
         join.process(0, Timed(ts, ("k", ts)))
@@ -126,7 +126,7 @@ def test_the_hash_join_forgets_what_the_other_side_has_passed() -> None:
     assert join.state_size == 3 + 1
 
 
-def test_a_stream_that_is_not_in_order_is_refused() -> None:
+def test_a_stream_out_of_order_is_rejected() -> None:
     lazy = SemiOrderedJoin([Member("q", (MemberSide(3), MemberSide(3)))], same_keys)
     hashed = SymmetricHashJoin(5, lambda row: row[0], lambda row: row[0])
     for join in (lazy, hashed):

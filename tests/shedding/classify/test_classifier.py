@@ -1,4 +1,4 @@
-"""A classifier over time units: predictions, lags, forced looks, and state that can be put away."""
+"""Classifier over time units: predictions, lags, forced observations, and stored state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TASKS, FEATURES, BINS = 3, 2, 6
 
 
 def history(seed: int, length: int = 120) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Walks between 0 and 1, and the class that their mean says."""
+    """Return random walks between 0 and 1, and the class determined by their mean."""
     random = np.random.default_rng(seed)
     steps = random.normal(0, 0.15, (length, TASKS, FEATURES)).cumsum(axis=0) + 0.5
     values = 1 - np.abs(1 - np.mod(steps, 2))
@@ -37,7 +37,7 @@ def run(one: TaskClassifier, values: Floats) -> list[Decisions]:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_with_room_for_all_it_says_what_the_model_says(policy: str) -> None:
+def test_with_full_capacity_the_classifier_decides_like_the_model(policy: str) -> None:
     values, _ = history(2)
     found = run(classifier(policy, Settings(capacity=TASKS * FEATURES)), values)
     model = learn(*history(1), 2)
@@ -46,7 +46,7 @@ def test_with_room_for_all_it_says_what_the_model_says(policy: str) -> None:
     assert risk == pytest.approx(1 - model.posterior(values).max(axis=-1), abs=1e-12)
 
 
-def test_with_room_for_all_lags_are_the_values_of_earlier_units() -> None:
+def test_with_full_capacity_lags_are_the_values_of_earlier_units() -> None:
     values, _ = history(2)
     found = run(classifier("random", Settings(capacity=TASKS * FEATURES, lags=2)), values)
     trained, labels = history(1)
@@ -55,7 +55,7 @@ def test_with_room_for_all_lags_are_the_values_of_earlier_units() -> None:
     assert np.array([one.classes for one in found[2:]]).tolist() == model.classify(lagged[1]).tolist()
 
 
-def test_what_is_not_looked_at_is_predicted() -> None:
+def test_unobserved_features_are_predicted() -> None:
     one = classifier("random", Settings(capacity=0))
     values, _ = history(2, 3)
     p = one._chains.shares()
@@ -73,7 +73,7 @@ def test_an_observation_is_a_unit_vector() -> None:
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
-def test_a_classifier_that_was_put_away_goes_on_as_if_nothing_had_happened(policy: str) -> None:
+def test_a_restored_classifier_continues_like_the_original(policy: str) -> None:
     values, _ = history(2, 30)
     settings = Settings(capacity=3, lags=1, renew=5)
     through = run(classifier(policy, settings, window=10), values)
@@ -85,7 +85,7 @@ def test_a_classifier_that_was_put_away_goes_on_as_if_nothing_had_happened(polic
         assert a.observed.tolist() == b.observed.tolist()
 
 
-def test_every_stream_is_looked_at_in_two_units_running_now_and_then() -> None:
+def test_every_stream_is_observed_in_two_consecutive_units_at_times() -> None:
     values, _ = history(2, 60)
     found = run(classifier("hvwt", Settings(capacity=2, renew=5), window=50), values)
     observed = np.array([one.observed for one in found])
@@ -93,7 +93,7 @@ def test_every_stream_is_looked_at_in_two_units_running_now_and_then() -> None:
     assert (observed.sum(axis=(1, 2)) == 2).all()
 
 
-def test_a_stream_that_brings_nothing_is_not_looked_at() -> None:
+def test_a_stream_without_values_is_not_observed() -> None:
     one = classifier("bff", Settings(capacity=6, renew=2), window=50)
     silent = np.full((TASKS, FEATURES), np.nan)
     silent[0, 1] = 0.5

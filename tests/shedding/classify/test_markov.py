@@ -1,4 +1,4 @@
-"""Markov chains of features: golden, and against counting the last transitions by hand (M50)."""
+"""Markov chains of features: golden values, and a count of the last transitions by hand (M50)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slicemill.extensions.classify.model import MarkovChains, chains
 
 
-def test_golden_transitions_and_two_predictions() -> None:
+def test_golden_transitions_give_the_published_predictions() -> None:
     # G23: 1→1, 1→2, 1→2, 2→1, not all in one history.
     counted = MarkovChains(np.zeros((1, 1, 2, 2), np.int64))
     for before, after in ((0, 0), (0, 1), (0, 1), (1, 0)):
@@ -28,7 +28,7 @@ def test_golden_transitions_and_two_predictions() -> None:
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=25),
     st.sampled_from([None, 1, 4]),
 )
-def test_matrices_are_shares_of_the_last_transitions_seen(
+def test_matrices_are_shares_of_the_last_observed_transitions(
     steps: list[tuple[int, int, bool]], window: int | None
 ) -> None:
     learnt = MarkovChains(np.zeros((1, 1, 3, 3), np.int64), window)
@@ -42,19 +42,19 @@ def test_matrices_are_shares_of_the_last_transitions_seen(
         assert learnt.matrices[0, 0, i].tolist() == row
 
 
-def test_histories_have_breaks() -> None:
+def test_transitions_across_gaps_of_a_history_do_not_count() -> None:
     bins = np.array([0, 1, 1]).reshape(-1, 1, 1)
     moves = np.array([False, False, True]).reshape(-1, 1, 1)
     assert chains(bins, 2, moves=moves).counts[0, 0].tolist() == [[0, 0], [0, 1]]
 
 
-def test_shares_are_those_of_the_bins_that_were_left() -> None:
+def test_shares_count_the_bins_before_each_transition() -> None:
     bins = np.array([[0, 0], [1, 0], [0, 0], [0, 0]]).reshape(-1, 1, 2)
     moves = np.ones(bins.shape, np.bool_)
     moves[..., 1] = False
     assert chains(bins, 2, moves=moves).shares()[0].tolist() == [[2 / 3, 1 / 3], [0.5, 0.5]]
 
 
-def test_movement_variance_is_that_of_the_moves() -> None:
+def test_movement_variance_is_the_variance_of_differences() -> None:
     bins = np.random.default_rng(3).integers(0, 4, (50, 2, 1))
     assert chains(bins, 4).movement_variance() == pytest.approx(np.diff(bins, axis=0).var(axis=0))

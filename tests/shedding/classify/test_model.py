@@ -1,4 +1,4 @@
-"""Naive Bayes against its formula, and what is learnt from histories."""
+"""Naive Bayes against its formula, and its parameters learnt from histories."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_posteriors_are_priors_times_densities() -> None:
     assert model.classify(x).tolist() == [int(np.argmax(joint))]
 
 
-def test_the_loss_says_which_mistakes_are_dear() -> None:
+def test_the_loss_matrix_weighs_wrong_decisions() -> None:
     likely = NaiveBayes(np.log([[0.9, 0.1]]), np.zeros((1, 1, 2)), np.ones((1, 1, 2)), zero_one(2))
     missed = NaiveBayes(likely.log_prior, likely.mean, likely.deviation, np.array([[0.0, 20.0], [1.0, 0.0]]))
     x = np.zeros((1, 1))
@@ -49,12 +49,12 @@ def test_a_class_without_examples_stays_possible() -> None:
     assert np.isfinite(model.posterior(np.array([[2.0]]))).all()
 
 
-def test_nothing_to_learn_from_is_said() -> None:
+def test_a_history_without_values_is_an_error() -> None:
     with pytest.raises(SlicemillError, match="nothing to learn from"):
         learn(np.full((3, 1, 1), np.nan), np.zeros((3, 1), np.int64), 2)
 
 
-def test_a_feature_that_never_moves_has_bins() -> None:
+def test_a_constant_feature_has_bins() -> None:
     bins = bins_between(np.array([[4.0]]), np.array([[4.0]]), 5)
     assert bins.of(np.array([[4.0]])).tolist() == [[0]]
     assert bins.of(np.array([[-1.0]])).tolist() == [[0]]

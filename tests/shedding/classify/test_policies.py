@@ -1,4 +1,4 @@
-"""What policies look at, against their definitions in plain Python over the same samples."""
+"""Observations chosen by policies, against their definitions in plain Python over the same samples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def unit(seed: int, capacity: int, missing: float = 0.0) -> TimeUnit:
-    """A time unit made at random: other values than those it samples, so that looking changes decisions."""
+    """Return a random time unit; its values differ from its samples."""
     random = np.random.default_rng(seed)
     mean = random.random((TASKS, FEATURES, CLASSES))
     model = NaiveBayes(
@@ -57,7 +57,9 @@ capacities = st.integers(0, TASKS * FEATURES + 2)
 
 @settings(max_examples=40)
 @given(seeds, capacities, st.sampled_from([0.0, 0.4]), st.sampled_from(sorted(POLICIES)))
-def test_the_capacity_is_used_and_never_exceeded(seed: int, capacity: int, missing: float, name: str) -> None:
+def test_observations_use_the_capacity_and_never_exceed_it(
+    seed: int, capacity: int, missing: float, name: str
+) -> None:
     one = unit(seed, capacity, missing)
     POLICIES[name]().choose(one)
     observed, present = one.view.observed, one.view.present
@@ -78,7 +80,9 @@ def plain_q(one: TimeUnit, t: int, f: int, observational: bool) -> float:
 
 @settings(max_examples=40)
 @given(seeds, capacities, st.booleans())
-def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, observational: bool) -> None:
+def test_the_greedy_policy_repeatedly_chooses_the_best_stream(
+    seed: int, capacity: int, observational: bool
+) -> None:
     chosen, slow = unit(seed, capacity), unit(seed, capacity)
     BestFeatureFirst(observational).choose(chosen)
     certain = 0
@@ -86,7 +90,7 @@ def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, 
         left = [(int(t), int(f)) for t, f in np.argwhere(~slow.view.observed)]
         by_quality = {stream: plain_q(slow, *stream, observational) for stream in left}
         best = max(by_quality, key=by_quality.__getitem__, default=None)
-        # Nearly equal ones may come out in either order, and where nothing is gained the rest is random.
+        # Nearly equal streams may be in either order, and without a gain the rest is random.
         near = [q for q in by_quality.values() if best is not None and q > by_quality[best] - 1e-9]
         if best is None or by_quality[best] <= 1e-12 or len(near) > 1:
             break
@@ -98,7 +102,7 @@ def test_greedy_takes_the_best_stream_again_and_again(seed: int, capacity: int, 
 
 @settings(max_examples=20)
 @given(seeds, st.booleans())
-def test_qualities_are_zero_for_what_is_known(seed: int, observational: bool) -> None:
+def test_the_quality_of_an_observed_stream_is_zero(seed: int, observational: bool) -> None:
     one = unit(seed, 3)
     BestFeatureFirst(observational).choose(one)
     found = qualities(one.view, observational)
@@ -109,7 +113,7 @@ def test_qualities_are_zero_for_what_is_known(seed: int, observational: bool) ->
 
 @settings(max_examples=40)
 @given(seeds, capacities)
-def test_hvwt_takes_the_widest_stream_of_the_worst_task(seed: int, capacity: int) -> None:
+def test_hvwt_chooses_the_widest_stream_of_the_task_with_the_greatest_risk(seed: int, capacity: int) -> None:
     chosen, slow = unit(seed, capacity), unit(seed, capacity)
     Hvwt().choose(chosen)
     for _ in range(min(capacity, TASKS * FEATURES)):
@@ -117,7 +121,7 @@ def test_hvwt_takes_the_widest_stream_of_the_worst_task(seed: int, capacity: int
         risks[slow.view.observed.all(axis=1)] = -1
         worst = int(risks.argmax())
         if np.count_nonzero(risks == risks[worst]) > 1:
-            break  # ties are taken at random
+            break  # Ties are broken at random.
         variance = np.where(slow.view.observed[worst], -1, slow.variance[worst])
         observe_stream(slow.view, worst, int(variance.argmax()))
     assert not (slow.view.observed & ~chosen.view.observed).any()
@@ -125,7 +129,7 @@ def test_hvwt_takes_the_widest_stream_of_the_worst_task(seed: int, capacity: int
 
 @settings(max_examples=40)
 @given(seeds, capacities)
-def test_loadstar_takes_whole_tasks_by_their_gain(seed: int, capacity: int) -> None:
+def test_loadstar_chooses_whole_tasks_by_their_gain(seed: int, capacity: int) -> None:
     one = unit(seed, capacity)
     gain = gains(one.view)
     for t in range(TASKS):
@@ -137,7 +141,7 @@ def test_loadstar_takes_whole_tasks_by_their_gain(seed: int, capacity: int) -> N
     assert counts == [min(max(capacity - FEATURES * i, 0), FEATURES) for i in range(TASKS)]
 
 
-def test_random_takes_every_stream_as_often_as_any_other() -> None:
+def test_the_random_policy_chooses_all_streams_equally_often() -> None:
     counts = np.zeros((TASKS, FEATURES))
     for seed in range(600):
         one = unit(seed, 4)
@@ -147,7 +151,7 @@ def test_random_takes_every_stream_as_often_as_any_other() -> None:
     assert counts / 600 == pytest.approx(np.full((TASKS, FEATURES), 1 / 3), abs=0.08)
 
 
-def test_pruning_passes_over_tasks_and_streams_with_little_to_gain() -> None:
+def test_pruning_skips_tasks_and_streams_with_little_gain() -> None:
     pruning = Pruning(window=2)
     everything = np.ones((2, 2), np.bool_)
     risks = np.array([0.5, 0.001])
@@ -155,13 +159,13 @@ def test_pruning_passes_over_tasks_and_streams_with_little_to_gain() -> None:
     for _ in range(2):
         assert pruning.candidates(risks, everything).all()
         pruning.note(quality, everything)
-    # Threshold: the 20th percentile of these Q, 0.1208. Task 1 has less risk than that, stream 1 less Q.
+    # The threshold is the 20th percentile of these Q, 0.1208. Task 1 has less risk, and stream 1 less Q.
     assert pruning.candidates(risks, everything).tolist() == [[True, False], [False, False]]
-    # The risk of task 0 has changed: its streams are weighed again.
+    # The risk of task 0 has changed, so its streams are evaluated again.
     assert pruning.candidates(np.array([0.9, 0.001]), everything).tolist() == [[True, True], [False, False]]
 
 
-def test_pruning_weighs_less_and_looks_at_as_much() -> None:
+def test_pruning_evaluates_fewer_streams_and_observes_as_many() -> None:
     pruned, weighed = BestFeatureFirst(observational=True, pruning=Pruning(window=5)), []
     for seed in range(40):
         one = unit(seed, 4)

@@ -24,7 +24,7 @@ def tasks(draw: st.DrawFn) -> Task:
     classes, features = draw(st.integers(2, 3)), draw(st.integers(1, 3))
     prior = [draw(st.floats(0.1, 1.0)) for _ in range(classes)]
     density = [[[draw(densities) for _ in range(BINS)] for _ in range(classes)] for _ in range(features)]
-    # Shares of a quarter: then as few as 4**k samples hold every vector as often as it is likely.
+    # With shares of a quarter, 4**k samples contain every vector in proportion to its probability.
     p = [[share / 4, 1 - share / 4] for share in (draw(st.integers(0, 4)) for _ in range(features))]
     any_loss = draw(st.booleans())
     loss = [
@@ -35,7 +35,7 @@ def tasks(draw: st.DrawFn) -> Task:
 
 
 def all_samples(task: Task) -> npt.NDArray[np.float64]:
-    """Log densities (k, C, h) of samples in which every vector is as frequent as it is likely."""
+    """Return log densities (k, C, h) of samples with every vector as often as it is likely."""
     drawn = [[0] * round(4 * p[0]) + [1] * round(4 * p[1]) for p in task.p]
     vectors = list(product(*drawn))
     return np.log(
@@ -52,19 +52,19 @@ def joint_of(task: Task, sampled: npt.NDArray[np.float64]) -> npt.NDArray[np.flo
 
 @settings(max_examples=60)
 @given(tasks())
-def test_risks_are_those_of_the_definitions(task: Task) -> None:
+def test_risks_equal_their_definitions(task: Task) -> None:
     said, risk, observational = decide(joint_of(task, all_samples(task)), np.array(task.loss))
     assert risk == pytest.approx(task.risk(task.best()), abs=1e-12)
     assert task.risk(said) == pytest.approx(risk, abs=1e-12)
     assert observational == pytest.approx(task.observational(), abs=1e-12)
-    # G24: the Bayes risk is the optimal risk and the observational one, which is never negative.
+    # G24: the Bayes risk is the optimal risk plus the observational risk, which is never negative.
     assert risk == pytest.approx(task.optimal() + observational, abs=1e-12)
     assert observational >= 0
 
 
 @settings(max_examples=60)
 @given(tasks(), st.data())
-def test_qualities_are_those_of_the_definitions(task: Task, data: st.DataObject) -> None:
+def test_qualities_equal_their_definitions(task: Task, data: st.DataObject) -> None:
     feature = data.draw(st.integers(0, len(task.p) - 1))
     expected = [data.draw(densities) for _ in task.prior]
     sampled, loss = all_samples(task), np.array(task.loss)
@@ -77,7 +77,7 @@ def test_qualities_are_those_of_the_definitions(task: Task, data: st.DataObject)
 
 @settings(max_examples=60)
 @given(tasks(), st.data())
-def test_looking_takes_observational_risk_away_on_average(task: Task, data: st.DataObject) -> None:
+def test_an_observation_reduces_the_observational_risk_on_average(task: Task, data: st.DataObject) -> None:
     feature = data.draw(st.integers(0, len(task.p) - 1))
     after = sum(
         share * task.knowing(feature, [density[b] for density in task.density[feature]]).observational()
@@ -88,7 +88,7 @@ def test_looking_takes_observational_risk_away_on_average(task: Task, data: st.D
 
 @settings(max_examples=40)
 @given(tasks())
-def test_a_task_that_is_known_has_only_the_risk_that_is_unavoidable(task: Task) -> None:
+def test_a_fully_observed_task_has_only_the_optimal_risk(task: Task) -> None:
     # G24: the same vector at every sample.
     sampled = np.repeat(all_samples(task)[:, :, :1], 7, axis=2)
     loss = np.array(task.loss)
@@ -99,16 +99,16 @@ def test_a_task_that_is_known_has_only_the_risk_that_is_unavoidable(task: Task) 
         assert decide_knowing(joint, sampled[f], known, loss)[2] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_with_zero_one_loss_the_risk_is_the_chance_of_a_mistake() -> None:
+def test_with_zero_one_loss_the_risk_is_the_probability_of_a_wrong_decision() -> None:
     # 5.2: posterior 3 to 1.
     said, risk, observational = decide(np.log([[0.25], [0.75]]), 1 - np.eye(2))
     assert (said, observational) == (1, 0.0)
     assert risk == pytest.approx(0.25)
 
 
-def test_q_bayes_may_prefer_what_takes_no_avoidable_risk_away() -> None:
-    # The pitfall of M51. Whatever feature 0 is, class 0 is right: nothing is to be gained by looking at it,
-    # but at its expected value the risk happens to be low. Feature 1 decides, and its mean says nothing.
+def test_q_bayes_can_prefer_a_stream_without_observational_gain() -> None:
+    # The pitfall of M51. Class 0 is right for every value of feature 0: an observation gains nothing, but at
+    # the expected value the risk happens to be low. Feature 1 decides, and its mean carries no information.
     task = Task(
         prior=[0.5, 0.5],
         density=[[[1.0, 1.2], [0.9, 1.0]], [[3.0, 0.5], [0.5, 1.0]]],

@@ -32,11 +32,13 @@ STAGE = Stage("filter", time=2, selectivity=0.5, size_in=8, size_out=4)
         (Objective.MEMORY, 8 / 2),
     ],
 )
-def test_slope_of_a_simple_component_that_feeds_a_sink(objective: Objective, rate: float) -> None:
+def test_a_component_that_feeds_a_sink_has_the_slope_of_its_objective(
+    objective: Objective, rate: float
+) -> None:
     assert slope(merged(chart([STAGE], objective))) == rate
 
 
-def test_memory_reduction_rate_counts_the_output_that_stays_in_a_buffer() -> None:
+def test_the_memory_slope_counts_output_that_stays_in_a_buffer() -> None:
     assert slope(merged(chart([STAGE], Objective.MEMORY, delivers=False))) == (8 - 0.5 * 4) / 2
 
 
@@ -50,13 +52,13 @@ def test_weight_multiplies_outputs_and_inputs_but_never_memory() -> None:
     }
 
 
-def test_areas_of_one_queue_are_half_time_drop_and_square_of_the_count() -> None:
+def test_the_area_of_one_queue_is_half_time_drop_and_square_of_the_count() -> None:
     n, time = 10, 3
     for drop in (1, 0.25, 64):
         assert smoothed_area([Piece(time, drop).times(n)]) == drop * time * n**2 / 2
 
 
-def test_two_components_differ_by_the_rectangle_of_the_first() -> None:
+def test_the_orders_of_two_components_differ_by_one_rectangle() -> None:
     a, b, n_a, n_b = Piece(2, 1), Piece(5, 1), 4, 3
     own = smoothed_area([a.times(n_a)]) + smoothed_area([b.times(n_b)])
     assert smoothed_area([a.times(n_a), b.times(n_b)]) == own + 2 * n_a * n_b
@@ -65,7 +67,7 @@ def test_two_components_differ_by_the_rectangle_of_the_first() -> None:
 
 
 @given(PIECES, PIECES, st.integers(1, 9), st.integers(1, 9))
-def test_exchange_of_two_components_pays_exactly_when_the_later_one_is_steeper(
+def test_an_exchange_of_two_components_pays_exactly_if_the_later_is_steeper(
     a: Piece, b: Piece, n_a: int, n_b: int
 ) -> None:
     queue_a, queue_b = a.times(n_a), b.times(n_b)
@@ -84,16 +86,16 @@ def test_staircase_and_smoothed_area_differ_by_the_same_amount_in_every_order(pa
     assert len(differences) == 1
 
 
-def test_a_cost_measured_as_zero_is_taken_as_very_small() -> None:
+def test_a_cost_measured_as_zero_is_replaced_by_a_very_small_cost() -> None:
     assert slope(merged(chart([Stage("free", 0)], Objective.OUTPUT_RESPONSE))) == pytest.approx(1e9)
 
 
-def test_an_operator_that_nothing_reaches_has_slope_zero() -> None:
+def test_an_operator_without_input_has_slope_zero() -> None:
     pieces = chart([Stage("none pass", 1, selectivity=0), Stage("idle", 1)], Objective.OUTPUT_RESPONSE)
     assert [slope(piece) for piece in pieces] == [0, 0]
 
 
-def test_a_piece_cannot_drop_in_no_time() -> None:
+def test_a_piece_needs_time() -> None:
     with pytest.raises(ValueError, match="must take time"):
         Piece(Fraction(0), Fraction(1))
 

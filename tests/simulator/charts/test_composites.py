@@ -1,4 +1,4 @@
-"""Composite tuples of join trees: worked examples, and against joins that are carried out tuple by tuple."""
+"""Composite tuples of join trees: worked examples, and a comparison with joins executed tuple by tuple."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ G11 = Joined(JoinSide(0.5, 2, 2, 0.5), JoinSide(0.4, 3, 3, 0.2), Join(1, 0.1, 10
 THREE = Joined(G10, JoinSide(1, 6, 6, 1), Join(2, 1, 1), SegmentFigures(1, 5, 5))
 
 
-def test_golden_g10_a_pair_is_not_charged_for_its_partner() -> None:
+def test_golden_g10_a_pair_is_not_charged_for_the_wait_for_its_partner() -> None:
     assert ideal_time(G10) == 11
     assert ideal_departure(G10, (0, 10)) == 18
     assert slowdown(G10, (0, 10), departure=29) == 2
     assert ideal_departure(G10, (0, 0)) == 11
 
 
-def test_golden_g11_a_join_as_two_segments() -> None:
+def test_golden_g11_a_join_is_two_virtual_segments() -> None:
     left, right = virtual_segments(G11)
     assert (left.selectivity, left.cost, left.ideal_time) == pytest.approx((1.0, 6.5, 11))
     assert (right.selectivity, right.cost) == pytest.approx((0.4, 5.0))
@@ -44,23 +44,24 @@ def test_golden_g11_a_join_as_two_segments() -> None:
     assert float(left.selectivity) / 0.5 == pytest.approx(float(right.selectivity) / 0.2)
 
 
-def test_three_tuples_pass_two_joins() -> None:
-    # 11 of the pair, 6 of the third, twice 2 for the second join, 5 behind it.
+def test_three_tuples_pass_through_two_joins() -> None:
+    # 11 for the pair, 6 for the third tuple, twice 2 for the second join, and 5 after it.
     assert ideal_time(THREE) == 26
-    # The pair is there at 18, has been through the second join at 20, and the third does the rest alone.
+    # The pair is complete at 18 and through the second join at 20; the third tuple does the rest alone.
     assert ideal_departure(THREE, (0, 10, 100)) == 100 + 6 + 2 + 5
-    # The third comes first, is kept at 8; the last of the pair takes all onward: 3 + 1 + 4, then 2 + 5.
+    # The third tuple arrives first and is stored at 8; the last of the pair does the rest: 3 + 1 + 4, 2 + 5.
     assert ideal_departure(THREE, (0, 100, 0)) == 100 + 8 + 7
     assert ideal_departure(THREE, (3, 3, 3)) == 3 + 26
     assert slowdown(THREE, (0, 10, 100), departure=113 + 26) == 2
 
 
-def test_a_join_of_what_a_join_gives_takes_its_rate_for_a_stream() -> None:
-    # G11 gives 4 pairs by second: 1.0 / .5 of those that come from the left, and as many from the right.
+def test_a_join_over_a_join_uses_the_output_rate_of_the_inner_join() -> None:
+    # G11 gives 4 pairs a second: 1.0 / .5 from tuples of the left stream, and as many from the right.
     assert output_rate(G11) == pytest.approx(4)
     tree = Joined(G11, JoinSide(0.5, 2, 2, 0.25), Join(1, 0.01, 5), SegmentFigures(1, 3, 3))
     first, second, third = virtual_segments(tree)
-    # A tuple of the first stream makes one pair, which meets 10 of the third in the window, and 0.1 join it.
+    # A tuple of the first stream makes one pair, which meets 10 tuples of the third stream; 0.1 of them
+    # match.
     assert float(first.selectivity) == pytest.approx(1.0 * 0.01 * (0.5 * 5 / 0.25))
     assert float(first.cost) == pytest.approx(6.5 + 1.0 * (1 + 0.1 * 3))
     assert float(second.selectivity) == pytest.approx(0.4 * 0.1)
@@ -78,13 +79,13 @@ trees = st.recursive(sides, lambda below: st.builds(Joined, below, below, joins,
 
 
 class Carried:
-    """A composite's parts as they go through an idle system: a join keeps what comes until both are there."""
+    """Parts of a composite on their way through an idle system: a join waits until both parts are there."""
 
     def __init__(self) -> None:
         self.kept: set[int] = set()
 
     def passed(self, tree: JoinTree, part: int) -> tuple[float, bool]:
-        """What the part takes in this tree, and does the tree's composite come out of it now?"""
+        """Return the time of the part in this tree, and True if the composite of the tree leaves it now."""
         if isinstance(tree, JoinSide):
             return tree.ideal_time, True
         on_left = part < count_sides(tree.left)
@@ -108,7 +109,7 @@ class Carried:
 
 @settings(max_examples=60)
 @given(trees, st.data())
-def test_the_ideal_departure_is_that_of_parts_carried_through_an_idle_system(
+def test_the_ideal_departure_equals_that_of_a_tuple_by_tuple_execution(
     tree: JoinTree, data: st.DataObject
 ) -> None:
     count = count_sides(tree)
@@ -116,17 +117,17 @@ def test_the_ideal_departure_is_that_of_parts_carried_through_an_idle_system(
     several = data.draw(st.lists(times, min_size=1, max_size=4))
     found = ideal_departure(tree, np.array(several).T)
     assert np.allclose(found, [Carried().departure(tree, arrivals) for arrivals in several])
-    # Not before its last part has passed what is behind it, not after all work done from then on.
+    # Not before its last part has passed the rest of the tree, and not after all work done from then on.
     last = np.max(several, axis=1)
     assert np.all(found <= last + ideal_time(tree) + 1e-9)
     assert np.all(slowdown(tree, np.array(several).T, found) == 1)
-    # All at once there is nothing to wait for: it takes the ideal time, as of a single stream.
+    # If all parts arrive at once, none waits: the result takes the ideal time, as for a single stream.
     assert ideal_departure(tree, [7.0] * count) == pytest.approx(7 + ideal_time(tree))
 
 
 @settings(max_examples=60)
 @given(trees)
-def test_segments_expect_what_comes_out_of_the_tree(tree: JoinTree) -> None:
+def test_segments_expect_the_output_rate_of_the_tree(tree: JoinTree) -> None:
     gaps = _gaps(tree)
     segments = virtual_segments(tree)
     assert len(segments) == len(gaps)

@@ -32,7 +32,7 @@ def members(partitions: list[ForkPartition]) -> list[set[str]]:
     ("slow", "cut", "whole_area", "cut_area"),
     [(1.5, [{"O1", "O2", "O3"}], 35_000, 37_500), (3, [{"O1", "O2"}, {"O3"}], 50_000, 45_000)],
 )
-def test_golden_g2_a_fork_is_cut_when_the_slow_branch_takes_longer_than_head_and_fast_branch(
+def test_golden_g2_a_fork_is_cut_if_the_slow_branch_exceeds_head_and_fast_branch(
     slow: float, cut: list[set[str]], whole_area: float, cut_area: float
 ) -> None:
     assert members(fork_partitions(ForkNode("O1", 1, consumers=(leaf("O2", 1), leaf("O3", slow))))) == cut
@@ -41,7 +41,7 @@ def test_golden_g2_a_fork_is_cut_when_the_slow_branch_takes_longer_than_head_and
 
 
 @given(TIMES, TIMES, TIMES)
-def test_cutting_a_fork_pays_by_its_true_area_exactly_when_the_rule_cuts(
+def test_a_cut_reduces_the_area_of_a_fork_exactly_if_the_rule_cuts(
     head: Fraction, a: Fraction, b: Fraction
 ) -> None:
     fast, slow = sorted((a, b))
@@ -64,7 +64,7 @@ def test_golden_g3_branches_join_the_head_while_they_raise_the_output_rate() -> 
     ("slow", "branches_alone", "whole_fork", "cut"),
     [(4, 2.5, 4.5, [{"C", "A", "B"}]), (8, 4.5, 6.5, [{"C", "A"}, {"B"}])],
 )
-def test_golden_g4_a_fork_with_selectivities_is_cut_when_that_saves_time_per_output(
+def test_golden_g4_a_fork_with_selectivities_is_cut_if_that_saves_time_per_output(
     slow: float, branches_alone: float, whole_fork: float, cut: list[set[str]]
 ) -> None:
     head, fast_branch, slow_branch = Piece(2, 0), Piece(0.5 * 1, 0.5), Piece(0.5 * slow, 0.5)
@@ -74,19 +74,19 @@ def test_golden_g4_a_fork_with_selectivities_is_cut_when_that_saves_time_per_out
     assert members(fork_partitions(ForkNode("C", 2, 0.5, consumers=(leaf("A", 1), leaf("B", slow))))) == cut
 
 
-def test_what_a_lower_fork_cuts_off_is_a_branch_of_the_upper_fork() -> None:
+def test_a_branch_cut_off_at_a_lower_fork_is_a_branch_of_the_upper_fork() -> None:
     c = ForkNode("C", 1, consumers=(leaf("A", 1), leaf("B", 1)))
     g = ForkNode("G", 1, consumers=(leaf("H", 1), leaf("P", 1.5), leaf("O", 20)))
     e = ForkNode("E", 100, consumers=(c, leaf("D", 30), g))
     assert members(fork_partitions(g)) == [{"G", "H", "P"}, {"O"}]
-    # The dear head E is worth sharing with all but D: O, cut off at G, joins E as a branch of its own.
+    # The expensive head E is shared with all but D: O, cut off at G, joins E as a separate branch.
     assert [part.members for part in fork_partitions(e)] == [
         ("E", "C", "A", "B", "G", "H", "P", "O"),
         ("D",),
     ]
 
 
-def test_a_weight_pulls_its_branch_into_the_first_partition() -> None:
+def test_a_weight_moves_its_branch_into_the_first_partition() -> None:
     def fork(weight: float) -> ForkNode:
         return ForkNode("O1", 1, consumers=(leaf("O2", 1), leaf("O3", 3, weight=weight)))
 
@@ -105,7 +105,7 @@ def test_partitions_of_several_components_are_ordered_by_weighted_rate() -> None
     assert members(steepest_first([*one, *two])) == [{"O1", "O2"}, {"P"}, {"O3"}]
 
 
-def test_a_node_whose_output_nobody_reads_is_refused() -> None:
+def test_a_node_without_readers_is_rejected() -> None:
     with pytest.raises(ValueError, match="nothing reads"):
         ForkNode("lost", 1)
 
@@ -115,7 +115,7 @@ SELECTIVITIES = st.sampled_from([Fraction(1, 3), Fraction(1, 2), Fraction(1), Fr
 
 @st.composite
 def trees(draw: st.DrawFn) -> ForkNode:
-    """An out-tree of up to six operators, each but the first below an earlier one."""
+    """Draw an out-tree of up to six operators, each but the first below an earlier operator."""
     count = draw(st.integers(1, 6))
     above = [draw(st.integers(0, place - 1)) for place in range(1, count)]
     built: dict[int, ForkNode] = {}
@@ -137,7 +137,7 @@ def pieces_by_name(node: ForkNode, reach: Fraction = Fraction(1)) -> dict[str, P
 
 
 def orders(frontier: list[ForkNode]) -> Iterator[list[str]]:
-    """All orders in which no operator runs before the one that feeds it."""
+    """Yield all orders in which no operator precedes the operator that feeds it."""
     if not frontier:
         yield []
     for place, node in enumerate(frontier):
@@ -147,7 +147,7 @@ def orders(frontier: list[ForkNode]) -> Iterator[list[str]]:
 
 
 @given(trees())
-def test_fork_partitions_in_order_are_optimal_among_all_orders_that_respect_the_tree(tree: ForkNode) -> None:
+def test_fork_partitions_in_order_are_optimal_among_all_orders_of_the_tree(tree: ForkNode) -> None:
     pieces = pieces_by_name(tree)
     best = min(staircase_area(pieces[name] for name in order) for order in orders([tree]))
     partitions = fork_partitions(tree)

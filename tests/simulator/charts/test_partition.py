@@ -14,7 +14,7 @@ from slicemill_lab.charts.partition import Segment, chain, partition
 
 
 def steepest_lines(pieces: Sequence[Piece]) -> list[Segment]:
-    """The definition: from each start, the longest of the steepest lines."""
+    """Return the steepest lines by definition: from each start, the longest of the steepest."""
     result = []
     start = 0
     while start < len(pieces):
@@ -37,7 +37,7 @@ def test_partition_slopes_are_non_increasing(pieces: list[Piece]) -> None:
 
 
 @given(CHARTS)
-def test_every_prefix_is_at_most_as_steep_as_its_segment_and_every_suffix_at_least(
+def test_a_segment_is_steeper_than_its_prefixes_and_flatter_than_its_suffixes(
     pieces: list[Piece],
 ) -> None:
     for segment in partition(pieces):
@@ -50,8 +50,9 @@ def test_equal_slopes_become_one_segment() -> None:
     assert partition([Piece(1, 2), Piece(2, 4), Piece(3, 6)]) == [Segment(0, 3, 6, 12)]
 
 
-def test_partitioning_is_linear() -> None:
-    # A rising chart merges every piece: the quadratic form would make four times the calls for twice as many.
+def test_partitioning_takes_linear_time() -> None:
+    # A rising chart merges every piece: the quadratic form would need four times the calls for twice the
+    # pieces.
     def calls(count: int) -> int:
         pieces = [Piece(1, drop) for drop in range(count)]
         return calls_made(lambda: partition(pieces))
@@ -75,14 +76,14 @@ def test_golden_g5_chain_runs_the_first_two_operators_depth_first_and_the_third_
 
 
 @pytest.mark.parametrize(("first", "second", "tasks"), [(0.9, 0.1, 2), (0.1, 0.9, 1)])
-def test_two_operators_are_cut_exactly_when_the_first_frees_memory_faster(
+def test_two_operators_are_cut_exactly_if_the_first_frees_memory_faster(
     first: float, second: float, tasks: int
 ) -> None:
     stages = Stage("O1", 1, size_in=1, size_out=1 - first), Stage("O2", 1, size_in=second, size_out=0)
     assert len(chain(path(*stages))) == tasks
 
 
-def test_chain_takes_an_expanding_operator_together_with_what_follows_it() -> None:
+def test_chain_groups_an_expanding_operator_with_its_successors() -> None:
     grows = Stage("join", 1.0, selectivity=3)
     shrinks = Stage("filter", 0.1, selectivity=0.1)
     assert [(s.start, s.stop) for s in chain(path(grows, shrinks, Stage("sink side", 1.0)))] == [(0, 3)]

@@ -1,4 +1,4 @@
-"""Priorities of operators that queries share (P26, P27)."""
+"""Priorities of operators shared by several queries (P26, P27)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slicemill_lab.charts.sharing import SharedSegment, best_single, defining_tree, set_priority
 
 
-def test_golden_g13_to_g15_priority_defining_trees() -> None:
+def test_golden_g13_to_g15_have_the_published_priority_defining_trees() -> None:
     first = [SharedSegment(0.5, 2), SharedSegment(0.3, 2), SharedSegment(0.05, 5)]
     tree = defining_tree(first, 1)
     assert (set(tree.members), tree.priority) == ({0, 1}, pytest.approx(0.8 / 3))
@@ -26,7 +26,7 @@ def test_golden_g13_to_g15_priority_defining_trees() -> None:
 
 @settings(max_examples=80)
 @given(st.lists(st.tuples(st.floats(0.01, 1), st.floats(0, 5)), min_size=1, max_size=6))
-def test_no_subset_has_a_greater_priority_than_the_tree(cases: list[tuple[float, float]]) -> None:
+def test_no_subset_has_a_greater_priority_than_the_defining_tree(cases: list[tuple[float, float]]) -> None:
     segments = [SharedSegment(weight, 1 + rest) for weight, rest in cases]
     best = max(
         set_priority(subset, 1)

@@ -79,13 +79,13 @@ def run_adhoc_query(
         for name, relation in relations.items():
             connection.register(name, _without_zones(relation.shape()))
         connection.begin()  # in one transaction, now() returns the same time for all rows
-        question = _DuckDBQuery(connection, sql, parameters)
+        adhoc_query = _DuckDBQuery(connection, sql, parameters)
         if relations:
-            question.check()  # report errors before any rows are read
+            adhoc_query.check()  # report errors before any rows are read
         for name, relation in relations.items():
-            rows = relation.read(needs[name], _bounds(question, name, needs[name]))
+            rows = relation.read(needs[name], _bounds(adhoc_query, name, needs[name]))
             connection.register(name, _without_zones(rows))
-        yield _to_engine_types(question.batches())
+        yield _to_engine_types(adhoc_query.batches())
     except duckdb.OutOfMemoryException:
         raise OutOfMemory(limits.memory_bytes) from None
     except duckdb.Error as problem:
@@ -169,14 +169,14 @@ class _DuckDBQuery:
 class _Bounds:
     """Time bounds of one relation in an ad hoc query (implements `Bounds`)."""
 
-    question: _DuckDBQuery
+    adhoc_query: _DuckDBQuery
     name: str
     first_us: int | None
     last_us: int | None
 
     def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
-        self.question.connection.register(self.name, _without_zones(rows))
-        found = self.question.part(limit.probe)
+        self.adhoc_query.connection.register(self.name, _without_zones(rows))
+        found = self.adhoc_query.part(limit.probe)
         if found is None:
             return None
         times: list[int] = found.column(0).cast(pa.int64()).to_pylist()
@@ -185,11 +185,11 @@ class _Bounds:
         return times[: limit.rows]
 
 
-def _bounds(question: _DuckDBQuery, name: str, need: RelationPushdown) -> Callable[[], _Bounds]:
+def _bounds(adhoc_query: _DuckDBQuery, name: str, need: RelationPushdown) -> Callable[[], _Bounds]:
     def found() -> _Bounds:
-        firsts = [value for bound in need.first if (value := question.value(bound)) is not None]
-        lasts = [value for bound in need.last if (value := question.value(bound)) is not None]
-        return _Bounds(question, name, max(firsts, default=None), min(lasts, default=None))
+        firsts = [value for bound in need.first if (value := adhoc_query.value(bound)) is not None]
+        lasts = [value for bound in need.last if (value := adhoc_query.value(bound)) is not None]
+        return _Bounds(adhoc_query, name, max(firsts, default=None), min(lasts, default=None))
 
     return found
 

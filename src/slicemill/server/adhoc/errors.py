@@ -27,8 +27,8 @@ class OutOfMemory(SlicemillError):
 
     def __init__(self, memory_bytes: int) -> None:
         super().__init__(
-            f"the question needs more than {memory_bytes >> 20:,} MB of memory; read fewer rows or columns, "
-            "or start the server with a larger --question-memory"
+            f"the ad hoc query needs more than {memory_bytes >> 20:,} MB of memory; read fewer rows or "
+            "columns, or start the server with a larger --adhoc-memory"
         )
 
 
@@ -46,7 +46,7 @@ def syntax_error(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillErr
     known: list[dict[str, Any]] = getattr(problem, "errors", [])
     if not known or known[0]["line"] is None:  # for instance an unterminated quote
         said = str(problem).splitlines()[0]
-        return _error_at(sql, f"this question cannot be read: {said}", TextSpan(0, len(sql)))
+        return _error_at(sql, f"this ad hoc query cannot be read: {said}", TextSpan(0, len(sql)))
     line, column, word = known[0]["line"], known[0]["col"], known[0]["highlight"] or ""
     lines = sql.splitlines(keepends=True)
     end = min(sum(map(len, lines[: line - 1])) + column, len(sql))

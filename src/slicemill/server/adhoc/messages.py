@@ -1,7 +1,7 @@
 """Protocol between the server and a process that executes ad hoc queries.
 
     server                                  process
-    Question(sql, …)           ───►
+    AdhocQuery(sql, …)           ───►
                                ◄───         relation bid?
     columns, or not found      ───►
                                ◄───         spans, epochs or rows of bid?

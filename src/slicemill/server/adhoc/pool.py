@@ -61,7 +61,7 @@ from slicemill.storage.log import Log
 
 _START_S = 60.0
 _LOOK_S, _RETRY_S = 0.05, 0.5
-_CANCELLED = "the question was cancelled: its client asked for that, or is gone"
+_CANCELLED = "the ad hoc query was cancelled: its client asked for that, or is gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +190,8 @@ class AnswerRows:
             if size > most_bytes:
                 self.close()
                 raise SlicemillError(
-                    f"the rows of a question take more than {int(most_bytes) >> 20} MB, and more statements "
-                    "follow it; send the question by itself"
+                    f"the rows of an ad hoc query take more than {int(most_bytes) >> 20} MB, and more "
+                    "statements follow it; send the ad hoc query by itself"
                 )
         return pa.Table.from_batches(found, self.schema)
 
@@ -248,12 +248,12 @@ class QueryProcessPool:
             raise
 
     def ask_system(
-        self, question: SystemCatalogQuery, user: str = "", interrupted: threading.Event | None = None
+        self, adhoc_query: SystemCatalogQuery, user: str = "", interrupted: threading.Event | None = None
     ) -> pa.Table | None:
         """Execute a query on PostgreSQL's system catalog. Returns None if it is not supported."""
         asked = self._begin(user, interrupted)
         try:
-            asked.send(question)
+            asked.send(adhoc_query)
             kind, content = asked.receive()
             assert kind == SYSTEM, kind
             table = _table(content) if len(content) else None
@@ -281,8 +281,8 @@ class QueryProcessPool:
         with self._changed:
             if self._waiting[user] >= limits.waiting_per_user:
                 raise AdhocQueryRejected(
-                    f"{limits.waiting_per_user} questions of this user wait already; ask again when some "
-                    "have been answered"
+                    f"{limits.waiting_per_user} ad hoc queries of this user wait already; "
+                    "try again when some have been answered"
                 )
             self._waiting[user] += 1
             try:
@@ -300,7 +300,9 @@ class QueryProcessPool:
                         if self._starting < sum(self._waiting.values()):
                             self._start_one()
                         if time.monotonic() >= until + _START_S:
-                            raise AdhocQueryRejected(self._problem or "no process for questions has started")
+                            raise AdhocQueryRejected(
+                                self._problem or "no process for ad hoc queries has started"
+                            )
                     elif time.monotonic() >= until:
                         raise AdhocQueryRejected(self._why_full(user))
                     self._changed.wait(_LOOK_S)
@@ -314,7 +316,9 @@ class QueryProcessPool:
         own = running if len(running) >= self.limits.per_user else self._asked
         oldest = min(own, key=lambda asked: asked.touched_s)
         if not oldest.busy and time.monotonic() - oldest.touched_s > self.limits.idle_s:
-            oldest.abort(f"no rows were fetched for {self.limits.idle_s:.0f} s, and another question waited")
+            oldest.abort(
+                f"no rows were fetched for {self.limits.idle_s:.0f} s, and another ad hoc query waited"
+            )
             self._asked.discard(oldest)
             return True
         return False
@@ -323,12 +327,12 @@ class QueryProcessPool:
         running = sum(asked.user == user for asked in self._asked)
         if running >= self.limits.per_user:
             return (
-                f"this user has {running} questions that run, and may have {self.limits.per_user}; wait for "
-                "them, cancel one, or start the server with a larger --questions-per-user"
+                f"this user has {running} ad hoc queries that run, and may have {self.limits.per_user}; "
+                "wait for them, cancel one, or start the server with a larger --adhoc-queries-per-user"
             )
         return (
-            f"{len(self._asked)} questions run, and {self.limits.at_once} may; ask again later, or start the "
-            "server with a larger --questions"
+            f"{len(self._asked)} ad hoc queries run, and {self.limits.at_once} may; try again later, or "
+            "start the server with a larger --adhoc-queries"
         )
 
     def _given(self, process: QueryProcess, user: str, interrupted: threading.Event | None) -> _RunningQuery:
@@ -355,7 +359,7 @@ class QueryProcessPool:
             if self.closed:
                 return
             self._starting += 1
-        threading.Thread(target=self._run_start, name="questions", daemon=True).start()
+        threading.Thread(target=self._run_start, name="adhoc-queries", daemon=True).start()
 
     def _run_start(self) -> None:
         process = None
@@ -364,7 +368,7 @@ class QueryProcessPool:
             process.wait_ready()
             self._problem = None
         except (OSError, EOFError) as problem:
-            self._problem = f"no process for questions starts: {problem}"
+            self._problem = f"no process for ad hoc queries starts: {problem}"
             time.sleep(_RETRY_S)
             if process is not None:
                 process.kill()
@@ -480,8 +484,8 @@ class _RunningQuery:
                     break
                 if self._spent_s + time.monotonic() - began > limit_s:
                     raise AdhocQueryCancelled(
-                        f"the question took more than {limit_s:g} s; read fewer rows, or start the server "
-                        "with a larger --question-seconds"
+                        f"the ad hoc query took more than {limit_s:g} s; read fewer rows, or start the "
+                        "server with a larger --adhoc-seconds"
                     )
             frame = memoryview(connection.recv_bytes())
         except (EOFError, OSError):

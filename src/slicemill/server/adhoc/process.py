@@ -143,21 +143,21 @@ def serve(fd: int, limits: ProcessLimits) -> None:
     server.send(READY)
     while True:
         try:
-            question = server.connection.recv()
+            adhoc_query = server.connection.recv()
         except EOFError:
             return
         with suppress(QueryAbandoned):
-            if isinstance(question, SystemCatalogQuery):
-                _answer_system(server, question)
+            if isinstance(adhoc_query, SystemCatalogQuery):
+                _answer_system(server, adhoc_query)
             else:
-                _answer(server, question, limits)
+                _answer(server, adhoc_query, limits)
 
 
-def _answer(server: _ServerConnection, question: AdhocQuery, limits: ProcessLimits) -> None:
+def _answer(server: _ServerConnection, adhoc_query: AdhocQuery, limits: ProcessLimits) -> None:
     try:
         with (
-            report_deep_nesting(SourceText(question.sql)),
-            run_adhoc_query(question.sql, server.relation, question.parameters, limits) as answer,
+            report_deep_nesting(SourceText(adhoc_query.sql)),
+            run_adhoc_query(adhoc_query.sql, server.relation, adhoc_query.parameters, limits) as answer,
         ):
             batch = next(answer.rest, None)
             if batch is None:
@@ -185,14 +185,16 @@ def _error_fields(problem: Exception, limits: ProcessLimits) -> dict[str, object
     if isinstance(problem, MemoryError):  # Arrow's as well
         problem = OutOfMemory(limits.memory_bytes)
     if not isinstance(problem, SlicemillError):
-        problem = SlicemillError(f"the question cannot be answered: {type(problem).__name__}: {problem}")
+        problem = SlicemillError(f"the ad hoc query cannot be answered: {type(problem).__name__}: {problem}")
     return {"message": str(problem), "memory": isinstance(problem, OutOfMemory)}
 
 
-def _answer_system(server: _ServerConnection, question: SystemCatalogQuery) -> None:
-    shapes = {name: schema.empty_table() for name, schema in question.shapes.items()}
+def _answer_system(server: _ServerConnection, adhoc_query: SystemCatalogQuery) -> None:
+    shapes = {name: schema.empty_table() for name, schema in adhoc_query.shapes.items()}
     try:
-        found = system_answer(question.sql, question.parameters, shapes, question.views, question.settings)
+        found = system_answer(
+            adhoc_query.sql, adhoc_query.parameters, shapes, adhoc_query.views, adhoc_query.settings
+        )
     except (duckdb.Error, sqlglot.errors.SqlglotError):
         server.send(SYSTEM)
         return

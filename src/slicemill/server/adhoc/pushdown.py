@@ -88,7 +88,7 @@ def parse_query(sql: str) -> exp.Query:
         raise syntax_error(sql, problem) from None
     trees = [tree for tree in statements if tree is not None]
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
-        raise SlicemillError("a question is one SELECT")
+        raise SlicemillError("an ad hoc query is one SELECT")
     return trees[0]
 
 

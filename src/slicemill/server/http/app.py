@@ -72,7 +72,7 @@ _FULL: dict[int | str, dict[str, Any]] = {
     507: {"model": RefusedRequest, "description": "The disk is full; nothing was done"}
 }
 _BUSY: dict[int | str, dict[str, Any]] = {
-    429: {"model": RefusedRequest, "description": "The user, or all users, have too many questions"},
+    429: {"model": RefusedRequest, "description": "The user, or all users, have too many ad hoc queries"},
     503: {"model": RefusedRequest, "description": "The engine has stopped"},
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
@@ -158,7 +158,9 @@ async def _in_threads(
         while (part := await loop.run_in_executor(threads, lambda: next(parts, None))) is not None:
             yield part
     except SlicemillError as problem:
-        note_event("question failed", f"a question failed behind its first rows: {problem}", logging.WARNING)
+        note_event(
+            "ad hoc query failed", f"an ad hoc query failed behind its first rows: {problem}", logging.WARNING
+        )
         raise
     finally:
         for answer in answers:

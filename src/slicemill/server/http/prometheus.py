@@ -38,7 +38,7 @@ _OF_QUERIES: tuple[tuple[str, str, Callable[[QueryMetrics], float | None]], ...]
     ("slicemill_query_rows_waiting", "Rows that wait for the query's task.", lambda q: q.memory.rows),
     ("slicemill_query_state_bytes", "Bytes of state of the query's task.", lambda q: q.memory.state_bytes),
     (
-        "slicemill_query_unit_cpu_seconds_total",
+        "slicemill_query_task_cpu_seconds_total",
         "Processor time of the query's task, which others may share.",
         lambda q: q.cpu_s,
     ),
@@ -184,7 +184,7 @@ class MillCollector(Collector):
         yield GaugeMetricFamily(
             "slicemill_queries", "Queries that are declared.", value=len(self._mill.queries)
         )
-        yield GaugeMetricFamily("slicemill_units", "Units that run.", value=len(dispatcher.tasks))
+        yield GaugeMetricFamily("slicemill_tasks", "Tasks that run.", value=len(dispatcher.tasks))
         process = psutil.Process()
         yield GaugeMetricFamily(
             "slicemill_driver_resident_bytes", "Memory of the driver.", value=process.memory_info().rss

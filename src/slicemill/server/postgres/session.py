@@ -268,9 +268,9 @@ class PostgresSession:
         self._changed |= words[0] in ROW_CHANGES
         return answers
 
-    def _ask_system(self, question: SystemCatalogQuery) -> pa.Table | None:
-        pool, user = self._user.service.questions, self._user.principal.name or ""
-        return pool.ask_system(question, user, self.interrupted)
+    def _ask_system(self, adhoc_query: SystemCatalogQuery) -> pa.Table | None:
+        pool, user = self._user.service.adhoc_queries, self._user.principal.name or ""
+        return pool.ask_system(adhoc_query, user, self.interrupted)
 
     async def _run_until_disconnect(self, function: Callable[[], T]) -> T:
         """Run a function in a thread. Interrupt it if the client disconnects."""

@@ -16,7 +16,7 @@ STATEMENTS = {
     **dict.fromkeys(
         ("SHOW", "DESCRIBE", "DESC", "EXPLAIN"),
         (
-            "a script declares; questions are asked of a server, or by a command",
+            "a script declares; ad hoc queries are sent to a server, or by a command",
             "write it in slicemill sql; slicemill explain draws the plan of a script",
         ),
     ),

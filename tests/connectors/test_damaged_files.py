@@ -1,4 +1,4 @@
-"""Damage in what sources and sinks keep in a home is found; lines of a spool can be left out."""
+"""Damaged files that sources and sinks store in a home directory are detected; a spool can be repaired."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def spooled(home: Path) -> Path:
     return folder
 
 
-def test_damaged_lines_of_a_spool_are_refused_and_a_repair_leaves_them_out(tmp_path: Path) -> None:
+def test_damaged_lines_of_a_spool_are_rejected_and_a_repair_drops_them(tmp_path: Path) -> None:
     folder = spooled(tmp_path)
     path = folder / "000000000001.lines"
     assert read_all(folder) == b"".join(PARTS) and not list(source_errors(tmp_path))
@@ -58,7 +58,7 @@ def test_damaged_lines_of_a_spool_are_refused_and_a_repair_leaves_them_out(tmp_p
     assert not list(source_errors(tmp_path)) and not list(repair_sources(tmp_path))
 
 
-def test_a_spool_without_whole_checksums_is_read(tmp_path: Path) -> None:
+def test_a_spool_with_incomplete_checksums_can_be_read(tmp_path: Path) -> None:
     folder = spooled(tmp_path)
     sums = folder / "000000000001.sums"
     whole = sums.read_bytes()
@@ -75,7 +75,7 @@ def test_a_spool_without_whole_checksums_is_read(tmp_path: Path) -> None:
         read_all(folder)
 
 
-def test_checksums_of_a_spool_are_removed_with_its_lines(tmp_path: Path) -> None:
+def test_checksums_of_a_spool_are_deleted_with_its_lines(tmp_path: Path) -> None:
     spool = Spool(tmp_path, None, roll_bytes=10)
     for number in range(3):
         spool.append(b"0123456789\n", number)
@@ -84,7 +84,7 @@ def test_checksums_of_a_spool_are_removed_with_its_lines(tmp_path: Path) -> None
     assert {path.name for path in tmp_path.iterdir()} == {"000000000004.lines", "000000000004.sums", "lock"}
 
 
-def test_a_damaged_list_of_files_that_were_read_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_ledger_of_read_files_is_rejected(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "sources" / "s")
     upto = ledger.write(0, ["a.json", "b.json"])
     assert ledger.names(upto) == ["a.json", "b.json"]
@@ -100,7 +100,7 @@ def test_a_damaged_list_of_files_that_were_read_is_refused(tmp_path: Path) -> No
     assert ledger.names(len(old)) == ["a.json", "b.json"], "lines of older versions have no checksum"
 
 
-def test_a_damaged_cursor_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_cursor_is_rejected(tmp_path: Path) -> None:
     cursor = open_cursor(tmp_path, "sinks", "sink", "log")
     cursor.advance(41)
     path = cursor.folder / "cursor.json"

@@ -12,6 +12,6 @@ from slicemill.server.adhoc.ask import QueryableRelation, run_adhoc_query
 def ask(
     sql: str, relation_of: Callable[[str], QueryableRelation], parameters: Sequence[object] = ()
 ) -> pa.Table:
-    """Return the whole answer to a question."""
+    """Return the whole answer to an ad hoc query."""
     with run_adhoc_query(sql, relation_of, parameters) as answer:
         return pa.concat_tables([answer.first, *(pa.Table.from_batches([batch]) for batch in answer.rest)])

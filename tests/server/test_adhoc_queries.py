@@ -1,4 +1,4 @@
-"""Questions read what they need of a log, and answer what they would answer over all of it."""
+"""Ad hoc queries read only the necessary part of a log, compared with queries over the whole log."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
 from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import SegmentWriters
-from support.questions import ask
+from support.adhoc_queries import ask
 
 _COLUMNS = pa.schema([("item", pa.int64()), ("price", pa.float64()), ("note", pa.string())])
 _US = 1_000_000
 
-Rows = list[tuple[int, int]]  # second, item
+Rows = list[tuple[int, int]]  # pairs of second and item
 
 
 class CountingLog:
-    """A log that counts the rows and columns that are read of it."""
+    """Log that counts the rows and columns which are read from it."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -93,7 +93,7 @@ def _log(epochs: list[Rows], extents: int = 1, compress: bool = False) -> Iterat
 
 
 def _over_all(sql: str, log: Log) -> list[tuple[object, ...]]:
-    """The same question over the whole log."""
+    """Return the answer of the ad hoc query over the whole log."""
     rows = InMemoryRelation(LogRelation(log).shape().schema, lambda: _whole(log))
     return _tuples(ask(sql, lambda _: rows))
 
@@ -165,13 +165,13 @@ def _questions(draw: st.DrawFn) -> str:
 @settings(max_examples=60)
 @given(_EPOCHS, _questions(), st.integers(1, 3))
 @example([[(3, 1)], [(3, 1)], [(3, 0)]], "SELECT * FROM bid b ORDER BY _ts DESC, item LIMIT 1", 1)
-def test_a_question_gives_what_it_gives_over_the_whole_log(
+def test_an_ad_hoc_query_with_pushdown_returns_the_rows_of_a_full_scan(
     epochs: list[Rows], sql: str, extents: int
 ) -> None:
     from slicemill.server.adhoc import ask as question_rows
 
     before = question_rows._FIRST_ROWS
-    question_rows._FIRST_ROWS = 2  # so that few rows are many looks
+    question_rows._FIRST_ROWS = 2  # a small first block, so that few rows need many reads
     try:
         with _log(epochs, extents) as log:
             relation = LogRelation(log)
@@ -194,7 +194,7 @@ _HUNDRED = [[(second, second % 3)] for second in range(100)]
         ("SELECT * FROM (SELECT item FROM bid WHERE price > 0) LIMIT 0", 0),
     ],
 )
-def test_bounds_of_time_leave_epochs_unread(sql: str, most: int) -> None:
+def test_time_bounds_skip_log_epochs(sql: str, most: int) -> None:
     with _log(_HUNDRED) as log:
         counted = CountingLog(log)
         values = ["1970-01-01 00:01:30"] if "$1" in sql else []
@@ -203,7 +203,7 @@ def test_bounds_of_time_leave_epochs_unread(sql: str, most: int) -> None:
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_the_newest_rows_are_found_without_reading_the_others(compress: bool) -> None:
+def test_newest_rows_are_read_without_older_epochs(compress: bool) -> None:
     many = [[(second, item % 7) for item in range(1000)] for second in range(50)]
     with _log(many, compress=compress) as log:
         counted = CountingLog(log)
@@ -213,14 +213,14 @@ def test_the_newest_rows_are_found_without_reading_the_others(compress: bool) ->
         assert counted.columns_read == {"_ts", "item"}
 
 
-def test_a_rare_row_is_looked_for_further_and_further_back() -> None:
+def test_a_search_for_a_rare_row_continues_into_older_epochs() -> None:
     rare = [[(second, int(second == 7)) for _ in range(500)] for second in range(60)]
     sql = "SELECT _ts FROM bid WHERE item = 1 ORDER BY _ts DESC LIMIT 2"
     with _log(rare) as log:
         assert _tuples(ask(sql, lambda _: LogRelation(log))) == _over_all(sql, log)
 
 
-def test_a_mistake_is_told_with_all_columns_before_anything_is_read() -> None:
+def test_an_unknown_column_is_reported_before_rows_are_read() -> None:
     with _log(_HUNDRED) as log:
         counted = CountingLog(log)
         with pytest.raises(SlicemillError, match="price"):
@@ -237,7 +237,7 @@ def test_a_mistake_is_told_with_all_columns_before_anything_is_read() -> None:
         "FROM bid",
     ],
 )
-def test_what_may_mean_every_column_reads_every_column(sql: str) -> None:
+def test_references_to_whole_rows_read_every_column(sql: str) -> None:
     assert pushdowns_of(parse_query(sql))["bid"].columns is None
 
 
@@ -247,7 +247,7 @@ def test_asof_and_positional_joins_read_every_row() -> None:
         assert needs["bid"].first == ()
 
 
-def test_times_are_utc_wherever_the_server_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamps_are_utc_in_every_server_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "America/Los_Angeles")
     found = ask("SELECT CAST(TIMESTAMPTZ '2026-01-01 00:00:00+00' AS TIMESTAMP) AS t", _nothing)
     assert str(found.column("t")[0].as_py())[:19] == "2026-01-01 00:00:00"
@@ -257,7 +257,7 @@ def _nothing(name: str) -> LogRelation:
     raise AssertionError(name)
 
 
-def test_a_table_of_now_is_kept_up_from_epoch_to_epoch() -> None:
+def test_a_changelog_table_is_updated_epoch_by_epoch() -> None:
     from slicemill.types import BIGINT, CHANGE, OP, Column, Schema
 
     schema = Schema((Column(OP, CHANGE), Column("k", BIGINT), Column("v", BIGINT)), key=("k",))
@@ -291,14 +291,12 @@ def test_a_table_of_now_is_kept_up_from_epoch_to_epoch() -> None:
         home.close()
 
 
-def test_duckdb_cannot_be_reconfigured_by_a_question() -> None:
+def test_an_ad_hoc_query_cannot_reconfigure_duckdb() -> None:
     with pytest.raises(SlicemillError, match="one SELECT"):
         ask("SET memory_limit = '100GB'", _nothing)
 
 
-def test_a_view_of_a_stream_can_be_asked_though_no_query_reads_it(
-    user: UserSession, service: MillService
-) -> None:
+def test_a_view_of_a_stream_without_readers_can_be_queried(user: UserSession, service: MillService) -> None:
     user.execute("CREATE VIEW last_two AS SELECT item, price FROM bid [ROWS 2]")
     bid(service, (1, 5, 1), (2, 20, 2), (3, 7, 3))
     (answer,) = user.execute("SELECT item FROM last_two ORDER BY item")

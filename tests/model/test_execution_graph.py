@@ -1,4 +1,4 @@
-"""The graph that is run: each core in the way of its class."""
+"""The execution graph: each core statistic in the form of its class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.extensions.models.model import expression
 
 
 @pytest.mark.parametrize("text", ["sum(x^2)", "variance(x)", "slope(x, y)", "prod(x)"])
-def test_where_all_is_incremental_it_is_the_graph_of_the_paper(text: str) -> None:
+def test_the_execution_graph_of_an_incremental_model_is_that_of_the_paper(text: str) -> None:
     kept, paper = (make(expression(text)) for make in (execution_graph, incremental_graph))
     assert [(node.id, node.op, node.core) for node in kept.nodes] == [
         (node.id, node.op, node.core) for node in paper.nodes
@@ -31,7 +31,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_it_is_a_graph(text: str) -> None:
+def test_every_execution_graph_is_valid_and_survives_json(text: str) -> None:
     graph = execution_graph(expression(text))
     graph.validate()
     assert graph.from_json(graph.to_json()) == graph
@@ -46,13 +46,13 @@ def test_it_is_a_graph(text: str) -> None:
         ("sum(log(i)*x)", CoreKind.BLOCKING, "T Ac"),
     ],
 )
-def test_each_class_has_its_form(text: str, kind: CoreKind, ops: str) -> None:
+def test_each_class_of_core_statistic_has_its_form(text: str, kind: CoreKind, ops: str) -> None:
     model = expression(text)
     assert model.classes[0].kind is kind
     assert [node.op for node in execution_graph(model).nodes if node.core == 0] == ops.split()
 
 
-def test_a_blocking_core_reads_the_whole_window() -> None:
+def test_a_blocking_core_statistic_reads_the_whole_window() -> None:
     graph = execution_graph(expression("sum(log(i)*x)"))
     (edge,) = graph.into("tn", InstancePhase.SUCCESSIVE)
     assert edge.src == "m1"

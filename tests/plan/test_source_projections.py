@@ -1,4 +1,4 @@
-"""Which rows and columns of a stream are stored: those that some query reads, found by hand here."""
+"""Rows and columns of a stream that are stored, because a query reads them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def need(query: str, stream: str = "s") -> SourceProjection:
         ("SELECT a FROM t", ""),
     ],
 )
-def test_the_columns_that_some_query_reads_are_needed(query: str, columns: str) -> None:
+def test_the_stored_columns_are_those_that_some_query_reads(query: str, columns: str) -> None:
     assert need(query).columns == set(columns.split())
 
 
@@ -59,24 +59,24 @@ def test_the_columns_that_some_query_reads_are_needed(query: str, columns: str) 
         ("SELECT a FROM s WHERE b > 1", "b > 1"),
         ("SELECT a FROM s WHERE b > 1; SELECT a FROM s WHERE b < 0", "b > 1 OR b < 0"),
         ("SELECT a FROM s WHERE 1 DIV b > 1", None),
-        # What is late is decided after this, and all of it is wanted.
+        # Late rows are detected after this filter, and the query reads all of them.
         ("SELECT a FROM s WHERE b > 1; SELECT a FROM s_late", None),
         ("SELECT a FROM t", "FALSE"),
     ],
 )
-def test_rows_that_no_query_wants_are_not_needed(query: str, condition: str | None) -> None:
+def test_rows_that_no_query_reads_are_not_stored(query: str, condition: str | None) -> None:
     found = need(query).condition
     assert (None if found is None else render(found, "spark").replace("`", "")) == condition
 
 
-def test_conditions_that_cost_more_than_they_save_are_not_tried() -> None:
+def test_conditions_of_too_many_queries_are_not_evaluated() -> None:
     many = ";".join(f"SELECT a FROM s WHERE b = {n}" for n in range(65))
     assert need(many).condition is None
     assert need(many.rpartition(";")[0]).condition is not None
 
 
 @pytest.mark.parametrize("case", parameters()[::2])
-def test_what_statements_need_alone_is_what_they_need_together(case: Case) -> None:
+def test_merged_projections_of_statements_equal_the_projection_of_all_together(case: Case) -> None:
     catalog = prepare(case).catalog
     plan = Planner().plan(catalog)
     streams = [name for name, one in catalog.relations.items() if isinstance(one, Stream)]
@@ -92,7 +92,7 @@ def test_what_statements_need_alone_is_what_they_need_together(case: Case) -> No
 
 
 def forgetful(runnable: Runnable) -> Runnable:
-    """The same input with NULL for all that no query reads."""
+    """Return the input with NULL in all columns that no query reads."""
     graph = share(optimize(build_graph(runnable.catalog)), runnable.catalog)
     events = []
     for event in runnable.events:
@@ -104,8 +104,8 @@ def forgetful(runnable: Runnable) -> Runnable:
     return replace(runnable, events=tuple(events))
 
 
-@pytest.mark.parametrize("case", parameters(BEYOND_TASKS)[::4])  # the whole corpus runs elsewhere
-def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
+@pytest.mark.parametrize("case", parameters(BEYOND_TASKS)[::4])  # Other tests run the whole corpus.
+def test_unread_columns_change_no_result(case: Case) -> None:
     runnable = prepare(case)
     known = forgetful(runnable)
     results = run_tasks(known.catalog, known.events, known.tables, 1, 1)
@@ -113,7 +113,7 @@ def test_columns_that_are_not_needed_change_no_result(case: Case) -> None:
         check_rows(expected, results[query.lower()], query)
 
 
-def test_the_condition_of_many_queries_is_not_deep() -> None:
+def test_the_condition_of_many_queries_is_not_deeply_nested() -> None:
     found = need("".join(f"SELECT a FROM s WHERE b > {n};" for n in range(64))).condition
     assert found is not None and depth(found) <= 8
 
