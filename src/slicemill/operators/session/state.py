@@ -194,11 +194,10 @@ class SessionRows:
         """Return the rows of these keys."""
         if self.is_dense(keys):
             linked = np.flatnonzero(self.numbers >= 0)
-            numbers = self.numbers[linked]
-            order, sorted_numbers, _ = by_number(numbers, len(self.last))
+            order, numbers, _ = by_number(self.numbers[linked], len(self.last))
+            positions = linked[order]
             table = pa.concat_tables([piece.table for piece in self.rows.pieces])
-            order = linked[order]
-            return StoredRows(table, order, sorted_numbers.astype(np.int64), order)
+            return StoredRows(table, positions, numbers.astype(np.int64), positions)
         rows = int(self.lengths[keys].sum())
         positions, owners = _linked_rows(keys, self.previous, self.last, rows)
         return StoredRows(self.rows.at(positions), np.arange(rows), owners, positions)

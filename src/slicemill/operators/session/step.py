@@ -8,7 +8,7 @@ kernels compute the aggregates of all queries (`operators.session.answers`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -100,11 +100,12 @@ class SessionWindows:
         self._nothing, none = self._schema.empty_table(), np.zeros(0, np.int64)
         self._no_rows = StoredRows(self._nothing, none, none, none)
         self._rows = SessionRows.restored(self._keys, state.pieces)
-        self._oldest = 0  # no stored row has a lower number
         # Queries and ends of open sessions by pass, and the next end of an open session by key.
-        self._passes: dict[_SharedPass, dict[int, list[str]]] = {}
-        self._open: dict[_SharedPass, OpenSessions] = {}
-        self._ends: Int64s = np.zeros(0, np.int64)
+        self._passes: dict[_SharedPass, dict[int, list[str]]]
+        self._open: dict[_SharedPass, OpenSessions]
+        self._ends: Int64s
+        self._oldest: int  # no stored row has a lower number
+        self._restart()
 
     def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
         # Rows arrive in order, so the last row's time is a watermark.
@@ -118,7 +119,7 @@ class SessionWindows:
         for name, made in self._answers.of(stored, found).items():
             state = self.state.members[name]
             if isinstance(made, SlicemillError):
-                state.failure = str(made)
+                self._fail({name: made})
             else:
                 results[name] = made, watermark if state.held is None else min(watermark, state.held)
         for name, state in self.state.members.items():
@@ -129,8 +130,13 @@ class SessionWindows:
         self.state.pieces = list(self._rows.rows.pieces)
         return [results[name] for name in self._where]
 
+    def _fail(self, failed: Mapping[str, SlicemillError]) -> None:
+        for name, problem in failed.items():
+            self.state.members[name].failure = str(problem)
+            self._passes = {}
+
     def _restart(self) -> None:
-        """Read all keys in the next run, because key numbers have changed."""
+        """Read all keys in the next run, because they are numbered anew."""
         self._passes = {}
         first = self._rows.rows.at(np.zeros(1, np.int64)) if self._rows.linked else None
         self._oldest = self.state.taken if first is None else first.column(_NUMBER)[0].as_py()
@@ -138,26 +144,11 @@ class SessionWindows:
     def _active_keys(self, touched: Int32s, now: int) -> Int64s:
         """Return the keys with new rows and the keys whose sessions have ended.
 
-        All keys are read after a change of the queries.
+        Return all keys if queries have begun or failed since the last run.
         """
-        passes: dict[_SharedPass, dict[int, list[str]]] = {}
-        for name, where in self._where.items():
-            state = self.state.members[name]
-            if state.failure is None:
-                # Queries older than the oldest stored row read all rows, so they share one pass.
-                first = state.first if state.first > self._oldest else 0
-                session = self._windows[name]
-                common = _SharedPass(where, first, replace(session, gap_us=None))
-                gap = FOREVER if session.gap_us is None else session.gap_us
-                passes.setdefault(common, {}).setdefault(gap, []).append(name)
         count = len(self._rows.last)
-        if passes != self._passes:
-            self._passes = passes
-            self._open = {
-                common: OpenSessions(np.array(sorted(gaps) if common.session.until is None else [0]), count)
-                for common, gaps in passes.items()
-            }
-            self._ends = np.full(count, END)
+        if not self._passes:
+            self._begin_passes(count)
             return np.arange(count)
         self._ends = extend_array(self._ends, count, END)
         active = self._ends < now
@@ -167,6 +158,23 @@ class SessionWindows:
             keys = np.arange(count)
         self._ends[keys] = END
         return keys
+
+    def _begin_passes(self, count: int) -> None:
+        """Group the queries that have not failed by the pass that finds their sessions."""
+        for name, where in self._where.items():
+            state = self.state.members[name]
+            if state.failure is None:
+                # Queries older than the oldest stored row read all rows, so they share one pass.
+                first = state.first if state.first > self._oldest else 0
+                session = self._windows[name]
+                common = _SharedPass(where, first, replace(session, gap_us=None))
+                gap = FOREVER if session.gap_us is None else session.gap_us
+                self._passes.setdefault(common, {}).setdefault(gap, []).append(name)
+        self._open = {
+            common: OpenSessions(np.array(sorted(gaps) if common.session.until is None else [0]), count)
+            for common, gaps in self._passes.items()
+        }
+        self._ends = np.full(count, END)
 
     def due(self) -> int | None:
         members = self.state.members.values()
@@ -232,8 +240,7 @@ class SessionWindows:
         selected, failed = self._selection.select(table, live)
         users = {expr: [n for n in names if n in live] for expr, names in self._users.items()}
         found, failed_too = self._selection.arguments(selected, {e: n for e, n in users.items() if n})
-        for name, problem in {**failed_too, **failed}.items():
-            self.state.members[name].failure = str(problem)
+        self._fail({**failed_too, **failed})
         count = selected.table.num_rows
         first, self.state.taken = self.state.taken, self.state.taken + count
         columns: dict[str, object] = {
