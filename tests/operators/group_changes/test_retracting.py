@@ -150,7 +150,7 @@ def test_changes_are_those_of_the_row_form(
 
 
 def test_groups_without_rows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retracting, "_FORGOTTEN", 8)
+    monkeypatch.setattr(retracting, "_EVICTED", 8)
     context = context_of(["count(*)", "avg(v)"], True)
     operator = context.node.operator
     assert isinstance(operator, GroupChanges)

@@ -25,7 +25,7 @@ from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.compiler import together
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cost import CoreCosts
-from slicemill.operators.window.compiled import CallsState
+from slicemill.operators.window.routines import CallsState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.tasks import split_into_tasks
@@ -187,7 +187,7 @@ def kept(state: CallsState) -> list[tuple[int, int]]:
     return [
         (
             len(r.asked),
-            sum(re.fullmatch(r"h\d+", name) is not None for name in r.kept.arrays["S"].dtype.names),
+            sum(re.fullmatch(r"h\d+", name) is not None for name in r.accumulators.arrays["S"].dtype.names),
         )
         for r in state.routines.values()
     ]

@@ -97,7 +97,7 @@ class SessionAggregateKind(OperatorKind[SessionAggregate]):
     spec = SessionAggregate
     role = Role.STATEFUL
     task = TaskOf.KEYS
-    step = "slicemill.operators.session.step:sessions"
+    step = "slicemill.operators.window.strategies:window_step"
 
     def words(self, operator: SessionAggregate, node: Node, graph: QueryGraph) -> Description:
         return _describe_sessions(operator)
@@ -154,7 +154,7 @@ class SharedSessionsKind(OperatorKind[SharedSessions]):
     role = Role.STATEFUL
     task = TaskOf.KEYS
     member = SessionMemberKind()
-    step = "slicemill.operators.session.step:shared_sessions"
+    step = "slicemill.operators.window.strategies:window_step"
 
     def words(self, shared: SharedSessions, node: Node, graph: QueryGraph) -> Description:
         kept = dict.fromkeys(render(expr) for member in shared.members for expr in member.operator.exprs)

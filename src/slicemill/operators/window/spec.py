@@ -135,7 +135,7 @@ class SharedWindowsKind(OperatorKind[SharedWindows]):
     task = TaskOf.KEYS
     member = WindowMemberKind()
     over_windows = True
-    step = "slicemill.operators.window.panes:shared_windows"
+    step = "slicemill.operators.window.strategies:window_step"
 
     def words(self, shared: SharedWindows, node: Node, graph: QueryGraph) -> Description:
         """Describe for EXPLAIN the borders of panes and their partial aggregates."""
@@ -349,7 +349,7 @@ class WindowAggregateKind(OperatorKind[WindowAggregate]):
     task = TaskOf.KEYS
     taken_over = "slicemill.operators.window.state_takeover:windows_taken_over"
     over_windows = True
-    step = "slicemill.operators.window.over:over"
+    step = "slicemill.operators.window.strategies:window_step"
 
     def words(self, over: WindowAggregate, node: Node, graph: QueryGraph) -> Description:
         return Description("γ", "Window aggregate", window_calls(over.calls))
@@ -422,7 +422,7 @@ class SharedOverKind(OperatorKind[SharedOver]):
     task = TaskOf.KEYS
     member = OverMemberKind()
     over_windows = True
-    step = "slicemill.operators.window.over:shared_over"
+    step = "slicemill.operators.window.strategies:window_step"
 
     def words(self, shared: SharedOver, node: Node, graph: QueryGraph) -> Description:
         facts = (*window_calls(shared.calls), *partition(shared.keys))
@@ -497,7 +497,7 @@ class RelationAggregateKind(OperatorKind[RelationAggregate]):
     role = Role.STATEFUL
     task = TaskOf.KEYS
     over_windows = True
-    step = "slicemill.operators.window.expiring_rows:windowed_group"
+    step = "slicemill.operators.window.strategies:window_step"
     taken_over = "slicemill.operators.window.state_takeover:taken_over"
     redistribute = "slicemill.operators.window.expiring_rows:redistribute_state"
 
@@ -635,7 +635,7 @@ class WindowTopKind(OperatorKind[WindowTop]):
     spec = WindowTop
     role = Role.STATEFUL
     over_windows = True
-    step = "slicemill.operators.window.top:window_top"
+    step = "slicemill.operators.window.strategies:window_step"
 
     def words(self, top: WindowTop, node: Node, graph: QueryGraph) -> Description:
         first = [("first", f"{top.by.function} <= {top.limit}")] if top.limit is not None else []
