@@ -49,7 +49,7 @@ def test_each_kind_of_window_has_its_strategy(query: str, strategy: str) -> None
     found = set()
     for node in graph:
         if kind_of(node.operator).step == STEP:
-            context = StepContext(node, graph, catalog, {}, None)
+            context = StepContext(node=node, graph=graph, catalog=catalog, tables={}, state=None)
             found.add(type(window_strategy(node.operator, context)).__name__)
             wanted = SharedWindowStep if isinstance(node.operator, SharedOperator) else WindowStep
             assert isinstance(step_of(context), wanted)
