@@ -135,7 +135,7 @@ def test_both_engines_give_the_sessions_of_duckdb_for_any_division_into_runs(
     reference = by_reference(tuples)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "_DENSE", dense)
-        patch.setattr(keys, "_MANY_GONE", dense)
+        patch.setattr(keys, "_MANY_UNUSED", dense)
         tasks = by_tasks(tuples, borders, restarts)
     for name in QUERIES:
         expected = by_duckdb(tuples, name)
