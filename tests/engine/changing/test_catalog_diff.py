@@ -13,7 +13,8 @@ from slicemill.cli import app
 from slicemill.lifecycle.catalog_diff import TaskEffect, predict_changes
 from slicemill.sql.errors import SourceText
 from slicemill.storage.home_reader import HomeReader
-from support.engine import Clock, fed_mill, feed_rows, inline_pool
+from slicemill.testing import Clock, inline_pool
+from support.engine import fed_mill, feed_rows
 
 STREAM = "CREATE STREAM s (k bigint, v bigint, ts timestamp) ORDER BY ts"
 SUMS = "CREATE QUERY sums AS SELECT k, sum(v) AS n FROM s [RANGE 10 SECONDS SLIDE 2 SECONDS] GROUP BY k"
