@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from slicemill.codec.registry import register, stored_as
 from slicemill.columns.pieces import Slice
 from slicemill.kernels.arrays import Int64s
-from slicemill.operators.join import probe as retain
+from slicemill.operators.join import probe
 from slicemill.operators.join.block import (
     BLOCK_ARRIVAL,
     BLOCK_SEQ,
@@ -30,7 +30,7 @@ from slicemill.operators.join.block import (
     WindowReach,
     column_numbers,
     conform_table,
-    expiry_of_side,
+    expiry_of,
     group_by_hash,
     mask_words,
     open_block,
@@ -38,7 +38,8 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.probe import Words
 from slicemill.operators.join.slices.workload import Statistics
-from slicemill.operators.join.statistics import Cuts, MeasuredStage, Measures, SliceContent
+from slicemill.operators.join.spec import SIDES
+from slicemill.operators.join.statistics import Cuts, MeasuredStage, Measures, SliceContent, name_of
 from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.time import BEGINNING, END
 
@@ -84,7 +85,7 @@ class StoredSlice:
 @stored_as("join.side", version=2, upgrade={1: lambda old: {**old, "lone": None}})
 @dataclass(slots=True)
 class SideState:
-    """State of one side of a join.
+    """State of one input of a join.
 
     `seen` counts the rows of this side's stream that are consumed. `moments` are the timestamps of the rows
     that are not consumed yet. Both are maintained only if a window counts rows.
@@ -112,35 +113,54 @@ class SideState:
         return found
 
 
-@stored_as("join", version=1, stored_names={"query_bits": "seats"})
+def _by_input(old: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade version 1, which had only two-way joins."""
+    return {**old, "sides": dict(zip(SIDES, old["sides"], strict=True)), "late": {}}
+
+
+@stored_as("join", version=2, stored_names={"query_bits": "seats"}, upgrade={1: _by_input})
+@stored_as(  # joins of several streams had an own class
+    "multijoin",
+    version=3,
+    stored_names={"query_bits": "seats"},
+    upgrade={1: lambda old: {"late": {}, "sheds": {}, **old}, 2: dict},
+)
 @dataclass(slots=True)
 class JoinState:
+    """State of a shared join.
+
+    `sides` has the rows of each input, by name. `late` has rows that are stored but have not probed for some
+    queries yet, by line (`orders.lines_of`) and input. `sheds` has the reports of queries with load shedding.
+    """
+
     query_bits: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
-    sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
+    sides: dict[str, SideState] = field(default_factory=dict)
+    late: dict[str, dict[str, SideState]] = field(default_factory=dict)
     measures: Measures = field(default_factory=Measures)
-    sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query, for queries with load shedding
+    sheds: dict[str, AccuracyReport] = field(default_factory=dict)
 
     def held(self) -> list[SliceContent]:
         """Return the content of slices, oldest first, and of waiting rows."""
-        return [
-            SliceContent(
-                f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted
-            )
-            for number, side in enumerate(self.sides)
-            for part in side.held()
-        ]
+        held = sorted(self.sides.items())
+        held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
+        return [replace(part, part=name_of(name) + part.part) for name, side in held for part in side.held()]
 
     def statistics(self) -> Statistics | None:
         """Return the measurements for the planner's cost formulas."""
-        return self.measures.statistics()
+        stored = {name: sum(one.rows for one in side.slices) for name, side in self.sides.items()}
+        return self.measures.statistics(stored)
 
     def cuts(self) -> list[Cuts]:
-        """Return the planned cuts of each side, with current statistics."""
+        """Return the planned cuts of each side, with current statistics.
+
+        Slices of joins of several streams are rewritten by their share of expired rows, without cuts.
+        """
         found: list[Cuts] = []
-        for number, side in enumerate(self.sides):
-            cuts = self.measures.cuts(number, reach_of(self.query_bits, number))
-            if cuts is not None and side.cuts_us is not None:
-                found.append(replace(cuts, used=tuple(cut / 1_000_000 for cut in side.cuts_us)))
+        for name, side in self.sides.items():
+            if side.cuts_us is not None:
+                cuts = self.measures.cuts(name, reach_of(self.query_bits, name))
+                used = tuple(cut / 1_000_000 for cut in side.cuts_us)
+                found += [] if cuts is None else [replace(cuts, used=used)]
         return found
 
 
@@ -161,7 +181,7 @@ def table_of(held: Slice | pa.Table) -> pa.Table:
     return held.table if isinstance(held, Slice) else held
 
 
-# State of one side of a join.
+# Rows of one input of a join.
 #
 # Waiting rows have not been joined yet. Slices hold joined rows, which rows of the other side probe. Slices
 # are in time order. New rows become a slice. Small slices are merged as they age, like the runs of an LSM
@@ -191,25 +211,25 @@ class RowTakeover:
 
 
 class JoinSide:
-    """Operations on the state of one side, for the current queries."""
+    """Operations on the state of one input, for the current queries."""
 
     def __init__(
         self,
         state: SideState,
         query_bits: QueryBits,
-        side: int,
+        input_: str,
         schema: pa.Schema,
         writing: MeasuredStage | None = None,
         asked: bool = False,
         judged: bool = False,
     ) -> None:
-        """Open the state of one side.
+        """Open the state of one input.
 
         `asked`: a query needs sequence numbers. `judged`: a query tracks which rows have a match.
         """
         self.numbered = NUMBER in schema.names
         self.state = state
-        self.reach: WindowReach = reach_of(query_bits, side)
+        self.reach: WindowReach = reach_of(query_bits, input_)
         self.schema = schema  # of waiting rows
         left_out = (BLOCK_ARRIVAL,) if asked else (BLOCK_ARRIVAL, BLOCK_SEQ)
         stored = [f.with_name(TIME) if f.name == BLOCK_TS else f for f in schema if f.name not in left_out]
@@ -218,9 +238,9 @@ class JoinSide:
         ]
         self._slice_schema = pa.schema([*stored, *beside])
         self._query_bits = query_bits
-        self.expiry = expiry_of_side(query_bits, side)
+        self.expiry = expiry_of(query_bits, input_)
         self._writing = writing or MeasuredStage()
-        self.everybody = query_bits.mask(list(query_bits.members))
+        self.everybody = query_bits.mask(self.reach.names)
 
     def change(self, stayed: list[str], served: Sequence[RowTakeover] = ()) -> None:
         """Update the masks of stored rows after queries were added or removed.
@@ -329,6 +349,14 @@ class JoinSide:
         return (
             int(table_of(self.state.waiting[-1]).column(BLOCK_TS)[-1].as_py()) if self.state.waiting else None
         )
+
+    def moments_below(self, below: int) -> Int64s:
+        """Return the timestamps of the stream's rows before `below` that are not consumed.
+
+        Empty if no window counts rows.
+        """
+        moments = self.state.moments
+        return moments if below == FOREVER else moments[: np.searchsorted(moments, below)]
 
     def count_consumed(self, moments: Int64s) -> None:
         """Count rows of the stream as consumed.
@@ -440,7 +468,7 @@ class JoinSide:
         reach = self.reach
         alive = np.empty(block.rows, np.bool_)
         words = self.expiry.clear_expired(block, block.words, now)
-        retain.find_alive(
+        probe.find_alive(
             block.times, self.numbers(block), words, live, now, self.state.seen,
             reach.windows_us, reach.windows_rows, reach.indices, reach.bits, alive,
         )  # fmt: skip
@@ -497,7 +525,7 @@ class JoinSide:
     def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
         reach = self.reach
         wanted, last = (np.zeros(len(reach.names), np.int64) for _ in range(2))
-        retain.count_wanted(block.words, live, reach.indices, reach.bits, wanted, last)
+        probe.count_wanted(block.words, live, reach.indices, reach.bits, wanted, last)
         return tuple(  # type: ignore[return-value]
             {name: int(count) for name, count in zip(reach.names, counts, strict=True) if count}
             for counts in (wanted, last)

@@ -18,7 +18,7 @@ from slicemill.catalog.expressions import (
 )
 from slicemill.catalog.queries import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.join.spec import Equal, WindowJoin
 from slicemill.operators.specs import Filter
 from slicemill.plan.tasks import log_of
 from slicemill.types import Column, Kind, Type
@@ -50,6 +50,11 @@ def column_inputs_of(graph: QueryGraph, node: Node) -> Places:
     own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
     times = [(port, "_ts") for port in range(len(node.inputs))]
     return dict(zip(node.schema.names, [*own, *times], strict=False))
+
+
+def pairs_of(keys: Keys) -> tuple[Equal, ...]:
+    """Return the keys of two inputs as equal expressions of side 0 and side 1."""
+    return tuple(((0, left), (1, right)) for left, right in zip(*keys, strict=True))
 
 
 def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:

@@ -6,7 +6,7 @@
 
 Joins of the same streams on the same equalities become one node, in whatever order FROM names the streams. A
 join with other stateful operators before or after it in the same task gets a node of its own. Where a tree of
-binary joins is cheaper (`operators.join.multiway_form`), `split_joins` rewrites the join instead. This rule
+binary joins is cheaper (`operators.join.form`), `split_joins` rewrites the join instead. This rule
 still rewrites joins with an age limit for load shedding and joins whose rows expire, because a tree supports
 neither. Joins with ROWS windows are left unchanged, because the order of FROM determines which of several
 rows with equal timestamps are in the window.
@@ -22,9 +22,8 @@ from slicemill.catalog.expressions import Expr, conjunction, conjuncts
 from slicemill.catalog.queries import FrameUnit
 from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.multiway_form import forms_of_member
-from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, one_key
-from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.join.form import forms_of_member
+from slicemill.operators.join.spec import Equal, JoinMember, SharedJoin, WindowJoin, one_key
 from slicemill.operators.specs import Part
 from slicemill.plan.content import digest, short_name
 from slicemill.plan.rules.join_parts import Places, column_inputs_of, equal_in, in_sides, input_of
@@ -47,10 +46,10 @@ class _SharedStates:
 
     label: str
     sources: dict[str, Node]
-    members: list[MultiJoinMember] = field(default_factory=list)
+    members: list[JoinMember] = field(default_factory=list)
 
-    def operator(self) -> SharedMultiJoin:
-        return SharedMultiJoin(tuple(self.sources), tuple(self.members))
+    def operator(self) -> SharedJoin:
+        return SharedJoin(tuple(self.members), tuple(self.sources))
 
 
 def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) -> QueryGraph:  # noqa: ARG001
@@ -79,7 +78,7 @@ def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) ->
             shared.setdefault(name, _SharedStates(label, by_name)).members.append(member)
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
         else:
-            alone = SharedMultiJoin(tuple(by_name), (member,))
+            alone = SharedJoin((member,), tuple(by_name))
             inputs = tuple(source.id for source in by_name.values())
             made[node.id] = replace(node, operator=alone, inputs=inputs, schema=schema)
     return _add_shared_nodes(graph, shared, made)
@@ -89,13 +88,13 @@ def _in_time(join: WindowJoin) -> bool:
     return all(window.frame is FrameUnit.RANGE for window in join.windows)
 
 
-def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoinMember:
+def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> JoinMember:
     """Return a join as a member of a shared node."""
     given = [input_of(graph, node, join, port) for port in range(len(node.inputs))]
     places = column_inputs_of(graph, node)
     equal, residual = equalities(conjuncts(join.condition), places)
     read = columns_read(graph, node)
-    return MultiJoinMember(
+    return JoinMember(
         node.id,
         join.windows,
         tuple(where for _, where in given),
@@ -107,9 +106,7 @@ def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> MultiJoin
     )
 
 
-def equalities(
-    parts: Sequence[Expr], places: Places
-) -> tuple[tuple[tuple[tuple[int, Expr], ...], ...], Expr | None]:
+def equalities(parts: Sequence[Expr], places: Places) -> tuple[tuple[Equal, ...], Expr | None]:
     """Return sets of equal expressions, and the residual condition.
 
     Each set has at most one expression per side. The residual is in columns of the sides.
@@ -150,7 +147,7 @@ def _names(contents: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _name(graph: QueryGraph, sources: dict[str, Node], member: MultiJoinMember) -> tuple[str, str]:
+def _name(graph: QueryGraph, sources: dict[str, Node], member: JoinMember) -> tuple[str, str]:
     """Return label and id, which depend only on the inputs and keys."""
     *first, last = (source_name(graph, source) for source in sources.values())
     sets = [

@@ -27,7 +27,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin, WindowJoin
 from slicemill.operators.specs import Part
 from slicemill.plan.content import digest, short_name
-from slicemill.plan.rules.join_parts import Keys, column_inputs_of, input_of, keys_of
+from slicemill.plan.rules.join_parts import Keys, column_inputs_of, input_of, keys_of, pairs_of
 from slicemill.plan.rules.sharing import (
     between_logs,
     columns_read,
@@ -43,7 +43,6 @@ class _SharedJoinBuilder:
 
     label: str
     sources: tuple[Node, Node]
-    keys: Keys
     members: list[JoinMember] = field(default_factory=list)
 
 
@@ -62,18 +61,20 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
         columns = tuple((name, *places[name]) for name in schema.names)
         windows = (join.windows[0], join.windows[1])
         selections = (left_where, right_where)
-        member = JoinMember(node.id, windows, selections, residual, columns, join.limit, join.kind)
+        member = JoinMember(
+            node.id, windows, selections, residual, columns, join.limit, join.kind, equal=pairs_of(keys)
+        )
         if between_logs(graph, node):
             counted = any(window.frame is FrameUnit.ROWS for window in windows)
             # Without a key, several subtasks are possible only by time, and then no subtask knows whether a
             # row has matched.
             judged = join.kind is not JoinKind.INNER and not keys[0]
             label, name = _name(graph, (left, right), keys, counted=counted, judged=judged)
-            found = shared.setdefault(name, _SharedJoinBuilder(label, (left, right), keys))
+            found = shared.setdefault(name, _SharedJoinBuilder(label, (left, right)))
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
             found.members.append(member)
         else:
-            alone = SharedJoin(keys, (member,))
+            alone = SharedJoin((member,))
             made[node.id] = replace(node, operator=alone, inputs=(left.id, right.id), schema=schema)
     return _add_shared_nodes(graph, shared, made)
 
@@ -87,7 +88,7 @@ def _add_shared_nodes(
         for name in new.inputs:
             if name in shared and name not in nodes:
                 found = shared[name]
-                operator = SharedJoin(found.keys, tuple(found.members))
+                operator = SharedJoin(tuple(found.members))
                 inputs = tuple(source.id for source in found.sources)
                 nodes[name] = Node(name, operator, inputs, found.sources[0].schema, node.kind, found.label)
         nodes[node.id] = new

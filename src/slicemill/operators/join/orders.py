@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from slicemill.codec.registry import stored_as
+from slicemill.kernels.arrays import Int64s
 from slicemill.operators.alignment import borders, due_in_turn
+from slicemill.operators.join import probe
 from slicemill.operators.join.block import BLOCK_SEQ, BLOCK_TS, FOREVER, QueryBits, column_numbers, mask_words
-from slicemill.operators.join.multiway_spec import KeyTable, Link, MultiJoinMember
 from slicemill.operators.join.probe import Words
+from slicemill.operators.join.spec import JoinMember, KeyTable, Link, SharedJoin
 from slicemill.operators.join.state import JoinSide, SideState, replace_masks
-from slicemill.operators.join.statistics import MeasuredStage
 from slicemill.time import BEGINNING
 
 
@@ -88,10 +88,10 @@ def _grown(
             node.ends.append(name)
             continue
         probes = [_probe(name, bound, target, keys, expected) for target in left]
-        best = min(probes, key=lambda probe: (probe.by is None, expected(probe), probe.target))
+        best = min(probes, key=lambda look: (look.by is None, expected(look), look.target))
         together.setdefault(best, {})[name] = inputs
-    for probe, those in together.items():
-        node.next[probe] = _grown((*bound, probe.target), those, keys, expected)
+    for look, those in together.items():
+        node.next[look] = _grown((*bound, look.target), those, keys, expected)
     return node
 
 
@@ -122,15 +122,19 @@ def _probe(
 
 
 @dataclass(frozen=True, slots=True)
-class JoinOrderGroup:
-    """Line: queries that join the same inputs in the same order.
+class JoinLine:
+    """Queries that join the same inputs in the same order.
 
-    `late` has, by input, the rows that other lines have processed and that still wait in this line.
+    `late` has, by input, the rows that other lines have processed and that still wait in this line. With
+    `in_turn`, rows are read in (timestamp, input) order. Otherwise all rows of a timestamp are read together
+    when the timestamp is complete.
     """
 
+    members: tuple[JoinMember, ...]
     inputs: tuple[int, ...]
     mask: NDArray[np.uint64]
     late: Mapping[int, JoinSide]
+    in_turn: bool = True
 
     def complete(self, complete: Sequence[int]) -> int:
         """Return the lowest watermark of the line's inputs."""
@@ -138,7 +142,23 @@ class JoinOrderGroup:
 
     def below(self, known: Sequence[int]) -> dict[int, int]:
         """Return by input the timestamp below which rows may probe."""
-        return dict(zip(self.inputs, borders([known[input_] for input_ in self.inputs]), strict=True))
+        own = [known[input_] for input_ in self.inputs]
+        return dict(zip(self.inputs, borders(own) if self.in_turn else [min(own)] * len(own), strict=True))
+
+    def ranks(self, times: Mapping[int, Int64s]) -> dict[int, Int64s]:
+        """Return the rank of each row by (timestamp, stream, arrival).
+
+        `times` has the timestamps of the new rows of each input, in arrival order.
+        """
+        found = {}
+        for index, input_ in enumerate(self.inputs):
+            own = times[input_]
+            ranks = np.arange(len(own))
+            for number, other in enumerate(self.inputs):
+                if number != index:
+                    ranks += probe.count_before(own, times[other], int(number < index))
+            found[input_] = ranks
+        return found
 
     def due(self, firsts: Sequence[int | None]) -> tuple[int, ...] | None:
         """Return the watermarks needed by the first waiting row.
@@ -161,54 +181,46 @@ class JoinOrderGroup:
 
 
 def lines_of(
-    members: Sequence[MultiJoinMember],
-    joined: Mapping[str, Sequence[int]],
+    operator: SharedJoin,
     query_bits: QueryBits,
     late: dict[str, dict[str, SideState]],
     side_of: Callable[[int, SideState], JoinSide],
-) -> list[JoinOrderGroup]:
+    *,
+    in_turn: bool = True,
+) -> list[JoinLine]:
     """Return the lines of all queries.
 
-    `joined` has the input numbers of each query. `late` has the stored late rows by line and input. Lines
-    without queries are deleted from `late`.
+    `late` has the stored late rows by line and input. Lines without queries are deleted from `late`. The only
+    line of a two-way join has no late rows.
     """
-    found: dict[str, list[MultiJoinMember]] = {}
-    for member in members:
+    if operator.two_way:
+        return [JoinLine(operator.members, (0, 1), query_bits.mask(list(query_bits.bits)), {}, in_turn)]
+    found: dict[str, list[JoinMember]] = {}
+    for member in operator.members:
         found.setdefault(repr(member.inputs), []).append(member)
     for name in late.keys() - found.keys():
         del late[name]
     lines = []
     for name, those in found.items():
-        own, inputs = late.setdefault(name, {}), tuple(joined[those[0].name])
+        own, inputs = late.setdefault(name, {}), operator.ports(those[0])
         waiting = {
             input_: side_of(input_, own.setdefault(called, SideState()))
             for input_, called in zip(inputs, those[0].inputs, strict=True)
         }
-        lines.append(JoinOrderGroup(inputs, query_bits.mask([member.name for member in those]), waiting))
+        mask = query_bits.mask([member.name for member in those])
+        lines.append(JoinLine(tuple(those), inputs, mask, waiting))
     return lines
 
 
-def input_watermarks(
-    sides: Sequence[JoinSide], lines: Sequence[JoinOrderGroup], complete: Sequence[int]
-) -> list[int]:
-    """Return each input's watermark, or its later last waiting timestamp."""
-    found = []
-    for number, told in enumerate(complete):
-        waiting = [sides[number], *(line.late[number] for line in lines if number in line.late)]
-        lasts = [ts for side in waiting if (ts := side.last_ts()) is not None]
-        found.append(max([told, *lasts]))
-    return found
-
-
-def split_ready(
-    ready: pa.Table, input_: int, lines: Sequence[tuple[JoinOrderGroup, int]]
-) -> tuple[pa.Table, bool]:
+def split_ready(ready: pa.Table, input_: int, lines: Sequence[tuple[JoinLine, int]]) -> tuple[pa.Table, bool]:
     """Return the rows of an input that may probe now.
 
     `lines` has the timestamp below which rows may probe for each line. Each row of `ready` may probe for at
     least one line. The masks of the returned rows contain only the queries for which the rows probe. The
     second result is True if these are all rows of `ready`.
     """
+    if not any(line.late for line, _ in lines):
+        return ready, True
     late = [line.late[input_].ready(below) for line, below in lines]
     times, whole = column_numbers(ready, BLOCK_TS), True
     counts = [len(times) if below == FOREVER else int(np.searchsorted(times, below)) for _, below in lines]
@@ -229,78 +241,3 @@ def split_ready(
 
 def _first(*times: int | None) -> int | None:
     return min((ts for ts in times if ts is not None), default=None)
-
-
-# Statistics of streams and probes, from which the probing orders are planned (S52).
-#
-# Each subtask measures and plans for itself, and stores the statistics in its state.
-
-
-_ENOUGH = 4_096  # minimum probes before a measurement is used
-_PLANNED_AFTER = 20_000  # number of rows of all streams between two plans
-
-
-@stored_as("multijoin.probes", version=1)
-@dataclass(slots=True)
-class ProbeMeasures:
-    """Counts of a probe: probing partial results, candidates, and remaining results.
-
-    Candidates have the same key, a matching age and a matching mask. Remaining results also pass the
-    conditions.
-    """
-
-    probes: float = 0.0
-    met: float = 0.0
-    kept: float = 0.0
-
-    @property
-    def expected(self) -> float | None:
-        """Return the mean results per partial result; None with few measurements."""
-        return self.kept / self.probes if self.probes >= _ENOUGH else None
-
-
-@stored_as("multijoin.measures", version=1)
-@dataclass(slots=True)
-class MultiJoinMeasures:
-    """Rows by input, and statistics by probe.
-
-    `since` counts the rows since the last plan.
-    """
-
-    rows: dict[str, int] = field(default_factory=dict)
-    probes: dict[str, ProbeMeasures] = field(default_factory=dict)
-    first_us: int | None = None
-    reached_us: int = 0
-    since: int = 0
-    writing: MeasuredStage = field(default_factory=MeasuredStage)
-
-    def arrived(self, input_: str, rows: int, first_us: int) -> None:
-        self.rows[input_] = self.rows.get(input_, 0) + rows
-        self.since += rows
-        self.first_us = first_us if self.first_us is None else min(first_us, self.first_us)
-
-    def record_probe(self, name: str, probes: int, met: int, kept: int) -> None:
-        found = self.probes.setdefault(name, ProbeMeasures())
-        found.probes += probes
-        found.met += met
-        found.kept += kept
-
-    def is_due(self) -> bool:
-        """Return True if orders should be planned again.
-
-        If so, halve the counts of older probes.
-        """
-        if self.since < _PLANNED_AFTER:
-            return False
-        self.since = 0
-        for found in self.probes.values():
-            found.probes, found.met, found.kept = (n / 2 for n in (found.probes, found.met, found.kept))
-        return True
-
-    def begin_anew(self) -> None:
-        """Reset all statistics, because the queries have changed."""
-        self.rows, self.probes, self.first_us, self.since = {}, {}, None, 0
-
-    @property
-    def elapsed_s(self) -> float:
-        return (self.reached_us - (self.first_us or 0)) / 1_000_000
