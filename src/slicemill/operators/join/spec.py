@@ -69,7 +69,7 @@ class WindowJoin(Operator):
     kind: JoinKind = JoinKind.INNER
 
 
-SIDES = ("0", "1")  # names of the inputs of a two-way join
+SIDES: tuple[str, ...] = ("0", "1")  # names of the inputs of a two-way join
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,14 @@ from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.form import forms_of_member
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, WindowJoin
-from slicemill.plan.rules.join_parts import Places, column_inputs_of, input_of, keys_of, pairs_of
-from slicemill.plan.rules.multi_joins import member_of_join
+from slicemill.plan.rules.join_parts import (
+    Places,
+    column_inputs_of,
+    input_of,
+    keys_of,
+    member_of_join,
+    pairs_of,
+)
 from slicemill.plan.rules.sharing import columns_read
 from slicemill.types import BIGINT, TIMESTAMP, Column, Schema
 
