@@ -16,7 +16,7 @@ name of its first join even after that join is dropped.
   results are complete sooner (S23). The node starts to read and store d.
 * The state of a dropped query is dropped unless other queries use it. State and input of d are dropped with
   the last query that joins d.
-* Queries over other streams do not delay results (`operators.join.orders`).
+* Queries over other streams do not delay results (`operators.join.state.JoinLine`).
 
 Outer, semi and anti joins of two streams are never merged. If their node also contains joins that run in
 another task, these joins are first split off (`_split_tasks`).

@@ -9,14 +9,14 @@ ages gives the queries for which the rows are a result.
     spec        what a join computes
     step        execution: arriving rows, released rows, storing, and the statistics of a run
     prepare     query masks and key hashes of arriving rows (`hashing`: 64-bit hashes of keys of any type)
-    orders      which states a new row probes, in which order; which rows may probe
+    orders      which states a new row probes, in which order
     search      search for the results of new rows
     partials    partial results, residual conditions, and indexes by further keys
     probe       compiled loops that find pairs and expire rows
     emit        results of each query, in order
     unmatched   unmatched rows of outer, semi and anti joins
     block       rows of one input, grouped by key: the content of a slice; window ends as bit masks by age
-    state       state of a join between runs: waiting rows and slices
+    state       state of a join between runs: waiting rows and slices; which waiting rows may probe
     statistics  statistics of a join, from which slice cuts and probing orders are planned
     rescale     state after a rescale
     heavy_keys  rows of heavy keys, spread over all subtasks

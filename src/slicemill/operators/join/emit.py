@@ -25,10 +25,10 @@ from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.join import probe
 from slicemill.operators.join.block import BLOCK_SEQ, DATA, TIME, WORD_BITS, QueryBits, column_numbers
-from slicemill.operators.join.orders import JoinLine
 from slicemill.operators.join.partials import AddedRows, NewRows, PartialResults, fetch, raw, take
 from slicemill.operators.join.probe import indices_in, indices_out, typed_kernel
-from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, stream_ranks
+from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin
+from slicemill.operators.join.state import JoinLine
 from slicemill.operators.step import StepContext
 from slicemill.types import BIGINT, TIMESTAMP, Schema, Type
 
@@ -171,8 +171,7 @@ class OrderedResults:
 
     def seqs(self, bits: int) -> pa.Array:
         """Return the sequence numbers of the newest rows, ranked by their streams."""
-        inputs = self.line.inputs
-        ranks = stream_ranks(len(inputs))
+        inputs, ranks = self.line.inputs, self.line.rank_bits
         return self.of_new_rows(
             "_seq",
             lambda source: rank_seqs(self._new[source].numbers, inputs.index(source), bits, ranks),
@@ -233,8 +232,7 @@ class ResultTables:
 
         If low bits of the new row's number were dropped, the whole number is the first of these columns.
         """
-        inputs = results.line.inputs
-        ranks = stream_ranks(len(inputs))
+        inputs, ranks = results.line.inputs, results.line.rank_bits
         ties = [results.causes()] if bits + ranks > MOST_BITS else []
         if self._operator.two_way:
             ties += [results.of_older_rows(TIME), results.of_older_rows(BLOCK_SEQ)]

@@ -23,7 +23,7 @@ from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.operators.join import emit, probe
 from slicemill.operators.join.block import DATA, DEADLINE, FOREVER, TIME, WORD_BITS, ends_of, reach_of
 from slicemill.operators.join.heavy_keys import KeyWork, key_work
-from slicemill.operators.join.orders import JoinLine, ProbingNode, StateProbe, probing_tree
+from slicemill.operators.join.orders import ProbingNode, StateProbe, probing_tree
 from slicemill.operators.join.partials import (
     BY_TIME,
     Indexes,
@@ -37,7 +37,7 @@ from slicemill.operators.join.partials import (
 )
 from slicemill.operators.join.prepare import hash_column, key_columns
 from slicemill.operators.join.spec import KeyTable, Link, SharedJoin
-from slicemill.operators.join.state import JoinSide, JoinState
+from slicemill.operators.join.state import JoinLine, JoinSide, JoinState
 from slicemill.shedding.load import ComparisonCounter
 from slicemill.types import TIMESTAMP, Schema
 

@@ -46,13 +46,12 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.emit import Answer, Collected, OrderedResults, ResultTables
 from slicemill.operators.join.heavy_keys import NO_WORK, broadcast_mask, local_mask
-from slicemill.operators.join.orders import lines_of, split_ready
 from slicemill.operators.join.partials import NewRows
 from slicemill.operators.join.prepare import RowPreparer, Selections
 from slicemill.operators.join.search import ResultSearch
 from slicemill.operators.join.slices.coverage import Covers
 from slicemill.operators.join.spec import InOrder, JoinMember, KeyTable, SharedJoin, result_bits
-from slicemill.operators.join.state import JoinSide, JoinState, RowTakeover, SideState
+from slicemill.operators.join.state import JoinSide, JoinState, RowTakeover, SideState, lines_of, split_ready
 from slicemill.operators.join.unmatched import UnmatchedTracker
 from slicemill.operators.step import SharedStep, StatefulStep, StepContext, StepResult, bits_of
 from slicemill.operators.subtask import WHOLE, HeavyKey, Subtask
@@ -131,6 +130,16 @@ class SharedJoinStep:
         known, before = state.query_bits, state.query_bits.without(new)
         state.query_bits = before.assign_to(operator.members)
         state.sides = {name: state.sides.get(name, SideState()) for name in operator.inputs}
+        # Properties of the operator and its queries, by query or by input.
+        self._two_way = operator.two_way
+        self._keyed = operator.two_way and bool(operator.keys[0])
+        self._counts_rows = operator.counts_rows
+        self._limited = [member for member in operator.members if member.limit is not None]
+        self._ports = {member.name: operator.ports(member) for member in operator.members}
+        self._result_bits = {
+            member.name: result_bits(member, self._seq_bits.get(member.name, SEQ_BITS))
+            for member in operator.members
+        }
         self._numbered = [self._stores_numbers(number) for number in range(len(operator.inputs))]
         keys = KeyTable(operator.inputs, operator.members)
         self._entries = [
@@ -138,6 +147,8 @@ class SharedJoinStep:
             for number, schema in enumerate(schemas)
         ]
         self._unmatched = UnmatchedTracker(operator, schemas, state.query_bits, self._seq_bits)
+        self._outer = bool(self._unmatched)
+        self._tracked = [self._unmatched.tracks_side(number) for number in range(len(schemas))]
         self._sides = self._make_sides()
         self._lines = lines_of(operator, state.query_bits, state.late, self._late_side, in_turn=in_turn)
         if known.members and before != state.query_bits:
@@ -152,7 +163,7 @@ class SharedJoinStep:
         """
         members, side = self._operator.members, self.state.sides[self._operator.inputs[number]]
         return (
-            not self._operator.two_way
+            not self._two_way
             or self._tied
             or any((number, "_number") in [column[1:] for column in member.columns] for member in members)
             or any(number in member.kind.judged for member in members)
@@ -169,7 +180,7 @@ class SharedJoinStep:
                 self._entries[number].schema,
                 state.measures.writing,
                 self._numbered[number],
-                self._unmatched.tracks_side(number),
+                self._tracked[number],
             )
             for number, name in enumerate(self._operator.inputs)
         ]
@@ -242,17 +253,13 @@ class SharedJoinStep:
         self._shares = {name: found.share for name, found in dropping.items()}
         self.search.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
-    @property
-    def _limited(self) -> list[JoinMember]:
-        return [member for member in self._operator.members if member.limit is not None]
-
     def _count(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> None:
         """Estimate shed results.
 
         Skipped probes are assumed to match as often as executed probes.
         """
         for member in self._limited:
-            ports = self._operator.ports(member)
+            ports = self._ports[member.name]
             own = [tables[port] for port in ports if tables[port].num_rows]
             rows = sum(table.num_rows for table in own) - self._foreign
             if rows:
@@ -266,7 +273,7 @@ class SharedJoinStep:
         firsts = [side.next_ts() for side in self._sides]
         if not self._in_turn:
             return min((ts + 1 for ts in firsts if ts is not None), default=None)
-        if not self._operator.two_way:
+        if not self._two_way:
             return [due for line in self._lines if (due := line.due(firsts)) is not None] or None
         waiting, unmatched = due_in_turn(firsts), self._due_unmatched()
         if waiting is None or unmatched is None:
@@ -278,7 +285,7 @@ class SharedJoinStep:
 
         None if no row is unmatched.
         """
-        due = self._unmatched.due(self._sides) if self._unmatched else None
+        due = self._unmatched.due(self._sides) if self._outer else None
         if due is None:
             return None
         # A waiting row proves that its side has reached the row's time.
@@ -291,10 +298,9 @@ class SharedJoinStep:
         """Join new rows of all inputs. The rows of each input are in time order."""
         answers = self._run(tables, complete)
         self._count(tables, complete)
-        ports = (self._operator.ports(member) for member in self._operator.members)
         return [
-            answer if isinstance(answer, SlicemillError) else (answer, min(complete[port] for port in own))
-            for own, answer in zip(ports, answers, strict=True)
+            answer if isinstance(answer, SlicemillError) else (answer, min(complete[port] for port in ports))
+            for ports, answer in zip(self._ports.values(), answers, strict=True)
         ]
 
     def _run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[Answer]:
@@ -319,15 +325,13 @@ class SharedJoinStep:
         for found in self.search.find(new, ranks[0], errors):
             for number, parts in found.by_line.items():
                 line = self._lines[number]
-                ends = (found.begin, found.end) if self._operator.two_way else (0, _total(ranks[number]))
-                results = OrderedResults(
-                    parts, line, new, ranks[number], *ends, by_numbers=not self._operator.two_way
-                )
-                if self._unmatched:
+                ends = (found.begin, found.end) if self._two_way else (0, _total(ranks[number]))
+                results = OrderedResults(parts, line, new, ranks[number], *ends, by_numbers=not self._two_way)
+                if self._outer:
                     self._unmatched.note(results)
                 self._tables.add(results, collected, errors, tied=self._tied)
-        if self._subtask.count > 1 and not self._subtask.tied and self._operator.two_way:
-            self.key_work = self.search.work_by_key(new) if self._operator.keys[0] else NO_WORK
+        if self._keyed and self._subtask.count > 1 and not self._subtask.tied:
+            self.key_work = self.search.work_by_key(new)
         alone = self._unmatched_rows(new, min(known))
         for side, consumed in zip(self._sides, moments, strict=True):
             side.count_consumed(consumed)
@@ -388,7 +392,7 @@ class SharedJoinStep:
         ]
         times, seqs, arrivals = (column_numbers(table, name) for name in (BLOCK_TS, BLOCK_SEQ, BLOCK_ARRIVAL))
         block, order = group_by_hash(table.rename_columns(names).select(kept), words)
-        if self._unmatched.tracks_side(number):
+        if self._tracked[number]:
             block = replace(block, pending=block.words & self._unmatched.judged[number])
         own = block
         mine: NDArray[np.bool_] | None = None
@@ -401,7 +405,7 @@ class SharedJoinStep:
             inside = inside if mine is None else inside.filter(pa.array(mine)).combine_chunks()
             own, _ = group_by_hash(inside, words)
         seen = _NO_NUMBERS
-        if self._operator.counts_rows:
+        if self._counts_rows:
             other = 1 - number
             met = probe.count_before(times, ready[other][2], number)
             seen = (self._sides[other].state.seen + met)[order]
@@ -422,7 +426,7 @@ class SharedJoinStep:
         whole = results
         if member.kind is not JoinKind.INNER:
             whole = self._unmatched.with_pairs(member, alone.get(member.name), results)
-        return fan_out(whole, result_bits(member, self._seq_bits.get(member.name, SEQ_BITS)))
+        return fan_out(whole, self._result_bits[member.name])
 
     # -- storing ---------------------------------------------------------------------------------------
 
@@ -435,15 +439,15 @@ class SharedJoinStep:
             min((line.complete(complete) for line in self._lines if number in line.inputs), default=FOREVER)
             for number in range(len(new))
         ]
-        if self._operator.two_way and untils[0] < FOREVER:
+        if self._two_way and untils[0] < FOREVER:
             self._measure_sides(new, untils[0])
         for number, (side, rows, until) in enumerate(zip(self._sides, new, untils, strict=True)):
             if until < FOREVER:
-                if not self._operator.two_way:
+                if not self._two_way:
                     self._measure_input(number, rows, until)
                 side.add(rows.stored, until)
         self.search.forget_indexes()
-        if not self._operator.two_way and self.state.measures.orders_are_due():
+        if not self._two_way and self.state.measures.orders_are_due():
             self.search.plan_orders()
 
     def _measure_input(self, number: int, rows: NewRows, until: int) -> None:
