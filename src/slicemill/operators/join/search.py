@@ -90,6 +90,7 @@ class ResultSearch:
         self._lines = lines
         self._residuals = Residuals(operator, schemas, state.query_bits)
         self._indexes = Indexes()
+        self._last_candidates: dict[int, list[Candidates]] = {}  # of this run, by input of the new rows
         self._rows_found: dict[str, int] = {}  # number of results of this run, by query
         self.compared = ComparisonCounter(len(self._names))  # comparisons of the last run
         self.shorten({})
@@ -100,8 +101,9 @@ class ResultSearch:
         """Return the memory of indexes, which the state excludes."""
         return self._indexes.bytes
 
-    def forget_indexes(self) -> None:
-        """Drop the indexes of blocks that no longer exist."""
+    def end_run(self) -> None:
+        """Drop the candidates of this run, and the indexes of blocks that no longer exist."""
+        self._last_candidates.clear()
         self._indexes.forget()
 
     def shorten(self, shares: Mapping[str, float]) -> None:
@@ -181,34 +183,46 @@ class ResultSearch:
         self._rows_found.clear()
         targets = [list(self._targets(number, new)) for number in range(len(new))]
         roots = [new_rows(source, rows.block) for source, rows in enumerate(new) if rows.block.rows]
-        if not self._two_way:
-            found: dict[int, list[PartialResults]] = {}
-            for root in roots:
-                self._probe_subtree(root, self.orders[root.source], targets, [], found, errors)
-            yield Found(0, 0, found)
+        if self._two_way:
+            yield from self._find_pairs(roots, new, ranks, targets, errors)
             return
-        self.candidates: dict[int, list[Candidates]] = {}
+        found: dict[int, list[PartialResults]] = {}
+        for root in roots:
+            self._probe_subtree(root, self.orders[root.source], targets, [], found, errors)
+        yield Found(0, 0, found)
+
+    def _find_pairs(
+        self,
+        roots: Sequence[PartialResults],
+        new: Sequence[NewRows],
+        ranks: Mapping[int, Int32s],
+        targets: Sequence[Sequence[ProbeTarget]],
+        errors: dict[str, ExpressionError],
+    ) -> Iterator[Found]:
+        """Yield the results of a two-way join, in batches of bounded size."""
+        probes = []
         for root in roots:
             ((look, node),) = self.orders[root.source].next.items()
             seen = new[root.source].seen
-            self.candidates[root.source] = self._candidates(root, look, node, targets[look.target], seen)
+            some = self._candidates(root, look, node, targets[look.target], seen)
+            self._last_candidates[root.source] = some
+            if some:
+                probes.append((root, look, node, some, seen))
         counts = [
-            (ranks[source], own.ends - own.starts) for source, some in self.candidates.items() for own in some
+            (ranks[root.source], own.ends - own.starts) for root, _, _, some, _ in probes for own in some
         ]
         for begin, end in _borders(counts, sum(rows.block.rows for rows in new)):
-            found = {}
-            for root in (root for root in roots if self.candidates[root.source]):
-                ((look, node),) = self.orders[root.source].next.items()
-                some, seen = self.candidates[root.source], new[root.source].seen
+            found: dict[int, list[PartialResults]] = {}
+            for root, look, node, some, seen in probes:
                 grown = self._grown(root, look, node, some, seen, ranks[root.source], begin, end)
                 if len(grown):
                     self._extend(grown, look, node, targets, [], found, errors)
             yield Found(begin, end, found)
 
     def work_by_key(self, new: Sequence[NewRows]) -> KeyWork:
-        """Return the rows and pairs of the last run by key, for a two-way join."""
+        """Return the rows and pairs of this run by key, for a two-way join."""
         pairs = [np.zeros(rows.block.rows, np.int64) for rows in new]
-        for source, some in self.candidates.items():
+        for source, some in self._last_candidates.items():
             for own in some:
                 pairs[source] += own.ends - own.starts
         return key_work([(rows.block.hashes, own) for rows, own in zip(new, pairs, strict=True)])

@@ -446,7 +446,7 @@ class SharedJoinStep:
                 if not self._two_way:
                     self._measure_input(number, rows, until)
                 side.add(rows.stored, until)
-        self.search.forget_indexes()
+        self.search.end_run()
         if not self._two_way and self.state.measures.orders_are_due():
             self.search.plan_orders()
 
