@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from slicemill.api.mill import Mill
-from slicemill.operators.join import answers
+from slicemill.operators.join import emit
 from slicemill.testing import Clock, inline_pool
 from support.engine import fed_mill, feed_rows, finish
 
@@ -47,7 +47,7 @@ def _feed(mill: Mill, rows: int, first: int = 0) -> None:
 def test_a_join_with_too_many_rows_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, queries: str, inputs: int
 ) -> None:
-    monkeypatch.setattr(answers, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(emit, "MOST_BYTES", 1 << 20)
     with _opened(tmp_path / "home", queries) as mill:
         _feed(mill, 50)
         mill.dispatcher.run_all()
@@ -65,7 +65,7 @@ def test_a_join_with_too_many_rows_fails_alone(
 def test_what_fails_in_one_large_run_is_tried_in_smaller_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(emit, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr("slicemill.runtime.tasks._ROWS_PER_RUN", 16 * 40)
     with _opened(tmp_path / "home", TWO) as mill:
         for first in range(0, 240, 40):

@@ -42,7 +42,7 @@ def test_what_a_kind_names_is_there(kind: OperatorKind[Operator]) -> None:
 
 def test_the_reference_has_a_twin_of_each_operator_that_a_statement_asks_for() -> None:
     """Rules bring the others in, for sharing and under load."""
-    by_rules = {"SharedJoin", "SharedMultiJoin", "InOrder", "SharedWindows", "SharedModels", "Part"}
+    by_rules = {"SharedJoin", "InOrder", "SharedWindows", "SharedModels", "Part"}
     by_rules |= {"SharedSessions", "SharedOver"}
     by_rules |= {"Drop", "WholeWindows"}
     ends = {kind.spec.__name__ for kind in kinds() if kind.role in (Role.SOURCE, Role.TABLE, Role.SINK)}

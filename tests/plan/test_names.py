@@ -13,7 +13,6 @@ from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
 from slicemill.extensions.models.spec import SharedModels
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.session.spec import SharedSessions
 from slicemill.operators.specs import Merge, QueryResults
@@ -104,7 +103,7 @@ def seen_by(query: str, graph: QueryGraph, tasks: tuple[Task, ...]) -> object:
 
 def _without_others(node: Node, behind: frozenset[str]) -> Node:
     operator = node.operator
-    shared = (SharedJoin, SharedMultiJoin, SharedModels, SharedOver, SharedSessions, SharedWindows)
+    shared = (SharedJoin, SharedModels, SharedOver, SharedSessions, SharedWindows)
     if isinstance(operator, shared):
         operator = replace(operator, members=tuple(m for m in operator.members if m.name in behind))
     return replace(node, operator=operator)

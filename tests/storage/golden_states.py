@@ -185,6 +185,10 @@ def main() -> None:
     # The second version stores the kind of join of each query.
     _keep("joins-kinds", _states_of("joins/three_streams")[0])
     _keep("joins-overlapping", _states_of("joins/three_streams")[0])
+    # In earlier versions, joins of two streams and joins of several streams had different states.
+    _keep("joins-of-several-streams", _states_of("joins/three_streams")[0])
+    for task, states in _states_of("joins/left_join").items():
+        _keep(f"joins-of-two-streams-{task}", states)
     # Earlier versions stored first rows as Python rows.
     for task, states in _states_of("changelogs/first_rows").items():
         _keep(f"several-first-rows-{task}", states)

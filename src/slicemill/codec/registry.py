@@ -199,9 +199,13 @@ def codec_named(name: str) -> Codec:
 
 
 def registered_names() -> dict[str, int]:
-    """Return the registered names of all classes, with their current versions."""
+    """Return all names that this version writes, with their current versions.
+
+    A class that replaced another class is also registered under the old name, which is only read.
+    """
     importlib.import_module(_ALL_STATES)
-    return {name: codec.version for name, codec in sorted(_by_name.items())}
+    written = {codec.name for codec in _by_class.values()}
+    return {name: codec.version for name, codec in sorted(_by_name.items()) if name in written}
 
 
 def _add(codec: Codec) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from slicemill.extension import extensions, load
 from slicemill.operators import specs
 from slicemill.operators.changelog import spec as changelog
-from slicemill.operators.join import multiway_spec as multiway_join
 from slicemill.operators.join import spec as join
 from slicemill.operators.protocol import Keys, Operator, OperatorKind
 from slicemill.operators.session import spec as session
@@ -19,7 +18,6 @@ from slicemill.operators.window import spec as window
 _KINDS: tuple[OperatorKind[Any], ...] = (
     *specs.KINDS,
     *join.KINDS,
-    *multiway_join.KINDS,
     *window.KINDS,
     *session.KINDS,
     *changelog.KINDS,

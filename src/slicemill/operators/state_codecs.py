@@ -17,7 +17,7 @@ from slicemill.catalog import queries as relation
 from slicemill.catalog.queries import LoadBudget
 from slicemill.codec.registry import stored_as
 from slicemill.extension import extensions, load
-from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.join.spec import SIDES, JoinMember
 from slicemill.operators.registry import kinds
 
 _CLASSES: dict[str, type] = {
@@ -47,13 +47,18 @@ def _inner(plain: dict[str, Any]) -> dict[str, Any]:
     return {**plain, "kind": query.JoinKind.INNER}
 
 
+def _named(plain: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade version 2, in which two-way joins had neither inputs nor equalities."""
+    return {"inputs": SIDES, "equal": (), **plain}
+
+
 for _kind in kinds():
     _CLASSES.update(_kind.stored())
     if _kind.step is not None:
         load(_kind.step)  # registers the classes of its state
 for _name, _class in _CLASSES.items():
     if issubclass(_class, JoinMember):
-        stored_as(_name, version=2, upgrade={1: _inner})(_class)
+        stored_as(_name, version=3, upgrade={1: _inner, 2: _named})(_class)
     else:
         stored_as(_name, version=1)(_class)
 

@@ -16,7 +16,7 @@ name of its first join even after that join is dropped.
   results are complete sooner (S23). The node starts to read and store d.
 * The state of a dropped query is dropped unless other queries use it. State and input of d are dropped with
   the last query that joins d.
-* Queries over other streams do not delay results (`operators.join.multiway_orders`).
+* Queries over other streams do not delay results (`operators.join.state.JoinLine`).
 
 Outer, semi and anti joins of two streams are never merged. If their node also contains joins that run in
 another task, these joins are first split off (`_split_tasks`).
@@ -35,9 +35,8 @@ from dataclasses import dataclass, field, replace
 from slicemill.catalog.expressions import Expr
 from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.multiway_form import shared_state_share
-from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, one_key
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.form import shared_state_share
+from slicemill.operators.join.spec import JoinMember, SharedJoin, is_two_way, one_key
 from slicemill.operators.specs import Part, Source, member_of
 from slicemill.plan.rules.multi_joins import states_id
 from slicemill.plan.rules.sharing import content_of
@@ -79,13 +78,13 @@ class _MovableJoin:
 
     node: Node
     task: Task
-    members: tuple[MultiJoinMember, ...]
+    members: tuple[JoinMember, ...]
     sources: Mapping[str, str]
     keys: Mapping[str, Expr]
 
     @property
     def is_multi_join(self) -> bool:
-        return isinstance(self.node.operator, SharedMultiJoin)
+        return not is_two_way(self.node.operator)
 
 
 @dataclass
@@ -128,7 +127,7 @@ def _source_logs(source: str, graph: QueryGraph, behind: Mapping[str, frozenset[
 
 def _sources(node: Node, graph: QueryGraph) -> Sequence[str]:
     shared = graph[node.inputs[0]] if isinstance(node.operator, Part) else None
-    if not isinstance(node.operator, Part) or not shared or not isinstance(shared.operator, SharedMultiJoin):
+    if not isinstance(node.operator, Part) or not shared or not isinstance(shared.operator, SharedJoin):
         return node.inputs
     member = member_of(shared.operator, node.operator)
     by_name = dict(zip(shared.operator.inputs, shared.inputs, strict=True))
@@ -201,7 +200,7 @@ def _logs_in_other_tasks(graph: QueryGraph, task: Task, placed: TaskAssignments)
 
     If all joins of the task run elsewhere, new logs are included.
     """
-    if len(task.stateful_nodes) != 1 or not isinstance(graph[task.stateful_nodes[0]].operator, SharedJoin):
+    if len(task.stateful_nodes) != 1 or not is_two_way(graph[task.stateful_nodes[0]].operator):
         return set()
     homes = {log: placed.task_of.get(log, "") for _, log in task.outputs}
     away = {log for log, home in homes.items() if home != task.id and home in placed.states}
@@ -297,34 +296,24 @@ def _movable_join(graph: QueryGraph, node: Node, task: Task) -> _MovableJoin | N
     """
     join = node.operator
     sources = [graph[source] for source in node.inputs]
-    if not isinstance(join, (SharedJoin, SharedMultiJoin)) or not graph.has_parts(node.id):
+    if not isinstance(join, SharedJoin) or not graph.has_parts(node.id):
         return None
     declared = all(isinstance(source.operator, Source) for source in sources)
     if not declared or len({source.id for source in sources}) != len(sources):
         return None
     names = [content_of(graph, source) for source in sources]
     keys: dict[str, Expr] = {}
-    if isinstance(join, SharedJoin):
+    members, inputs = join.members, join.inputs
+    if join.two_way:
         if join.counts_rows or join.expires_rows or join.deadlines or join.tracks_matches:
             return None
-        if len(join.keys[0]) != 1:
-            return None
-        ((left,), (right,)) = join.keys
-        members = tuple(
-            MultiJoinMember(
-                member.name, member.windows, member.selections, member.residual, member.columns, member.limit,
-                inputs=tuple(names), equal=(((0, left), (1, right)),),
-            )
-            for member in join.members
-        )  # fmt: skip
-        return _MovableJoin(
-            node, task, members, dict(zip(names, node.inputs, strict=True)), {names[0]: left, names[1]: right}
-        )
-    for member in join.members:
+        inputs = tuple(names)
+        members = tuple(replace(member, inputs=inputs) for member in members)
+    for member in members:
         own = one_key(member)
         if own is None or any(keys.setdefault(name, key) != key for name, key in own.items()):
             return None
-    return _MovableJoin(node, task, join.members, dict(zip(join.inputs, node.inputs, strict=True)), keys)
+    return _MovableJoin(node, task, members, dict(zip(inputs, node.inputs, strict=True)), keys)
 
 
 def _apply_merges(
@@ -355,14 +344,14 @@ def _build_merged_node(graph: QueryGraph, house: _MergeTarget) -> Node:
     """Build the merged node of a target."""
     sources = dict(sorted({name: s for one in house.inside for name, s in one.sources.items()}.items()))
     members = [member for one in house.inside for member in _annotate_members(house, one)]
-    operator = SharedMultiJoin(tuple(sources), tuple(members))
+    operator = SharedJoin(tuple(members), tuple(sources))
     first = graph[next(iter(sources.values()))]
     return Node(
         states_id(house.name), operator, tuple(sources.values()), first.schema, first.kind, house.name
     )
 
 
-def _annotate_members(house: _MergeTarget, one: _MovableJoin) -> Iterator[MultiJoinMember]:
+def _annotate_members(house: _MergeTarget, one: _MovableJoin) -> Iterator[JoinMember]:
     """Yield the members of one join, annotated with their shared state."""
     others = [member for other in house.inside if other is not one for member in other.members]
     share = f"{shared_state_share(one.members, others):.0%} "

@@ -13,7 +13,7 @@ from math import prod
 
 from slicemill.catalog.expressions import Expr
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.spec import is_two_way
 from slicemill.operators.protocol import Keys
 from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
@@ -120,7 +120,7 @@ def by_time(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]
     it (ring of PSP-D, S33).
     """
     found = {join for output, _ in task.outputs for join in _emitting_operators(graph, output)}
-    joins = [node_id for node_id in task.nodes if isinstance(graph[node_id].operator, SharedJoin)]
+    joins = [node_id for node_id in task.nodes if is_two_way(graph[node_id].operator)]
     if len(joins) != 1 or found != set(joins):
         return {}
     return dict.fromkeys(task.inputs, Exchange((subtasks,), (Along.EVERY,)))
@@ -133,7 +133,7 @@ def may_spread_keys(task: Task, graph: QueryGraph, keyed: Mapping[str, Exchange]
     hash.
     """
     lengths = {len(by) for exchange in keyed.values() for by in exchange.by if not isinstance(by, Along)}
-    joins = (join for node_id in task.nodes if isinstance(join := graph[node_id].operator, SharedJoin))
+    joins = (join for node_id in task.nodes if is_two_way(join := graph[node_id].operator))
     return bool(keyed) and all(lengths == {len(join.keys[0])} for join in joins)
 
 

@@ -22,7 +22,6 @@ from math import ceil, floor, prod, sqrt
 
 from slicemill.catalog.queries import FrameUnit
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.protocol import Keys
 from slicemill.plan.join_inputs import JoinedInput, JoinedInputs, join_inputs_of
@@ -388,7 +387,7 @@ def statistics_of_task(
     matching: dict[str, float] = {}
     for one in joined.inputs if joined is not None else ():
         join = graph[one.join].operator
-        if not isinstance(join, (SharedJoin, SharedMultiJoin)) or join.measured is None:
+        if not isinstance(join, SharedJoin) or join.measured is None:
             continue
         copies = _copies((exchanges or {}).get(one.logs[0]))
         # The share of each log in an input that the task computes is unknown, so equal shares are assumed.

@@ -14,8 +14,7 @@ from typing import Any
 from slicemill.catalog.queries import LoadBudget
 from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin
-from slicemill.operators.join.spec import AgeLimit, JoinMember, SharedJoin
+from slicemill.operators.join.spec import AgeLimit, SharedJoin
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Drop
@@ -47,7 +46,7 @@ class LoadControl:
         limits: dict[str, Drop | AgeLimit] = {
             member.name: member.limit
             for node in task.nodes
-            if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
+            if isinstance(join := graph[node].operator, SharedJoin)
             for member in join.members
             if member.limit is not None
         }
@@ -62,7 +61,7 @@ class LoadControl:
         self._joins = {
             node: _MeasuredJoin(join)
             for node in task.nodes
-            if isinstance(join := graph[node].operator, (SharedJoin, SharedMultiJoin))
+            if isinstance(join := graph[node].operator, SharedJoin)
             and any(member.limit is not None for member in join.members)
         }
         self._skippers = {
@@ -130,15 +129,13 @@ class LoadControl:
 class _MeasuredJoin:
     """Join with age limits, which counts comparisons by the age of rows."""
 
-    def __init__(self, join: SharedJoin | SharedMultiJoin) -> None:
-        inputs = join.inputs if isinstance(join, SharedMultiJoin) else ("0", "1")
-        self._ages = ComparisonsByAge(len(inputs))
+    def __init__(self, join: SharedJoin) -> None:
+        self._ages = ComparisonsByAge(len(join.inputs))
         self._limited = [member.name for member in join.members if member.limit is not None]
         # Window lengths by query and input; 0 for inputs that the query does not join.
         lengths = {
             member.name: [
-                longest_us([member.windows[side]]) if (side := _side(member, number, name)) is not None else 0
-                for number, name in enumerate(inputs)
+                longest_us([member.window_of(name)]) if name in member.inputs else 0 for name in join.inputs
             ]
             for member in join.members
         }
@@ -169,10 +166,3 @@ class _MeasuredJoin:
 
     def add(self, subtasks: Sequence[Comparisons], rows: int) -> None:
         self._ages.add(subtasks, rows, self._looked)
-
-
-def _side(member: JoinMember, number: int, name: str) -> int | None:
-    """Return the index of an input within a query's inputs."""
-    if not isinstance(member, MultiJoinMember):
-        return number
-    return member.inputs.index(name) if name in member.inputs else None

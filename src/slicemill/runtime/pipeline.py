@@ -25,7 +25,7 @@ from slicemill.operators.alignment import Dues, earliest
 from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.join.heavy_keys import NO_WORK, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.spec import is_two_way
 from slicemill.operators.protocol import SharedOperator
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Part
@@ -218,7 +218,7 @@ class TaskProgram:
         graph, nodes = self.plan.graph, self.plan.task.nodes
         if not self._repeats:
             return list(nodes)
-        joins = {node_id for node_id in nodes if isinstance(graph[node_id].operator, SharedJoin)}
+        joins = {node_id for node_id in nodes if is_two_way(graph[node_id].operator)}
         return [node_id for node_id in nodes if joins & graph.ancestors(node_id)]
 
     @property

@@ -20,7 +20,6 @@ from slicemill.explain.placements import place_tasks
 from slicemill.explain.svg import explain_svg
 from slicemill.explain.text import explain_text
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.slices.workload import ASSUMED, Statistics, over_subtasks
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.statistics import Cuts, Inspectable
@@ -107,7 +106,7 @@ def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
             parts.setdefault(node_id, []).append(statistics)
     nodes = {
         node.id: replace(node, operator=replace(node.operator, measured=over_subtasks(parts[node.id])))
-        if isinstance(node.operator, (SharedJoin, SharedMultiJoin)) and node.id in parts
+        if isinstance(node.operator, SharedJoin) and node.id in parts
         else node
         for node in graph
     }

@@ -50,7 +50,7 @@ from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.alignment import Dues, earliest
 from slicemill.operators.join.heavy_keys import KeySample
 from slicemill.operators.join.slices.coverage import Covers
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.spec import is_two_way
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import QueryResults
@@ -696,7 +696,7 @@ class RunningTask:
         longest = longest_us(
             window
             for node_id in plan.task.nodes
-            if isinstance(join := plan.graph[node_id].operator, SharedJoin)
+            if is_two_way(join := plan.graph[node_id].operator)
             for member in join.members
             for window in member.windows
         )

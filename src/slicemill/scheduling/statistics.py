@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, TypeAlias
 from slicemill.metrics.quality_of_service import IdealTime
 from slicemill.metrics.run_record import RunRecord, SubtaskRecord
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
 
 # Statistics of a subtask, for load balancing, placement and display (S52)
@@ -275,7 +274,7 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
     if node_id not in known:
         node = graph[node_id]
         parts = tuple(made_of(given, graph, known) for given in node.inputs)
-        joined = isinstance(node.operator, (WindowJoin, SharedJoin, SharedMultiJoin))
+        joined = isinstance(node.operator, (WindowJoin, SharedJoin))
         known[node_id] = parts[0] if len(parts) == 1 else CompositeOrigin(joined, parts)
     return known[node_id]
 

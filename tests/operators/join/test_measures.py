@@ -9,7 +9,7 @@ import pytest
 from slicemill.binder import bind
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.join.step import JoinKernel
+from slicemill.operators.join.step import SharedJoinStep
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 
@@ -24,7 +24,7 @@ def _state(queries: str, seconds: int) -> JoinState:
     graph = share(optimize(build_graph(catalog)), catalog)
     (operator,) = (node.operator for node in graph if isinstance(node.operator, SharedJoin))
     state = JoinState()
-    join = JoinKernel(operator, [graph["a"].schema, graph["b"].schema], state)
+    join = SharedJoinStep(operator, [graph["a"].schema, graph["b"].schema], state)
     chance = np.random.default_rng(1)
     rows = RATE * RUN_S
     for begin in range(0, seconds * SECOND, RUN_S * SECOND):
@@ -40,7 +40,7 @@ def _state(queries: str, seconds: int) -> JoinState:
             numbers = {"k": chance.integers(0, KEYS, rows), "v": chance.integers(0, 100, rows)}
             tables.append(pa.table(columns | numbers))
         end = begin + RUN_S * SECOND
-        join.run(tables, [end, end], end)
+        join.run(tables, [end, end])
     return state
 
 
@@ -76,4 +76,4 @@ def test_without_selections_nothing_is_cut_and_other_windows_are_not_planned() -
     rows = "CREATE QUERY q AS SELECT a.v FROM a [ROWS 5], b [RANGE 20 SECONDS] WHERE a.k = b.k;"
     counted = _state(rows, 20)
     assert [cuts.part for cuts in counted.cuts()] == ["input 1"]
-    assert [side.cuts_us for side in counted.sides] == [None, (20 * SECOND,)]
+    assert [side.cuts_us for side in counted.sides.values()] == [None, (20 * SECOND,)]

@@ -12,7 +12,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.slices.coverage import Covers, complete_from, covers
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.operators.join.state import JoinState
-from slicemill.operators.join.step import JoinKernel
+from slicemill.operators.join.step import SharedJoinStep
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 
@@ -44,7 +44,7 @@ def _plan(queries: dict[str, str]) -> tuple[SharedJoin, QueryGraph]:
     return join, graph
 
 
-def _run(join: JoinKernel, rows: list[tuple[int, ...]], until: int) -> list[set[tuple[int, int, int]]]:
+def _run(join: SharedJoinStep, rows: list[tuple[int, ...]], until: int) -> list[set[tuple[int, int, int]]]:
     tables = []
     for side in (0, 1):
         mine = [(ts * SECOND, k, v, w) for ts, of, k, v, w in rows if of == side]
@@ -54,8 +54,9 @@ def _run(join: JoinKernel, rows: list[tuple[int, ...]], until: int) -> list[set[
             columns[name] = pa.array([row[index] for row in mine], pa.int32())
         tables.append(pa.table(columns))
     found = []
-    for answer in join.run(tables, [until, until], until):
-        assert isinstance(answer, pa.Table)
+    for part in join.run(tables, [until, until]):
+        assert isinstance(part, tuple)
+        answer, _ = part
         numbers = [name for name in answer.column_names if name.rpartition(".")[2] == "w"]
         columns = [answer.column("_ts").to_pylist(), *(answer.column(name).to_pylist() for name in numbers)]
         found.append(set(zip(*columns, strict=True)))
@@ -90,18 +91,18 @@ def test_a_newcomer_is_complete_from_when_it_is_told(
     first = [row for row in rows if row[0] < cut]
     now = cut * SECOND  # how far the first run is complete: it lets go of what nobody wants by then
     state = JoinState()
-    _run(JoinKernel(old, schemas, state), first, cut * SECOND)
+    _run(SharedJoinStep(old, schemas, state), first, cut * SECOND)
 
     # Those that were there may have gone when the first run comes: what is stored for them is there.
     shared, _ = _plan({**(queries | padding if stay else {}), "late": text})
     late = next(member for member in shared.members if member.name.startswith("late"))
     members = {member.name: member for member in old.members}
     covered: Covers = covers([late], list(members.values()))
-    joined = JoinKernel(shared, schemas, state, newcomers=covered)
+    joined = SharedJoinStep(shared, schemas, state, newcomers=covered)
     found = _run(joined, [row for row in rows if row[0] >= cut], 99 * SECOND)[shared.members.index(late)]
 
     alone, _ = _plan({"late": text})
-    (always,) = _run(JoinKernel(alone, schemas, JoinState()), rows, 99 * SECOND)
+    (always,) = _run(SharedJoinStep(alone, schemas, JoinState()), rows, 99 * SECOND)
     whole = complete_from(late, members, covered, {}, now)
     assert whole is not None and whole >= now
     assert {pair for pair in always if pair[0] >= max(whole, cut * SECOND)} <= found <= always
@@ -114,7 +115,7 @@ def test_a_query_of_the_same_name_and_form_starts_anew() -> None:
     member = next(member for member in operator.members if member.name.startswith("q"))
     for newcomers, expected in (({}, 1), ({member.name: (None, None)}, 0)):
         state = JoinState()
-        _run(JoinKernel(operator, schemas, state), [(1, 0, 1, 1, 0)], 2 * SECOND)
-        again = JoinKernel(operator, schemas, state, newcomers=newcomers)
+        _run(SharedJoinStep(operator, schemas, state), [(1, 0, 1, 1, 0)], 2 * SECOND)
+        again = SharedJoinStep(operator, schemas, state, newcomers=newcomers)
         found = _run(again, [(5, 1, 1, 1, 1)], 9 * SECOND)
         assert len(found[operator.members.index(member)]) == expected

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from slicemill.binder import bind
 from slicemill.columns.rows import timed_rows, to_table
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.spec import is_two_way
 from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
@@ -155,7 +155,7 @@ def by_reference(streams: Streams) -> dict[str, list[str]]:
 
 def by_tasks(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     graph = share(optimize(GRAPH), CATALOG)
-    members = [len(node.operator.members) for node in graph if isinstance(node.operator, SharedJoin)]
+    members = [len(node.operator.members) for node in graph if is_two_way(node.operator)]
     assert sorted(members) == [1, 8], "those on one key share their slices"
     found: dict[str, list[str]] = {}
     for task in split_into_tasks(graph):

@@ -22,8 +22,9 @@ from slicemill.binder import bind
 from slicemill.catalog.catalog import Catalog
 from slicemill.columns.order import merge_subtasks
 from slicemill.columns.rows import timed_rows, to_table
+from slicemill.operators.join import search
 from slicemill.operators.join import state as side
-from slicemill.operators.join import step as shared
+from slicemill.operators.join.state import JoinState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize
 from slicemill.plan.rules.share_joins import share_joins
@@ -198,7 +199,7 @@ def _small() -> Iterator[None]:
     """A few rows are many here, so that slices are merged and written anew, and pairs come in blocks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(side, "_SMALL_ROWS", 2)
-        patch.setattr(shared, "PAIRS_PER_BLOCK", 3)
+        patch.setattr(search, "PARTIALS_PER_BLOCK", 3)
         yield
 
 
@@ -262,7 +263,7 @@ def _held(machine: Machine) -> int:
     states = [
         state for subtasks in machine.tasks for program in subtasks for state in program.states.values()
     ]
-    return sum(held.rows for state in states if isinstance(state, shared.JoinState) for held in state.held())
+    return sum(held.rows for state in states if isinstance(state, JoinState) for held in state.held())
 
 
 def _steady(seconds: int) -> list[Event]:

@@ -60,7 +60,7 @@ def _written(side: JoinSide, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_slices_are_few_and_rows_are_written_a_few_times(
     window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    side = JoinSide(SideState(), QueryBits({}, {}).assign_to([_member("q", window)]), 0, SCHEMA)
+    side = JoinSide(SideState(), QueryBits({}, {}).assign_to([_member("q", window)]), "0", SCHEMA)
     written = _written(side, monkeypatch)
     for run in range(RUNS):
         side.add(_block(run, [1] * ROWS), (run + 1) * ROWS)
@@ -78,7 +78,7 @@ def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.
     monkeypatch.setattr("slicemill.operators.join.state._SMALL_ROWS", 1)
     query_bits = QueryBits({}, {}).assign_to([_member("short", 50), _member("long", 1500)])
     short, both = int(query_bits.mask(["short"])[0]), int(query_bits.mask(["short", "long"])[0])
-    side = JoinSide(SideState(), query_bits, 0, SCHEMA)
+    side = JoinSide(SideState(), query_bits, "0", SCHEMA)
     for run in range(RUNS):
         side.add(_block(run, [both, short, short, short, short]), (run + 1) * ROWS)
     held = sum(s.rows for s in side.state.slices)
@@ -89,11 +89,11 @@ def test_a_slice_has_no_row_of_which_too_many_are_of_no_use(monkeypatch: pytest.
 
 def test_rows_from_before_a_query_are_not_for_it_even_if_it_takes_a_seat_that_was_free() -> None:
     before = QueryBits({}, {}).assign_to([_member("old", 100), _member("stays", 100)])
-    side = JoinSide(SideState(), before, 0, SCHEMA)
+    side = JoinSide(SideState(), before, "0", SCHEMA)
     side.add(_block(0, [3] * ROWS), ROWS)
     after = before.assign_to([_member("stays", 100), _member("new", 100)])
     assert after.bits == {"stays": 1, "new": 0}
-    changed = JoinSide(side.state, after, 0, SCHEMA)
+    changed = JoinSide(side.state, after, "0", SCHEMA)
     changed.change(after.same_queries(before))
     (stored,) = side.state.slices
     assert stored.wanted == {"stays": ROWS} and stored.live.tolist() == [2]
@@ -107,7 +107,7 @@ def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pyte
     masks = [int(query_bits.mask(names)[0]) for names in (["short"], ["middle"], ["long"])]
     held: dict[tuple[int, ...], int] = {}
     for cuts in ((20, 100, 300), (100, 300), (300,)):
-        side = JoinSide(SideState(cuts_us=cuts), query_bits, 0, SCHEMA)
+        side = JoinSide(SideState(cuts_us=cuts), query_bits, "0", SCHEMA)
         for run in range(RUNS // 4):
             # Slices of one run each, so that merging does not take rows out in passing.
             monkeypatch.setattr(side, "_first_to_merge", lambda side=side: len(side.state.slices) - 1)
@@ -119,7 +119,7 @@ def test_rows_go_at_the_ages_that_are_planned_and_at_no_others(monkeypatch: pyte
 
 
 def test_rows_that_have_gone_on_are_not_kept_with_the_few_that_wait() -> None:
-    side = JoinSide(SideState(), QueryBits({}, {}).assign_to([_member("q", 100)]), 0, SCHEMA)
+    side = JoinSide(SideState(), QueryBits({}, {}).assign_to([_member("q", 100)]), "0", SCHEMA)
     many = 10_000
     numbers = np.arange(many)
     hashes, masks = numbers.astype(np.uint64), np.ones(many, np.uint64)

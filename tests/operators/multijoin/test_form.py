@@ -9,24 +9,24 @@ import pytest
 from operators.multijoin.running import by_rows, catalog_of
 from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.explain.text import explain_text
-from slicemill.operators.join.multiway_form import (
+from slicemill.operators.join.form import (
     JoinedStreams,
     forms_of,
     one_state_each,
     shared_state_share,
     tree_of_joins,
 )
-from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin
+from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.plan.planner import Planner
 from slicemill.plan.rules.multi_joins import multi_joins
 
 EVERY = frozenset({0, 1, 2})
 
 
-def planned(text: str) -> list[SharedMultiJoin]:
+def planned(text: str) -> list[SharedJoin]:
     catalog = catalog_of({"q": text})
     graph = multi_joins(by_rows(catalog), catalog)
-    return [node.operator for node in graph if isinstance(node.operator, SharedMultiJoin)]
+    return [node.operator for node in graph if isinstance(node.operator, SharedJoin)]
 
 
 def test_what_is_kept_is_the_windows_and_in_a_tree_joined_tuples_too() -> None:
@@ -100,11 +100,9 @@ def test_explain_says_which_form_it_is_and_what_both_cost(where: str, title: str
 
 
 def test_what_is_saved_by_sharing_is_what_others_keep_anyway() -> None:
-    def member(*named: tuple[str, int]) -> MultiJoinMember:
+    def member(*named: tuple[str, int]) -> JoinMember:
         windows = tuple(Window(FrameUnit.RANGE, seconds * 1_000_000) for _, seconds in named)
-        return MultiJoinMember(
-            "q", windows, (None,) * len(named), None, (), inputs=tuple(n for n, _ in named)
-        )
+        return JoinMember("q", windows, (None,) * len(named), None, (), inputs=tuple(n for n, _ in named))
 
     there = [member(("a", 10), ("b", 10), ("c", 10))]
     assert shared_state_share([member(("a", 10), ("b", 10), ("d", 10))], there) == pytest.approx(2 / 3)

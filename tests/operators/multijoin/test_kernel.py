@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from operators.multijoin.running import NAMES, SECOND, Event, arrivals, as_multi, catalog_of
 from slicemill.columns.rows import to_table
-from slicemill.operators.join import multiway as kernel_module
-from slicemill.operators.join.multiway import MultiJoinKernel
-from slicemill.operators.join.multiway_form import forms_from_measures
-from slicemill.operators.join.multiway_orders import StateProbe
-from slicemill.operators.join.multiway_probe import PartialResults
-from slicemill.operators.join.multiway_spec import SharedMultiJoin
-from slicemill.operators.join.multiway_state import MultiJoinState
+from slicemill.operators.join import search as search_module
+from slicemill.operators.join.form import forms_from_measures
+from slicemill.operators.join.orders import StateProbe
+from slicemill.operators.join.partials import PartialResults
 from slicemill.operators.join.slices.coverage import complete_from, covers
+from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.state import JoinState
+from slicemill.operators.join.step import SharedJoinStep
 from slicemill.types import Schema, Timed
 
 # Of one query: the seconds of its windows, and what else it says.
@@ -39,11 +39,11 @@ def text_of(windows: Sequence[int], where: str = "", keys: str = "A.k = B.k AND 
     return f"SELECT A.v, B.v AS w, C.v AS x, A.t, B.t AS u, C.t AS y FROM {sources} WHERE {keys}{where}"
 
 
-def planned(texts: Mapping[str, str]) -> tuple[SharedMultiJoin, list[Schema]]:
+def planned(texts: Mapping[str, str]) -> tuple[SharedJoin, list[Schema]]:
     """The joins of some queries as one, and the schemas of their inputs."""
     graph = as_multi(catalog_of(texts))
-    (node,) = (node for node in graph if isinstance(node.operator, SharedMultiJoin))
-    assert isinstance(node.operator, SharedMultiJoin)
+    (node,) = (node for node in graph if isinstance(node.operator, SharedJoin))
+    assert isinstance(node.operator, SharedJoin)
     return node.operator, [graph[source].schema for source in node.inputs]
 
 
@@ -51,7 +51,7 @@ def named(drawn: Sequence[Parts]) -> dict[str, str]:
     return {f"q{number}": text_of(windows, where) for number, (windows, where) in enumerate(drawn)}
 
 
-def fed(join: MultiJoinKernel, schemas: Sequence[Schema], run: Sequence[Event], until: int) -> list[pa.Table]:
+def fed(join: SharedJoinStep, schemas: Sequence[Schema], run: Sequence[Event], until: int) -> list[pa.Table]:
     tables = []
     for name, schema in zip("ABC", schemas, strict=False):
         mine = [(number, Timed(ts * SECOND, row)) for number, (ts, of, row) in enumerate(run) if of == name]
@@ -60,8 +60,8 @@ def fed(join: MultiJoinKernel, schemas: Sequence[Schema], run: Sequence[Event], 
         seqs = [one.ts + number for number, one in mine]
         tables.append(to_table(timed, schema, [one.ts for one in timed], seqs))
     answers = join.run(tables, [until * SECOND] * len(tables))
-    assert all(isinstance(answer, pa.Table) for answer in answers)
-    return answers  # type: ignore[return-value]
+    assert all(isinstance(answer, tuple) for answer in answers)
+    return [answer[0] for answer in answers if isinstance(answer, tuple)]
 
 
 def rows_of(answers: Sequence[pa.Table]) -> list[list[dict[str, object]]]:
@@ -76,7 +76,7 @@ def by_second(arriving: Sequence[Event], every: int) -> list[tuple[list[Event], 
     ]
 
 
-def held(state: MultiJoinState) -> dict[str, int]:
+def held(state: JoinState) -> dict[str, int]:
     return {name: sum(stored.rows for stored in side.slices) for name, side in state.sides.items()}
 
 
@@ -88,7 +88,7 @@ def test_the_state_of_a_stream_is_that_of_one_join_with_the_longest_window(
     """Theorem 10."""
     many, schemas = planned({f"q{n}": text_of(own) for n, own in enumerate(windows)})
     longest, _ = planned({"q": text_of([max(one) for one in zip(*windows, strict=True)])})
-    together, alone = (MultiJoinKernel(join, schemas, MultiJoinState()) for join in (many, longest))
+    together, alone = (SharedJoinStep(join, schemas, JoinState()) for join in (many, longest))
     for run, until in by_second(arriving, every):
         fed(together, schemas, run, until)
         fed(alone, schemas, run, until)
@@ -102,15 +102,15 @@ def test_what_is_kept_is_wanted_by_a_query_and_so_is_every_partial_result(
 ) -> None:
     """Theorems 11 to 13: no row is stored that no selection lets pass, nothing is probed for nobody."""
     operator, schemas = planned(named(drawn))
-    join = MultiJoinKernel(operator, schemas, MultiJoinState())
+    join = SharedJoinStep(operator, schemas, JoinState())
     seen: list[PartialResults] = []
-    probed = join._probe_targets
+    probed = join.search._probe_targets
 
     def noting(partials: PartialResults, *others: object) -> object:
         seen.append(partials)
         return probed(partials, *others)  # type: ignore[arg-type]
 
-    with patch.object(join, "_probe_targets", noting):
+    with patch.object(join.search, "_probe_targets", noting):
         for run, until in by_second(arriving, every):
             fed(join, schemas, run, until)
     assert all(partials.words.any(axis=1).all() for partials in seen)
@@ -125,7 +125,7 @@ def test_results_depend_neither_on_orders_nor_on_how_many_are_found_at_once(
     drawn: list[Parts], arriving: list[Event], seed: int, block: int
 ) -> None:
     operator, schemas = planned(named(drawn))
-    as_planned, otherwise = (MultiJoinKernel(operator, schemas, MultiJoinState()) for _ in range(2))
+    as_planned, otherwise = (SharedJoinStep(operator, schemas, JoinState()) for _ in range(2))
     chooser = random.Random(seed)
 
     def expected(_: StateProbe) -> float:
@@ -134,27 +134,27 @@ def test_results_depend_neither_on_orders_nor_on_how_many_are_found_at_once(
     for run, until in by_second(arriving, 4):
         found = rows_of(fed(as_planned, schemas, run, until))
         with (
-            patch.object(otherwise, "_expected", expected),
-            patch.object(kernel_module, "PARTIALS_PER_BLOCK", block),
+            patch.object(otherwise.search, "_expected", expected),
+            patch.object(search_module, "PARTIALS_PER_BLOCK", block),
         ):
-            otherwise.plan_orders()
+            otherwise.search.plan_orders()
             assert rows_of(fed(otherwise, schemas, run, until)) == found
 
 
 def test_the_order_follows_what_is_measured() -> None:
     """B matches often and C hardly ever: rows of A look into C first, once that is known."""
     operator, schemas = planned({"q": text_of((9, 9, 9), keys="A.k = B.k AND A.v = C.v")})
-    join = MultiJoinKernel(operator, schemas, MultiJoinState())
-    assert [probe.target for probe in join.orders[0].next] == [1]
+    join = SharedJoinStep(operator, schemas, JoinState())
+    assert [probe.target for probe in join.search.orders[0].next] == [1]
     join.state.measures.record_probe("1:0.0=0", 5000, 9000, 9000)
     join.state.measures.record_probe("2:0.1=0", 5000, 50, 50)
-    join.plan_orders()
-    assert [probe.target for probe in join.orders[0].next] == [2]
+    join.search.plan_orders()
+    assert [probe.target for probe in join.search.orders[0].next] == [2]
 
 
 def test_rates_and_matches_are_measured_and_told() -> None:
     operator, schemas = planned({"q": text_of((60, 60, 60))})
-    join = MultiJoinKernel(operator, schemas, MultiJoinState())
+    join = SharedJoinStep(operator, schemas, JoinState())
     chooser = random.Random(1)
     for second in range(10):
         run = [(second, of, (chooser.randrange(5), 1, "x")) for of in "A" * 40 + "B" * 20 + "C" * 10]
@@ -175,17 +175,17 @@ def test_a_newcomer_is_complete_from_when_it_is_told(
 ) -> None:
     before = named(drawn)
     old, schemas = planned(before)
-    state = MultiJoinState()
-    fed(MultiJoinKernel(old, schemas, state), schemas, [e for e in arriving if e[0] < cut], cut)
+    state = JoinState()
+    fed(SharedJoinStep(old, schemas, state), schemas, [e for e in arriving if e[0] < cut], cut)
     joined, _ = planned({**(before if stay else {}), "late": text_of(*late)})
     newcomer = next(member for member in joined.members if member.name.startswith("late"))
     members = {member.name: member for member in old.members}
     covered = covers([newcomer], list(members.values()))
     rest = [event for event in arriving if event[0] >= cut]
-    answers = fed(MultiJoinKernel(joined, schemas, state, covered), schemas, rest, 99)
+    answers = fed(SharedJoinStep(joined, schemas, state, covered), schemas, rest, 99)
     found = _shown(answers[joined.members.index(newcomer)])
     alone, _ = planned({"late": text_of(*late)})
-    always = _shown(fed(MultiJoinKernel(alone, schemas, MultiJoinState()), schemas, arriving, 99)[0])
+    always = _shown(fed(SharedJoinStep(alone, schemas, JoinState()), schemas, arriving, 99)[0])
     whole = complete_from(newcomer, members, covered, {}, cut * SECOND)
     assert whole is not None and whole >= cut * SECOND
     assert {row for row in always if row[0] >= max(whole, cut * SECOND)} <= found <= always
@@ -200,12 +200,12 @@ def test_masks_have_as_many_words_as_queries_need() -> None:
     texts = {f"q{number}": text_of((3 + number % 7,) * 3) for number in range(70)}
     arriving = [(n // 6, NAMES[n % 3], (n // 3 % 2, n % 4, "x")) for n in range(60)]
     operator, schemas = planned(texts)
-    join = MultiJoinKernel(operator, schemas, MultiJoinState())
+    join = SharedJoinStep(operator, schemas, JoinState())
     assert join.state.query_bits.words == 2
     found = [rows_of(fed(join, schemas, run, until)) for run, until in by_second(arriving, 5)]
     for number in (0, 63, 64, 69):
         alone, _ = planned({"q": texts[f"q{number}"]})
-        single = MultiJoinKernel(alone, schemas, MultiJoinState())
+        single = SharedJoinStep(alone, schemas, JoinState())
         expected = [rows_of(fed(single, schemas, run, until))[0] for run, until in by_second(arriving, 5)]
         assert [answers[number] for answers in found] == expected
         assert sum(map(len, expected)) > 0
@@ -224,16 +224,14 @@ def test_queries_over_other_sets_of_streams_share_the_states_of_those_in_common(
         equal=tuple(tuple(one for one in equal if one[0] < 2) for equal in two.equal),
         columns=tuple(column for column in two.columns if column[1] < 2),
     )
-    mixed = MultiJoinKernel(replace(operator, members=(whole, pair)), schemas, MultiJoinState())
-    assert len(mixed.orders[0].next) == 1 and len(mixed.orders[2].members()) == 1
+    mixed = SharedJoinStep(replace(operator, members=(whole, pair)), schemas, JoinState())
+    assert len(mixed.search.orders[0].next) == 1 and len(mixed.search.orders[2].members()) == 1
     chooser = random.Random(3)
     arriving = sorted(
         (chooser.randrange(12), chooser.choice("ABC"), (chooser.randrange(2), chooser.randrange(4), "x"))
         for _ in range(60)
     )
-    alone = [
-        MultiJoinKernel(replace(operator, members=(one,)), schemas, MultiJoinState()) for one in (whole, pair)
-    ]
+    alone = [SharedJoinStep(replace(operator, members=(one,)), schemas, JoinState()) for one in (whole, pair)]
     total = 0
     for run, until in by_second(arriving, every):
         expected = [rows_of(fed(join, schemas, run, until))[0] for join in alone]

@@ -1,24 +1,29 @@
-"""Window joins of streams.
+"""Window joins of two or more streams.
 
 Queries share the stored rows as chains of state slices (S9-S24, S45-S50). A new row probes the stored rows of
-the other input and the other new rows. The age of the stored row, in time or in row numbers, determines the
-queries whose windows contain the pair (S49). Each row has a mask with one bit per query. The bit is set if
-the row passes the selection of the query (S19). The AND of both masks and the mask of the age gives the
-queries for which the pair is a result.
+the other inputs and the other new rows. The age of a stored row, in time or in row numbers, determines the
+queries whose windows contain it (S49). Each row has a mask with one bit per query. The bit is set if the row
+passes the selection of the query (S19). The AND of the masks of all joined rows and of the masks of their
+ages gives the queries for which the rows are a result.
 
     spec        what a join computes
-    step        execution of a two-way join
-    hashing     64-bit hashes of keys of any type
-    conditions  selections of rows, residual conditions on pairs, preparation of arriving rows
-    block       rows of one input, grouped by key: the content of a slice; window ends as bit masks by age
-    state       state of a join between runs: waiting rows and slices
-    statistics  statistics of a join, from which the slice cuts are planned
+    step        execution: arriving rows, released rows, storing, and the statistics of a run
+    prepare     query masks and key hashes of arriving rows (`hashing`: 64-bit hashes of keys of any type)
+    orders      which states a new row probes, in which order
+    search      search for the results of new rows
+    partials    partial results, residual conditions, and indexes by further keys
     probe       compiled loops that find pairs and expire rows
-    pairs       pairs of rows with their columns
-    answers     results of each query; unmatched rows of outer, semi and anti joins
-    heavy_keys  rows of heavy keys, spread over all subtasks
+    emit        results of each query, in order
+    unmatched   unmatched rows of outer, semi and anti joins
+    block       rows of one input, grouped by key: the content of a slice; window ends as bit masks by age
+    state       state of a join between runs: waiting rows and slices; which waiting rows may probe
+    statistics  statistics of a join, from which slice cuts and probing orders are planned
     rescale     state after a rescale
-    rows        joins row by row: the reference, and joins over row counts
-    multiway*   join of three or more streams in one operator
+    heavy_keys  rows of heavy keys, spread over all subtasks
+    form        choice by cost between one state per stream and a tree of two-way joins
+    rows        joins row by row: the reference, and joins of several streams over row counts
     slices      planning of slice cuts and of reused state
+
+A join of two streams finds its results in output order, and therefore stores no sequence numbers. Only a join
+of two streams can be an outer join, count rows, or spread heavy keys.
 """

@@ -188,6 +188,10 @@ class QueryBits:
             words[self.bits[name] // WORD_BITS] |= np.uint64(1 << self.bits[name] % WORD_BITS)
         return words
 
+    def windows(self, input_: str) -> dict[str, Window]:
+        """Return the windows on an input, by query that joins it."""
+        return {n: member.window_of(input_) for n, member in self.members.items() if input_ in member.inputs}
+
     def assign_to(self, members: Sequence[JoinMember]) -> QueryBits:
         """Assign bits after queries were added or removed.
 
@@ -218,12 +222,15 @@ def _same(before: JoinMember | None, now: JoinMember) -> bool:
     The query may output fewer columns than before, or a column that was added to its stream. A query that
     outputs additional columns of stored rows is replaced by a new query (`plan.state_reuse.state_suffices`).
     """
-    return before is not None and replace(before, columns=now.columns) == now
+    if before is None:
+        return False
+    # A two-way join that an earlier version has stored has no equalities.
+    return replace(before, columns=now.columns, equal=before.equal or now.equal) == now
 
 
 @dataclass(frozen=True, slots=True)
 class WindowReach:
-    """Window lengths of the queries on one side.
+    """Window lengths of the queries on one input.
 
     `longest_us` is the longest window in time, and `most_rows` the longest window in rows; -1 if there is
     none.
@@ -257,12 +264,12 @@ class WindowReach:
         return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
 
 
-def reach_of(query_bits: QueryBits, side: int, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
-    """Return the windows of a side.
+def reach_of(query_bits: QueryBits, input_: str, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
+    """Return the windows on an input.
 
     `shares` shortens the windows of some queries.
     """
-    windows = {name: member.windows[side] for name, member in query_bits.members.items()}
+    windows = query_bits.windows(input_)
     extents = {name: _extent(window) for name, window in windows.items()}
     for name, share in shares.items():
         if name in extents and extents[name] != FOREVER:
@@ -314,7 +321,7 @@ def _table(windows: Mapping[str, int], query_bits: QueryBits) -> tuple[Int64s, W
 
 @dataclass(frozen=True)
 class SideExpiry:
-    """Queries of a side that have an expiry column, and their masks."""
+    """Queries with an expiry column on an input, and their masks."""
 
     queries: Mapping[ExpiryColumn, tuple[str, ...]]
     masks: Mapping[ExpiryColumn, NDArray[np.uint64]]
@@ -347,12 +354,11 @@ class SideExpiry:
                 yield expiry, np.maximum(ends, block.times + 1)
 
 
-def expiry_of_side(query_bits: QueryBits, side: int) -> SideExpiry:
+def expiry_of(query_bits: QueryBits, input_: str) -> SideExpiry:
     queries: dict[ExpiryColumn, tuple[str, ...]] = {}
-    for name, member in query_bits.members.items():
-        expires = member.windows[side].expires
-        if expires is not None:
-            queries[expires] = (*queries.get(expires, ()), name)
+    for name, window in query_bits.windows(input_).items():
+        if window.expires is not None:
+            queries[window.expires] = (*queries.get(window.expires, ()), name)
     return SideExpiry(queries, {expiry: query_bits.mask(names) for expiry, names in queries.items()})
 
 

@@ -12,6 +12,7 @@ which keep their order and precede the numbers of later rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -24,7 +25,6 @@ from slicemill.operators.join.block import (
     BLOCK_TS,
     FIRST,
     HASH,
-    KEY,
     MASK,
     TIME,
     QueryBits,
@@ -34,7 +34,8 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.hashing import invert_hashes
 from slicemill.operators.join.heavy_keys import broadcast_mask
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.prepare import hash_column, key_column
+from slicemill.operators.join.spec import KeyTable, SharedJoin
 from slicemill.operators.join.state import (
     JoinSide,
     JoinState,
@@ -44,6 +45,7 @@ from slicemill.operators.join.state import (
     resize_mask,
     table_of,
 )
+from slicemill.operators.protocol import Keys
 from slicemill.operators.rescale import KeptRows, Redistribution
 from slicemill.shedding.accuracy import merge_reports
 
@@ -64,18 +66,25 @@ def redistribute_state(
     found = [state for state in states if state is not None]
     whole = JoinState(found[0].query_bits, measures=found[0].measures)
     whole.measures.begin_anew()
-    sides = []
-    for number in (0, 1):
-        keys = operator.keys[number]
+    keys = KeyTable(operator.inputs, operator.members)
+    lines = {line for state in found for line in state.late}
+    for number, name in enumerate(operator.inputs):
+        value = partial(_key_values, operator, keys.keys[number])
 
-        def value(table: pa.Table, key: Expr, keys: Sequence[Expr] = keys) -> pa.Array:
-            name = f"{KEY}{keys.index(key)}"
-            return table.column(name) if name in table.column_names else plain_key(table, HASH)
+        def moved(
+            sides: Sequence[SideState | None], number: int = number, value: ValueOf = value
+        ) -> SideState:
+            return redistribute_side(sides, number, operator.inputs[number], whole.query_bits, change, value)
 
-        before = [None if state is None else state.sides[number] for state in states]
-        sides.append(redistribute_side(before, number, found[0].query_bits, change, value, number))
-    whole.sides = (sides[0], sides[1])
-    if change.after.number == 0:  # one subtask continues to report the pairs shed so far
+        whole.sides[name] = moved(
+            [None if state is None else state.sides.get(name, SideState()) for state in states]
+        )
+        for line in lines:
+            late = [
+                None if state is None else state.late.get(line, {}).get(name, SideState()) for state in states
+            ]
+            whole.late.setdefault(line, {})[name] = moved(late)
+    if change.after.number == 0:  # one subtask continues to report the results shed so far
         names = {name for state in found for name in state.sheds}
         whole.sheds = {
             name: merge_reports([s.sheds[name] for s in found if name in s.sheds]) for name in names
@@ -83,23 +92,26 @@ def redistribute_state(
     return whole
 
 
-def plain_key(table: pa.Table, hash_column: str) -> pa.Array:
-    """Recover a single integer key from its hash."""
-    return pa.array(invert_hashes(column_numbers(table, hash_column).view(np.uint64)).view(np.int64))
+def _key_values(operator: SharedJoin, keys: Sequence[Keys], table: pa.Table, key: Expr) -> pa.Array:
+    """Return the values of one expression of a key, from a table of stored rows."""
+    number = next(number for number, parts in enumerate(keys) if key in parts)
+    name = key_column(operator, number, keys[number].index(key))
+    if name in table.column_names:
+        return table.column(name)
+    hashes = column_numbers(table, hash_column(number)).view(np.uint64)
+    # A single integer key is not stored, because its hash can be inverted.
+    return pa.array(invert_hashes(hashes).view(np.int64))
 
 
 def redistribute_side(
     sides: Sequence[SideState | None],
     input_: int,
+    name: str,
     query_bits: QueryBits,
     change: Redistribution,
     value: ValueOf,
-    of_member: int,
 ) -> SideState:
-    """Return the state of one input in a new subtask.
-
-    `of_member` is the side of the joins in `query_bits` that reads the input.
-    """
+    """Return the state of one input in a new subtask."""
 
     def rows(table: pa.Table) -> KeptRows:
         return KeptRows(column_numbers(table, BLOCK_SEQ), lambda key: value(table, key))
@@ -119,7 +131,7 @@ def redistribute_side(
     stored = _in_order([table for one in having for table in _reachable_rows(one, query_bits)], TIME)
     if stored is not None:
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
-        side.slices = list(_cut(mine, query_bits, of_member))
+        side.slices = list(_cut(mine, query_bits, name))
     lone = [one.lone for one in sides if one is not None and one.lone is not None]
     if lone and change.after.number == 0:  # these rows never match, so any subtask can emit them
         side.lone = _in_order(lone, BLOCK_TS)
@@ -182,9 +194,9 @@ def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
     return whole.set_column(index, schema.field(BLOCK_SEQ), pa.array(np.arange(-whole.num_rows, 0)))
 
 
-def _cut(table: pa.Table, query_bits: QueryBits, of_member: int) -> Iterator[StoredSlice]:
+def _cut(table: pa.Table, query_bits: QueryBits, name: str) -> Iterator[StoredSlice]:
     """Yield slices with about the same number of rows, oldest first."""
-    side = JoinSide(SideState(), query_bits, of_member, table.schema, asked=True)
+    side = JoinSide(SideState(), query_bits, name, table.schema, asked=True)
     count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
     borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []
     for begin, end in pairwise(borders):

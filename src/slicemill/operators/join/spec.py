@@ -1,11 +1,15 @@
-"""Specifications of window joins: one query, several queries, and order of results."""
+"""Specifications of window joins: one query, several queries, and order of results.
+
+A shared join has two or more inputs. Its queries join some of these inputs, or all of them. A join of two
+streams is a shared join whose inputs are named "0" and "1".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
@@ -35,6 +39,10 @@ if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
 
 
+# Expressions with equal values, as (side, expression).
+Equal: TypeAlias = tuple[tuple[int, Expr], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class AgeLimit:
     """Load shedding: skip pairs that are far apart in time (S55)."""
@@ -61,14 +69,19 @@ class WindowJoin(Operator):
     kind: JoinKind = JoinKind.INNER
 
 
+SIDES: tuple[str, ...] = ("0", "1")  # names of the inputs of a two-way join
+
+
 @dataclass(frozen=True, slots=True)
 class JoinMember:
-    """Join of one query, inside a shared chain of state slices (S14, S19).
+    """Join of one query, inside a shared join (S14, S19).
 
-    `selections` are conditions on one input each, by input. `residual` is the join condition without the key
-    equalities. It names the inputs' columns `0.column` and `1.column`, and their timestamps `0._ts` and
-    `1._ts`. `columns` are the output columns as (name, input, column of the input). `_ts` is the timestamp of
-    the input row, and `_number` its sequence number.
+    Sides are in the order of FROM. `inputs` has the name of the input of each side. `selections` are
+    conditions on one side each. `equal` are sets of expressions that must have equal values, as (side,
+    expression), with at most one expression per side. `residual` is the rest of the join condition. It names
+    the columns of side 0 `0.column`, and the timestamp of its row `0._ts`. `columns` are the output columns
+    as (name, side, column of the input). `_ts` is the timestamp of the input row, and `_number` its sequence
+    number. `why` is shown by EXPLAIN: the reason why a join of several streams is not a tree.
     """
 
     name: str
@@ -78,6 +91,9 @@ class JoinMember:
     columns: tuple[tuple[str, int, str], ...]
     limit: AgeLimit | None = None
     kind: JoinKind = JoinKind.INNER
+    inputs: tuple[str, ...] = SIDES
+    equal: tuple[Equal, ...] = ()
+    why: str = field(default="", compare=False)
 
     @property
     def history_us(self) -> int | None:
@@ -92,24 +108,43 @@ class JoinMember:
         known = [extent for extent in extents if extent is not None]
         return sum(known) if len(known) == len(extents) else None
 
-    def side_of(self, _: JoinMember, side: int) -> int | None:
-        """Return the side with the same input as `side` of another join."""
-        return side
+    def side_of(self, input_: str) -> int | None:
+        """Return the side that reads an input; None if the query does not join it."""
+        return self.inputs.index(input_) if input_ in self.inputs else None
+
+    def window_of(self, input_: str) -> Window:
+        """Return the window on an input that the query joins."""
+        return self.windows[self.inputs.index(input_)]
 
 
 @dataclass(frozen=True, slots=True)
 class SharedJoin(SharedOperator):
-    """Joins of two inputs on equal `keys`, executed as one operator.
+    """Joins of several queries over the same inputs, executed as one operator.
 
-    `keys` are expressions over the columns of each input. `deadlines` is set in a chain of joins, where rows
-    of input 0 are results of another join. It has pairs of a timestamp column of a joined row, and the length
-    of that row's window in microseconds (S2). `measured` is shown by EXPLAIN.
+    A query may use only some of the inputs. `inputs` are the names of the inputs, in the order of the node's
+    inputs. `deadlines` is set in a chain of two-way joins, where rows of input 0 are results of another join.
+    It has pairs of a timestamp column of a joined row, and the length of that row's window in microseconds
+    (S2). `measured` is shown by EXPLAIN.
     """
 
-    keys: tuple[tuple[Expr, ...], tuple[Expr, ...]]
     members: tuple[JoinMember, ...]
+    inputs: tuple[str, ...] = SIDES
     deadlines: tuple[tuple[str, int], ...] = ()
     measured: Statistics | None = field(default=None, compare=False)
+
+    @property
+    def two_way(self) -> bool:
+        """Return True for joins of two streams with the same keys and the same order of FROM.
+
+        Only these joins may be outer joins, count rows, be part of a chain, or spread heavy keys.
+        """
+        return self.inputs == SIDES
+
+    @property
+    def keys(self) -> tuple[Keys, Keys]:
+        """Return the equal expressions of both inputs of a two-way join."""
+        equal = self.members[0].equal
+        return tuple(left for (_, left), _ in equal), tuple(right for _, (_, right) in equal)
 
     @property
     def counts_rows(self) -> bool:
@@ -130,6 +165,19 @@ class SharedJoin(SharedOperator):
         """
         return any(member.kind is not JoinKind.INNER for member in self.members)
 
+    def ports(self, member: JoinMember) -> tuple[int, ...]:
+        """Return the input numbers of a query's sides."""
+        return tuple(self.inputs.index(name) for name in member.inputs)
+
+    def users(self, port: int) -> list[tuple[JoinMember, int]]:
+        """Return the queries that join an input, with its side."""
+        sides = ((member, member.side_of(self.inputs[port])) for member in self.members)
+        return [(member, side) for member, side in sides if side is not None]
+
+
+def is_two_way(operator: Operator) -> TypeGuard[SharedJoin]:
+    return isinstance(operator, SharedJoin) and operator.two_way
+
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Operator):
@@ -146,6 +194,26 @@ class InOrder(Operator):
 
 def _title(kind: JoinKind) -> str:
     return "Join" if kind is JoinKind.INNER else f"{kind.value.capitalize()} join"
+
+
+def _describe_shared_join(join: SharedJoin) -> Description:
+    if len(join.members) == 1:
+        (only,) = join.members
+        title = _title(only.kind) if join.two_way else f"Join of {len(only.inputs)} streams"
+        facts = (("on", _condition(join)), *_own_part(only)) if join.two_way else _own_part(only)
+    elif join.two_way:
+        title = f"{pluralize(len(join.members), 'join')} in slices"
+        facts = (("on", _condition(join)), *_chain(join))
+    else:
+        title = f"{pluralize(len(join.members), 'join')} of several streams"
+        facts = (("one state each", ", ".join(name.removeprefix("log ") for name in join.inputs)),)
+    return Description("⋈", title, facts if join.two_way else (*facts, *_measurement_facts(join)))
+
+
+def _condition(join: SharedJoin) -> str:
+    """Return the key equalities of a two-way join."""
+    equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
+    return " AND ".join(equal) or "every combination"
 
 
 def _chain(join: SharedJoin) -> tuple[Fact, ...]:
@@ -182,61 +250,162 @@ def _chain(join: SharedJoin) -> tuple[Fact, ...]:
     )
 
 
-def _part_title(kind: JoinKind) -> str:
-    return "From slices" if kind is JoinKind.INNER else f"{_title(kind)}, from slices"
+def _measurement_facts(join: SharedJoin) -> tuple[Fact, ...]:
+    """Return the statistics and the cost of both forms, for EXPLAIN."""
+    from slicemill.operators.join.form import forms_from_measures  # cyclic import
+
+    forms = forms_from_measures(join)
+    if forms is None or join.measured is None:
+        return ()
+    rates = ", ".join(f"{rate:,.0f}" for rate in join.measured.rates)
+    figures = f"{rates} tuples/s, {join.measured.matching:.3g} of pairs match"
+    return (("measured", figures), ("by that it", forms.why))
+
+
+def _describe_part(member: JoinMember) -> Description:
+    if member.inputs != SIDES:
+        return Description("⋈", "From states", _own_part(member))
+    inner = member.kind is JoinKind.INNER
+    title = "From slices" if inner else f"{_title(member.kind)}, from slices"
+    return Description("⋈", title, _own_part(member))
 
 
 def _own_part(member: JoinMember) -> tuple[Fact, ...]:
     """Return the facts of one query's join, for EXPLAIN.
 
-    Columns of the inputs are shown as `0.column` and `1.column`.
+    Columns are shown as `0.column`, `1.column`, … in FROM order. The equalities of a two-way join are shown
+    once for all queries.
     """
-    facts = [("windows", each(("0", "1"), [str(window) for window in member.windows]))]
+    facts: list[Fact] = []
+    if member.inputs != SIDES:
+        sets = (" = ".join(f"{side}.{render(key)}" for side, key in equal) for equal in member.equal)
+        facts.append(("on", " AND ".join(sets) or "every combination"))
+    sides = [str(side) for side in range(len(member.windows))]
+    facts.append(("windows", each(sides, [str(window) for window in member.windows])))
     facts += [(f"where {n}", render(e)) for n, e in enumerate(member.selections) if e is not None]
     facts += [("and", render(member.residual))] if member.residual is not None else []
+    facts += [("form", member.why)] if member.why else []
     return tuple(facts)
 
 
-def longest_of(windows: Sequence[Window]) -> Window:
+def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
+    """Return the keys by which all inputs can be partitioned, by input.
+
+    Every query must have these keys on all of its streams. None if there are no such keys, or if a window
+    counts rows, because such a window counts the rows of all keys.
+    """
+    by_member = [
+        [_by_input(member, equal) for equal in _equal_in_all_streams(member)] for member in join.members
+    ]
+    if join.counts_rows:
+        return None
+    if all(len(own) == 1 for own in by_member):
+        # Queries over different streams are compatible if they use the same key on each common stream. They
+        # may have no common stream at all.
+        found: list[dict[str, Expr]] = [{}]
+        for (own,) in by_member:
+            if any(found[0].setdefault(name, key) != key for name, key in own.items()):
+                return None
+    else:
+        found = by_member[0]
+        for others in by_member[1:]:
+            found = [one for one in found if one in others]
+    keys = tuple(tuple(one[name] for one in found if name in one) for name in join.inputs)
+    return keys if len({len(by) for by in keys}) == 1 and keys[0] else None
+
+
+def _equal_in_all_streams(member: JoinMember) -> list[Equal]:
+    """Return the sets of equal expressions that cover every stream."""
+    return [equal for equal in member.equal if len(equal) == len(member.inputs)]
+
+
+def one_key(member: JoinMember) -> dict[str, Expr] | None:
+    """Return the only key of a join, by input.
+
+    None if there are several keys, or if the key does not include all streams.
+    """
+    alone = len(member.equal) == 1 == len(_equal_in_all_streams(member))
+    return _by_input(member, member.equal[0]) if alone else None
+
+
+def _by_input(member: JoinMember, equal: Equal) -> dict[str, Expr]:
+    return {member.inputs[side]: key for side, key in equal}
+
+
+def inner_join_of(join: SharedJoin) -> InnerJoin | None:
+    """Describe the join for the planner.
+
+    None unless all queries use all inputs. Output columns are mapped to input columns only if the join has a
+    single query.
+    """
+    if any(set(member.inputs) != set(join.inputs) for member in join.members):
+        return None
+    first, *others = (_equal(join, member) for member in join.members)
+    windows = tuple(
+        _longest_of([member.windows[side] for member, side in join.users(port)])
+        for port in range(len(join.inputs))
+    )
+    columns = {
+        name: (join.inputs.index(member.inputs[side]), column)
+        for member in join.members[: 1 if not others else 0]
+        for name, side, column in member.columns
+    }
+    return InnerJoin(windows, tuple(one for one in first if all(one in other for other in others)), columns)
+
+
+def _equal(join: SharedJoin, member: JoinMember) -> list[Equal]:
+    """Return the sets of equal expressions of a query, by input number."""
+    ports = join.ports(member)
+    return [
+        tuple(sorted(((ports[side], key) for side, key in equal), key=lambda part: part[0]))
+        for equal in member.equal
+    ]
+
+
+def _longest_of(windows: Sequence[Window]) -> Window:
     counted = [window for window in windows if window.frame is FrameUnit.ROWS]
     return max(counted or windows, key=lambda window: inf if window.extent is None else window.extent)
 
 
 def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
-    """Map keys of the results to keys of both inputs.
+    """Map keys of the results to keys of all inputs.
 
-    None unless every key is a join key. Join keys are equal on both sides, so both inputs can be partitioned
-    by them. Any other key says nothing about the rows of the other input.
+    None unless every key is a join key of all inputs. Join keys are equal on all sides, so all inputs can be
+    partitioned by them. Any other key says nothing about the rows of the other inputs.
     """
+    if len(member.inputs) < len(join.inputs):
+        return None
     taken = {name: (side, column) for name, side, column in member.columns}
-
-    def in_its_input(part: Expr) -> Expr | None:
-        return replace(part, name=taken[part.name][1]) if isinstance(part, ColumnRef) else None
-
-    found: list[tuple[Expr, Expr]] = []
+    found: list[dict[str, Expr]] = []
     for key in keys:
-        sides = {taken[name][0] for name in columns_of(key) if name in taken}
-        if len(sides) != 1 or not columns_of(key) <= taken.keys():
+        names = columns_of(key)
+        if not names or not names <= taken.keys():
             return None
-        (side,) = sides
         own = transform(
             key, lambda e: replace(e, name=taken[e.name][1]) if isinstance(e, ColumnRef) else None
         )
-        if own not in join.keys[side]:
+        sides = {taken[name][0] for name in names}
+        same = [
+            equal for equal in _equal_in_all_streams(member) if {(side, own) for side in sides} <= set(equal)
+        ]
+        if len(sides) != 1 or not same:
             return None
-        number = join.keys[side].index(own)
-        found.append((join.keys[0][number], join.keys[1][number]))
-    return tuple(left for left, _ in found), tuple(right for _, right in found)
+        found.append(_by_input(member, same[0]))
+    return tuple(tuple(one[name] for one in found) for name in join.inputs)
 
 
-def pair_bits(member: JoinMember, bits: int) -> int:
-    """Return the bits of the sequence numbers of results.
+def result_bits(member: JoinMember, bits: int) -> int:
+    """Return the bits of the sequence numbers of results before `order.fan_out`.
 
     `bits` is the number of bits in the sequence numbers of input rows. An outer join needs an additional
     rank, which orders unmatched rows before pairs of the same timestamp.
     """
-    ranked = rank_bits(bits)
-    return fan_out_bits(ranked if member.kind is JoinKind.INNER else rank_bits(ranked))
+    ranked = rank_bits(bits, stream_ranks(len(member.inputs)))
+    return ranked if member.kind is JoinKind.INNER else rank_bits(ranked)
+
+
+def _seq_bits(member: JoinMember, bits: int) -> int:
+    return fan_out_bits(result_bits(member, bits))
 
 
 def stream_ranks(members: int) -> int:
@@ -283,13 +452,13 @@ class WindowJoinKind(OperatorKind[WindowJoin]):
 
 class JoinMemberKind(MemberKind[JoinMember]):
     def words(self, member: JoinMember) -> Description:
-        return Description("⋈", _part_title(member.kind), _own_part(member))
+        return _describe_part(member)
 
     def history_us(self, member: JoinMember) -> int | None:
         return member.history_us
 
     def seq_bits(self, member: JoinMember, bits: int, catalog: Catalog) -> int:
-        return pair_bits(member, bits)
+        return _seq_bits(member, bits)
 
     def keys_below(self, join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
         return _keys_of_inputs(join, member, keys)
@@ -308,51 +477,35 @@ class SharedJoinKind(OperatorKind[SharedJoin]):
     step = "slicemill.operators.join.step:shared_join"
 
     def words(self, join: SharedJoin, node: Node, graph: QueryGraph) -> Description:
-        equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
-        facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
-        if len(join.members) == 1:
-            (only,) = join.members
-            return Description("⋈", _title(only.kind), (*facts, *_own_part(only)))
-        return Description("⋈", f"{pluralize(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
+        return _describe_shared_join(join)
 
     def waits_for_time(self, join: SharedJoin, kind: TimestampKind) -> bool:
         return True
 
     def selections(self, join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ...]:
-        return tuple(member.selections[port] for member in join.members for port in ports)
+        return tuple(member.selections[side] for port in ports for member, side in join.users(port))
 
     def columns_read(self, join: SharedJoin, port: int, wanted: Collection[str]) -> ColumnsRead:
-        """Return the expressions and columns that a join reads of one input."""
-        exprs = list(join.keys[port])
+        """Return the expressions and columns that the joins read of one input."""
+        exprs: list[Expr] = []
         names: set[str] = set()
-        for member in join.members:
-            selection = member.selections[port]
+        for member, side in join.users(port):
+            exprs += [key for equal in member.equal for of, key in equal if of == side]
+            selection = member.selections[side]
             exprs += [selection] if selection is not None else []
-            names |= {column for _, side, column in member.columns if side == port}
-            expires = member.windows[port].expires
+            names |= {column for _, of, column in member.columns if of == side}
+            expires = member.windows[side].expires
             names |= set() if expires is None else {expires.column}
             if member.residual is not None:
-                mine = f"{port}."
+                mine = f"{side}."
                 names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
         return ColumnsRead(exprs, names)
 
     def keys(self, join: SharedJoin) -> tuple[Keys, ...] | None:
-        """Return the partitioning keys of both inputs.
-
-        None if a window counts rows, because such a window counts the rows of all keys.
-        """
-        return None if join.counts_rows or not join.keys[0] else join.keys
+        return _keys(join)
 
     def joins(self, join: SharedJoin) -> InnerJoin | None:
-        """Describe the join for the planner.
-
-        Output columns are mapped to input columns only if the join has a single query.
-        """
-        windows = tuple(longest_of([member.windows[side] for member in join.members]) for side in (0, 1))
-        equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
-        only = join.members[0] if len(join.members) == 1 else None
-        columns = {name: (side, own) for name, side, own in only.columns} if only is not None else {}
-        return InnerJoin(windows, equal, columns)
+        return inner_join_of(join)
 
     def keys_below(self, join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
         """Return the input keys that correspond to keys of the results.
@@ -370,10 +523,15 @@ class SharedJoinKind(OperatorKind[SharedJoin]):
         return 0 if graph.has_parts(node.id) else join.members[0].history_us
 
     def seq_bits(self, join: SharedJoin, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
-        return max(pair_bits(member, bits) for member in join.members)
+        return max(_seq_bits(member, bits) for member in join.members)
 
     def stored(self) -> Mapping[str, type]:
-        return {"plan.join_member": JoinMember, "plan.age_limit": AgeLimit}
+        # Members of joins of several streams had an own class, and are still read.
+        return {
+            "plan.multi_join_member": JoinMember,
+            "plan.join_member": JoinMember,
+            "plan.age_limit": AgeLimit,
+        }
 
 
 class InOrderKind(OperatorKind[InOrder]):
@@ -381,7 +539,7 @@ class InOrderKind(OperatorKind[InOrder]):
     keeps_state = False
     ties = True
     keeps_keys = True
-    step = "slicemill.operators.join.pairs:in_order_step"
+    step = "slicemill.operators.join.emit:in_order_step"
 
     def words(self, in_order: InOrder, node: Node, graph: QueryGraph) -> Description:
         return Description("", "In order", _order_facts(in_order))
@@ -403,3 +561,77 @@ KINDS = (
     SharedJoinKind(),
     InOrderKind(),
 )
+
+
+# Equal expressions, which connect the streams and form the keys of their states.
+#
+#     a.k = b.k AND b.k = c.k AND b.x = c.x       two sets: k over a, b and c; x over b and c
+#
+# Sets over the same streams form one key. The state of a stream has an index for each of its keys. If a
+# partial result has several keys in common with a state, one key is looked up and the other keys are
+# compared.
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """Equality of keys of input `of` and input `to`.
+
+    Input `of` is already joined. `of_key` and `to_key` are indexes into the keys of each input.
+    """
+
+    of: int
+    of_key: int
+    to: int
+    to_key: int
+
+
+class KeyTable:
+    """Keys of all inputs, which connect the inputs of queries."""
+
+    def __init__(self, inputs: Sequence[str], members: Sequence[JoinMember]) -> None:
+        self.keys: list[list[Keys]] = [[] for _ in inputs]
+        numbers = {name: number for number, name in enumerate(inputs)}
+        self._joined: dict[str, list[dict[int, int]]] = {}  # by query, for each key: its index by input
+        for member in members:
+            found = []
+            for by_side in keys_by_side(member):
+                indices = {}
+                for side, key in by_side.items():
+                    known = self.keys[numbers[member.inputs[side]]]
+                    if key not in known:
+                        known.append(key)
+                    indices[numbers[member.inputs[side]]] = known.index(key)
+                found.append(indices)
+            self._joined[member.name] = found
+
+    def links(self, member: str, bound: Sequence[int], target: int) -> tuple[Link, ...]:
+        """Return the links from joined inputs to `target`, by key."""
+        found = []
+        for indices in self._joined[member]:
+            of = next((one for one in bound if one in indices), None)
+            if target in indices and of is not None:
+                found.append(Link(of, indices[of], target, indices[target]))
+        return tuple(found)
+
+    def queries_requiring(self, input_: int, key: int) -> list[str]:
+        """Return the queries for which this key must not be NULL."""
+        return [
+            name for name, keys in self._joined.items() if any(indices.get(input_) == key for indices in keys)
+        ]
+
+
+def keys_by_side(member: JoinMember) -> list[dict[int, Keys]]:
+    """Return the keys of a join by side, most streams first.
+
+    The keys of three or more streams do not depend on the order of FROM.
+    """
+    sets: dict[frozenset[int], list[dict[int, Expr]]] = {}
+    for equal in member.equal:
+        by_side = dict(equal)
+        sets.setdefault(frozenset(by_side), []).append(by_side)
+    found = []
+    for sides, parts in sets.items():
+        if len(member.inputs) > 2:
+            parts.sort(key=lambda part: sorted((member.inputs[side], render(e)) for side, e in part.items()))
+        found.append({side: tuple(part[side] for part in parts) for side in sorted(sides)})
+    return sorted(found, key=lambda by_side: (-len(by_side), sorted(member.inputs[side] for side in by_side)))

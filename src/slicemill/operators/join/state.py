@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from slicemill.codec.registry import register, stored_as
 from slicemill.columns.pieces import Slice
 from slicemill.kernels.arrays import Int64s
-from slicemill.operators.join import probe as retain
+from slicemill.operators.alignment import borders, due_in_turn
+from slicemill.operators.join import probe
 from slicemill.operators.join.block import (
     BLOCK_ARRIVAL,
     BLOCK_SEQ,
@@ -30,7 +31,7 @@ from slicemill.operators.join.block import (
     WindowReach,
     column_numbers,
     conform_table,
-    expiry_of_side,
+    expiry_of,
     group_by_hash,
     mask_words,
     open_block,
@@ -38,7 +39,8 @@ from slicemill.operators.join.block import (
 )
 from slicemill.operators.join.probe import Words
 from slicemill.operators.join.slices.workload import Statistics
-from slicemill.operators.join.statistics import Cuts, MeasuredStage, Measures, SliceContent
+from slicemill.operators.join.spec import SIDES, JoinMember, SharedJoin, stream_ranks
+from slicemill.operators.join.statistics import Cuts, MeasuredStage, Measures, SliceContent, name_of
 from slicemill.shedding.accuracy import AccuracyReport
 from slicemill.time import BEGINNING, END
 
@@ -84,7 +86,7 @@ class StoredSlice:
 @stored_as("join.side", version=2, upgrade={1: lambda old: {**old, "lone": None}})
 @dataclass(slots=True)
 class SideState:
-    """State of one side of a join.
+    """State of one input of a join.
 
     `seen` counts the rows of this side's stream that are consumed. `moments` are the timestamps of the rows
     that are not consumed yet. Both are maintained only if a window counts rows.
@@ -112,35 +114,54 @@ class SideState:
         return found
 
 
-@stored_as("join", version=1, stored_names={"query_bits": "seats"})
+def _by_input(old: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade version 1, which had only two-way joins."""
+    return {**old, "sides": dict(zip(SIDES, old["sides"], strict=True)), "late": {}}
+
+
+@stored_as("join", version=2, stored_names={"query_bits": "seats"}, upgrade={1: _by_input})
+@stored_as(  # joins of several streams had an own class
+    "multijoin",
+    version=3,
+    stored_names={"query_bits": "seats"},
+    upgrade={1: lambda old: {"late": {}, "sheds": {}, **old}, 2: dict},
+)
 @dataclass(slots=True)
 class JoinState:
+    """State of a shared join.
+
+    `sides` has the rows of each input, by name. `late` has rows that are stored but have not probed for some
+    queries yet, by line (`lines_of`) and input. `sheds` has the reports of queries with load shedding.
+    """
+
     query_bits: QueryBits = field(default_factory=lambda: QueryBits({}, {}))
-    sides: tuple[SideState, SideState] = field(default_factory=lambda: (SideState(), SideState()))
+    sides: dict[str, SideState] = field(default_factory=dict)
+    late: dict[str, dict[str, SideState]] = field(default_factory=dict)
     measures: Measures = field(default_factory=Measures)
-    sheds: dict[str, AccuracyReport] = field(default_factory=dict)  # by query, for queries with load shedding
+    sheds: dict[str, AccuracyReport] = field(default_factory=dict)
 
     def held(self) -> list[SliceContent]:
         """Return the content of slices, oldest first, and of waiting rows."""
-        return [
-            SliceContent(
-                f"input {number}{part.part}", part.slice, part.rows, part.earliest, part.latest, part.wanted
-            )
-            for number, side in enumerate(self.sides)
-            for part in side.held()
-        ]
+        held = sorted(self.sides.items())
+        held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
+        return [replace(part, part=name_of(name) + part.part) for name, side in held for part in side.held()]
 
     def statistics(self) -> Statistics | None:
         """Return the measurements for the planner's cost formulas."""
-        return self.measures.statistics()
+        stored = {name: sum(one.rows for one in side.slices) for name, side in self.sides.items()}
+        return self.measures.statistics(stored)
 
     def cuts(self) -> list[Cuts]:
-        """Return the planned cuts of each side, with current statistics."""
+        """Return the planned cuts of each side, with current statistics.
+
+        Slices of joins of several streams are rewritten by their share of expired rows, without cuts.
+        """
         found: list[Cuts] = []
-        for number, side in enumerate(self.sides):
-            cuts = self.measures.cuts(number, reach_of(self.query_bits, number))
-            if cuts is not None and side.cuts_us is not None:
-                found.append(replace(cuts, used=tuple(cut / 1_000_000 for cut in side.cuts_us)))
+        for name, side in self.sides.items():
+            if side.cuts_us is not None:
+                cuts = self.measures.cuts(name, reach_of(self.query_bits, name))
+                used = tuple(cut / 1_000_000 for cut in side.cuts_us)
+                found += [] if cuts is None else [replace(cuts, used=used)]
         return found
 
 
@@ -161,7 +182,7 @@ def table_of(held: Slice | pa.Table) -> pa.Table:
     return held.table if isinstance(held, Slice) else held
 
 
-# State of one side of a join.
+# Rows of one input of a join.
 #
 # Waiting rows have not been joined yet. Slices hold joined rows, which rows of the other side probe. Slices
 # are in time order. New rows become a slice. Small slices are merged as they age, like the runs of an LSM
@@ -191,25 +212,25 @@ class RowTakeover:
 
 
 class JoinSide:
-    """Operations on the state of one side, for the current queries."""
+    """Operations on the state of one input, for the current queries."""
 
     def __init__(
         self,
         state: SideState,
         query_bits: QueryBits,
-        side: int,
+        input_: str,
         schema: pa.Schema,
         writing: MeasuredStage | None = None,
         asked: bool = False,
         judged: bool = False,
     ) -> None:
-        """Open the state of one side.
+        """Open the state of one input.
 
         `asked`: a query needs sequence numbers. `judged`: a query tracks which rows have a match.
         """
         self.numbered = NUMBER in schema.names
         self.state = state
-        self.reach: WindowReach = reach_of(query_bits, side)
+        self.reach: WindowReach = reach_of(query_bits, input_)
         self.schema = schema  # of waiting rows
         left_out = (BLOCK_ARRIVAL,) if asked else (BLOCK_ARRIVAL, BLOCK_SEQ)
         stored = [f.with_name(TIME) if f.name == BLOCK_TS else f for f in schema if f.name not in left_out]
@@ -218,9 +239,9 @@ class JoinSide:
         ]
         self._slice_schema = pa.schema([*stored, *beside])
         self._query_bits = query_bits
-        self.expiry = expiry_of_side(query_bits, side)
+        self.expiry = expiry_of(query_bits, input_)
         self._writing = writing or MeasuredStage()
-        self.everybody = query_bits.mask(list(query_bits.members))
+        self.everybody = query_bits.mask(self.reach.names)
 
     def change(self, stayed: list[str], served: Sequence[RowTakeover] = ()) -> None:
         """Update the masks of stored rows after queries were added or removed.
@@ -329,6 +350,14 @@ class JoinSide:
         return (
             int(table_of(self.state.waiting[-1]).column(BLOCK_TS)[-1].as_py()) if self.state.waiting else None
         )
+
+    def moments_below(self, below: int) -> Int64s:
+        """Return the timestamps of the stream's rows before `below` that are not consumed.
+
+        Empty if no window counts rows.
+        """
+        moments = self.state.moments
+        return moments if below == FOREVER else moments[: np.searchsorted(moments, below)]
 
     def count_consumed(self, moments: Int64s) -> None:
         """Count rows of the stream as consumed.
@@ -440,7 +469,7 @@ class JoinSide:
         reach = self.reach
         alive = np.empty(block.rows, np.bool_)
         words = self.expiry.clear_expired(block, block.words, now)
-        retain.find_alive(
+        probe.find_alive(
             block.times, self.numbers(block), words, live, now, self.state.seen,
             reach.windows_us, reach.windows_rows, reach.indices, reach.bits, alive,
         )  # fmt: skip
@@ -497,7 +526,7 @@ class JoinSide:
     def _counted(self, block: Block, live: NDArray[np.uint64]) -> tuple[dict[str, int], dict[str, int]]:
         reach = self.reach
         wanted, last = (np.zeros(len(reach.names), np.int64) for _ in range(2))
-        retain.count_wanted(block.words, live, reach.indices, reach.bits, wanted, last)
+        probe.count_wanted(block.words, live, reach.indices, reach.bits, wanted, last)
         return tuple(  # type: ignore[return-value]
             {name: int(count) for name, count in zip(reach.names, counts, strict=True) if count}
             for counts in (wanted, last)
@@ -529,3 +558,138 @@ def replace_masks(table: pa.Table, masks: Words) -> pa.Table:
         column = pa.array(np.ascontiguousarray(masks[:, word]))
         table = table.set_column(index, table.schema.field(index), column)
     return table
+
+
+# Lines: groups of queries that join the same streams in the same order of FROM.
+#
+# A row may probe for the queries of a line when no earlier row can arrive in the streams of the line
+# (`operators.alignment`). The row's own stream is not considered, because its rows are in order. Streams that
+# the line does not join are not considered either:
+#
+#     a: 5      Stream d is silent. The row of stream a probes b and c for queries over a, b, c, and is
+#     b: 7      stored. For queries over a, b, d the row waits as a late row of their line, until the
+#     c: 6      watermark of d reaches 5. Rows that it may match are stored until then.
+#     d: -
+
+
+@dataclass(frozen=True, slots=True)
+class JoinLine:
+    """Queries that join the same inputs in the same order.
+
+    `late` has, by input, the rows that other lines have processed and that still wait in this line. With
+    `in_turn`, rows are read in (timestamp, input) order. Otherwise all rows of a timestamp are read together
+    when the timestamp is complete.
+    """
+
+    members: tuple[JoinMember, ...]
+    inputs: tuple[int, ...]
+    mask: NDArray[np.uint64]
+    late: Mapping[int, JoinSide]
+    rank_bits: int  # bits that number the joined streams
+    in_turn: bool = True
+
+    def complete(self, complete: Sequence[int]) -> int:
+        """Return the lowest watermark of the line's inputs."""
+        return min(complete[input_] for input_ in self.inputs)
+
+    def below(self, known: Sequence[int]) -> dict[int, int]:
+        """Return by input the timestamp below which rows may probe."""
+        own = [known[input_] for input_ in self.inputs]
+        return dict(zip(self.inputs, borders(own) if self.in_turn else [min(own)] * len(own), strict=True))
+
+    def ranks(self, times: Mapping[int, Int64s]) -> dict[int, Int64s]:
+        """Return the rank of each row by (timestamp, stream, arrival).
+
+        `times` has the timestamps of the new rows of each input, in arrival order.
+        """
+        found = {}
+        for index, input_ in enumerate(self.inputs):
+            own = times[input_]
+            ranks = np.arange(len(own))
+            for number, other in enumerate(self.inputs):
+                if number != index:
+                    ranks += probe.count_before(own, times[other], int(number < index))
+            found[input_] = ranks
+        return found
+
+    def due(self, firsts: Sequence[int | None]) -> tuple[int, ...] | None:
+        """Return the watermarks needed by the first waiting row.
+
+        None if no row waits. All inputs of the line have to reach at least the time of the row.
+        """
+        waiting = [_first(firsts[input_], self.late[input_].next_ts()) for input_ in self.inputs]
+        asked = due_in_turn(waiting)
+        if asked is None:
+            return None
+        first = min(ts for ts in waiting if ts is not None)
+        by_input = {i: max(ts, first) for i, ts in zip(self.inputs, asked, strict=True)}
+        return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
+
+    def store_late(self, input_: int, rows: pa.Table, words: Words) -> None:
+        """Store rows that still wait in this line."""
+        wanted = words.any(axis=1)
+        if wanted.any():
+            self.late[input_].arrive(replace_masks(rows, words).filter(pa.array(wanted)).combine_chunks())
+
+
+def lines_of(
+    operator: SharedJoin,
+    query_bits: QueryBits,
+    late: dict[str, dict[str, SideState]],
+    side_of: Callable[[int, SideState], JoinSide],
+    *,
+    in_turn: bool = True,
+) -> list[JoinLine]:
+    """Return the lines of all queries.
+
+    `late` has the stored late rows by line and input. Lines without queries are deleted from `late`. The only
+    line of a two-way join has no late rows.
+    """
+    if operator.two_way:
+        return [JoinLine(operator.members, (0, 1), query_bits.mask(list(query_bits.bits)), {}, 1, in_turn)]
+    found: dict[str, list[JoinMember]] = {}
+    for member in operator.members:
+        found.setdefault(repr(member.inputs), []).append(member)
+    for name in late.keys() - found.keys():
+        del late[name]
+    lines = []
+    for name, those in found.items():
+        own, inputs = late.setdefault(name, {}), operator.ports(those[0])
+        waiting = {
+            input_: side_of(input_, own.setdefault(called, SideState()))
+            for input_, called in zip(inputs, those[0].inputs, strict=True)
+        }
+        mask = query_bits.mask([member.name for member in those])
+        lines.append(JoinLine(tuple(those), inputs, mask, waiting, stream_ranks(len(inputs))))
+    return lines
+
+
+def split_ready(ready: pa.Table, input_: int, lines: Sequence[tuple[JoinLine, int]]) -> tuple[pa.Table, bool]:
+    """Return the rows of an input that may probe now.
+
+    `lines` has the timestamp below which rows may probe for each line. Each row of `ready` may probe for at
+    least one line. The masks of the returned rows contain only the queries for which the rows probe. The
+    second result is True if these are all rows of `ready`.
+    """
+    if not any(line.late for line, _ in lines):
+        return ready, True
+    late = [line.late[input_].ready(below) for line, below in lines]
+    times, whole = column_numbers(ready, BLOCK_TS), True
+    counts = [len(times) if below == FOREVER else int(np.searchsorted(times, below)) for _, below in lines]
+    now = ready
+    if any(count < len(times) for count in counts):
+        words = mask_words(ready, len(lines[0][0].mask))
+        wanted, whole = np.zeros_like(words), False
+        for (line, _), count in zip(lines, counts, strict=True):
+            wanted[:count] |= words[:count] & line.mask
+            line.store_late(input_, ready.slice(count), words[count:] & line.mask)
+        now = replace_masks(ready, wanted).filter(pa.array(wanted.any(axis=1)))
+    if any(table.num_rows for table in late):
+        now = pa.concat_tables([*late, now]).combine_chunks()
+        now = now.take(pa.array(np.lexsort([column_numbers(now, name) for name in (BLOCK_SEQ, BLOCK_TS)])))
+        whole = False
+    return now.combine_chunks(), whole
+
+
+def _first(*times: int | None) -> int | None:
+    return min((ts for ts in times if ts is not None), default=None)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from slicemill.codec.registry import stored_as
 from slicemill.columns.pieces import Slice
@@ -24,8 +24,11 @@ from slicemill.operators.join.slices.cuts import (
     tuple_seconds,
 )
 from slicemill.operators.join.slices.workload import Statistics
+from slicemill.operators.join.spec import SIDES
 from slicemill.time import SECOND_US
 
+_ENOUGH_PROBES = 4_096  # minimum probes before a measurement is used
+_ORDERED_AFTER = 20_000  # number of rows of all inputs between two plans of probing orders
 _ENOUGH = 10_000  # minimum timed rows or pairs before the measurement is used
 _REWRITING = 8.0  # default until then, measured on one machine
 _MORE = 1.25  # plan again when the number of rows has grown by this factor
@@ -82,24 +85,64 @@ class SideMeasures:
                 counted[name] = counted.get(name, 0) + rows
 
 
-@stored_as("join.measures", version=1)
+@stored_as("multijoin.probes", version=1)
+@dataclass(slots=True)
+class ProbeMeasures:
+    """Counts of a probe: probing partial results, candidates, and remaining results.
+
+    Candidates have the same key, a matching age and a matching mask. Remaining results also pass the
+    conditions.
+    """
+
+    probes: float = 0.0
+    met: float = 0.0
+    kept: float = 0.0
+
+    @property
+    def expected(self) -> float | None:
+        """Return the mean results per partial result; None with few measurements."""
+        return self.kept / self.probes if self.probes >= _ENOUGH_PROBES else None
+
+
+def _by_input(old: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade version 1, which had only two-way joins."""
+    return {**old, "sides": dict(zip(SIDES, old["sides"], strict=True)), "probes": {}}
+
+
+def _of_several_streams(old: dict[str, Any]) -> dict[str, Any]:
+    """Upgrade the statistics of joins of several streams, which had an own class."""
+    rows, since = old["rows"], old["since"]
+    sides = {name: SideMeasures(rows=count) for name, count in rows.items()}
+    kept = {name: old[name] for name in ("probes", "first_us", "reached_us", "writing")}
+    return {**kept, "sides": sides, "probing": MeasuredStage(), "planned_rows": sum(rows.values()) - since}
+
+
+@stored_as("join.measures", version=2, upgrade={1: _by_input})
+@stored_as("multijoin.measures", version=2, upgrade={1: _of_several_streams})
 @dataclass(slots=True)
 class Measures:
-    """Statistics of both sides, and the row count at the last plan."""
+    """Statistics by input and by probe, and the row count at the last plan.
 
-    sides: tuple[SideMeasures, SideMeasures] = field(default_factory=lambda: (SideMeasures(), SideMeasures()))
+    Probes are counted only in joins of several streams, whose probing orders depend on the counts.
+    """
+
+    sides: dict[str, SideMeasures] = field(default_factory=dict)
+    probes: dict[str, ProbeMeasures] = field(default_factory=dict)
     first_us: int | None = None
     reached_us: int = 0
     probing: MeasuredStage = field(default_factory=MeasuredStage)
     writing: MeasuredStage = field(default_factory=MeasuredStage)
     planned_rows: int = 0
 
+    def side(self, input_: str) -> SideMeasures:
+        return self.sides.setdefault(input_, SideMeasures())
+
     def begin_anew(self) -> None:
         """Reset the statistics of rows. Measured costs of operations stay valid.
 
         Called when queries were added or removed, because the new queries select other rows.
         """
-        self.sides = (SideMeasures(), SideMeasures())
+        self.sides, self.probes = {}, {}
         self.first_us, self.planned_rows = None, 0
 
     def time_passes(self, first_us: int, until_us: int) -> float:
@@ -113,9 +156,28 @@ class Measures:
         self.reached_us = until_us
         return (until_us - before) / SECOND_US
 
-    def is_due(self) -> bool:
-        """Return True if enough rows arrived since the last plan."""
-        rows = sum(side.rows for side in self.sides)
+    def record_probe(self, name: str, probes: int, met: int, kept: int) -> None:
+        found = self.probes.setdefault(name, ProbeMeasures())
+        found.probes += probes
+        found.met += met
+        found.kept += kept
+
+    def orders_are_due(self) -> bool:
+        """Return True if probing orders should be planned again.
+
+        If so, halve the counts of older probes.
+        """
+        rows = sum(side.rows for side in self.sides.values())
+        if rows - self.planned_rows < _ORDERED_AFTER:
+            return False
+        self.planned_rows = rows
+        for found in self.probes.values():
+            found.probes, found.met, found.kept = (n / 2 for n in (found.probes, found.met, found.kept))
+        return True
+
+    def cuts_are_due(self) -> bool:
+        """Return True if enough rows arrived since the last plan of slice cuts."""
+        rows = sum(side.rows for side in self.sides.values())
         if rows < max(_ENOUGH, self.planned_rows * _MORE):
             return False
         self.planned_rows = rows
@@ -133,28 +195,39 @@ class Measures:
         a_row, a_pair = (t.seconds / t.times for t in (self.writing, self.probing))
         return a_row / a_pair
 
-    def statistics(self) -> Statistics | None:
-        """Return this subtask's input for the cost formulas; None without measurements."""
-        if not all(side.sampled and side.kept_s for side in self.sides) or self.elapsed_s <= 0:
+    def statistics(self, stored: Mapping[str, int]) -> Statistics | None:
+        """Return this subtask's input for the cost formulas; None without measurements.
+
+        `stored` has the current number of stored rows of each input.
+        """
+        if self.elapsed_s <= 0:
             return None
-        rates = (self.sides[0].rows / self.elapsed_s, self.sides[1].rows / self.elapsed_s)
+        rates = tuple(self.side(name).rows / self.elapsed_s for name in stored)
+        if self.probes:
+            shares = [
+                found.met / (found.probes * held)
+                for name, found in self.probes.items()
+                if "=" in name and found.probes and (held := list(stored.values())[int(name.split(":")[0])])
+            ]
+            return Statistics(rates, sum(shares) / len(shares), measured=True) if shares else None
+        sides = [self.side(name) for name in stored]
+        if not sides or not all(side.sampled and side.kept_s for side in sides):
+            return None
         passing = {
             (name, number): rows / side.sampled
-            for number, side in enumerate(self.sides)
+            for number, side in enumerate(sides)
             for name, rows in side.wanted.items()
         }
         # Each stored row is compared with the new rows of the other side that have its key.
-        matching = [
-            side.compared / side.kept_s / rate for side, rate in zip(self.sides, rates[::-1], strict=True)
-        ]
+        matching = [side.compared / side.kept_s / rate for side, rate in zip(sides, rates[::-1], strict=True)]
         return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 
-    def stream(self, side: int, reach: WindowReach) -> SetWiseStream | None:
+    def stream(self, input_: str, reach: WindowReach) -> SetWiseStream | None:
         """Return the statistics of one side for the planner.
 
         None without measurements, for example if windows are unbounded.
         """
-        seen = self.sides[side]
+        seen = self.side(input_)
         if not seen.sampled or not seen.kept_s:
             return None
         ending = dict.fromkeys((window / SECOND_US for window, _ in reach.windows.values()), 0.0)
@@ -162,29 +235,35 @@ class Measures:
             ending[reach.windows[name][0] / SECOND_US] += rows / seen.sampled
         return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
 
-    def cuts(self, side: int, reach: WindowReach) -> Cuts | None:
+    def cuts(self, input_: str, reach: WindowReach) -> Cuts | None:
         """Return the cuts of one side: finest, cheapest and used.
 
         The used cuts also weigh the memory of the state, and therefore lie between the finest and the
         cheapest.
         """
-        stream = self.stream(side, reach)
+        stream = self.stream(input_, reach)
         if stream is None:
             return None
         used = cheapest_cuts(stream, fair_price(stream))
+        rate = self.side(input_).rows / self.elapsed_s
         return Cuts(
-            f"input {side}",
-            self.sides[side].rows / self.elapsed_s,
+            name_of(input_),
+            rate,
             stream.compared,
             stream.rewriting,
             finest_cuts(stream),
             cheapest_cuts(stream),
             used,
-            self.sides[side].rows / self.elapsed_s * tuple_seconds(stream, used),
+            rate * tuple_seconds(stream, used),
         )
 
 
 # Content, cuts and statistics of a join's slices, for monitoring.
+
+
+def name_of(input_: str) -> str:
+    """Return the name of an input that users see."""
+    return f"input {input_}" if input_ in SIDES else input_.removeprefix("log ")
 
 
 @dataclass(frozen=True, slots=True)

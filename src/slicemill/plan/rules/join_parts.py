@@ -1,8 +1,9 @@
-"""Analysis of joins: inputs, columns of each input, and key equalities."""
+"""Analysis of joins for their shared nodes: inputs, columns of each input, key equalities, and members."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from slicemill import types as t
@@ -14,12 +15,14 @@ from slicemill.catalog.expressions import (
     Literal,
     columns_of,
     conjunction,
+    conjuncts,
     transform,
 )
 from slicemill.catalog.queries import FrameUnit
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.spec import WindowJoin
+from slicemill.operators.join.spec import SIDES, Equal, JoinMember, SharedJoin, WindowJoin
 from slicemill.operators.specs import Filter
+from slicemill.plan.rules.sharing import columns_read, content_of, without_loose_ends
 from slicemill.plan.tasks import log_of
 from slicemill.types import Column, Kind, Type
 
@@ -50,6 +53,11 @@ def column_inputs_of(graph: QueryGraph, node: Node) -> Places:
     own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
     times = [(port, "_ts") for port in range(len(node.inputs))]
     return dict(zip(node.schema.names, [*own, *times], strict=False))
+
+
+def pairs_of(keys: Keys) -> tuple[Equal, ...]:
+    """Return the keys of two inputs as equal expressions of side 0 and side 1."""
+    return tuple(((0, left), (1, right)) for left, right in zip(*keys, strict=True))
 
 
 def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
@@ -131,3 +139,98 @@ def _of_side(ref: ColumnRef, places: Places) -> ColumnRef:
 
 def _map_columns(expr: Expr, change: Callable[[ColumnRef], ColumnRef]) -> Expr:
     return transform(expr, lambda e: change(e) if isinstance(e, ColumnRef) else None)
+
+
+def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> JoinMember:
+    """Return a join as a member of a shared node."""
+    given = [input_of(graph, node, join, port) for port in range(len(node.inputs))]
+    places, parts = column_inputs_of(graph, node), conjuncts(join.condition)
+    if len(given) == 2:
+        keys, residual = keys_of(parts, places)
+        equal, inputs = pairs_of(keys), SIDES
+    else:
+        equal, residual = equalities(parts, places)
+        inputs = _names([content_of(graph, source) for source, _ in given])
+    read = columns_read(graph, node)
+    return JoinMember(
+        node.id,
+        join.windows,
+        tuple(where for _, where in given),
+        residual,
+        tuple((name, *places[name]) for name in node.schema.names if name in read),
+        join.limit,
+        join.kind,
+        inputs=inputs,
+        equal=equal,
+    )
+
+
+def equalities(parts: Sequence[Expr], places: Places) -> tuple[tuple[Equal, ...], Expr | None]:
+    """Return sets of equal expressions, and the residual condition.
+
+    Each set has at most one expression per side. The residual is in columns of the sides.
+    """
+    sets: list[dict[int, Expr]] = []
+    rest: list[Expr] = []
+    for part in parts:
+        found = equal_in(part, places)
+        if found is None or not _merge_equalities(sets, dict(found)):
+            rest.append(in_sides(part, places))
+    equal = tuple(tuple(sorted(one.items(), key=lambda item: item[0])) for one in sets)
+    return equal, conjunction(tuple(rest))
+
+
+def _merge_equalities(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
+    """Merge a pair into the sets that contain one of its expressions.
+
+    Return False if a set would have two expressions of one side.
+    """
+    touched = [one for one in sets if any(one.get(side) == key for side, key in pair.items())]
+    whole: dict[int, Expr] = {}
+    for one in (*touched, pair):
+        if any(whole.setdefault(side, key) != key for side, key in one.items()):
+            return False
+    sets[:] = [one for one in sets if one not in touched] + [whole]
+    return True
+
+
+def _names(contents: Sequence[str]) -> tuple[str, ...]:
+    """Return a distinct name for each input.
+
+    The inputs of a self-join are numbered.
+    """
+    found: list[str] = []
+    for content in contents:
+        copies = sum(1 for name in found if name == content or name.startswith(f"{content} #"))
+        found.append(f"{content} #{copies + 1}" if copies else content)
+    return tuple(found)
+
+
+@dataclass
+class SharedJoinBuilder:
+    """Shared node under construction.
+
+    `sources` maps the names of its inputs to nodes.
+    """
+
+    label: str
+    sources: Mapping[str, Node]
+    members: list[JoinMember] = field(default_factory=list)
+
+
+def add_shared_nodes(
+    graph: QueryGraph, shared: Mapping[str, SharedJoinBuilder], made: Mapping[str, Node]
+) -> QueryGraph:
+    """Replace nodes, and add the shared joins from which they read."""
+    nodes: dict[str, Node] = {}
+    for node in graph:
+        new = made.get(node.id, node)
+        for name in new.inputs:
+            if name in shared and name not in nodes:
+                found = shared[name]
+                sources = list(found.sources.values())
+                inputs = tuple(source.id for source in sources)
+                operator = SharedJoin(tuple(found.members), tuple(found.sources))
+                nodes[name] = Node(name, operator, inputs, sources[0].schema, node.kind, found.label)
+        nodes[node.id] = new
+    return without_loose_ends(QueryGraph(nodes, graph.streams))

@@ -17,90 +17,48 @@ stateful operators before or after it in the same task gets a node of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from slicemill.catalog.catalog import Catalog
-from slicemill.catalog.expressions import conjuncts
-from slicemill.catalog.queries import FrameUnit, JoinKind
 from slicemill.functions.render import render
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.spec import JoinMember, SharedJoin, WindowJoin
+from slicemill.operators.join.spec import SIDES, JoinMember, SharedJoin, WindowJoin
 from slicemill.operators.specs import Part
 from slicemill.plan.content import digest, short_name
-from slicemill.plan.rules.join_parts import Keys, column_inputs_of, input_of, keys_of
-from slicemill.plan.rules.sharing import (
-    between_logs,
-    columns_read,
-    content_of,
-    source_name,
-    without_loose_ends,
-)
-
-
-@dataclass
-class _SharedJoinBuilder:
-    """Shared node under construction."""
-
-    label: str
-    sources: tuple[Node, Node]
-    keys: Keys
-    members: list[JoinMember] = field(default_factory=list)
+from slicemill.plan.rules.join_parts import SharedJoinBuilder, add_shared_nodes, input_of, member_of_join
+from slicemill.plan.rules.sharing import between_logs, content_of, source_name
 
 
 def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
-    shared: dict[str, _SharedJoinBuilder] = {}
+    shared: dict[str, SharedJoinBuilder] = {}
     made: dict[str, Node] = {}
     for node in graph:
         join = node.operator
         if not isinstance(join, WindowJoin) or len(node.inputs) != 2:
             continue
-        (left, left_where), (right, right_where) = (input_of(graph, node, join, port) for port in (0, 1))
-        places = column_inputs_of(graph, node)
-        keys, residual = keys_of(conjuncts(join.condition), places)
-        read = columns_read(graph, node)
-        schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in read))
-        columns = tuple((name, *places[name]) for name in schema.names)
-        windows = (join.windows[0], join.windows[1])
-        selections = (left_where, right_where)
-        member = JoinMember(node.id, windows, selections, residual, columns, join.limit, join.kind)
+        member = member_of_join(graph, node, join)
+        sources = [input_of(graph, node, join, port)[0] for port in (0, 1)]
+        taken = {name for name, _, _ in member.columns}
+        schema = replace(node.schema, columns=tuple(c for c in node.schema if c.name in taken))
         if between_logs(graph, node):
-            counted = any(window.frame is FrameUnit.ROWS for window in windows)
-            # Without a key, several subtasks are possible only by time, and then no subtask knows whether a
-            # row has matched.
-            judged = join.kind is not JoinKind.INNER and not keys[0]
-            label, name = _name(graph, (left, right), keys, counted=counted, judged=judged)
-            found = shared.setdefault(name, _SharedJoinBuilder(label, (left, right), keys))
+            label, name = _name(graph, sources, member)
+            by_side = dict(zip(SIDES, sources, strict=True))
+            shared.setdefault(name, SharedJoinBuilder(label, by_side)).members.append(member)
             made[node.id] = replace(node, operator=Part(node.id), inputs=(name,), schema=schema)
-            found.members.append(member)
         else:
-            alone = SharedJoin(keys, (member,))
-            made[node.id] = replace(node, operator=alone, inputs=(left.id, right.id), schema=schema)
-    return _add_shared_nodes(graph, shared, made)
+            inputs = tuple(source.id for source in sources)
+            made[node.id] = replace(node, operator=SharedJoin((member,)), inputs=inputs, schema=schema)
+    return add_shared_nodes(graph, shared, made)
 
 
-def _add_shared_nodes(
-    graph: QueryGraph, shared: dict[str, _SharedJoinBuilder], made: dict[str, Node]
-) -> QueryGraph:
-    nodes: dict[str, Node] = {}
-    for node in graph:
-        new = made.get(node.id, node)
-        for name in new.inputs:
-            if name in shared and name not in nodes:
-                found = shared[name]
-                operator = SharedJoin(found.keys, tuple(found.members))
-                inputs = tuple(source.id for source in found.sources)
-                nodes[name] = Node(name, operator, inputs, found.sources[0].schema, node.kind, found.label)
-        nodes[node.id] = new
-    return without_loose_ends(QueryGraph(nodes, graph.streams))
-
-
-def _name(
-    graph: QueryGraph, sources: Sequence[Node], keys: Keys, *, counted: bool, judged: bool
-) -> tuple[str, str]:
+def _name(graph: QueryGraph, sources: Sequence[Node], member: JoinMember) -> tuple[str, str]:
     """Return label and id, which depend only on the inputs and keys."""
-    inputs = " and ".join(source_name(graph, source) for source in sources)
+    join = SharedJoin((member,))
+    inputs, keys = " and ".join(source_name(graph, source) for source in sources), join.keys
     equal = short_name([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
     label = f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
-    label += " by rows" if counted else ""
-    label += " with unmatched rows" if judged else ""
+    label += " by rows" if join.counts_rows else ""
+    # Without a key, several subtasks are possible only by time, and then no subtask knows whether a row has
+    # matched.
+    label += " with unmatched rows" if join.tracks_matches and not keys[0] else ""
     return label, f"{label} #{digest('joins', [content_of(graph, source) for source in sources], keys)}"

@@ -20,10 +20,16 @@ from slicemill.catalog.catalog import Catalog
 from slicemill.catalog.expressions import Expr, columns_of, conjuncts
 from slicemill.catalog.queries import FrameUnit, Window
 from slicemill.operators.graph import Node, QueryGraph
-from slicemill.operators.join.multiway_form import forms_of_member
+from slicemill.operators.join.form import forms_of_member
 from slicemill.operators.join.spec import InOrder, JoinMember, SharedJoin, WindowJoin
-from slicemill.plan.rules.join_parts import Places, column_inputs_of, input_of, keys_of
-from slicemill.plan.rules.multi_joins import member_of_join
+from slicemill.plan.rules.join_parts import (
+    Places,
+    column_inputs_of,
+    input_of,
+    keys_of,
+    member_of_join,
+    pairs_of,
+)
 from slicemill.plan.rules.sharing import columns_read
 from slicemill.types import BIGINT, TIMESTAMP, Column, Schema
 
@@ -117,6 +123,7 @@ class _Split:
             (left_where, right_where),
             residual,
             tuple((column.name, side, own) for column, side, own in columns),
+            equal=pairs_of(keys),
         )
         ends = [(f"{self.join.aliases[of]}._ts", self.join.windows[of].extent) for of in taken]
         deadlines = tuple((name, extent) for name, extent in ends if extent is not None) if before else ()
@@ -126,7 +133,7 @@ class _Split:
             self.node,
             id=self.node.id + behind,
             label=self.node.name + behind,
-            operator=SharedJoin(keys, (member,), deadlines),
+            operator=SharedJoin((member,), deadlines=deadlines),
             inputs=(left.id, right.id),
             schema=schema,
         )

@@ -16,8 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slicemill.api.mill import Mill
-from slicemill.operators.join.multiway_spec import SharedMultiJoin
-from slicemill.operators.join.spec import SharedJoin
+from slicemill.operators.join.spec import SharedJoin, is_two_way
 from slicemill.operators.join.statistics import Cuts
 from slicemill.operators.protocol import longest_us
 from slicemill.operators.specs import Source
@@ -28,9 +27,6 @@ _LOGGER = logging.getLogger("slicemill")
 _MOVES = 400
 _READ_EVERY_S = 10.0
 _READING_SHARE = 500  # divisor of the time that may be spent on reading: at most 1/500
-
-
-_JOINS = (SharedJoin, SharedMultiJoin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +89,7 @@ class SliceWatch:
             task.id
             for task in self._mill.dispatcher.running.tasks
             if any(
-                node in graph.nodes and isinstance(graph[node].operator, _JOINS)
+                node in graph.nodes and isinstance(graph[node].operator, SharedJoin)
                 for node in task.plan.task.nodes
             )
         }
@@ -131,7 +127,7 @@ def window_extents(mill: Mill, task: str) -> dict[str, float]:
     found: dict[str, float] = {}
     for node in running.plan.task.nodes if running is not None else ():
         operator = mill.running.plan.graph[node].operator if node in mill.running.plan.graph.nodes else None
-        if isinstance(operator, _JOINS):
+        if isinstance(operator, SharedJoin):
             for member in operator.members:
                 extent_us = longest_us(member.windows)
                 if extent_us is not None:
@@ -148,7 +144,7 @@ def inputs_of(mill: Mill, task: str) -> list[str]:
     running, graph = mill.dispatcher.tasks.get(task), mill.running.plan.graph
     nodes = running.plan.task.nodes if running is not None else ()
     joins = [graph[node] for node in nodes if node in graph.nodes]
-    joins = [node for node in joins if isinstance(node.operator, SharedJoin)]
+    joins = [node for node in joins if is_two_way(node.operator)]
     if len(joins) != 1:
         return []
     named = {node: name for name, node in graph.streams.items()}

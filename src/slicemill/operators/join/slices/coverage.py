@@ -14,7 +14,6 @@ from typing import TypeAlias
 from slicemill.catalog.expressions import columns_of, origins_of
 from slicemill.catalog.queries import FrameUnit, JoinKind
 from slicemill.operators.graph import QueryGraph
-from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.specs import Part
 
@@ -37,7 +36,7 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
     """Return True if one query's stored rows suffice for another."""
     wanted = newcomer.selections[side]
     needed = columns_to_store(newcomer, side)
-    there = stored.side_of(newcomer, side)
+    there = stored.side_of(newcomer.inputs[side])
     if there is None:
         return False
     if stored.selections[there] != wanted:
@@ -86,7 +85,7 @@ def complete_from(
         window = newcomer.windows[side].extent
         stored = now
         if name is not None:
-            there = others[name].side_of(newcomer, side)
+            there = others[name].side_of(newcomer.inputs[side])
             assert there is not None, "it serves this side"
             reach = others[name].windows[there].extent
             begun = _side_complete_from(others[name], there, since.get(name))
@@ -150,7 +149,7 @@ def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
     for node in sorted(graph.ancestors(root)):
         part = graph[node].operator
         shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None
-        if isinstance(part, Part) and isinstance(shared, (SharedJoin, SharedMultiJoin)):
+        if isinstance(part, Part) and isinstance(shared, SharedJoin):
             yield next(member for member in shared.members if member.name == part.member)
 
 
@@ -158,7 +157,7 @@ def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: i
     serving = [
         (one.windows[there].extent or 2**63, one.name)
         for one in others
-        if serves(one, newcomer, side) and (there := one.side_of(newcomer, side)) is not None
+        if serves(one, newcomer, side) and (there := one.side_of(newcomer.inputs[side])) is not None
     ]
     return max(serving, key=lambda found: found[0], default=(0, None))[1]
 

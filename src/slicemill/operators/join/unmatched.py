@@ -1,10 +1,23 @@
-"""Results of each query, built from the pairs of a run."""
+"""Unmatched rows of outer, semi and anti joins of two streams.
+
+These joins can share slices with inner joins. A slice has *pending* bits: for each row, the queries for
+which the row is still unmatched. A pair that passes the conditions of a query clears the query's bit in
+both rows. A row whose bit is still set at the end of its window has no partner and cannot get a partner any
+more:
+
+    A.ts          B …                B …          A.ts + window of A
+    |-------------|-------------------|------------|
+    stored        match: bit cleared               bit still set: emit (A, NULL) at this time
+
+Rows with a NULL key never match. They are stored outside the slices until the end of their window. If rows
+expire by a column, an unmatched row is emitted at the earlier of its expiry and the end of its window, but
+after its own timestamp.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +27,7 @@ from numpy.typing import NDArray
 from slicemill.catalog.queries import JoinKind, Window
 from slicemill.columns.merge import with_seqs
 from slicemill.columns.order import rank_seqs
-from slicemill.columns.sequence_bits import rank_bits
-from slicemill.functions.values import ExpressionError
+from slicemill.columns.sequence_bits import SEQ_BITS, rank_bits
 from slicemill.functions.vectors import arrow_type
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.metrics.due_times import trigger_arrivals
@@ -31,126 +43,11 @@ from slicemill.operators.join.block import (
     ends_of,
     mask_words,
 )
-from slicemill.operators.join.conditions import Residuals
-from slicemill.operators.join.pairs import Pairs, fetch
+from slicemill.operators.join.emit import OrderedResults
 from slicemill.operators.join.probe import Words, indices_in, indices_out, typed_kernel, words_in, words_out
-from slicemill.operators.join.spec import JoinMember
+from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.join.state import JoinSide, replace_masks
-from slicemill.types import BIGINT, TIMESTAMP, Schema, Type
-
-_TS, _NUMBER = "_ts", "_number"  # column names of a row's timestamp and row number
-
-# Returns the columns that order the pairs of one new row across subtasks.
-Ties: TypeAlias = Callable[[Pairs], Mapping[str, pa.Array]]
-
-# Result of a query in a run: rows, or an error.
-Answer: TypeAlias = pa.Table | ExpressionError
-
-
-# Results of a run so far, by query.
-Collected: TypeAlias = dict[str, list[pa.Table]]
-# Memory limit for the results of a query in one run.
-MOST_BYTES = 2 << 30
-
-
-class Answers:
-    """Builds the results of all queries from pairs of rows."""
-
-    def __init__(
-        self,
-        members: Sequence[JoinMember],
-        schemas: Sequence[Schema],
-        query_bits: QueryBits,
-        ties: Ties,
-        unmatched: UnmatchedTracker,
-    ) -> None:
-        self._ties = ties
-        self._unmatched = unmatched
-        self._members = members
-        self._schemas = schemas
-        self._query_bits = query_bits
-        self._residuals = Residuals(members, schemas, query_bits)
-        self._bytes: dict[str, int] = {}  # bytes of the results in this run, by query
-
-    def add(self, pairs: Pairs, collected: Collected, errors: dict[str, ExpressionError]) -> None:
-        """Append the results that are in some pairs.
-
-        Failed conditions are added to `errors`.
-        """
-        self._residuals.test(pairs, errors)
-        if self._unmatched:
-            self._unmatched.note(pairs)
-        pairs = pairs.dropped()
-        for member in self._members:
-            indices = pairs.of(self._query_bits.bits[member.name])
-            if not len(indices) or member.name in errors:
-                continue
-            columns = {"_ts": pairs.moments(), "_seq": pairs.seqs(), "_arr": pairs.arrivals()}
-            columns |= self._ties(pairs)
-            columns |= {name: self._value(pairs, side, column) for name, side, column in member.columns}
-            table = pa.table({name: fetch(column, indices) for name, column in columns.items()})
-            parts = collected.setdefault(member.name, [])
-            parts.append(table)
-            self._bytes[member.name] = self._bytes.get(member.name, 0) + table.nbytes
-            if self._bytes[member.name] > MOST_BYTES:
-                rows = sum(part.num_rows for part in parts)
-                del collected[member.name]
-                errors[member.name] = too_many_rows(rows)
-
-    def all_of(self, collected: Collected, errors: dict[str, ExpressionError]) -> list[Answer]:
-        """Return the result of each query at the end of a run."""
-        self._bytes.clear()
-        return [
-            errors.get(member.name) or _concat_results(collected.get(member.name) or [self._empty(member)])
-            for member in self._members
-        ]
-
-    def _value(self, pairs: Pairs, side: int, column: str) -> pa.Array:
-        if column == _TS:
-            return pairs.times(side).view(arrow_type(TIMESTAMP))
-        if column == _NUMBER:
-            return pairs.numbers(side)
-        return pairs.data(side, column, arrow_type(self._type_of(side, column)))
-
-    def _type_of(self, side: int, column: str) -> Type:
-        own = {_TS: TIMESTAMP, _NUMBER: BIGINT}
-        schema = self._schemas[side]
-        return own[column] if column in own else schema.columns[schema.index(column)].type
-
-    def _empty(self, member: JoinMember) -> pa.Table:
-        types = dict.fromkeys(("_ts", "_seq", "_arr"), pa.int64())
-        for name, side, column in member.columns:
-            types[name] = arrow_type(self._type_of(side, column))
-        return pa.table({name: pa.array([], kind) for name, kind in types.items()})
-
-
-def too_many_rows(rows: int) -> ExpressionError:
-    """Return the error for a result that exceeds the memory limit."""
-    return ExpressionError(
-        f"a join makes {rows:,} rows and more of one batch of input, which take more than "
-        f"{MOST_BYTES >> 20:,} MB of memory; give it smaller windows or a more selective condition"
-    )
-
-
-def _concat_results(tables: list[pa.Table]) -> pa.Table:
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
-
-
-# Unmatched rows of outer, semi and anti joins.
-#
-# These joins can share slices with inner joins. A slice has *pending* bits: for each row, the queries for
-# which the row is still unmatched. A pair that passes the conditions of a query clears the query's bit in
-# both rows. A row whose bit is still set at the end of its window has no partner and cannot get a partner any
-# more:
-#
-#     A.ts          B …                B …          A.ts + window of A
-#     |-------------|-------------------|------------|
-#     stored        match: bit cleared               bit still set: emit (A, NULL) at this time
-#
-# Rows with a NULL key never match. They are stored outside the slices until the end of their window. If rows
-# expire by a column, an unmatched row is emitted at the earlier of its expiry and the end of its window, but
-# after its own timestamp.
-
+from slicemill.types import TIMESTAMP, Schema
 
 _NEVER = np.int32(2**31 - 1)
 
@@ -196,9 +93,14 @@ class UnmatchedTracker:
     """Tracks the unmatched rows of both sides of a join."""
 
     def __init__(
-        self, members: Sequence[JoinMember], schemas: Sequence[Schema], query_bits: QueryBits, seq_bits: int
+        self,
+        operator: SharedJoin,
+        schemas: Sequence[Schema],
+        query_bits: QueryBits,
+        seq_bits: Mapping[str, int],
     ) -> None:
-        self._members = [member for member in members if member.kind is not JoinKind.INNER]
+        """Track the rows of outer, semi and anti joins. `seq_bits` are by query."""
+        self._members = [member for member in operator.members if member.kind is not JoinKind.INNER]
         self._schemas = schemas
         self._query_bits = query_bits
         self._seq_bits = seq_bits
@@ -214,14 +116,9 @@ class UnmatchedTracker:
         """Return True if a query tracks which rows of this side match."""
         return bool(self.judged[side].any())
 
-    def result_bits(self, member: JoinMember) -> int:
-        """Return the bits of a query's sequence numbers before `fan_out`."""
-        bits = rank_bits(self._seq_bits)
-        return bits if member.kind is JoinKind.INNER else rank_bits(bits)
-
     # -- recording matches -----------------------------------------------------------------------------
 
-    def note(self, pairs: Pairs) -> None:
+    def note(self, pairs: OrderedResults) -> None:
         """Record matches in the pending bits.
 
         Pairs that semi and anti joins do not emit are dropped. The pairs have already passed all conditions.
@@ -229,29 +126,25 @@ class UnmatchedTracker:
         for member in self._members:
             if member.kind is JoinKind.SEMI:
                 self._keep_first(pairs, self._query_bits.bits[member.name])
-        for found in pairs.found:
-            for block, rows in ((pairs.new[found.side].block, found.probes), (found.block, found.rows)):
-                if block.pending is not None:
-                    clear_matched(pairs.wanted, found.indices, rows, block.pending)
+        for part in (*pairs.added(0), *pairs.added(1)):
+            if part.block.pending is not None:
+                clear_matched(pairs.words, part.indices, part.rows, part.block.pending)
         anti = [member.name for member in self._members if member.kind is JoinKind.ANTI]
         if anti:
-            pairs.wanted &= ~self._query_bits.mask(anti)
+            pairs.words &= ~self._query_bits.mask(anti)
+        if any(member.kind in (JoinKind.SEMI, JoinKind.ANTI) for member in self._members):
+            pairs.drop_empty()
 
-    def _keep_first(self, pairs: Pairs, query: int) -> None:
+    def _keep_first(self, pairs: OrderedResults, query: int) -> None:
         word, bit = query // WORD_BITS, np.uint64(1 << query % WORD_BITS)
-        left = [
-            (pairs.new[0].block, found.probes, found.indices)
-            if found.side == 0
-            else (found.block, found.rows, found.indices)
-            for found in pairs.found
-        ]
         firsts: dict[int, Int32s] = {}
-        for block, rows, indices in left:
+        for part in pairs.added(0):
+            block = part.block
             first = firsts.setdefault(id(block), np.full(block.rows, _NEVER, np.int32))
             if block.pending is not None:
-                find_first(pairs.wanted, indices, rows, block.pending, word, bit, first)
-        for block, rows, indices in left:
-            keep_first(pairs.wanted, indices, rows, word, bit, firsts[id(block)])
+                find_first(pairs.words, part.indices, part.rows, block.pending, word, bit, first)
+        for part in pairs.added(0):
+            keep_first(pairs.words, part.indices, part.rows, word, bit, firsts[id(part.block)])
 
     # -- emitting unmatched rows -----------------------------------------------------------------------
 
@@ -275,7 +168,8 @@ class UnmatchedTracker:
             for parts in zip(*((p.times, p.seqs, np.full(len(p.times), p.side)) for p in found), strict=True)
         )
         order = np.lexsort((seqs, ranks, times))
-        numbers = rank_seqs(rank_seqs(seqs, ranks, self._seq_bits), 0, rank_bits(self._seq_bits))
+        bits = self._seq_bits.get(member.name, SEQ_BITS)
+        numbers = rank_seqs(rank_seqs(seqs, ranks, bits), 0, rank_bits(bits))
         columns = {"_ts": pa.array(times), "_seq": pa.array(numbers)}
         columns["_arr"] = pa.array(trigger_arrivals(times))
         for name, side, column in member.columns:
@@ -283,12 +177,13 @@ class UnmatchedTracker:
             columns[name] = pa.chunked_array(parts)
         return pa.table(columns).take(pa.array(order))
 
-    def with_pairs(self, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
+    def with_pairs(self, member: JoinMember, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
         """Merge unmatched rows and pairs.
 
         Unmatched rows precede pairs of the same timestamp.
         """
-        later = rank_seqs(column_numbers(pairs, "_seq"), 1, rank_bits(self._seq_bits))
+        bits = rank_bits(self._seq_bits.get(member.name, SEQ_BITS))
+        later = rank_seqs(column_numbers(pairs, "_seq"), 1, bits)
         pairs = with_seqs(pairs, later)
         if told is None or not pairs.num_rows:
             return pairs if told is None else told

@@ -13,8 +13,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from slicemill.catalog.expressions import columns_of, conjuncts
-from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin, inner_join_of
 from slicemill.operators.join.slices.workload import ASSUMED, ChainCost
+from slicemill.operators.join.spec import JoinMember, SharedJoin, inner_join_of
 from slicemill.time import SECOND_US
 
 _LOOK = 8.0  # cost of a key lookup in comparisons, with about eight slices
@@ -137,7 +137,7 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
     return cost
 
 
-def forms_from_measures(join: SharedMultiJoin) -> JoinFormCosts | None:
+def forms_from_measures(join: SharedJoin) -> JoinFormCosts | None:
     """Return both costs from measured statistics and the longest windows."""
     known, inner = join.measured, inner_join_of(join)
     if known is None or inner is None:
@@ -150,7 +150,7 @@ def forms_from_measures(join: SharedMultiJoin) -> JoinFormCosts | None:
     return forms_of(JoinedStreams(known.rates, windows, keys), tree_order(len(windows), [k for k, _ in keys]))
 
 
-def shared_state_share(members: Sequence[MultiJoinMember], there: Sequence[MultiJoinMember]) -> float:
+def shared_state_share(members: Sequence[JoinMember], there: Sequence[JoinMember]) -> float:
     """Return the share of a join's state that other joins already store.
 
     Streams are assumed to be equally fast, so that the share depends only on windows. Shared rows are also
@@ -161,7 +161,7 @@ def shared_state_share(members: Sequence[MultiJoinMember], there: Sequence[Multi
     return sum(min(length, known.get(name, 0)) for name, length in own.items()) / whole if whole else 0.0
 
 
-def _longest(members: Sequence[MultiJoinMember]) -> dict[str, float]:
+def _longest(members: Sequence[JoinMember]) -> dict[str, float]:
     """Return by input the longest window in seconds, times the assumed selectivity."""
     found: dict[str, float] = {}
     for member in members:
@@ -185,7 +185,7 @@ def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
     return order
 
 
-def forms_of_member(member: MultiJoinMember) -> JoinFormCosts | None:
+def forms_of_member(member: JoinMember) -> JoinFormCosts | None:
     """Return both costs from assumed statistics; None if a window is unbounded."""
     extents = [window.extent for window in member.windows]
     if None in extents:
