@@ -86,7 +86,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: list[str | Non
     [
         ("SELECT item FORM bid;", (), "did you mean FROM?"),
         (BIDS + DEAR, ("--policy", "hrn"), "there is no policy hrn"),
-        (BIDS + DEAR, ("--for", "soon"), "is no length of time"),
+        (BIDS + DEAR, ("--for", "soon"), "is not a duration"),
         (BIDS + DEAR, ("--master", "sparc://here"), "is no Spark master; write local[4]"),
         (BIDS + DEAR, ("--master", "local[many]"), "is no Spark master"),
         (BIDS + DEAR, ("--master", "spark://127.0.0.1:1"), "no Spark master answers at 127.0.0.1:1"),

@@ -53,10 +53,10 @@ def written(value: Any, column: Column) -> Any:
 
 
 def line_of(stream: Stream, row: Row, form: str) -> str:
-    pairs = zip(sent_row(stream, row), stream.written, strict=True)
+    pairs = zip(sent_row(stream, row), stream.encoded_schema, strict=True)
     values = [written(value, column) for value, column in pairs]
     if form == "json":
-        return json.dumps(dict(zip(stream.sent.names, values, strict=True))) + "\n"
+        return json.dumps(dict(zip(stream.source_schema.names, values, strict=True))) + "\n"
     out = io.StringIO()
     csv.writer(out).writerow([str(value).lower() if isinstance(value, bool) else value for value in values])
     return out.getvalue()
@@ -71,7 +71,7 @@ def left_out(runnable: Runnable, streams: dict[str, Stream], form: str) -> str |
         return "its tables change while tuples arrive"
     if any(stream.source != SourceSpec() for stream in streams.values()):
         return "it has a source of its own"
-    kinds = {column.type.kind for stream in streams.values() for column in stream.sent}
+    kinds = {column.type.kind for stream in streams.values() for column in stream.source_schema}
     if kinds & {Kind.INTERVAL, Kind.MONTHS, Kind.PERIOD, Kind.BINARY}:
         return "its streams have types that sources do not have"
     if form == "csv" and (Kind.LIST in kinds or any("" in row for row in rows if row)):

@@ -1,4 +1,4 @@
-"""Error classes of slicemill, and helpers for the wording of messages.
+"""Error classes of slicemill, and helpers for error messages.
 
 All errors derive from SlicemillError. A message says what is wrong, where, and what to do about it. The
 CLI prints it without a stack trace.
@@ -11,15 +11,15 @@ from difflib import get_close_matches
 
 
 class SlicemillError(Exception):
-    """Base of all errors caused by users or addressed to users."""
+    """Base class of all errors that users cause or must handle."""
 
 
 class EngineStopped(SlicemillError):
-    """The engine has failed: no queries run, and statements are rejected."""
+    """Error: the engine has failed, so queries do not run and statements are rejected."""
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """Return a hint with the most similar candidates, or an empty string.
+    """Return a hint with the candidates most similar to a misspelt word, or "".
 
     >>> did_you_mean("prise", ["price", "itemID"])
     'did you mean price?'
@@ -44,5 +44,5 @@ def all_of(words: Sequence[str]) -> str:
 
 
 def format_count(number: int, word: str) -> str:
-    """Format a count: `1 column`, `2 columns`."""
+    """Format a count with its noun: `1 column`, `2 columns`."""
     return f"{number} {word}{'' if number == 1 else 's'}"

@@ -5,9 +5,9 @@ An extension is an `Extension` that a distribution names in the entry-point grou
     [project.entry-points."slicemill.extensions"]
     models = "slicemill.extensions.models.registration:EXTENSION"
 
-Hooks name their parts as `module:attribute`. A part is imported when it is first used, so an installed
-extension costs nothing until a script uses it. The module of the `Extension` itself imports only this
-module.
+Hooks name their functions and classes as `module:attribute`. A function or class is imported when it is first
+used, so an installed extension costs nothing until a script uses it. The module of the `Extension` imports
+only this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP = "slicemill.extensions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementHook:
-    """Statement `CREATE kind name …`, with DROP and SHOW.
+    """Hook for a statement `CREATE kind name …`, with DROP and SHOW.
 
     | field | meaning |
     |---|---|
@@ -82,7 +82,7 @@ class AggregateProvider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteHook:
-    """Rule of the optimizer, `(QueryGraph, Catalog) -> QueryGraph`.
+    """Hook for an optimizer rule, `(QueryGraph, Catalog) -> QueryGraph`.
 
     The rule is applied `before` the named rule of the core, or after all rules of the core.
     """
@@ -93,7 +93,7 @@ class RewriteHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorHook:
-    """Operator kinds, optimizer rules, and state classes for checkpoints.
+    """Hook for operators, with their optimizer rules and state classes for checkpoints.
 
     | field | meaning |
     |---|---|
@@ -111,7 +111,10 @@ class OperatorHook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainSection:
-    """Section of EXPLAIN. `lines` is `(QueryGraph) -> list of str`; an empty list hides the section."""
+    """Hook for a section of EXPLAIN.
+
+    `lines` is `(QueryGraph) -> list of str`. An empty list hides the section.
+    """
 
     title: str
     lines: str
@@ -119,7 +122,10 @@ class ExplainSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveValues:
-    """Live values of running queries. `read` is `(home, query or None) -> list of dict`."""
+    """Hook for values of running queries that the console shows, such as model parameters.
+
+    `read` is `(home, query or None) -> list of dict`.
+    """
 
     name: str
     read: str
@@ -127,7 +133,10 @@ class LiveValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandHook:
-    """Command `slicemill name`. `function` declares its options as Typer annotations."""
+    """Hook for a command `slicemill name`.
+
+    `function` declares the options of the command as Typer annotations.
+    """
 
     name: str
     function: str
@@ -152,7 +161,7 @@ class Extension:
 
 @cache
 def load(name: str) -> Any:
-    """Import the object that a hook names as `module:attribute`."""
+    """Import the function or class that a hook names as `module:attribute`."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)
 
@@ -179,7 +188,7 @@ def extensions() -> Mapping[str, Extension]:
 
 @cache
 def statements() -> Mapping[str, StatementHook]:
-    """Return the statements of all extensions by kind."""
+    """Return the statement hooks of all extensions by kind, such as MODEL."""
     found: dict[str, StatementHook] = {}
     for name, extension in extensions().items():
         for hook in extension.statements:
@@ -193,13 +202,13 @@ def statements() -> Mapping[str, StatementHook]:
 
 @cache
 def called_kinds() -> frozenset[str]:
-    """Return the kinds of objects that queries call like an aggregate."""
+    """Return the kinds of extensions' objects that queries call like an aggregate."""
     return frozenset(("AGGREGATE", *(hook.kind for hook in statements().values() if hook.called)))
 
 
 @cache
 def computed_kinds() -> frozenset[str]:
-    """Return the kinds of objects whose rows the engine computes and writes to a log."""
+    """Return the kinds of extensions' objects whose rows the engine computes."""
     return frozenset(("QUERY", "STREAM", *(hook.kind for hook in statements().values() if not hook.called)))
 
 
@@ -211,14 +220,14 @@ def predefined_names() -> Mapping[str, AggregateProvider]:
 
 
 def sections(graph: object) -> dict[str, list[str]]:
-    """Return the lines of the sections of EXPLAIN by title."""
+    """Return the lines of extensions' sections of EXPLAIN by title."""
     hooks = [section for extension in extensions().values() for section in extension.sections]
     return {hook.title: lines for hook in hooks if (lines := load(hook.lines)(graph))}
 
 
 @cache
 def live_values() -> tuple[LiveValues, ...]:
-    """Return the live values of all extensions."""
+    """Return the hooks of all extensions for values of running queries."""
     return tuple(values for extension in extensions().values() for values in extension.live_values)
 
 

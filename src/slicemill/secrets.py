@@ -5,8 +5,9 @@ variable instead:
 
     WITH (sink = 'postgres://ada:${SLICEMILL_SECRET_SHOP}@db/shop')
 
-The reference is stored, and is resolved when the connection is opened. Only variables whose names begin
-with `SLICEMILL_SECRET_` can be referred to, so other variables of the server's process stay private.
+The reference is stored, and is resolved when the connection is opened. A statement can refer only to
+variables whose names begin with `SLICEMILL_SECRET_`, so other variables of the server's process remain
+private.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _SECRET_NAME = re.compile(
 _PLACE_NAME = re.compile(
     r"(?:url|uri|endpoint|location|path|file|provider|class|type|algorithm)$", re.IGNORECASE
 )
-# A text without a match contains no password.
+# Pattern of all texts that may contain a password, for a fast test.
 _POSSIBLE = re.compile(rf"@|{_SECRET_NAME.pattern}|\bpwd\b|%[0-9a-f]{{2}}", re.IGNORECASE)
 
-# Text before the password in an address; Oracle's driver writes `scott/tiger@host`.
+# Text before the password in an address. Addresses of Oracle's driver look like `scott/tiger@host`.
 _USER = re.compile(r"://[^:@/]*:|jdbc:oracle:\w{1,9}:[^/@]{1,99}/", re.IGNORECASE)
 _ADDRESS = re.compile(r"://|\?|\A\s*[a-z][\w+.-]*:", re.IGNORECASE)
 _PARAMETER = re.compile(r"([?&;,\s\"'(]|^)([\w.%-]+)(\s*=\s*)(\"[^\"]*\"|'[^']*'|[^&;,\s\"')]*)")
@@ -49,7 +50,7 @@ Mask = Callable[[str], str]
 
 
 def names_secret(name: str) -> bool:
-    """Return True for the name of an option with a password.
+    """Return True if an option with this name contains a password.
 
     >>> names_secret("kafka.ssl.key.password"), names_secret("path")
     (True, False)
@@ -97,7 +98,7 @@ def redact_address(text: str) -> str:
 
 
 def mask_secrets(text: str) -> str:
-    """Replace each password in a text by stars. Other characters keep their positions."""
+    """Replace each password in a text by stars; other characters keep their positions."""
     return redact(text, _stars)
 
 
@@ -130,8 +131,8 @@ def _mask_secret(secret: str, mask: Mask) -> str:
 
 
 def _mask_value(value: str, name: str, mask: Mask) -> str:
-    """Mask an option's value, or an address if it has no name."""
-    if "jaas" in name.lower():  # a list of parameters; one of these is the password
+    """Mask the password in the value of an option, or in an address without a name."""
+    if "jaas" in name.lower():  # the value is a list of parameters, which includes the password
         return _mask_parameters(value, mask)
     if names_secret(name):
         return _mask_secret(value, mask)
@@ -178,7 +179,7 @@ def _mask_literal(literal: str, name: str, mask: Mask) -> str:
 
 
 def _mask_addresses(text: str, mask: Mask) -> str:
-    """Mask addresses outside of literals. An address ends at a blank."""
+    """Mask the passwords of addresses outside of literals; an address ends at a blank."""
 
     def of(found: re.Match[str]) -> str:
         is_address = "://" in found[0] or _USER.search(found[0]) is not None

@@ -1,7 +1,7 @@
-"""Points in time and durations in microseconds, and time units.
+"""Points in time and durations in microseconds, and units of time.
 
-A point in time counts from 1970, and is between BEGINNING and END. Unit names are those of SQL, Spark and
-the theses.
+A point in time is counted from 1970, and is between BEGINNING and END. Unit names are those of SQL and Spark,
+and those of published ESL queries.
 """
 
 from __future__ import annotations
@@ -12,42 +12,44 @@ import time
 END = 2**63 - 1
 # Least timestamp: the watermark of an input that has no watermark yet.
 BEGINNING = -END
-# Less than every timestamp, also than BEGINNING: before the first row.
+# Time before the first row, less than BEGINNING and all timestamps.
 BEFORE_ALL = -(2**63)
-# 1678-01-01 00:00 UTC: timestamp of results that precede the first row. 1678 is the first whole year in the
-# range of nanosecond timestamps (pandas, Spark's `toPandas`). `BEGINNING` itself is no valid date.
+# Timestamp of results that precede the first row: 1678-01-01 00:00 UTC. 1678 is the first whole year in the
+# range of nanosecond timestamps (pandas, Spark's `toPandas`). `BEGINNING` is not a valid date.
 EARLIEST = -9_214_560_000_000_000
 
 SECOND_US = 1_000_000
 
 
 class SteadyClock:
-    """Wall clock in microseconds that never goes back.
+    """Wall clock in microseconds that never decreases; thread-safe.
 
     If the machine's clock is set back, this clock continues from its last value at the pace of the monotonic
-    clock. If the machine's clock is set forward, this clock follows. Thread-safe.
+    clock. If the machine's clock is set forward, this clock follows.
     """
 
     __slots__ = ("_ahead_ns",)
 
     def __init__(self) -> None:
-        self._ahead_ns = -(2**63)  # wall clock minus monotonic clock; never decreases
+        self._ahead_ns = -(2**63)  # wall clock minus monotonic clock, which never decreases
 
     def __call__(self) -> int:
-        # Read the wall clock first, so that an interruption in between cannot advance this clock.
+        # The wall clock is read first, so that an interruption before the second read cannot advance this
+        # clock.
         wall_ns = time.time_ns()
         steady_ns = time.monotonic_ns()
         self._ahead_ns = max(self._ahead_ns, wall_ns - steady_ns)
         return (steady_ns + self._ahead_ns) // 1000
 
     def not_before(self, us: int) -> int:
-        """Advance the clock to a later time. Return the size of the step."""
+        """Advance the clock to a later time; return the size of the step."""
         behind_us = max(0, us - self())
         self._ahead_ns += behind_us * 1000
         return behind_us
 
 
-# Clock of this process. A mill continues from its home's last commit, and its workers from the mill's time.
+# Clock of this process. The engine advances it to the last commit of the home directory, and its workers
+# advance their clocks to the time of the engine.
 wall_clock_us = SteadyClock()
 
 
@@ -78,12 +80,12 @@ _SHORT = {
     "W": "WEEK",
 }
 
-# Units without a fixed length: allowed in date arithmetic, not in windows.
+# Units of time without a fixed length, in months. They are allowed in date arithmetic, but not in windows.
 CALENDAR_UNITS_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 
 
 def unit_name(word: str) -> str | None:
-    """Return the singular upper-case name of a unit, or None.
+    """Return the singular upper-case name of a unit of time, or None.
 
     >>> unit_name("mins"), unit_name("Hours"), unit_name("months"), unit_name("rows")
     ('MINUTE', 'HOUR', 'MONTH', None)

@@ -1,7 +1,7 @@
-"""Types and schemas of ESL.
+"""Data types and schemas of ESL, the SQL for streams.
 
-Times are int64 microseconds in all components. REAL and DOUBLE are both 64 bits wide, because sums over
-long windows would drift in 32 bits. CHAR(n) and VARCHAR(n) are text of at most n characters, never
+Times are int64 microseconds in all components. REAL and DOUBLE are both 64 bits wide, because sums over long
+windows would be inaccurate with 32 bits. CHAR(n) and VARCHAR(n) are text of at most n characters, never
 padded.
 """
 
@@ -27,13 +27,13 @@ class Kind(StrEnum):
     BINARY = "BINARY"
     TIMESTAMP = "TIMESTAMP"
     DATE = "DATE"
-    INTERVAL = "INTERVAL"  # duration in microseconds
-    MONTHS = "INTERVAL MONTH"  # number of months, without a fixed duration
-    PERIOD = "PERIOD"  # valid time [begin, end) of a coalesced run (L3)
-    LIST = "ARRAY"  # ordered values of one type, as returned by collect_list
-    CHANGE = "CHANGE"  # operation of a changelog row
-    NULL = "NULL"  # type of a bare NULL, which converts to every type
-    ANY = "ANY"  # aggregate argument declared without a type, which each call determines
+    INTERVAL = "INTERVAL"  # type of durations in microseconds
+    MONTHS = "INTERVAL MONTH"  # type of a number of months, which has no fixed duration
+    PERIOD = "PERIOD"  # type of the valid time [begin, end) of a temporal result (L3)
+    LIST = "ARRAY"  # type of lists with elements of one type, as returned by collect_list
+    CHANGE = "CHANGE"  # type of the operation of a changelog row
+    NULL = "NULL"  # type of the literal NULL, which converts to every type
+    ANY = "ANY"  # type of an aggregate's parameter without a declared type, which each call determines
 
 
 class TimestampUnit(StrEnum):
@@ -47,7 +47,7 @@ class TimestampUnit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """Data type.
+    """Data type of a column or expression.
 
     `unit` is the time unit of numbers in a source's TIMESTAMP columns. It is None for all other types.
     """
@@ -57,7 +57,7 @@ class Type:
     precision: int | None = None
     scale: int | None = None
     unit: TimestampUnit | None = None
-    element: Type | None = None  # of a list
+    element: Type | None = None  # type of the elements of a list
 
     def __str__(self) -> str:
         if self.kind is Kind.LIST:
@@ -102,7 +102,8 @@ def decimal(precision: int, scale: int) -> Type:
     return Type(Kind.DECIMAL, precision=min(precision, MAX_DECIMAL_PRECISION), scale=min(scale, precision))
 
 
-# Spelling → type, without parameters. CHAR, VARCHAR and DECIMAL take parameters (see binder.types).
+# Type of each spelling in SQL, without parameters. CHAR, VARCHAR and DECIMAL take parameters
+# (`binder.types`).
 SPELLINGS: dict[str, Type] = {
     "BOOLEAN": BOOLEAN,
     "BOOL": BOOLEAN,
@@ -146,7 +147,7 @@ def as_decimal(type_: Type) -> Type:
 
 
 def common(left: Type, right: Type) -> Type | None:
-    """Return the type that both types convert to implicitly, or None.
+    """Return the type to which two types convert implicitly, or None.
 
     >>> str(common(INT, DOUBLE)), common(VARCHAR, INT)
     ('DOUBLE', None)
@@ -165,7 +166,7 @@ def common(left: Type, right: Type) -> Type | None:
             assert a.precision is not None and a.scale is not None
             assert b.precision is not None and b.scale is not None
             whole = max(a.precision - a.scale, b.precision - b.scale)
-            # If not all digits fit, the digits before the point are kept, as in Spark.
+            # If not all digits fit, the digits before the decimal point are kept, as in Spark.
             scale = min(max(a.scale, b.scale), MAX_DECIMAL_PRECISION - whole)
             return decimal(whole + scale, scale)
         return BIGINT
@@ -177,7 +178,7 @@ def common(left: Type, right: Type) -> Type | None:
 
 
 def assignable(target: Type, value: Type) -> bool:
-    """Return True if type `value` can be stored as type `target`.
+    """Return True if a value of type `value` can be stored as type `target`.
 
     Numeric types convert to each other. Other types need a common type.
     """
@@ -185,7 +186,7 @@ def assignable(target: Type, value: Type) -> bool:
 
 
 class ColumnOrigin(NamedTuple):
-    """Join input or function call from which a column comes.
+    """Join input or function call that provides a column.
 
     `column` is the column's name in that input.
     """
@@ -223,7 +224,7 @@ OPS = ("insert", "update_before", "update_after", "delete")
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Columns in order, with names that are unique regardless of case.
+    """Schema: columns in order, with names that are unique regardless of case.
 
     A `changelog` has `_op` as its first column, and its rows are changes of a table. `key` names the columns
     that identify a row of this table. It is () if the table has at most one row, and None if no key is
@@ -249,21 +250,21 @@ class Schema:
         return next((column for column in self.columns if column.name.lower() == lowered), None)
 
     def index(self, name: str) -> int:
-        """Return the index of a column that must exist."""
+        """Return the index of a column by name; the column must exist."""
         return self.names.index(name)
 
     @property
     def units(self) -> TimestampUnits:
-        """Return the columns that have a timestamp unit, with the unit."""
+        """Return the columns with a unit of timestamps, each with its unit."""
         return tuple((column.name, column.type.unit) for column in self.columns if column.type.unit)
 
     @property
     def own(self) -> Schema:
-        """Return the user's columns, without the operation column of a changelog."""
+        """Return the schema without the operation column of a changelog."""
         return Schema(self.columns[1:]) if self.changelog else self
 
     def with_units(self, units: TimestampUnits) -> Schema:
-        """Return the schema with exactly these timestamp units."""
+        """Return the schema with these units of timestamps, and no other units."""
         given = dict(units)
         return Schema(
             tuple(
@@ -277,7 +278,7 @@ class Schema:
 
 
 def changelog(columns: Iterable[Column], key: Iterable[str] | None) -> Schema:
-    """Return the schema of a table's changelog."""
+    """Return the schema of the changelog of a table with these columns."""
     names = None if key is None else tuple(key)
     return Schema((Column(OP, CHANGE), *columns), changelog=True, key=names)
 

@@ -22,14 +22,14 @@ def test_rows_by_number_equal_those_of_a_dictionary(runs: list[dict[int, int]], 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(numbered, "_SMALL", data.draw(st.sampled_from([0, 4, 4_096])))
         patch.setattr(numbered, "_STEP", data.draw(st.sampled_from([1, 2, 8])))
-        patch.setattr(numbered, "_MANY_GONE", data.draw(st.sampled_from([0, 3, 1_024])))
+        patch.setattr(numbered, "_MANY_UNUSED", data.draw(st.sampled_from([0, 3, 1_024])))
         rows, expected, count = RowsByNumber(), dict[int, str](), 0
         for run in runs:
             count = max(count, *(number + 1 for number in run))
             rows.reach(count)
             rows.replace(np.array(list(run)), pa.table({"v": [f"of {value}" for value in run.values()]}))
             expected |= {number: f"of {value}" for number, value in run.items()}
-            assert rows.added.rows - rows.used <= max(rows.used, numbered._MANY_GONE)
+            assert rows.added.rows - rows.used <= max(rows.used, numbered._MANY_UNUSED)
             if data.draw(st.booleans()):
                 rows = stored(rows)
             if data.draw(st.integers(0, 3)) == 0:

@@ -98,5 +98,5 @@ def test_an_unreadable_source_is_reported_with_a_reason(spec: SourceSpec, messag
 
 
 def test_the_format_of_an_empty_folder_is_unknown(tmp_path: Path) -> None:
-    with pytest.raises(SlicemillError, match="cannot tell the format"):
+    with pytest.raises(SlicemillError, match="cannot be derived from file names"):
         origin_of(SourceSpec(url=str(tmp_path)), "s")

@@ -73,7 +73,7 @@ def test_a_stream_of_csv_files_stores_bad_rows_with_a_reason(spark: SparkSession
         ("4,vase", "this row does not have 3 fields"),
         ("5,v\ufffd,6", "this is no UTF-8 text"),
     ]
-    bad = [row for row in read_rows(stream.source, stream.written) if isinstance(row, BadRow)]
+    bad = [row for row in read_rows(stream.source, stream.encoded_schema) if isinstance(row, BadRow)]
     assert [(row.raw, row.reason) for row in bad] == [r for r in reasons(rows) if r[1] and "NULL" not in r[1]]
 
 

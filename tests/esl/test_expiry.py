@@ -26,7 +26,7 @@ CASES = [
     ),
     (
         "SELECT b.v FROM b ASOF JOIN a [EXPIRES AT till] ON a.k = b.k AND a.ts <= b.ts;",
-        "an ASOF join keeps the latest row of a key",
+        "an ASOF join stores only the latest row of a key",
         "compare the column with the other's time in WHERE",
         "SELECT b.v FROM b ASOF JOIN a ON a.k = b.k AND a.ts <= b.ts WHERE b.ts < a.till;",
     ),
@@ -68,7 +68,7 @@ CASES = [
     ),
     (
         "SELECT a.k, b.v FROM a [CLOSE WHEN k > 3] ASOF JOIN b ON a.k = b.k AND b.ts <= a.ts;",
-        "an ASOF join keeps the latest row of a key",
+        "an ASOF join stores only the latest row of a key",
         "leave CLOSE WHEN out, or use JOIN",
         f"{_CLOSED};",
     ),

@@ -16,7 +16,7 @@ CASES = [
     (
         "SELECT item FROM bid WHERE item IN (SELECT item FROM TUMBLE(tick, current_time, 5 MINUTES) AS R"
         " WHERE bid.ts >= R.window_start);",
-        "rows of the same window are found by a join",
+        "a sub-query over the window of the outer row must become a join",
         "write L SEMI JOIN (SELECT * FROM TUMBLE(b, ts, INTERVAL '5' MINUTE)) AS R ON L.k = R.k",
         "SELECT L.item FROM (SELECT * FROM TUMBLE(bid, ts, INTERVAL '5' MINUTE)) AS L SEMI JOIN"
         " (SELECT * FROM TUMBLE(tick, current_time, INTERVAL '5' MINUTE)) AS R"
@@ -26,7 +26,7 @@ CASES = [
         "SELECT item, count(*) FROM TUMBLE(bid, ts, 5 MINUTES) AS L WHERE item IN (SELECT item FROM"
         " TUMBLE(tick, current_time, 5 MINUTES) AS R WHERE L.window_start = R.window_start"
         " AND L.window_end = R.window_end) GROUP BY item, window_start, window_end;",
-        "rows of the same window are found by a join",
+        "a sub-query over the window of the outer row must become a join",
         "CREATE STREAM s AS SELECT …, and aggregate FROM s [RANGE …]",
         "CREATE STREAM s AS SELECT item FROM TUMBLE(bid, ts, 5 MINUTES) AS L WHERE item IN (SELECT item FROM"
         " TUMBLE(tick, current_time, 5 MINUTES) AS R WHERE L.window_start = R.window_start"
@@ -36,7 +36,7 @@ CASES = [
     (
         "SELECT a.item FROM bid AS a LEFT JOIN bid AS b ON a.item = b.item LEFT JOIN tick AS c"
         " ON a.item = c.item;",
-        "a join of streams would keep a for ever",
+        "a join of streams would store a without a limit",
         "give it a window: a [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
         "SELECT a.item FROM bid AS a LEFT JOIN bid AS b ON a.item = b.item LEFT JOIN tick AS c"
         " ON a.item = c.item WINDOW 10 MINUTES;",
@@ -44,7 +44,7 @@ CASES = [
     (
         "SELECT a.item FROM bid [RANGE 1 MINUTE] AS a JOIN product AS p ON a.item = p.item LEFT JOIN bid"
         " [RANGE 1 MINUTE] AS b ON p.other = b.item LEFT JOIN tick [RANGE 1 MINUTE] AS c ON a.item = c.item;",
-        "p is looked up behind the joins of streams",
+        "p is looked up after the joins of streams",
         "look it up in a stream of its own, CREATE STREAM s AS SELECT … JOIN p …, and join s",
         "CREATE STREAM s AS SELECT a.item, p.other FROM bid AS a JOIN product AS p ON a.item = p.item;"
         " SELECT s.item FROM s [RANGE 1 MINUTE] LEFT JOIN bid [RANGE 1 MINUTE] AS b ON s.other = b.item"
@@ -53,7 +53,7 @@ CASES = [
     (
         "SELECT a.item FROM bid [RANGE 1 MINUTE] AS a LEFT JOIN bid [RANGE 1 MINUTE] AS b ON c.item = b.item"
         " LEFT JOIN tick [RANGE 1 MINUTE] AS c ON a.item = c.item;",
-        "c stands behind the join that reads it",
+        "c follows the join that reads it in FROM",
         "name c before b in FROM",
         "SELECT a.item FROM bid [RANGE 1 MINUTE] AS a LEFT JOIN tick [RANGE 1 MINUTE] AS c ON a.item = c.item"
         " LEFT JOIN bid [RANGE 1 MINUTE] AS b ON c.item = b.item;",

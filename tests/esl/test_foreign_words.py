@@ -17,7 +17,7 @@ CREATE STREAM tick (item int, price double, current_time timestamp) ORDER BY cur
 CASES = [
     (
         "SELECT item, price FROM bid [RANGE 5 MINUTES] ORDER BY price DESC LIMIT 3;",
-        "the first rows are those of all that has come, whatever the window",
+        "a rank covers all rows so far, so this window has no effect",
         "QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY x DESC) <= 3",
         "SELECT item, price FROM TUMBLE(bid, ts, INTERVAL '5' MINUTE)"
         " QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) <= 3;",
@@ -25,13 +25,13 @@ CASES = [
     (
         "SELECT item FROM bid [RANGE 5 MINUTES]"
         " QUALIFY row_number() OVER (PARTITION BY item ORDER BY price DESC) <= 3;",
-        "the first rows are those of all that has come, whatever the window",
+        "a rank covers all rows so far, so this window has no effect",
         "leave the window out",
         "SELECT item FROM bid QUALIFY row_number() OVER (PARTITION BY item ORDER BY price DESC) <= 3;",
     ),
     (
         "SELECT item, price FROM bid [RANGE 5 MINUTES SLIDE 5 MINUTES] ORDER BY price DESC LIMIT 3;",
-        "SLIDE says how often aggregates report, and there is none",
+        "SLIDE needs an aggregate",
         "for the first rows of each window, write FROM TUMBLE(s, ts, INTERVAL '5' MINUTE) QUALIFY",
         "SELECT item, price FROM TUMBLE(bid, ts, INTERVAL '5' MINUTE)"
         " QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY price DESC) <= 3;",
@@ -44,7 +44,7 @@ CASES = [
     ),
     (
         "SELECT item, count(*) FROM bid WHERE ts > now() - INTERVAL '1 hour' GROUP BY item;",
-        "now() differs at every run",
+        "now() returns a different value in each run",
         "for what came lately, give the stream a window: FROM s [RANGE 1 HOUR]",
         "SELECT item, count(*) FROM bid [RANGE 1 HOUR] GROUP BY item;",
     ),
@@ -57,7 +57,7 @@ CASES = [
     (
         "INSERT INTO hot SELECT item, count(*) FROM bid GROUP BY item;",
         "there is no table hot",
-        "CREATE STREAM hot AS SELECT …, or go to a sink: CREATE QUERY hot WITH (sink = 'json:out') AS SELECT",
+        "CREATE STREAM hot AS SELECT …, or use a sink: CREATE QUERY hot WITH (sink = 'json:out') AS SELECT",
         "CREATE STREAM hot AS SELECT item, count(*) AS n FROM bid GROUP BY item;",
     ),
     (
@@ -69,7 +69,7 @@ CASES = [
     (
         "CREATE STREAM counts AS SELECT item, count(*) AS n FROM bid GROUP BY item;"
         " CREATE VIEW v AS SELECT item FROM counts WHERE n > 3;",
-        "counts is a table that changes, and a view over a stream is what one window holds",
+        "counts is a changelog, and a view over a stream needs rows that do not change",
         "make it a stream: CREATE STREAM v AS SELECT …; or look its rows up: CREATE TABLE v AS MATERIALIZED",
         "CREATE STREAM counts AS SELECT item, count(*) AS n FROM bid GROUP BY item;"
         " CREATE STREAM v AS SELECT item FROM counts WHERE n > 3; CREATE TABLE w AS MATERIALIZED counts;",
@@ -107,13 +107,13 @@ CASES = [
     ),
     (
         "SELECT item, PROCTIME() FROM bid;",
-        "PROCTIME() differs at every run",
+        "PROCTIME() returns a different value in each run",
         "declare the stream (…, current_time timestamp) ORDER BY current_time",
         "SELECT item, current_time FROM tick;",
     ),
     (
         "SELECT item, current_timestamp FROM bid;",
-        "current_timestamp differs at every run",
+        "current_timestamp returns a different value in each run",
         "use the stream's timestamp column",
         "SELECT item, ts FROM bid;",
     ),
@@ -138,7 +138,7 @@ CASES = [
     ),
     (
         "SELECT lead(price) FROM bid;",
-        "lead goes along the rows of a window",
+        "lead needs a window with OVER",
         "lead(price) OVER (PARTITION BY k)",
         "SELECT lead(price) OVER (PARTITION BY item) FROM bid;",
     ),
@@ -150,7 +150,7 @@ CASES = [
     ),
     (
         "SELECT last(price) FILTER (WHERE price > 1) FROM bid [RANGE 1 MINUTE SLIDE 1 MINUTE];",
-        "last takes tuples with a NULL too, so it has no FILTER",
+        "last does not skip NULLs, so it does not support FILTER",
         "FROM (SELECT * FROM s WHERE …) AS t",
         "SELECT last(price) FROM (SELECT * FROM bid WHERE price > 1) AS t [RANGE 1 MINUTE SLIDE 1 MINUTE];",
     ),
@@ -169,7 +169,7 @@ CASES = [
     (
         "CREATE STREAM t AS SELECT item, max(ts) AS last FROM bid GROUP BY item;"
         "SELECT count(*) FROM t GROUP BY TUMBLE(last, INTERVAL '1' MINUTE);",
-        "t is a table that changes, and a window holds rows that stay",
+        "t is a changelog, and a window needs rows that do not change",
         "GROUP BY date_trunc('minute', last)",
         "CREATE STREAM t AS SELECT item, max(ts) AS last FROM bid GROUP BY item;"
         "SELECT count(*) FROM t GROUP BY date_trunc('minute', last);",
@@ -199,14 +199,14 @@ CASES = [
     (
         "SELECT A.price FROM TUMBLE(bid, ts, 1 MINUTE) AS A, TUMBLE(bid, ts, 1 MINUTE)"
         " AS B WHERE A.item = B.item;",
-        "windows are joined where they are the same",
+        "window functions are joined on equal window bounds",
         "add A.window_start = B.window_start to the condition",
         "SELECT A.price FROM TUMBLE(bid, ts, 1 MINUTE) AS A, TUMBLE(bid, ts, 1 MINUTE) AS B"
         " WHERE A.item = B.item AND A.window_start = B.window_start AND A.window_end = B.window_end;",
     ),
     (
         "SELECT price FROM bid [SESSION 5 SECONDS];",
-        "a session is a group of tuples, and nothing is computed of it",
+        "a session window needs an aggregate",
         "such as count(*)",
         "SELECT count(*) FROM bid [SESSION 5 SECONDS];",
     ),
@@ -264,14 +264,14 @@ CASES = [
     ),
     (
         "SELECT item, count(*) FROM bid GROUP BY item EMIT ON WINDOW CLOSE;",
-        "no window closes here",
+        "ON WINDOW CLOSE needs a window",
         "FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k; or use EMIT FINAL",
         "SELECT item, count(*) FROM bid [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY item EMIT ON WINDOW CLOSE;"
         " SELECT item, count(*) FROM bid GROUP BY item EMIT FINAL;",
     ),
     (
         "SELECT item, count(*) FROM bid GROUP BY window(ts, '1 minute'), item WITH ROLLUP;",
-        "windows have no total over all time",
+        "a grouping set without the window has no end",
         "GROUP BY window(ts, '1 minute'), ROLLUP (k)",
         "SELECT item, count(*) FROM bid GROUP BY window(ts, '1 minute'), ROLLUP (item);",
     ),
@@ -304,7 +304,7 @@ CASES = [
     ),
     (
         "SELECT item FROM bid WHERE item IN (SELECT item FROM tick GROUP BY item HAVING count(*) > 3);",
-        "here is no window that slides",
+        "groups in a sub-query need a sliding window",
         "give the stream one: b [RANGE 1 HOUR SLIDE 1 MINUTE]",
         "SELECT item FROM bid WHERE item IN (SELECT item FROM tick [RANGE 1 HOUR SLIDE 1 MINUTE]"
         " GROUP BY item HAVING count(*) > 3);",
@@ -312,14 +312,14 @@ CASES = [
     (
         "SELECT item FROM bid AS b WHERE EXISTS (SELECT 1 FROM tick [RANGE 1 HOUR SLIDE 1 MINUTE] AS t"
         " WHERE t.item = b.item HAVING count(*) > 3);",
-        "groups do not see the row outside",
+        "groups in a sub-query cannot read columns of the outer row",
         "use IN: k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY k HAVING count(*) > 3)",
         "SELECT item FROM bid WHERE item IN (SELECT item FROM tick [RANGE 1 HOUR SLIDE 1 MINUTE]"
         " GROUP BY item HAVING count(*) > 3);",
     ),
     (
         "SELECT item FROM bid WHERE price > (SELECT avg(price) FROM tick [RANGE 1 MINUTE SLIDE 1 MINUTE]);",
-        "a query over a stream has many values",
+        "a sub-query over a stream has no single value",
         "join it: FROM a [NOW] AS a, (SELECT max(x) AS m FROM b [RANGE 1 MINUTE SLIDE 1 MINUTE]) AS q"
         " [RANGE 1 MINUTE] WHERE a.x > q.m",
         "SELECT a.item FROM bid [NOW] AS a, (SELECT avg(price) AS m FROM tick [RANGE 1 MINUTE SLIDE 1"
@@ -327,7 +327,7 @@ CASES = [
     ),
     (
         "SELECT item FROM bid WHERE item IN (SELECT item FROM bid UNION ALL SELECT item FROM tick);",
-        "a query in WHERE asks one stream",
+        "a sub-query in WHERE must read one stream",
         "CREATE STREAM b AS SELECT …; then ask what came in the last minute: IN (SELECT k FROM b [RANGE 1",
         "CREATE STREAM b AS SELECT item FROM bid UNION ALL SELECT item FROM tick;"
         " SELECT item FROM bid WHERE item IN (SELECT item FROM b [RANGE 1 MINUTE]);",
@@ -340,13 +340,13 @@ CASES = [
     ),
     (
         "SELECT upper(explode(split('a b', ' '))) FROM bid;",
-        "explode gives rows, not a value",
+        "explode returns rows, not a value",
         "put it into FROM: FROM s, UNNEST(list) AS t(x)",
         "SELECT upper(x) FROM bid, UNNEST(split('a b', ' ')) AS t(x);",
     ),
     (
         "SELECT explode(split('a', ' ')), explode(split('b', ' ')) FROM bid;",
-        "one list is taken apart in a select list",
+        "a select list can have only one explode()",
         "FROM s, UNNEST(a) AS t(x), UNNEST(b) AS u(y)",
         "SELECT x, y FROM bid, UNNEST(split('a', ' ')) AS t(x), UNNEST(split('b', ' ')) AS u(y);",
     ),

@@ -32,9 +32,9 @@ def test_text_has_class_reason_state_and_core_statistics() -> None:
     lines = explained("odd")
     assert lines[0] == "odd(x DOUBLE) = sum(log(i)*x) + sum(x)"
     assert lines[2].startswith("class   BLOCKING: not uniform: uses position i")
-    assert lines[3] == "state   1 number beside the elements of the window"
-    assert lines[5] == "cores   2, which the formula uses 2 times"
-    assert "cores   3, which the formula uses 6 times" in explained("spread")
+    assert lines[3] == "state   1 number besides the elements of the window"
+    assert lines[5] == "cores   2 core statistics, which the formula uses 2 times"
+    assert "cores   3 core statistics, which the formula uses 6 times" in explained("spread")
     table = [line.split() for line in lines]
     assert ["sum(x)", "INCREMENTAL", "delta", "1", "number", "spread", "uniform,"] in [
         row[:7] for row in table

@@ -80,7 +80,7 @@ def test_a_graph_survives_a_round_trip_through_json() -> None:
     for graph in (*graphs, incremental_graph(expression("prod(x)/n"))):
         again = ModelGraph.from_json(graph.to_json())
         assert again == graph
-    with pytest.raises(ModelError, match="no graph of a model"):
+    with pytest.raises(ModelError, match="not a graph of a model"):
         ModelGraph.from_json('{"nodes": 3}')
 
 
@@ -96,11 +96,11 @@ def test_a_model_with_a_search_has_no_incremental_graph() -> None:
 GRAPH = incremental_graph(expression("sum(x)"))
 BROKEN = {
     "two nodes named s": replace(GRAPH, nodes=(*GRAPH.nodes, ModelNode("s", Op.S))),
-    "which is no node": replace(GRAPH, result="nowhere"),
+    "is not a node": replace(GRAPH, result="nowhere"),
     "has no node away": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("s", "away"))),
     "S takes 0 inputs": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("g", "s"))),
     "F has 2 outputs": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("f", "to", src_port=2))),
-    "two arrows end at one input of g": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("tn", "g"))),
+    "two edges end at one input of g": replace(GRAPH, edges=(*GRAPH.edges, ModelEdge("tn", "g"))),
     "has 0 of 1 inputs": replace(GRAPH, nodes=(*GRAPH.nodes, ModelNode("lost", Op.T, {"f": "x"}))),
     "a cycle that passes no register": replace(
         GRAPH,
@@ -128,7 +128,7 @@ def test_a_broken_graph_is_rejected(message: str, graph: ModelGraph) -> None:
 def test_transforms_by_position_need_windows_of_fixed_size() -> None:
     graph = blocking_graph(expression("sum(i*x)"))
     graph.validate(fixed_size=True)
-    with pytest.raises(ModelError, match="goes by position"):
+    with pytest.raises(ModelError, match="depends on positions"):
         graph.validate(fixed_size=False)
 
 

@@ -38,10 +38,10 @@ def test_the_heaps_return_the_element_at_a_rank(
         while number - 1 - gone >= size:
             oldest = float(values[gone])
             with inside_python():
-                kept = kernels.left(*heaps(), oldest, gone + 1, target(number - 2 - gone))
+                kept = kernels.remove_oldest(*heaps(), oldest, gone + 1, target(number - 2 - gone))
             gone += 1
         with inside_python():
-            kept = kernels.came(*heaps(), float(value), number, gone + 1, target(number - gone))
+            kept = kernels.insert(*heaps(), float(value), number, gone + 1, target(number - gone))
         window = sorted(values[gone:number])
         assert kept[1] + kept[3] == len(window)
         assert -lower[0].value == window[target(len(window)) - 1]

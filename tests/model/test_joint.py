@@ -13,7 +13,7 @@ X, Y = Condition(Parameter("x")), Condition(Parameter("y"))
 
 
 def kept(*models: Model, finite: bool = True) -> list[str]:
-    return [str(each.core) for each in joint(models, finite=finite).kept]
+    return [str(each.core) for each in joint(models, finite=finite).cores]
 
 
 def test_equal_core_statistics_are_stored_once() -> None:
@@ -37,7 +37,7 @@ def test_the_number_of_stored_core_statistics_is_that_of_different_ones() -> Non
 
 
 def test_sums_of_distances_from_a_pivot_differ_from_sums_of_elements() -> None:
-    found = joint([model("covariance"), model("dot")], finite=True).kept
+    found = joint([model("covariance"), model("dot")], finite=True).cores
     assert [(str(each.core), each.centred) for each in found] == [
         ("sum(1)", False), ("sum(x*y)", True), ("sum(x)", False), ("sum(y)", False), ("sum(x*y)", False),
     ]  # fmt: skip
@@ -83,7 +83,7 @@ def test_a_let_name_with_different_values_in_two_models_is_not_shared() -> None:
 
 def test_each_core_statistic_lists_its_users() -> None:
     found = joint([expression("mean(x)"), expression("max(x)"), expression("n")], finite=True)
-    users = {str(each.core): found.users(place) for place, each in enumerate(found.kept)}
+    users = {str(each.core): found.models_using(place) for place, each in enumerate(found.cores)}
     assert users == {"sum(x)": [0], "sum(1)": [0, 2], "max(x)": [1]}
 
 

@@ -82,7 +82,7 @@ MISTAKES = {
     "where(x)": "where takes 3 arguments, not 1",
     "quantile(x, y)": "all but the first argument of quantile are numbers",
     "norm(x, 0)": "a number above 0",
-    "all(x)": r"all asks for a condition, as in all\(x > 0\)",
+    "all(x)": r"all needs a condition, as in all\(x > 0\)",
     "let n = 3 in n": "let needs a new name",
     "sum(let m = 2 in m*x)": "let m stands inside an aggregate",
 }

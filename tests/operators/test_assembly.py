@@ -34,7 +34,7 @@ def test_answers_to_all_at_once_give_the_same_rows(chunks: list[tuple[int, bool]
     for searching in (False, True):
         with pytest.MonkeyPatch.context() as patch:
             if searching:
-                patch.setattr(Assembly, "_one_each", lambda *_: False)
+                patch.setattr(Assembly, "_has_one_result_each", lambda *_: False)
             state = AssemblyState()
             made, first = [], 0
             for number, (count, late) in enumerate(chunks):

@@ -76,7 +76,7 @@ def test_ages_beyond_the_reach_keep_their_counts() -> None:
     known.add([Comparisons(((100,) * PARTS, NOTHING), OLDEST)], 10)
     half = Comparisons(((100,) * (PARTS // 2) + (0,) * (PARTS // 2), NOTHING), OLDEST)
     for _ in range(50):
-        known.add([half], 10, looked=0.5)
+        known.add([half], 10, searched=0.5)
     assert np.allclose(known.parts[0], 10)
     assert known.reach((1.0, 1.0), 0.25) == pytest.approx(0.25)
 

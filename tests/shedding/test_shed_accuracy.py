@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shed_streams import accuracy_of, closed, exact_runs, fragments
 
-from slicemill.shedding.accuracy import accuracy, jaccard, kept_share, preference, similarity
+from slicemill.shedding.accuracy import accuracy, covered_share, jaccard, preference, similarity
 from slicemill.shedding.memory import cost
 from slicemill.shedding.methods import METHODS
 
@@ -100,6 +100,6 @@ def test_fragments_lie_inside_their_runs_and_accuracy_is_between_0_and_1(
     exact, left = exact_runs(tuples), fragments(kept)
     for run, pieces in left.items():
         assert all(exact[run][0] <= begin < end <= exact[run][1] for begin, end in pieces)
-        assert kept_share(exact[run], pieces) <= 1
+        assert covered_share(exact[run], pieces) <= 1
     found = accuracy_of(tuples, kept)
     assert 0 <= found <= 1 and (found == 1) == (len(kept) == len(tuples))

@@ -74,7 +74,7 @@ def test_json_output_is_one_object_with_all_metrics(
     [
         (("bids.esl", "--costs", "costs.json"), "--rate bid=1000/s"),
         (("bids.esl", "--rate", "5/s", "--policy", "hnrr"), "did you mean hnr"),
-        (("bids.esl", "--rate", "5/s", "--for", "long"), "no length of time"),
+        (("bids.esl", "--rate", "5/s", "--for", "long"), "not a duration"),
         (("bids.esl", "--rate", "5/s", "--for", "0s"), "a millisecond at least"),
         (("bids.esl", "--rate", "5/s", "--costs", "nowhere.json"), "cannot read nowhere.json"),
         (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "holds no measured costs"),

@@ -224,7 +224,7 @@ def _outcome(copy: Path, flip: Flip, expected: dict[str, Any]) -> Outcome:
     logger.setLevel(logging.ERROR)
     try:
         try:
-            found = bool(check_home(copy).mistakes or list(source_errors(copy)))
+            found = bool(check_home(copy).errors or list(source_errors(copy)))
         except SlicemillError:
             found = True
         if flip.kind in _APART:

@@ -41,7 +41,7 @@ def filled(folder: Path) -> Home:
 def test_the_check_of_an_undamaged_home_directory_reports_its_content_and_no_errors(tmp_path: Path) -> None:
     home = filled(tmp_path)
     report = check_home(tmp_path)
-    assert report.mistakes == []
+    assert report.errors == []
     assert (report.epoch, report.logs, report.rows, report.tasks, report.statements) == (3, 1, 4, 1, 1)
     assert report.bytes > 100 and report.torn == 0 and report.format == CURRENT
     home.close()
@@ -59,7 +59,7 @@ def test_the_check_names_every_missing_or_damaged_file(tmp_path: Path) -> None:
     records.write_bytes(records.read_bytes() + b"torn")
     report = check_home(tmp_path)
     assert report.torn == 4
-    log, task = report.mistakes
+    log, task = report.errors
     assert log.startswith(
         "log bid: 2 rows of bid, epoch 2, with timestamps from 1970-01-01T00:00:00.000001 to "
     )
@@ -67,10 +67,10 @@ def test_the_check_names_every_missing_or_damaged_file(tmp_path: Path) -> None:
     assert task == "task u: checkpoint file state has 3 bytes instead of 5"
     segment.unlink()
     (tmp_path / "checkpoints" / "u" / "state").unlink()
-    assert check_home(tmp_path).mistakes == [
+    assert check_home(tmp_path).errors == [
         "log bid: segment w-0.arrows is missing, with 2 rows of epoch 1",
         "log bid: segment w-0.arrows is missing, with 2 rows of epoch 2",
-        "unit u: checkpoint file state is missing",
+        "task u: checkpoint file state is missing",
     ]
 
 
@@ -81,7 +81,7 @@ def test_files_that_are_freed_during_the_check_are_not_reported(tmp_path: Path) 
         home.commit(Change(freed={"bid": home.epoch + 1}, tasks={"u": {"checkpoint": None}}))
         home.free()
 
-    assert check_home(tmp_path, progress=free).mistakes == []
+    assert check_home(tmp_path, progress=free).errors == []
     home.close()
 
 
@@ -91,7 +91,7 @@ def test_a_backup_can_be_opened_as_a_home_directory(tmp_path: Path) -> None:
         backup_home(tmp_path / "home", tmp_path / "copy")
     home.close()
     report = backup_home(tmp_path / "home", tmp_path / "copy")
-    assert report.folder == tmp_path / "copy" and report.mistakes == []
+    assert report.folder == tmp_path / "copy" and report.errors == []
     copy = Home(tmp_path / "copy")
     copy.open()
     assert view(copy) == view(home)

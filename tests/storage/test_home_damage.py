@@ -102,7 +102,7 @@ def test_a_truncated_journal_is_rejected_and_a_repair_continues_without_the_lost
     with pytest.raises(HomeError, match=rf"ends with epoch {kept - 1}.*epochs? {kept}.*home repair"):
         Home(tmp_path).open()
     assert contents(tmp_path) == before
-    assert any("had been committed" in line for line in check_home(tmp_path).mistakes)
+    assert any("had been committed" in line for line in check_home(tmp_path).errors)
     assert repair_home(tmp_path) == [f"the commits of epochs {kept} and later are lost"]
     home = Home(tmp_path)
     home.open()
@@ -181,10 +181,10 @@ def test_a_damaged_snapshot_does_not_count_as_one_of_the_last_two(tmp_path: Path
         home.commit(Change(tasks={"u": {"n": n}}))
     home.close()
     flip(snapshots()[-1])
-    assert any("snapshot is damaged" in line for line in check_home(tmp_path).mistakes)
+    assert any("snapshot is damaged" in line for line in check_home(tmp_path).errors)
     home = opened()
     assert home.tasks == {"u": {"n": 59}} and len(snapshots()) == 1
-    assert check_home(tmp_path).mistakes == []
+    assert check_home(tmp_path).errors == []
     home.close()
 
 
@@ -238,7 +238,7 @@ def test_readers_name_damaged_rows_and_a_repair_drops_only_these_rows(tmp_path: 
     left = [row for row in whole if row[0] != 2]
     assert view(reader)["logs"]["bid"]["tuples"] == left
     assert log.scan(log.epochs(), ["n"]).column("n").to_pylist() == [row[-1] for row in left]
-    assert log.rows == 6 and log.rows_after(2) == 4 and check_home(tmp_path).mistakes == []
+    assert log.rows == 6 and log.rows_after(2) == 4 and check_home(tmp_path).errors == []
     assert log.spans().rows.tolist() == [2, 2, 2]
 
 
@@ -280,7 +280,7 @@ def test_a_damaged_checkpoint_is_replaced_by_the_previous_checkpoint(
     assert len(last) == 2 and not set(last) & set(heads(tmp_path / "copy", "checkpoint_before"))
     for path in last:
         flip(path, 1_000)
-    assert sum("is damaged" in line for line in check_home(tmp_path / "copy").mistakes) == 2
+    assert sum("is damaged" in line for line in check_home(tmp_path / "copy").errors) == 2
     assert results_after(tmp_path / "copy") == (expected, [])
     assert caplog.text.count("is restored from the checkpoint before its last one") == 2
 
@@ -310,7 +310,7 @@ def test_queries_without_a_valid_checkpoint_stop_and_start_empty_after_a_repair(
     assert told and all("home repair" in words for words in told)
     done = repair_home(home)
     assert sum("has lost its state" in line for line in done) == 2
-    assert check_home(home).mistakes == [] and repair_home(home) == []
+    assert check_home(home).errors == [] and repair_home(home) == []
     with fed_mill(home, clock := Clock(1), inline_pool(1)) as mill:
         mill.execute(SCRIPT)
         mill.open()
@@ -345,14 +345,14 @@ def test_a_home_directory_of_format_5_continues_and_is_reported_as_unverified(
     home = tmp_path / "home"
     shutil.copytree(GOLDEN / "home", home)
     report = check_home(home)
-    assert report.format == 5 and report.mistakes == [] and report.unverified > 10
+    assert report.format == 5 and report.errors == [] and report.unverified > 10
     done = CliRunner().invoke(app, ["home", "check", str(home)])
     assert done.exit_code == 0 and "written without a checksum" in done.output
     upgrade(home)
     assert results_of_golden(home) == json.loads((GOLDEN / "expected.json").read_text())
     assert (home / "FORMAT").read_text() == "6\n"
     report = check_home(home)
-    assert report.format == 6 and report.mistakes == []
+    assert report.format == 6 and report.errors == []
 
 
 def test_an_upgrade_reports_the_old_and_the_new_format(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_rows_at_the_end_of_a_growing_segment_can_be_read_at_once(tmp_path: Path
 def test_repeated_reads_map_a_segment_once_and_release_deleted_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(segments, "_MAPS_BETWEEN_LOOKS", 1)
+    monkeypatch.setattr(segments, "_MAPS_BETWEEN_SEARCHES", 1)
     reader = SegmentReader(LOCAL)
     writer = SegmentWriter(tmp_path, "w", roll_bytes=400_000)
     extents = [writer.append(rows(n, seq=n)) for n in range(1_500)]

@@ -21,7 +21,7 @@ from support.corpus import Event, Runnable, TimedRow, sent_row
 
 def rows_as_table(mill: Mill, stream: str, rows: Sequence[tuple[object, ...]]) -> pa.Table:
     """Return rows in the types that the source of a declared stream sends."""
-    schema = mill.running.streams[stream].stream.sent
+    schema = mill.running.streams[stream].stream.source_schema
     table = to_table([Timed(0, row) for row in rows], schema, [0] * len(rows))
     return table.drop_columns([name for name in table.column_names if is_system_column(name)])
 

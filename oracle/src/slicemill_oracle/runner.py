@@ -70,7 +70,7 @@ class ScriptFeed:
         index = stream.schema.index(stream.time_column) if stream.time_column is not None else None
         external = stream.kind is TimestampKind.EXTERNAL
         at = 0
-        for row in read_rows(stream.source, stream.written, self._folder):
+        for row in read_rows(stream.source, stream.encoded_schema, self._folder):
             if isinstance(row, BadRow):
                 self.bad.append(row)
                 continue
@@ -102,7 +102,9 @@ def run_script(catalog: Catalog, folder: Path = Path(), interval_us: int = 1_000
     graph = optimize(build_graph(catalog))
     tables = {
         relation.name: [
-            r for r in read_rows(relation.source, relation.written, folder) if not isinstance(r, BadRow)
+            r
+            for r in read_rows(relation.source, relation.encoded_schema, folder)
+            if not isinstance(r, BadRow)
         ]
         for relation in catalog.relations.values()
         if isinstance(relation, Table)

@@ -1,4 +1,4 @@
-"""Aggregate functions: one statistic per file, by row and over columns.
+"""Aggregate functions: one statistic per file, with a row-by-row and a columnar implementation.
 
 `definition` declares the interface of aggregates for operators, `registry` lists the built-in aggregates by
 name, `frames` defines the rows that a window covers, and `exact` computes exact sums. User-defined

@@ -1,4 +1,4 @@
-"""Inputs and outputs of a user-defined aggregate call over columns."""
+"""Inputs, outputs and interface of a call of a user-defined aggregate, which processes columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from slicemill.functions.vectors import Vector
 from slicemill.kernels.arrays import Bools
 from slicemill.types import Type
 
-# The largest timestamp. As a watermark it means that the input has ended.
-
 
 @dataclass(frozen=True, slots=True)
 class Tuples:
-    """Chunk of input tuples: argument columns, partitions and timestamps.
+    """Batch of input tuples of an aggregate call: argument columns, partitions and timestamps.
 
-    Partitions (or groups) are dense numbers from 0, the same in all chunks. Timestamps never decrease.
+    Partitions (or groups) are dense numbers from 0, the same in all batches. Timestamps never decrease.
     """
 
     arguments: Sequence[Vector]
@@ -30,12 +28,12 @@ class Tuples:
 
 @dataclass(frozen=True, slots=True)
 class CallAnswers:
-    """Values that a call returned, in the order of the reference engine.
+    """Values that an aggregate call returned, in the order of the reference engine.
 
-    `numbers` has the arrival number of the tuple that each value belongs to. `ts` is the timestamp of the
-    tuple, or the time of its expiry where `expired` is set. Tuples with arrival numbers below `answered` have
-    emitted all results of their arrival. Arrival numbers below `needed_from` will not occur in `numbers`
-    again.
+    `numbers` has, for each value, the arrival number of the tuple to which the value belongs. `ts` is the
+    timestamp of this tuple, or the time of its expiry where `expired` is True. All results at the arrival of
+    tuples with numbers below `answered` have been returned. Numbers below `needed_from` do not occur in
+    later answers.
     """
 
     numbers: NDArray[np.int64]
@@ -48,7 +46,7 @@ class CallAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Values that TERMINATE returned at the end of a finite input.
+    """Values that TERMINATE of an aggregate returned at the end of a finite input.
 
     `groups` has the group of each row of `columns`.
     """
@@ -59,9 +57,9 @@ class Results:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionForm:
-    """Execution form of a call: `machine code`, `Python` or `interpreter`.
+    """How an aggregate call is executed: as machine code, as generated Python, or by the interpreter.
 
-    `why` is the reason why no faster form is possible. `source` is the generated source.
+    `why` is the reason why no faster form is possible. `source` is the generated code.
     """
 
     form: str
@@ -73,7 +71,7 @@ class ExecutionForm:
 
 
 class Uda(Protocol):
-    """Executable call of an aggregate, with its state in separate objects.
+    """Executable call of a user-defined aggregate, whose state is in separate objects.
 
     Calls are not pickled. Each process prepares a call itself, in milliseconds, and loads its machine code.
     """
@@ -85,28 +83,25 @@ class Uda(Protocol):
     def how(self) -> ExecutionForm: ...
 
     def start(self) -> Any:
-        """Return the state before the first tuple. `run` changes it in place."""
+        """Return the state before the first tuple, which `run` changes in place."""
         ...
 
     def run(self, state: Any, tuples: Tuples, complete: int | None = None) -> CallAnswers:
-        """Process tuples; `complete` is the watermark after them.
+        """Process a batch of tuples. `complete` is the watermark after the batch.
 
-        Raise the errors of the interpreter (ExpressionError or SlicemillError). The state is unusable after
+        Errors are those of the interpreter (ExpressionError or SlicemillError). The state is unusable after
         an error.
         """
         ...
 
     def finish(self, state: Any) -> Results:
-        """Return the values of TERMINATE, for a call without window.
+        """Return the values of TERMINATE for each group of a call without a window.
 
-        Groups are in the order of their first tuples. Without any tuple the result is that of the empty
-        input, as group 0.
+        Groups are in the order of their first tuples. Without any tuple, group 0 has the result of the empty
+        input.
         """
         ...
 
     def due(self, state: Any) -> int | None:
-        """Return the watermark at which pending output is emitted.
-
-        Return None without pending output.
-        """
+        """Return the watermark at which the next results are emitted, or None if no results are pending."""
         ...

@@ -1,4 +1,4 @@
-"""Rows and windows as inputs of aggregates over columns."""
+"""Columnar implementation of aggregates: inputs (sorted rows and windows as ranges) and common helpers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from slicemill.kernels.arrays import Bools, Int64s
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows sorted by partition, then by arrival.
+    """Argument columns of rows, sorted by partition and then by arrival.
 
-    Under UNBOUNDED PRECEDING, earlier rows are condensed: a row may represent `weights` equal rows, or all
-    earlier rows (`summaries`). `numbers` are arrival numbers in the partition. `ones` is the running number
-    of tuples in the partition that satisfied the condition of approx_count_if.
+    Under UNBOUNDED PRECEDING, rows of earlier batches are condensed: a row may represent `weights` equal
+    rows, or all earlier rows of its partition (`summaries`). `numbers` are arrival numbers in the partition.
+    `ones` is the running count of rows in the partition that satisfied the condition of approx_count_if.
     """
 
     partitions: NDArray[np.int32]
@@ -37,7 +37,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Ranges [start, end) of rows; starts and ends never decrease."""
+    """Windows as ranges [start, end) of row indexes. Starts and ends never decrease."""
 
     starts: Int64s
     ends: Int64s
@@ -48,10 +48,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Condensed rows of each partition, sufficient for all later windows.
+    """Rows to store for later batches under UNBOUNDED PRECEDING, as few as later results need.
 
-    `indices` are the positions of the rows to store. Each other field, unless None, has a new value for these
-    rows.
+    `indices` are the indexes of the stored rows. Each other field, unless None, has a new value for these
+    rows. For example, a row that stands for several equal rows has their number in `weights`.
     """
 
     indices: Int64s
@@ -61,27 +61,27 @@ class History:
 
 
 class ColumnStatistic(Protocol):
-    """Built-in aggregate over columns, for given argument types."""
+    """Columnar implementation of a built-in aggregate, for given argument types."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         """Return the value of each window, in the declared type."""
         ...
 
     def history(self, rows: Rows, partitions: Windows) -> History:
-        """Condense the rows of each partition, for UNBOUNDED PRECEDING."""
+        """Return the rows of each partition that later results under UNBOUNDED PRECEDING need."""
         ...
 
 
 def valid_mask(array: pa.Array) -> Bools:
-    """Return a mask of the rows that are not NULL."""
+    """Return a mask of the values of a column that are not NULL."""
     valid = validity(array)
     return np.ones(len(array), np.bool_) if valid is None else valid
 
 
 def whole_numbers(array: pa.Array) -> Int64s:
     """Return a fixed-width Arrow column as int64."""
-    found: Int64s = np.ascontiguousarray(numbers(array)).astype(np.int64, copy=False)
-    return found
+    integers: Int64s = np.ascontiguousarray(numbers(array)).astype(np.int64, copy=False)
+    return integers
 
 
 def bigints(values: Int64s, valid: Bools | None = None) -> pa.Array:
@@ -97,21 +97,22 @@ def weights_of(rows: Rows) -> Int64s:
 
 
 def sums_over(values: Int64s, windows: Windows) -> Int64s:
-    """Sum integers over each window; the sums must fit into 64 bits."""
+    """Return the sum of integers over each window. The sums must fit into 64 bits."""
     total: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
     sums: Int64s = total[windows.ends] - total[windows.starts]
     return sums
 
 
 def distinct_codes(array: pa.Array) -> tuple[Int64s, Bools]:
-    """Return dense codes of distinct values, and a non-NULL mask."""
+    """Return a dense integer code for each distinct value of a column, and a mask of non-NULL values."""
     return distinct_keys([array], len(array)).codes, valid_mask(array)
 
 
 def first_of_each(partitions: NDArray[np.int32], codes: Int64s, counted: Bools) -> tuple[Int64s, Int64s]:
-    """Return the first row of each distinct (partition, code), in row order.
+    """Return the index of the first row of each distinct (partition, code), in row order.
 
-    Also return the group of each counted row.
+    Only rows in the mask `counted` are considered. Also return, for each of these rows, the index of its
+    (partition, code) in the result.
     """
     indices = np.flatnonzero(counted)
     if not len(indices):
@@ -125,7 +126,7 @@ def first_of_each(partitions: NDArray[np.int32], codes: Int64s, counted: Bools) 
 
 
 def sum_weights(weights: Int64s, group: Int64s, groups: int) -> Int64s:
-    """Sum the weights of the rows of each group."""
+    """Return the sum of row weights for each group. `group` has the group of each row."""
     out = np.zeros(groups, np.int64)
     np.add.at(out, group, weights)
     return out

@@ -1,4 +1,4 @@
-"""count and count(DISTINCT x), row by row and over columns."""
+"""Aggregates count and count(DISTINCT x), with a row-by-row and a columnar implementation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from slicemill.kernels.kernel import kernel
 
 
 class Count:
-    """Number of tuples without a NULL argument; count(*) counts all tuples."""
+    """Row-by-row count: number of tuples without a NULL argument. count(*) counts all tuples."""
 
     __slots__ = ("_count",)
 
@@ -52,7 +52,7 @@ class Count:
 
 
 class CountDistinct:
-    """Number of distinct argument tuples without NULL; NaN equals NaN."""
+    """Row-by-row count(DISTINCT x): number of distinct argument tuples without NULL. NaN equals NaN."""
 
     __slots__ = ("_copies",)
 
@@ -80,11 +80,11 @@ class CountDistinct:
         self._copies = state
 
 
-# -- over columns ------------------------------------------------------------------------------------------
+# -- columnar implementation -------------------------------------------------------------------------------
 
 
 def _non_null_mask(rows: Rows) -> Bools:
-    """Return a mask of rows without a NULL argument."""
+    """Return a mask of the rows without a NULL argument, which count(x, …) counts."""
     counted = np.ones(len(rows), np.bool_)
     for argument in rows.arguments:
         counted &= valid_mask(argument)
@@ -93,7 +93,7 @@ def _non_null_mask(rows: Rows) -> Bools:
 
 @dataclass(frozen=True, slots=True)
 class ColumnCount:
-    """count over columns."""
+    """Columnar implementation of count."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         if rows.weights is None and not any(argument.null_count for argument in rows.arguments):
@@ -128,7 +128,7 @@ def _different(codes: Int64s, counted: Bools, starts: Int64s, ends: Int64s) -> I
 
 @dataclass(frozen=True, slots=True)
 class ColumnCountDistinct:
-    """count(DISTINCT x) over columns."""
+    """Columnar implementation of count(DISTINCT x)."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         codes, counted = distinct_codes(rows.arguments[0])

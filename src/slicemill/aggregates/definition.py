@@ -1,10 +1,11 @@
 """Interface of an aggregate for the operators that run it (M29-M32, M35).
 
-An aggregate has up to two independent versions. The *base* version receives tuples one by one, and may
-return values at each tuple and at the end (TERMINATE). The *window* version can also read the window, and
-is called for each tuple that expires (EXPIRE). Both versions return values by inserting into RETURN. A
-call returns the list of these values, which may be empty. If RETURN has several columns, a value is a
-tuple.
+An aggregate has up to two independent variants, declared by CREATE AGGREGATE and CREATE WINDOW AGGREGATE. The
+variant for unbounded streams (`base`) receives tuples one by one, and may return values at each tuple and at
+the end (TERMINATE). The variant for windows (`window`) can also read the window, and is called for each tuple
+that expires (EXPIRE). The routines INITIALIZE, ITERATE, EXPIRE and TERMINATE return values by inserting into
+RETURN. A call of a routine returns the list of these values, which may be empty. If RETURN has several
+columns, a value is a tuple.
 """
 
 from __future__ import annotations
@@ -29,31 +30,32 @@ Returned = list[object]
 
 @stored_as("special", version=1)
 class NanKey(Enum):
-    """Key that stands for NaN in groups.
+    """Key that stands for NaN in group keys, because NaN does not equal itself.
 
-    NaN does not equal itself. This key equals itself, also after a restore.
+    This key equals itself, also after a restart.
     """
 
     NAN = "NaN"
 
 
 def comparable(values: Row) -> Row:
-    """Return values as GROUP BY, PARTITION BY and DISTINCT compare them.
+    """Convert values to a key that compares as in GROUP BY, PARTITION BY and DISTINCT.
 
-    As in Spark, NaN equals NaN and -0.0 is 0.0.
+    As in Spark, NaN equals NaN and -0.0 equals 0.0.
     """
     return tuple(NanKey.NAN if value != value else value for value in values)
 
 
 def normalize_zeros(values: Row) -> Row:
-    """Return group keys as Spark prints them, without negative zero."""
+    """Convert negative zeros in group keys to zeros, as Spark does."""
     return tuple(0.0 if value == 0 and isinstance(value, float) else value for value in values)
 
 
 class RowAccumulator(Protocol):
-    """Interface that base and window accumulators share.
+    """Common interface of accumulators for unbounded streams and for windows.
 
-    The stored state consists of plain values.
+    An accumulator is the running state of an aggregate for one group or partition. Checkpoints store it as
+    plain values.
     """
 
     def state(self) -> object: ...
@@ -67,32 +69,31 @@ class RowAccumulator(Protocol):
         ...
 
     def iterate(self, args: Args) -> Returned:
-        """Process a later tuple."""
+        """Process a tuple that is not the first of its group or partition."""
         ...
 
 
 class BaseAccumulator(RowAccumulator, Protocol):
-    """Running state of a base aggregate for one group."""
+    """Accumulator of an aggregate without a window: its running state for one group."""
 
     def terminate(self) -> Returned:
-        """Return the result so far.
+        """Return the result over all tuples so far, without changing the state.
 
-        A fresh accumulator returns the result of an empty input.
-
-        The state is unchanged, because cumulative windows call `terminate` after every tuple (M31).
+        UNBOUNDED PRECEDING calls `terminate` after every tuple (M31). An accumulator without tuples returns
+        the result of an empty input.
         """
         ...
 
 
 class WindowAccumulator(RowAccumulator, Protocol):
-    """Running state of a window aggregate for one partition.
+    """Accumulator of an aggregate over a window: its running state for one partition.
 
     An accumulator is created with a reference to the window. When `initialize` or `iterate` runs, the window
     already contains the new tuple (X6).
     """
 
     def expire(self, args: Args) -> Returned:
-        """Process the expiry of the oldest tuple, still in the window.
+        """Process the expiry of the oldest tuple, which is removed from the window afterwards.
 
         The returned values are emitted only under ACTIVE EXPIRATION.
         """
@@ -105,10 +106,10 @@ WindowFactory = Callable[[Inwindow], WindowAccumulator]
 
 @dataclass(frozen=True, slots=True)
 class Panes:
-    """Aggregate of a pane, and aggregate that combines panes.
+    """Evaluation by panes: an aggregate of one pane, and an aggregate that combines the panes of a window.
 
-    `pane` computes one value per pane. The window version of `combine` receives these values as its
-    arguments. An aggregate without `Panes` combines its own results.
+    A pane is an interval between two window borders. `pane` computes one value per pane, and `combine`
+    receives these values as its arguments. An aggregate without `Panes` combines its own results.
     """
 
     pane: BaseFactory
@@ -117,15 +118,17 @@ class Panes:
 
 @dataclass(frozen=True, slots=True)
 class RowAggregate:
-    """Aggregate function: its base version, its window version and its properties.
+    """Aggregate function: its variants for unbounded streams and for windows, and its properties.
 
-    - `algebraic` aggregates can be evaluated by panes. Without `panes`, such an aggregate combines its own
-      results, as sum, min and max do.
+    - `base` creates an accumulator for unbounded streams, `window` an accumulator for a window.
+    - `algebraic` aggregates can be evaluated by panes, the intervals between window borders. Without `panes`,
+      such an aggregate combines its own results, as sum, min and max do.
     - `columns` is the number of columns of RETURN. Unless it is 1, each value is a tuple.
-    - `forgets`: the window version deletes tuples that no longer matter, so EXPIRE is not called for them.
+    - `forgets`: the variant for windows deletes tuples that cannot affect later results. EXPIRE is not called
+      for deleted tuples.
     - `numbered`: in a window, a tuple's arrival number in its partition follows the arguments.
     - `finish` converts a value to the declared type of the column.
-    - `statistic` makes the state that both versions share, if the aggregate is a statistic.
+    - `statistic` creates the state that both variants share, if the aggregate is a `Statistic`.
     """
 
     name: str
@@ -140,7 +143,7 @@ class RowAggregate:
     statistic: Callable[[], Any] | None = None
 
     def row_of(self, value: object) -> Row:
-        """Convert a returned value to a row."""
+        """Convert a value that the aggregate returned to a row with the declared column types."""
         if self.columns != 1:
             return cast(Row, value)
         return (value if self.finish is None or value is None else self.finish(value),)
@@ -148,14 +151,14 @@ class RowAggregate:
 
 @dataclass(frozen=True, slots=True)
 class RowCall:
-    """Call in a select list: the aggregate, and its arguments by row."""
+    """Call of an aggregate in a SELECT list: the aggregate, and the function from a row to its arguments."""
 
     definition: RowAggregate
     arguments: Callable[[Row], Args]
 
 
 class Stepper:
-    """Calls INITIALIZE for the first tuple and ITERATE for later tuples (M30)."""
+    """Calls INITIALIZE of an accumulator for the first tuple, and ITERATE for all other tuples (M30)."""
 
     __slots__ = ("_accumulator", "_started")
 
@@ -170,20 +173,20 @@ class Stepper:
         return self._accumulator.initialize(args)
 
     def state(self) -> tuple[object, bool]:
-        """Return the accumulator's state, and a flag that a tuple has arrived."""
+        """Return the accumulator's state, and True if a tuple has arrived."""
         return self._accumulator.state(), self._started
 
     def restore(self, state: tuple[Any, bool]) -> None:
-        kept, self._started = state
-        self._accumulator.restore(kept)
+        accumulator_state, self._started = state
+        self._accumulator.restore(accumulator_state)
 
 
 class BaseRun:
-    """Running base aggregate of one group.
+    """Accumulator of one group, without a window, together with what it returned for the latest tuple.
 
-    Its value *at* a tuple is what the routines returned for the tuple, followed by what TERMINATE returns. So
-    cumulative windows, tumbles, panes and recomputed windows treat blocking aggregates, which return only in
-    TERMINATE, like non-blocking aggregates, which return only at tuples.
+    Its value is what the routines returned for the latest tuple, followed by what TERMINATE returns. So
+    UNBOUNDED PRECEDING, tumbling windows, panes and recomputed windows treat aggregates that return only in
+    TERMINATE (blocking) like aggregates that return only at tuples (non-blocking).
     """
 
     __slots__ = ("_accumulator", "_latest", "_stepper")
@@ -208,7 +211,7 @@ class BaseRun:
 
 
 def base_of(definition: RowAggregate) -> BaseFactory:
-    """Return the base version; raise if the aggregate has none."""
+    """Return the aggregate's variant for unbounded streams, or raise an error if there is none."""
     if definition.base is None:
         raise SlicemillError(
             f"aggregate {definition.name} has only a WINDOW version; GROUP BY, UNBOUNDED PRECEDING, a tumble "
@@ -218,7 +221,7 @@ def base_of(definition: RowAggregate) -> BaseFactory:
 
 
 def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
-    """Evaluate an aggregate over a finite list of tuples."""
+    """Evaluate an aggregate over a finite list of tuples, and return its values after the last tuple."""
     run = BaseRun(base)
     for args in tuples:
         run.step(args)
@@ -226,9 +229,9 @@ def evaluate(base: BaseFactory, tuples: Iterable[Args]) -> Returned:
 
 
 def align(definitions: Sequence[RowAggregate], returned: Sequence[Returned]) -> list[Row]:
-    """Combine the values of several calls into rows.
+    """Combine the values that several aggregate calls returned into rows.
 
-    The i-th row has the i-th value of each call, or NULLs.
+    The i-th row has the i-th value of each call, or NULL for a call with fewer values.
     """
     columns = [
         [definition.row_of(value) for value in values]
@@ -242,7 +245,10 @@ def align(definitions: Sequence[RowAggregate], returned: Sequence[Returned]) -> 
 
 
 class RecomputedWindow:
-    """Derived window version: the base version over the whole window (N1)."""
+    """Accumulator for a window that evaluates the whole window again at each tuple (N1).
+
+    It serves aggregates that have only a variant for unbounded streams.
+    """
 
     __slots__ = ("_base", "_inwindow")
 
@@ -256,11 +262,11 @@ class RecomputedWindow:
     iterate = initialize
 
     def expire(self, args: Args) -> Returned:  # noqa: ARG002
-        left = list(self._inwindow)[1:]
-        return evaluate(self._base, left) if left else []
+        remaining = list(self._inwindow)[1:]
+        return evaluate(self._base, remaining) if remaining else []
 
     def state(self) -> object:
-        """Return no state, because the window has all of it."""
+        """Return None, because the window is stored separately and there is no other state."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -268,14 +274,17 @@ class RecomputedWindow:
 
 
 def window_version(definition: RowAggregate) -> WindowFactory:
-    """Return the aggregate's own window version, or else the derived one."""
+    """Return the aggregate's variant for windows.
+
+    If it is not declared, each result is computed from the whole window by the variant for unbounded streams.
+    """
     if definition.window is not None:
         return definition.window
     return partial(RecomputedWindow, base_of(definition))
 
 
 def result_converter(type_: Type) -> Callable[[Any], object] | None:
-    """Return a conversion of non-NULL results to the declared type.
+    """Return a function that converts non-NULL results of an aggregate to the declared type.
 
     Return None if no conversion is needed. As in Spark, a BIGINT sum that needs more than 64 bits is an
     error, and a DECIMAL is rounded to the scale of its column, halves away from zero.
@@ -291,7 +300,9 @@ def _as_double(value: object) -> object:
     return float(value) if isinstance(value, int) else value
 
 
-# Evaluation strategies of window calls: the dispatch table of M37.
+# Evaluation strategies of window calls (M37)
+#
+# The strategy depends on the window and on the declaration of the aggregate:
 #
 # | window | aggregate | strategy |
 # |---|---|---|
@@ -304,14 +315,14 @@ def _as_double(value: object) -> object:
 
 
 class Strategy(Enum):
-    """Entries of the dispatch table; the values describe the evaluation."""
+    """How a window call is evaluated. The values are descriptions for people."""
 
-    UNBOUNDED = "base, TERMINATE after each tuple"
-    FINITE = "window version"
-    TUMBLE = "base restarted in each slot"
-    PANES = "base per pane, then window version"
-    SLIDING = "window version, output on yield tuples only"
-    ACTIVE = "window version and negative tuples"
+    UNBOUNDED = "without a window, TERMINATE after each tuple"
+    FINITE = "over the window, output at each tuple"
+    TUMBLE = "without a window, restarted in each slide interval"
+    PANES = "one value per pane, combined over the window"
+    SLIDING = "over the window, output at the last tuple of each slide interval"
+    ACTIVE = "over the window, output at arrivals and expiries"
 
 
 def strategy_of(definition: RowAggregate, frame: WindowFrame) -> Strategy:

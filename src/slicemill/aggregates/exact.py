@@ -1,9 +1,10 @@
-"""Multi-precision integers in bulk, for sums that are exact in any order.
+"""Exact sums of numbers, in columns of multi-precision integers, independent of the order of additions.
 
-A number is a row of 32-bit limbs, lowest first, in two's complement. All rows of a column have as many
-limbs as the sums need (`limbs_for`). Doubles are integer multiples of one power of two, the `exponent`.
-Sums may wrap round: a difference of prefix sums is correct if the difference itself fits. `round_ratio`
-converts an exact number to a double.
+A multi-precision integer is a row of 32-bit words (limbs), lowest first, in two's complement. All rows of a
+column have as many limbs as the sums need (`limbs_for`). Doubles are converted to integer multiples of one
+power of two, whose exponent is `exponent`. Sums may wrap round: a difference of prefix sums is correct if the
+difference itself fits. `round_ratio` converts an exact number to a double. A span is a range of rows whose
+sum is computed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from slicemill.kernels.kernel import kernel
 
 Limbs: TypeAlias = NDArray[np.uint32]
 
-WHOLE = 4  # limbs for decimals, and for sums of 64-bit integers
-SPARE = 5  # extra limbs in the buffer of `round_ratio`
+WHOLE = 4  # number of 32-bit limbs for decimals, and for sums of 64-bit integers
+
+# Number of extra limbs in the buffer of `round_ratio`
+SPARE = 5
 
 _LIMB = np.uint64(32)
 _MASK = np.uint64(0xFFFF_FFFF)
@@ -32,15 +35,15 @@ _SMALLEST = -1074  # power of two of the smallest double
 
 
 def limbs_for(bits: int, count: int) -> int:
-    """Return an even number of limbs for sums of `count` numbers."""
+    """Return the number of 32-bit limbs, an even number, for sums of `count` numbers of `bits` bits."""
     return max(WHOLE, 2 * -(-(bits + count.bit_length() + 1) // 64))
 
 
 @kernel
 def exponent_range(values: Floats, counted: Any) -> tuple[int, int]:
-    """Return the powers of two that delimit all bits of the numbers.
+    """Return the power of two of the lowest bit of all doubles, and the power above the highest bit.
 
-    These are the power of the lowest bit and the power above the highest bit, or (0, 0) if all numbers are 0.
+    Only doubles in the mask `counted` are considered. If all of them are 0, return (0, 0).
     """
     bits = values.view(np.int64)
     low, high = 1 << 20, -(1 << 20)
@@ -54,7 +57,10 @@ def exponent_range(values: Floats, counted: Any) -> tuple[int, int]:
 
 @kernel
 def limbs_of_doubles(values: Floats, counted: Any, lowest: int, limbs: int) -> Limbs:
-    """Return the counted doubles as multiples of 2**lowest, other doubles as 0."""
+    """Convert doubles to multi-precision integers, as multiples of 2**lowest.
+
+    Doubles that are not in the mask `counted` become 0.
+    """
     bits = values.view(np.int64)
     out = np.zeros((len(bits), limbs), np.uint32)
     for i in range(len(bits)):
@@ -73,7 +79,7 @@ def limbs_of_doubles(values: Floats, counted: Any, lowest: int, limbs: int) -> L
         carried = np.uint64(digits)
         low = carried & _MASK
         high = carried >> _LIMB
-        # Shifted by less than a limb, 53 bits occupy at most three limbs.
+        # After a shift by less than one limb, 53 bits occupy at most three limbs.
         parts = (
             (low << within) & _MASK,
             ((low << within) >> _LIMB) | ((high << within) & _MASK),
@@ -111,7 +117,7 @@ def negate(number: Limbs) -> None:
 
 @kernel
 def _square(number: Limbs, out: Limbs) -> None:
-    """Square a number; `number` becomes its absolute value."""
+    """Square a multi-precision integer. `number` is replaced by its absolute value."""
     if number[-1] >> np.uint32(31):
         negate(number)
     out[:] = 0
@@ -143,16 +149,16 @@ def _add_up(numbers: Any, out: Any) -> None:
         for index in range(words):
             total = out[i, index] + numbers[i, index]
             carried = total + carry
-            # Unsigned: a sum that is less than one of its operands has wrapped round.
+            # An unsigned sum that is less than one of its operands has wrapped round.
             carry = np.uint64((total < numbers[i, index]) | (carried < total))
             out[i + 1, index] = carried
 
 
 def prefix_sums(numbers: Limbs) -> Limbs:
-    """Return in row i the sum of the numbers before row i."""
+    """Return the prefix sums of multi-precision integers: row i has the sum of the numbers before row i."""
     rows, limbs = numbers.shape
     out = np.zeros((rows + 1, limbs), np.uint32)
-    # Processes two limbs at a time, which are one 64-bit word in memory.
+    # Two limbs are added at a time, because they are one 64-bit word in memory.
     _add_up(numbers.view(np.uint64), out.view(np.uint64))
     return out
 
@@ -168,7 +174,7 @@ def _subtract(left: Limbs, right: Limbs, out: Limbs) -> None:
 
 @kernel
 def differences(sums: Limbs, starts: Int64s, ends: Int64s) -> Limbs:
-    """Return the sum of each range of rows."""
+    """Return the sum over each range of rows, as the difference of two prefix sums."""
     out = np.empty((len(starts), sums.shape[1]), np.uint32)
     for i in range(len(starts)):
         _subtract(sums[ends[i]], sums[starts[i]], out[i])
@@ -177,7 +183,7 @@ def differences(sums: Limbs, starts: Int64s, ends: Int64s) -> Limbs:
 
 @kernel
 def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: int, buffer: Limbs) -> float:
-    """Return number / (first * second * third) * 2**exponent.
+    """Compute number / (first * second * third) * 2**exponent, rounded once to a double.
 
     The result is the nearest double; ties go to even. The number must not be negative. Divisors have up to 32
     bits. `buffer` has `SPARE` limbs more than the number.
@@ -187,7 +193,7 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
         limbs -= 1
     if limbs == 0:
         return 0.0
-    # Enough fractional limbs that a quotient has at least two limbs, for any divisors.
+    # Fractional limbs are appended, so that a quotient has at least two limbs for any divisors.
     divisors = int(first > 1) + int(second > 1) + int(third > 1)
     behind = max(0, 3 + divisors - limbs) if divisors else 0
     total = limbs + behind
@@ -195,7 +201,7 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
         buffer[index] = 0
     for index in range(limbs):
         buffer[behind + index] = number[index]
-    more = False  # True if the exact value is slightly greater than the buffer
+    more = False  # True if a division has left a remainder, so that `buffer` is rounded down
     for divisor in (np.uint64(first), np.uint64(second), np.uint64(third)):
         if divisor != _ONE:
             rest = np.uint64(0)
@@ -211,7 +217,7 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
     while head:
         length += 1
         head >>= np.uint32(1)
-    # A double has at most 53 bits, and no bits below the smallest double.
+    # A double has at most 53 bits, and no bits below the smallest positive double.
     power = exponent - 32 * behind
     dropped = max(0, length - 53, _SMALLEST - power)
     if dropped > length:
@@ -230,7 +236,7 @@ def round_ratio(number: Limbs, first: int, second: int, third: int, exponent: in
 
 @kernel
 def _bits_from(number: Limbs, lowest: int, limbs: int) -> np.uint64:
-    """Return the bits of a number from bit `lowest`, at most 53."""
+    """Return the bits of a multi-precision integer from bit `lowest` on, at most 53 bits."""
     limb, shift = lowest >> 5, np.uint64(lowest & 31)
     digits = np.uint64(0)
     if limb < limbs:
@@ -244,7 +250,10 @@ def _bits_from(number: Limbs, lowest: int, limbs: int) -> np.uint64:
 
 @kernel
 def quotients(sums: Limbs, starts: Int64s, ends: Int64s, divisors: Int64s, exponent: int) -> Floats:
-    """Return each range's sum over its divisor, rounded to the nearest double."""
+    """Divide the sum over each range of rows by a divisor, rounded once to the nearest double.
+
+    `sums` are prefix sums in units of 2**exponent.
+    """
     out = np.empty(len(starts))
     number = np.empty(sums.shape[1], np.uint32)
     buffer = np.empty(sums.shape[1] + SPARE, np.uint32)
@@ -269,9 +278,10 @@ def variances(
     divisor: int,
     exponent: int,
 ) -> Floats:
-    """Return the variance of each range, divided by `divisor`.
+    """Return the variance of the numbers in each range of rows, divided by `divisor`.
 
-    The variance is (n Σx² - (Σx)²) / (n (n - bias)). Ranges with `bias` numbers or less are 0.
+    The variance is (n Σx² - (Σx)²) / (n (n - bias)), rounded once. For ranges with `bias` numbers or less,
+    the result is 0. `sums` and `square_sums` are prefix sums in units of 2**exponent and its square.
     """
     out = np.zeros(len(starts))
     limbs = square_sums.shape[1]
@@ -297,7 +307,7 @@ def variances(
 
 @kernel
 def decimal_means(sums: Limbs, starts: Int64s, ends: Int64s, counts: Int64s, factor: int) -> Limbs:
-    """Return factor * sum / count of each range, rounded once.
+    """Return the mean of the numbers in each range of rows, times `factor`, rounded once to an integer.
 
     Halves are rounded away from zero. `factor` and counts have up to 32 bits. The caller ensures that the
     means fit into 128 bits.
@@ -350,25 +360,25 @@ def _running_words(groups: Any, words: Any, before: Any) -> Any:
 
 
 def running_sums(groups: Any, numbers: Limbs, before: Limbs) -> Limbs:
-    """Return running sums per group: row i + 1 includes row i.
+    """Return the running sums of multi-precision integers in each group: row i + 1 includes number i.
 
     Row 0 is zero. Rows are sorted by group. `before` has the sum of each group before its first row.
     """
-    found = _running_words(groups, numbers.view(np.uint64), np.ascontiguousarray(before).view(np.uint64))
-    sums: Limbs = found.view(np.uint32)
+    words = _running_words(groups, numbers.view(np.uint64), np.ascontiguousarray(before).view(np.uint64))
+    sums: Limbs = words.view(np.uint32)
     return sums
 
 
 @kernel
 def negate_where(numbers: Limbs, chosen: Any) -> None:
-    """Negate the chosen numbers in place."""
+    """Negate, in place, the multi-precision integers for which `chosen` is True."""
     for i in range(len(numbers)):
         if chosen[i]:
             negate(numbers[i])
 
 
 def widen(numbers: Limbs, size: int, shift: int = 0) -> Limbs:
-    """Return the numbers with `size` limbs, shifted up by `shift` limbs.
+    """Return multi-precision integers with `size` limbs each, shifted up by `shift` limbs.
 
     The shifted numbers must fit.
     """
@@ -389,16 +399,17 @@ def limbs_of_int(number: int, limbs: int) -> Limbs:
 
 
 def ints_of(numbers: Limbs) -> list[int]:
-    """Return the numbers as Python integers."""
+    """Convert multi-precision integers to Python integers."""
     wide = np.ascontiguousarray(numbers)
     return [int.from_bytes(row.tobytes(), "little", signed=True) for row in wide]
 
 
-# Exact sums of doubles as unevaluated pairs (hi, lo).
+# Exact sums of doubles as pairs of doubles
 #
-# Each step is an error-free transformation. If a rounding error remains, a flag in the result tells the
-# caller to compute with integers instead. So sums do not depend on the order of the summands, and a prefix
-# can be subtracted. `hi` of a sum is the exact sum, rounded once.
+# A sum is the unevaluated sum hi + lo of two doubles. Each step is an error-free transformation. If a
+# rounding error remains, a flag in the result is set, and the caller computes with integers instead. So sums
+# do not depend on the order of the summands, and a prefix can be subtracted. `hi` of a sum is the exact sum,
+# rounded once.
 
 
 _SPLIT = 134217729.0  # 2 ** 27 + 1
@@ -455,9 +466,10 @@ def pair_squares(values: Floats) -> tuple[Floats, Floats]:
 
 @kernel
 def prefixes(hi: Floats, lo: Floats, begin: Int64s) -> tuple[Floats, Floats, bool]:
-    """Return the prefix sums of each key.
+    """Return the prefix sums of pairs of doubles for each key, and True if all sums are exact.
 
-    The sums of key k start at begin[k] + k, because each key has one sum more than entries.
+    The entries of key k start at begin[k]. Its sums start at begin[k] + k, because each key has one sum more
+    than entries.
     """
     keys = len(begin) - 1
     high, low, exact = np.zeros(len(hi) + keys + 1), np.zeros(len(hi) + keys + 1), True
@@ -466,8 +478,8 @@ def prefixes(hi: Floats, lo: Floats, begin: Int64s) -> tuple[Floats, Floats, boo
         for i in range(begin[k], begin[k + 1]):
             h, rest, ok = _add(h, rest, hi[i])
             if lo[i] != 0.0:
-                h, rest, again = _add(h, rest, lo[i])
-                ok = ok and again
+                h, rest, also_ok = _add(h, rest, lo[i])
+                ok = ok and also_ok
             exact = exact and ok
             high[i + k + 1], low[i + k + 1] = h, rest
     return high, low, exact
@@ -477,7 +489,11 @@ def prefixes(hi: Floats, lo: Floats, begin: Int64s) -> tuple[Floats, Floats, boo
 def pair_differences(
     high: Floats, low: Floats, lo: Int32s, hi: Int32s, rank: Int32s
 ) -> tuple[Floats, Floats, Bools]:
-    """Return each span's sum, flagged if two doubles cannot represent it."""
+    """Return the sum over each span of rows, as the difference of two prefix sums of pairs of doubles.
+
+    Span i starts at entry lo[i] and ends before entry hi[i] of key rank[i]. The last result is True for spans
+    whose sum two doubles cannot represent.
+    """
     n = len(rank)
     sums, rests, doubt = np.empty(n), np.empty(n), np.zeros(n, np.bool_)
     for i in range(n):
@@ -495,9 +511,9 @@ def pair_differences(
 
 @kernel
 def pair_quotients(hi: Floats, lo: Floats, count: Int64s) -> tuple[Floats, Bools]:
-    """Return each sum over its count, rounded once.
+    """Divide each sum, a pair of doubles, by its count, rounded once.
 
-    The flag is set if the last bit is in doubt.
+    The second result is True where the last bit of the quotient may be wrong.
     """
     out, doubt = np.empty(len(hi)), np.zeros(len(hi), np.bool_)
     for i in range(len(hi)):
@@ -507,7 +523,7 @@ def pair_quotients(hi: Floats, lo: Floats, count: Int64s) -> tuple[Floats, Bools
         left, lost = two_sum((hi[i] - p) - e, lo[i])
         rest = left / n
         out[i] = q + rest
-        # If the previous steps were exact, the last addition is the only rounding.
+        # If all previous steps are exact, the last addition rounds once, and the result is correct.
         p, e = two_product(rest, n)
         if lost != 0.0 or p != left or e != 0.0:
             doubt[i] = q + rest * (1.0 - _DOUBT) != q + rest * (1.0 + _DOUBT)
@@ -515,23 +531,22 @@ def pair_quotients(hi: Floats, lo: Floats, count: Int64s) -> tuple[Floats, Bools
     return out, doubt
 
 
-# Exact sums over spans of rows, and their doubles, means and variances, each rounded once.
+# Exact sums over spans of rows, and their means and variances, each rounded once
 #
-# A sum is a number of units, as a 64-bit or a Python integer, or a pair of doubles. Infinities and NaNs are
-# counted separately, since subtraction cannot remove them from a sum.
+# Infinities and NaNs are counted separately, because subtraction cannot remove them from a sum.
 
 
-SMALLEST = 1074  # the smallest double is 2 ** -SMALLEST
+SMALLEST = 1074  # negated power of two of the smallest double, 2 ** -1074
 
 
 def double_units(value: float, bits: int) -> int:
-    """Return a double as a multiple of 2**-bits."""
+    """Return the integer n with value = n * 2**-bits, for a double `value`."""
     numerator, denominator = value.as_integer_ratio()
     return numerator << (bits - denominator.bit_length() + 1)
 
 
 def integers(values: list[int]) -> NDArray[Any]:
-    """Return an array of Python integers."""
+    """Return a NumPy object array of Python integers."""
     array = np.empty(len(values), object)
     array[:] = values
     return array
@@ -539,9 +554,10 @@ def integers(values: list[int]) -> NDArray[Any]:
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact sums of spans.
+    """Exact sums over spans, which are ranges of rows.
 
-    A sum is an integer multiple of 1 / `units`, or a pair of doubles.
+    Each sum is an integer multiple of 1 / `units` (`whole`), or a pair of doubles (`hi`, `lo`). `nonfinite`
+    has the number of NaNs and infinities in each span.
     """
 
     units: int
@@ -551,7 +567,7 @@ class Totals:
     nonfinite: dict[str, Int64s] = field(default_factory=dict)
 
     def wide(self) -> NDArray[Any]:
-        """Return the sums as Python integers."""
+        """Return the sums over all spans as Python integers, in multiples of 1 / `units`."""
         if self.whole is not None:
             return self.whole.astype(object)
         assert self.hi is not None and self.lo is not None
@@ -560,7 +576,7 @@ class Totals:
         return integers([double_units(hi, bits) + double_units(lo, bits) for hi, lo in pairs])
 
     def doubles(self) -> NDArray[np.float64]:
-        """Return each sum, rounded once."""
+        """Return the sum over each span as a double, rounded once."""
         if self.hi is not None:
             return self._restore_nonfinite(self.hi)
         return self._restore_nonfinite(
@@ -568,27 +584,27 @@ class Totals:
         )
 
     def means(self, count: Int64s) -> NDArray[np.float64]:
-        """Return each sum over its count, rounded once; arbitrary for empty spans."""
+        """Return the mean of each span as a double, rounded once. Means of empty spans are arbitrary."""
         if self.hi is not None:
             assert self.lo is not None
-            found, doubt = pair_quotients(self.hi, self.lo, count)
+            means, doubt = pair_quotients(self.hi, self.lo, count)
         elif self.whole is not None and self.whole.dtype != object and self.units == 1:
-            found, doubt = _whole_means(self.whole, count)
+            means, doubt = _whole_means(self.whole, count)
         else:
-            found, doubt = np.zeros(len(count)), np.ones(len(count), np.bool_)
+            means, doubt = np.zeros(len(count)), np.ones(len(count), np.bool_)
         indices = np.flatnonzero(doubt & (count > 0))
         if len(indices):
             wide = self.take(indices).wide().tolist()
             values = [_ratio(v, self.units * n) for v, n in zip(wide, count[indices].tolist(), strict=True)]
-            found[indices] = values
-        return self._restore_nonfinite(found)
+            means[indices] = values
+        return self._restore_nonfinite(means)
 
     def take(self, indices: Int64s) -> Totals:
         whole, hi, lo = (None if a is None else a[indices] for a in (self.whole, self.hi, self.lo))
         return Totals(self.units, whole, hi, lo)
 
     def _restore_nonfinite(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Restore infinities and NaNs."""
+        """Replace the results of spans that contain infinities or NaNs."""
         if not self.nonfinite:
             return values
         nan, up, down = (self.nonfinite[name] > 0 for name in ("nan", "up", "down"))
@@ -598,23 +614,26 @@ class Totals:
 def with_nonfinite(
     sums: NDArray[np.float64], nan: NDArray[np.bool_], up: NDArray[np.bool_], down: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Return sums of finite numbers, corrected by the spans' NaNs and infinities."""
+    """Correct sums of finite numbers for spans that also contain NaN or infinities.
+
+    The masks `nan`, `up` and `down` are True for spans with NaN, with inf and with -inf.
+    """
     sums = np.where(up, np.inf, np.where(down, -np.inf, sums))
     return np.where(nan | (up & down), np.nan, sums)
 
 
 @kernel
 def _whole_means(whole: Int64s, count: Int64s) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return sum / count, flagged if a double cannot represent the sum."""
-    found, doubt = np.empty(len(whole)), np.empty(len(whole), np.bool_)
+    """Divide integer sums by counts. The second result is True where a double cannot represent the sum."""
+    means, doubt = np.empty(len(whole)), np.empty(len(whole), np.bool_)
     for i in range(len(whole)):
-        found[i] = whole[i] / max(count[i], 1)
+        means[i] = whole[i] / max(count[i], 1)
         doubt[i] = whole[i] > 2**53 or whole[i] < -(2**53)
-    return found, doubt
+    return means, doubt
 
 
 def _ratio(whole: int, divisor: int) -> float:
-    """Divide Python integers, which rounds once."""
+    """Divide two Python integers, rounded once to a double."""
     try:
         return whole / divisor
     except OverflowError:
@@ -622,39 +641,40 @@ def _ratio(whole: int, divisor: int) -> float:
 
 
 def span_variances(first: Totals, second: Totals, count: Int64s, bias: int) -> NDArray[np.float64]:
-    """Return each span's squared deviations from the mean over (count - bias).
+    """Return the variance of each span: its squared deviations from the mean over (count - bias).
 
-    The variance is rounded once. It is arbitrary if the count is too small.
+    `first` has the sums of the numbers, `second` the sums of their squares. The variance is rounded once. It
+    is arbitrary if the count is not greater than `bias`.
     """
     n = np.maximum(count, bias + 1)
-    found = np.zeros(len(count))
+    variances = np.zeros(len(count))
     doubt = np.ones(len(count), np.bool_)
     a, b = first.whole, second.whole
     if a is not None and b is not None and a.dtype != object and b.dtype != object and first.units == 1:
         sizes = np.maximum(n * b.astype(np.float64), a.astype(np.float64) ** 2)
         doubt = sizes >= 2.0**53
         safe = ~doubt
-        found[safe] = (n[safe] * b[safe] - a[safe] ** 2) / (n[safe] * (n[safe] - bias)).astype(np.float64)
+        variances[safe] = (n[safe] * b[safe] - a[safe] ** 2) / (n[safe] * (n[safe] - bias)).astype(np.float64)
     indices = np.flatnonzero(doubt & (count > bias))
     if len(indices):
-        ones, twos = first.take(indices).wide().tolist(), second.take(indices).wide().tolist()
-        found[indices] = [
-            _ratio(m * two - one * one, second.units * m * (m - bias))
-            for m, one, two in zip(n[indices].tolist(), ones, twos, strict=True)
+        sums, squares = first.take(indices).wide().tolist(), second.take(indices).wide().tolist()
+        variances[indices] = [
+            _ratio(m * square - total * total, second.units * m * (m - bias))
+            for m, total, square in zip(n[indices].tolist(), sums, squares, strict=True)
         ]
     nonfinite = sum((second.nonfinite[f] for f in second.nonfinite), np.zeros(len(count), np.int64))
-    return np.where(nonfinite > 0, np.nan, found)
+    return np.where(nonfinite > 0, np.nan, variances)
 
 
-# Exact accumulator of doubles for compiled code.
+# Exact sum of doubles for generated code
 #
-# The accumulator is an integer of 32-bit `limbs`, which covers the range of all doubles. Each limb is stored
-# as an int64, so that carries are propagated only when the sum is read. Three more cells count infinities and
-# NaNs.
+# The sum is an integer of 32-bit limbs, which covers the range of all doubles. Each limb is stored as an
+# int64, so that carries are propagated only when the sum is read. Three more array elements count infinities
+# and NaNs.
 
 
 DIGITS = 68
-LOWEST = -1074  # the power of two of the lowest bit
+LOWEST = -1074  # power of two of the lowest bit
 _LOW_BITS = 0xFFFFFFFF
 CELLS = DIGITS + 3
 PLUS, MINUS, NAN = DIGITS, DIGITS + 1, DIGITS + 2
@@ -669,7 +689,7 @@ def add(sums: Any, x: float) -> None:
         return
     fraction, exponent = math.frexp(abs(x))
     low = exponent - 53
-    if low < -1074:  # a subnormal number has fewer bits
+    if low < -1074:  # a subnormal number, which has fewer bits
         fraction, low = math.ldexp(fraction, exponent + 1074 - 53), -1074
     whole = np.int64(math.ldexp(fraction, 53))
     index, shift = divmod(low - LOWEST, 32)
@@ -689,7 +709,7 @@ def add_integer(sums: Any, x: int) -> None:
 
 @kernel
 def quotient(sums: Any, count: int) -> float:
-    """Return the sum over `count` (at most 2**32), rounded once."""
+    """Divide the exact sum by `count` (at most 2**32), rounded once to a double."""
     if sums[NAN] > 0 or (sums[PLUS] > 0 and sums[MINUS] > 0):
         return np.nan
     if sums[PLUS] > 0 or sums[MINUS] > 0:

@@ -1,9 +1,9 @@
-"""min, max, min_by, max_by, first, last and priority_sample.
+"""Aggregates min, max, min_by, max_by, first, last and priority_sample.
 
-Each aggregate selects one tuple, the winner. The base version stores the winner so far. The window version
-deletes from the window every tuple that a newer tuple beats, because it cannot win again; so the oldest
-remaining tuple is the winner (M33). Over columns, a monotonic queue has the candidates, from best to worst
-(C17).
+Each aggregate selects one tuple, the winner. Without a window, the state is the winner so far. Over a window,
+every tuple that a newer tuple beats is deleted from the window, because it cannot win any more. So the oldest
+remaining tuple is the winner (M33). In the columnar implementation, a monotonic queue has the candidates,
+from best to worst (C17).
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ def _priority(args: Args) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of two tuples by a key; `wins(new, old)` compares two keys.
+    """Comparison by which an aggregate such as max selects one of two tuples.
 
-    NULL keys take part only with `takes_null`.
+    `key` returns the key of a tuple. `wins(new, old)` compares two keys. Tuples with a NULL key are selected
+    only with `takes_null`.
     """
 
     wins: Callable[[object, object], bool]
@@ -51,9 +52,9 @@ class Comparison:
 
 
 class Winner:
-    """Base version: the tuple that beats all others so far.
+    """Accumulator without a window: the selected tuple so far, such as the tuple of the maximum.
 
-    Outside of windows, `Winner` counts the arrival numbers itself.
+    With `numbered`, the accumulator counts the arrival numbers of tuples itself.
     """
 
     __slots__ = ("_best", "_contest", "_numbered", "_seen", "_value")
@@ -89,10 +90,10 @@ class Winner:
 
 
 class WindowWinner:
-    """Window version: deletes the tuples that a newer tuple beats.
+    """Accumulator over a window: it deletes the tuples that a newer tuple beats, as for a maximum.
 
-    The new tuple is already in the window and must not delete itself; equal older values stay (X6). EXPIRE is
-    not called for a deleted tuple, so this version does not support ACTIVE EXPIRATION.
+    The new tuple is already in the window and must not delete itself. Older tuples with equal keys stay (X6).
+    EXPIRE is not called for a deleted tuple, so ACTIVE EXPIRATION is not supported.
     """
 
     __slots__ = ("_contest", "_inwindow")
@@ -118,10 +119,10 @@ class WindowWinner:
     iterate = initialize
 
     def expire(self, args: Args) -> Returned:  # noqa: ARG002 - the window's oldest tuple
-        return [left[0] for left in list(self._inwindow)[1:2]]
+        return [args[0] for args in list(self._inwindow)[1:2]]
 
     def state(self) -> object:
-        """Return no state, because the window has all of it."""
+        """Return None, because the window is stored separately and there is no other state."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -129,7 +130,7 @@ class WindowWinner:
 
 
 def _greater(new: object, old: object) -> bool:
-    """Compare; NaN is greater than every number, as in Spark."""
+    """Return True if `new` is greater than `old`. NaN is greater than every number, as in Spark."""
     if old != old:
         return False
     return new != new or cast(float, new) > cast(float, old)
@@ -169,18 +170,18 @@ EXTREMES = (
 )
 
 
-# -- over columns ------------------------------------------------------------------------------------------
+# -- columnar implementation -------------------------------------------------------------------------------
 
 
 @kernel
 def _winners(ranks: Int64s, takes_part: Bools, starts: Int64s, ends: Int64s) -> Int64s:
-    """Return each window's first row of the greatest rank, or -1."""
+    """Return the index of each window's first row with the greatest rank, or -1."""
     out = np.empty(len(starts), np.int64)
     queue = np.empty(len(ranks), np.int64)
     first = behind = end = 0
     for i in range(len(starts)):
         if starts[i] >= end and (i + 1 == len(starts) or starts[i + 1] >= ends[i]):
-            # A window without rows in common with its neighbours needs no queue.
+            # A window that shares no rows with its neighbours needs no queue.
             best = -1
             for row in range(starts[i], ends[i]):
                 if takes_part[row] and (best < 0 or ranks[row] > ranks[best]):
@@ -205,7 +206,7 @@ Choice = Callable[[Rows, Windows], Int64s]
 
 
 def ranks_of(array: pa.Array) -> Int64s:
-    """Return integers in the order of the values.
+    """Return an integer for each value of a column, so that integers compare like the values.
 
     NaN is the greatest double. The integers of NULLs are arbitrary.
     """
@@ -213,7 +214,7 @@ def ranks_of(array: pa.Array) -> Int64s:
     if pa.types.is_floating(kind):
         values = np.where(numbers(array) == 0, 0.0, numbers(array))
         bits = np.where(np.isnan(values), np.inf, values).view(np.int64)
-        # The bits of positive doubles are ordered like the doubles, those of negative doubles in reverse.
+        # Bits of positive doubles have the order of the doubles, bits of negative doubles the reverse order.
         ordered = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
         return np.where(np.isnan(values), np.iinfo(np.int64).max, ordered)
     if pa.types.is_primitive(kind) and not pa.types.is_decimal(kind):
@@ -263,7 +264,7 @@ CHOICES: dict[str, Choice] = {
 
 @dataclass(frozen=True, slots=True)
 class ColumnExtreme:
-    """Column form: the first argument of the winning row."""
+    """Columnar implementation of min, max, first, …: the first argument of each window's selected row."""
 
     choice: Choice
 

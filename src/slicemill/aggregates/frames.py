@@ -1,16 +1,16 @@
 """Window frames: the tuples that a result covers (M32, M34, M37).
 
-A tuple's *position* is its arrival number in the partition for ROWS, and its timestamp for RANGE. SLIDE s
-divides the positions into slots [k*s, (k+1)*s). The last tuple of a slot, its yield tuple, emits the
-result of the slot:
+The position of a tuple is its arrival number in the partition for ROWS, and its timestamp for RANGE. SLIDE s
+divides the positions into slots, the intervals [k*s, (k+1)*s). One result is emitted per slot, at the last
+tuple of the slot (the yield tuple):
 
     RANGE 6 SLIDE 4        0 . . . 4 . . . 8 . . . 12
     slot that ends at 8            [       )
     its result covers          [           )
 
-The result of a time slot covers [end - range, end), independent of the position of its yield tuple. ROWS
-n PRECEDING covers n + 1 rows. Without SLIDE, RANGE d PRECEDING is SQL's inclusive frame: timestamps from
-now - d.
+The result of a RANGE slot covers [end - range, end), independent of the time of its last tuple. ROWS n
+PRECEDING covers n + 1 rows. Without SLIDE, RANGE d PRECEDING is SQL's inclusive frame: timestamps from now -
+d.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Unit = Literal["ROWS", "RANGE"]
 
 
 def one_partition(row: Row) -> Hashable:  # noqa: ARG001
-    """Return the partition key of a frame without PARTITION BY."""
+    """Return the only partition key of a window without PARTITION BY."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class WindowFrame:
-    """`[PARTITION BY …] (ROWS | RANGE) preceding PRECEDING [SLIDE slide | ACTIVE EXPIRATION]`.
+    """Window of a call: `[PARTITION BY …] (ROWS | RANGE) … PRECEDING [SLIDE … | ACTIVE EXPIRATION]`.
 
     `preceding` is None for UNBOUNDED. Lengths are rows for ROWS and microseconds for RANGE.
     """
@@ -43,13 +43,13 @@ class WindowFrame:
     preceding: int | None
     slide: int | None = None
     active: bool = False
-    partition: Callable[[Row], Hashable] = one_partition  # returns keys that compare as in PARTITION BY
+    partition: Callable[[Row], Hashable] = one_partition  # function from a row to its partition key
 
     def __post_init__(self) -> None:
         if self.preceding is not None and self.preceding < 0:
             raise SlicemillError(f"{self.unit} {self.preceding} PRECEDING: the extent cannot be negative")
         if self.slide is not None and self.slide <= 0:
-            raise SlicemillError(f"SLIDE {self.slide}: a slide is longer than 0")
+            raise SlicemillError(f"SLIDE {self.slide}: a slide must be longer than 0")
         if self.slide is not None and self.unit == "RANGE" and self.preceding == 0:
             raise SlicemillError(
                 "RANGE 0 PRECEDING SLIDE: the window of a slot would be empty; give it a length"
@@ -62,32 +62,32 @@ class WindowFrame:
 
     @property
     def waits_for_time(self) -> bool:
-        """Return True if results can be emitted without a new tuple."""
+        """Return True if time alone, without a new tuple, can trigger results of this window."""
         return self.active or (self.slide is not None and self.unit == "RANGE")
 
     @property
     def length(self) -> int | None:
-        """Return the length, in the unit of the slide; None if unbounded."""
+        """Return the length of the window in rows or microseconds, None if unbounded."""
         if self.preceding is None:
             return None
         return self.preceding + 1 if self.unit == "ROWS" else self.preceding
 
     def slot_end(self, position: int) -> int:
-        """Return the exclusive end of a position's slot."""
+        """Return the exclusive end of the slide interval that contains a position."""
         assert self.slide is not None
         return (position // self.slide + 1) * self.slide
 
     def lower(self, position: int) -> int:
-        """Return the first position in the window of a tuple at `position`."""
+        """Return the first position that the window of a tuple at `position` covers."""
         assert self.preceding is not None
         if self.unit == "RANGE" and self.slide is not None:
             return self.slot_end(position) - self.preceding
         return position - self.preceding
 
     def in_panes(self, pane: int) -> WindowFrame:
-        """Return the frame over panes.
+        """Return this window as a window over panes of length `pane`, whose positions are pane numbers (X7).
 
-        Its tuples are panes, and its positions are pane numbers (X7).
+        A pane is an interval between two window borders.
         """
         assert self.length is not None and self.slide is not None
         panes = self.length // pane
@@ -95,7 +95,7 @@ class WindowFrame:
 
 
 def frame_of(call: AggregateCall | WindowCall) -> WindowFrame | None:
-    """Return the frame within a partition; None without OVER."""
+    """Return the window frame of a call, without its partition key, or None without OVER."""
     return None if isinstance(call, AggregateCall) else frame_over(call.window)
 
 
@@ -103,7 +103,7 @@ def frame_over(window: Window) -> WindowFrame:
     return WindowFrame(window.frame.value, window.extent, window.slide, window.active)
 
 
-# Window content of one partition, readable by window aggregates (M32, M33).
+# Window content of one partition, which aggregates over windows can read (M32, M33)
 #
 # Each tuple has the position that decides its expiry: its arrival number in the partition for ROWS, its
 # timestamp for RANGE. Expiry depends on positions, not on the number of tuples. If an aggregate such as max
@@ -114,10 +114,10 @@ Args = tuple[object, ...]
 
 
 class Inwindow:
-    """Argument tuples of a window, oldest first; positions never decrease.
+    """Content of a window in one partition: argument tuples with their positions, oldest first.
 
-    An aggregate may iterate, read `oldest()` and `delete`. Only the engine inserts tuples and removes expired
-    ones.
+    Positions never decrease. An aggregate may iterate, read `oldest()` and call `delete`. Only the engine
+    inserts tuples and removes expired tuples.
     """
 
     __slots__ = ("_tuples",)
@@ -132,33 +132,30 @@ class Inwindow:
         return len(self._tuples)
 
     def oldest(self) -> Args | None:
-        """Return the arguments of the oldest tuple.
-
-        Return None if the window is empty.
-        """
+        """Return the arguments of the oldest tuple in the window, or None if the window is empty."""
         return self._tuples[0][1] if self._tuples else None
 
     def oldest_position(self) -> int | None:
         return self._tuples[0][0] if self._tuples else None
 
     def delete(self, where: Callable[[Args], bool]) -> None:
-        """Delete tuples for the aggregate; EXPIRE will not be called for them."""
+        """Delete tuples that satisfy a condition from the window. EXPIRE is not called for deleted tuples."""
         self._tuples = deque(entry for entry in self._tuples if not where(entry[1]))
 
     def insert(self, position: int, args: Args) -> None:
         self._tuples.append((position, args))
 
     def state(self) -> list[tuple[int, Args]]:
-        """Return positions and arguments, oldest first."""
+        """Return the positions and arguments of all tuples in the window, oldest first."""
         return list(self._tuples)
 
     def restore(self, state: Iterable[tuple[int, Args]]) -> None:
         self._tuples = deque(state)
 
     def remove_oldest(self, position: int) -> None:
-        """Remove the oldest tuple if it has this position.
+        """Remove the oldest tuple of the window if it has this position.
 
-        EXPIRE itself may have deleted the tuple.
+        An aggregate's EXPIRE routine may already have deleted the tuple.
         """
         if self.oldest_position() == position:
             self._tuples.popleft()

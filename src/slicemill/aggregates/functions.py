@@ -1,4 +1,4 @@
-"""Implementations of built-in aggregate calls over columns, by name."""
+"""Choice of the columnar implementation for a call of a built-in aggregate, by name."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ from slicemill.catalog.expressions import Literal
 from slicemill.catalog.queries import AggregateCall, WindowCall
 from slicemill.types import Kind
 
-# Types whose values have no order, or no column type.
+# Argument types without a columnar implementation: unknown types, NULL, and periods, which have no order
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 
 
 def has_kernel(call: AggregateCall | WindowCall) -> bool:
-    """Return True if a built-in aggregate call has a column form."""
+    """Return True if an aggregate call has a columnar implementation: built-in, for its argument types."""
     return call.name.lower() in BUILTINS and not any(
         argument.type.kind in _WITHOUT_KERNEL for argument in call.arguments
     )
 
 
 def function_of(call: AggregateCall | WindowCall) -> ColumnStatistic:
-    """Return the column statistic of a built-in aggregate call."""
+    """Return the columnar implementation for a call of a built-in aggregate."""
     return _MAKERS[call.name.lower()](call)
 
 
 def _constant(call: AggregateCall | WindowCall, otherwise: object) -> object:
-    """Return the value of the constant second argument."""
+    """Return the value of a call's second argument, which is constant, or `otherwise` if there is none."""
     constant = call.arguments[1] if len(call.arguments) > 1 else None
     return constant.value if isinstance(constant, Literal) else otherwise
 
 
 def count_stored_arguments(call: AggregateCall | WindowCall) -> int:
-    """Return the number of arguments that vary by tuple."""
+    """Return the number of a call's arguments that are not constant, and so are stored with each row."""
     return len(BUILTINS[call.name.lower()].stored(call.arguments))
 
 

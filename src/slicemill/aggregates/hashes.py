@@ -1,4 +1,4 @@
-"""Pseudo-random numbers that are equal in every process, run and restart.
+"""Hash functions and pseudo-random priorities that are equal in all processes and after restarts.
 
 SplitMix64 is a bijection, so that no two tuples of a partition have the same priority.
 """
@@ -34,14 +34,14 @@ def mix_bits(number: int) -> int:
 
 
 def priority(arrival_number: int) -> int:
-    """Return the priority of a tuple in a sample (M33)."""
+    """Return the pseudo-random number by which priority_sample selects a tuple (M33)."""
     return mix_bits(arrival_number)
 
 
 def bits_of(value: object) -> int:
-    """Return 64 bits of a value; equal values have equal bits.
+    """Return a 64-bit hash of a value. Equal values have equal hashes.
 
-    Different strings, decimals or binary values may have equal bits.
+    Different strings, decimals or binary values may have equal hashes.
     """
     if isinstance(value, int):
         return value & _MASK
@@ -54,25 +54,25 @@ def bits_of(value: object) -> int:
     return int.from_bytes(blake2b(raw, digest_size=8).digest(), "little")
 
 
-# -- over columns ------------------------------------------------------------------------------------------
+# -- columnar implementation -------------------------------------------------------------------------------
 
 
 def column_bits(array: pa.Array) -> Bits:
-    """Return `bits_of` of each value; arbitrary for NULLs."""
+    """Return the 64-bit hash of each value of a column, like `bits_of`. Hashes of NULLs are arbitrary."""
     kind = array.type
     if pa.types.is_floating(kind):
         values = numbers(array) + 0.0
         return np.where(np.isnan(values), np.nan, values).view(np.uint64)
     if pa.types.is_primitive(kind) and not pa.types.is_decimal(kind):
-        found: Bits = numbers(array).astype(np.int64).view(np.uint64)
-        return found
+        bits: Bits = numbers(array).astype(np.int64).view(np.uint64)
+        return bits
     encoded = array.dictionary_encode()
     of_each = np.array([bits_of(value) for value in encoded.dictionary.to_pylist()] or [0], np.uint64)
     return of_each[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)]
 
 
 def mix_column(values: Bits) -> Bits:
-    """Return `mix_bits` of each number."""
+    """Apply the SplitMix64 hash to each number of a column, like `mix_bits`."""
     values = values + np.uint64(GOLDEN)
     values = (values ^ (values >> np.uint64(30))) * np.uint64(MIX_1)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(MIX_2)
@@ -80,5 +80,5 @@ def mix_column(values: Bits) -> Bits:
 
 
 def column_priorities(arrival_numbers: Int64s) -> Bits:
-    """Return `priority` of each tuple."""
+    """Return the pseudo-random numbers by which priority_sample selects a tuple, for each arrival number."""
     return mix_column(arrival_numbers.view(np.uint64))

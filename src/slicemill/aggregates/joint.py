@@ -1,7 +1,7 @@
-"""Joint evaluation of calls over one window, which share state.
+"""Joint evaluation of several aggregate calls over one window, which share state.
 
-An extension (`slicemill.extension`) may evaluate several calls together. For example, models store equal sums
-only once.
+An extension (`slicemill.extension`) may evaluate calls of its aggregates together. For example, models
+(formulas over a window) store equal sums only once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slicemill.extension import load
 
 
 class JointCall(Protocol):
-    """Call that can share state with other calls.
+    """Aggregate call that can share state with other calls over the same window.
 
     Implementations are frozen dataclasses that are registered in `codec`.
     """
@@ -27,7 +27,7 @@ class JointCall(Protocol):
     def arguments(self) -> tuple[Expr, ...]: ...
 
     def shares_with(self, others: Sequence[Any]) -> bool:
-        """Return True if this call can share the state of `others`."""
+        """Return True if this call can share state with the calls `others`."""
         ...
 
     def together(
@@ -37,16 +37,16 @@ class JointCall(Protocol):
         arguments: tuple[Expr, ...] | None = None,
         costs: Any = None,
     ) -> JointCalls:
-        """Return the joint evaluation of `calls`, which include this call.
+        """Compile the joint evaluation of `calls`, which include this call.
 
-        Raises NoCompiledForm if it is impossible. The layout of the state depends on `arguments`, by default
-        those of the calls, and on `costs`.
+        The layout of the state depends on `arguments`, by default those of the calls, and on `costs`.
+        NoCompiledForm is raised if the calls cannot be compiled together.
         """
         ...
 
 
 class JointCalls(Protocol):
-    """Compiled calls with shared state; the result has a column per call."""
+    """Several compiled calls with shared state. The result has one column per call."""
 
     @property
     def asked(self) -> tuple[Any, ...]: ...
@@ -58,15 +58,15 @@ class JointCalls(Protocol):
     def uda(self) -> Uda: ...
 
     def only(self, wanted: Collection[Any], state: Any) -> JointCalls:
-        """Return the evaluation of the wanted calls, and drop all other state."""
+        """Return a joint evaluation of only the calls in `wanted`. State of other calls is dropped."""
         ...
 
 
 def joint_call(call: WindowCall | AggregateCall, catalog: Catalog) -> JointCall | None:
-    """Return a call as a JointCall, or None without a joint form."""
+    """Return a call as a JointCall, or None if the call cannot share state with other calls."""
     base, _ = catalog.aggregates(call.name)
     provider = None if base is None else base.provider
     if call.distinct or provider is None or provider.joint is None:
         return None
-    found: JointCall | None = load(provider.joint)(base, call.arguments)
-    return found
+    made: JointCall | None = load(provider.joint)(base, call.arguments)
+    return made

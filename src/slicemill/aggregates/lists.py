@@ -1,8 +1,8 @@
-"""collect_list, array_agg and collect_set: the values of a window in arrival order.
+"""Aggregates that return lists or joined strings: collect_list, array_agg, collect_set, listagg, string_agg.
 
-NULLs are omitted, as in Spark, so that a window without a value has an empty list. A set has the first of
-several equal values; NaN equals NaN. Over all history a list has at most `LONGEST` values, because each new
-row emits the whole list of its group.
+The values of a window are in arrival order. NULLs are omitted, as in Spark, so that a window without a value
+has an empty list. A set has the first of several equal values. NaN equals NaN. Without a finite window, a
+list has at most `LONGEST` values, because each new row emits the whole list of its group.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from slicemill.aggregates.frames import Args
 from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Int64s
 
-# Names of the aggregates, and the maximum length of a list over all history.
+# Names of the list aggregates, and the maximum length of a list without a finite window
 LISTS = ("collect_list", "array_agg", "collect_set")
 LONGEST = 10_000
 
 
 def check_length(values: int) -> None:
-    """Raise if a list over all history has too many values."""
+    """Raise an error if a list without a finite window has too many values."""
     if values > LONGEST:
         raise SlicemillError(
             f"a list of one group has more than {LONGEST:,} values; collect them over a window, as in "
@@ -35,7 +35,7 @@ def check_length(values: int) -> None:
 
 
 class CollectedValues:
-    """All values of a window."""
+    """Row-by-row collect_list: all non-NULL values of a window, in arrival order."""
 
     __slots__ = ("_values",)
 
@@ -61,7 +61,7 @@ class CollectedValues:
 
 
 class CollectedSet:
-    """Distinct values of a window, in the order of their first occurrence."""
+    """Row-by-row collect_set: distinct values of a window, in the order of their first occurrence."""
 
     __slots__ = ("_all",)
 
@@ -91,7 +91,7 @@ class CollectedSet:
 
 @dataclass(frozen=True, slots=True)
 class ColumnList:
-    """Lists over columns: the values of a window are contiguous."""
+    """Columnar implementation of collect_list and collect_set. The values of a window are contiguous."""
 
     distinct: bool = False
 
@@ -101,7 +101,7 @@ class ColumnList:
         before: Int64s = np.concatenate([np.zeros(1, np.int64), np.cumsum(valid)])
         firsts = before[windows.starts]
         counts = before[windows.ends] - firsts
-        # Only rows under UNBOUNDED PRECEDING have weights, and never expire.
+        # The length is limited only under UNBOUNDED PRECEDING, where rows have weights and never expire.
         if rows.weights is not None and not self.distinct:
             check_length(int(counts.max(initial=0)))
         owners = np.repeat(np.arange(len(windows)), counts)
@@ -118,18 +118,18 @@ class ColumnList:
         return pa.ListArray.from_arrays(offsets, values.take(pa.array(indices)))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        """Return the rows whose values later lists contain."""
+        """Return the rows to store, because their values occur in later lists under UNBOUNDED PRECEDING."""
         values = rows.arguments[0]
         if not self.distinct:
             return History(np.flatnonzero(valid_mask(values)))
         return History(first_of_each(rows.partitions, *distinct_codes(values))[0])
 
 
-# listagg and string_agg: the strings of a window, joined in arrival order.
+# listagg and string_agg: the strings of a window, concatenated in arrival order
 
 
 class JoinedTexts:
-    """Joined strings. The separator is the constant second argument, or empty."""
+    """Row-by-row listagg: concatenated strings. The separator is the constant second argument, or empty."""
 
     __slots__ = ("_separator", "_texts")
 
@@ -159,9 +159,9 @@ class JoinedTexts:
 
 @dataclass(frozen=True, slots=True)
 class ColumnTexts:
-    """Joined strings over columns.
+    """Columnar implementation of listagg, which concatenates the strings of a window.
 
-    The strings of a window are contiguous, so each value is a slice of one long string.
+    The strings of a window are contiguous, so each result is a slice of one long string.
     """
 
     separator: str

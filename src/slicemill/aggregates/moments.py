@@ -1,8 +1,10 @@
-"""sum, avg, variances, skewness and kurtosis from exact sums of powers (M32).
+"""Aggregates sum, avg, variance, skewness and kurtosis, from exact sums of powers (M32).
 
-Each result is rounded once. If a window added and subtracted floats, rounding errors would accumulate, and
-the result would depend on the panes (M35). Row by row, sums are rational numbers; over columns, sums are
-integers in limbs (`aggregates.exact`).
+Moments are the count of numbers and the sums of their powers. Each result is rounded once. If a window added
+and subtracted floats, rounding errors would accumulate, and the result would depend on how the window is
+divided into panes (M35). In the row-by-row implementation, sums are rational numbers. In the columnar
+implementation, numbers are integer multiples of a unit, which is a power of two for doubles and a power of
+ten for decimals. Their sums are multi-precision integers of 32-bit limbs (`aggregates.exact`).
 """
 
 from __future__ import annotations
@@ -50,10 +52,10 @@ def _nearest_float(exact: int | Fraction) -> float:
 
 
 class Moments:
-    """Exact count and sums of powers up to a degree.
+    """Count of numbers, and exact sums of their powers up to a degree.
 
-    Moments can be added and subtracted. Infinities and NaNs are counted separately, since subtraction cannot
-    remove them from a sum.
+    Moments can be added and subtracted. Infinities and NaNs are counted separately, because subtraction
+    cannot remove them from a sum.
     """
 
     __slots__ = ("count", "kinds", "nonfinite", "sums")
@@ -62,7 +64,8 @@ class Moments:
         self.count = 0
         self.sums: list[int | Fraction] = [0] * degree
         self.kinds: Counter[type] = Counter()
-        self.nonfinite: Counter[str] = Counter()  # by name, because restored NaNs are not equal
+        # The keys are names such as "nan", because NaN does not equal itself.
+        self.nonfinite: Counter[str] = Counter()
 
     def include(self, number: Number, copies: int) -> None:
         self.count += copies
@@ -84,9 +87,9 @@ class Moments:
             self.nonfinite[number] += copies * count
 
     def to_number(self, exact: int | Fraction) -> Number:
-        """Convert an exact result to the type of the inputs.
+        """Convert an exact result to the type of the aggregated numbers.
 
-        A fraction becomes a float, unless the inputs are decimals.
+        A fraction becomes a float, unless the numbers are decimals.
         """
         if +self.nonfinite:
             return sum(map(float, self.nonfinite.elements()))
@@ -117,9 +120,9 @@ register("moments", 1, Moments, _moments_plain, _moments_of)
 
 @dataclass(frozen=True, slots=True)
 class MomentStatistic:
-    """Statistic that is computed from moments, such as a variance.
+    """Row-by-row statistic that is computed from sums of powers (moments), such as a variance.
 
-    `add` and `remove` take a number, or the moments of a pane.
+    `figure` computes the value. `add` and `remove` take a number, or the moments of a pane.
     """
 
     moments: Moments
@@ -175,7 +178,7 @@ def population_deviation(moments: Moments) -> float | None:
 
 
 def _variance(moments: Moments, bias: int) -> float | None:
-    """Return the squared deviations from the mean, over (count - bias)."""
+    """Return the variance: the sum of squared deviations from the mean, over (count - bias)."""
     n = moments.count
     if n <= bias:
         return None
@@ -190,7 +193,7 @@ def _root(variance: float | None) -> float | None:
 
 
 def skewness(moments: Moments) -> float | None:
-    """Return the population skewness; NULL if the variance is 0 (Spark).
+    """Return the population skewness, or None if the variance is 0, as in Spark.
 
     With n numbers and a_k = n^(k-1) * sum((x - mean)^k), the skewness is a_3 / a_2^1.5.
     """
@@ -209,7 +212,7 @@ def skewness(moments: Moments) -> float | None:
 
 
 def kurtosis(moments: Moments) -> float | None:
-    """Return the population's excess kurtosis; NULL if the variance is 0.
+    """Return the excess kurtosis of the population, or None if the variance is 0.
 
     The excess kurtosis is a_4 / a_2^2 - 3, with a_k as in `skewness`.
     """
@@ -228,15 +231,15 @@ def kurtosis(moments: Moments) -> float | None:
 
 
 def _nearest_quotient(dividend: int | Fraction, divisor: int | Fraction) -> float:
-    """Divide exact numbers, rounded once.
+    """Divide two exact numbers, rounded once to a float.
 
-    This is faster than a Fraction, which is reduced to its lowest terms.
+    This is faster than dividing Fractions, which are reduced to lowest terms.
     """
     return (dividend.numerator * divisor.denominator) / (dividend.denominator * divisor.numerator)
 
 
 def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
-    """Return the square root of a quotient of exact numbers, rounded once."""
+    """Return the square root of the quotient of two exact numbers, rounded once to a float."""
     over, under = dividend.numerator * divisor.denominator, dividend.denominator * divisor.numerator
     # The integer root has 64 bits or more. An extra last bit is set if the root is inexact.
     shift = max(0, (under.bit_length() - over.bit_length() + 130) // 2)
@@ -245,12 +248,19 @@ def _nearest_root(dividend: int | Fraction, divisor: int | Fraction) -> float:
     return ((root << 1) | (rest != 0 or root * root != whole)) / (1 << shift + 1)
 
 
-# -- over columns ------------------------------------------------------------------------------------------
+# -- columnar implementation -------------------------------------------------------------------------------
 
 
-ODD = ("nan", "inf", "-inf")  # values that sums cannot contain
-MANY = 2**32  # counts must be less than this to divide limbs
-_MOST_DIGITS = 9  # powers of ten up to 10**9 fit into 32 bits
+# Names of the values that are counted separately
+ODD = ("nan", "inf", "-inf")
+
+# Divisors of multi-precision integers must be less than this number.
+MANY = 2**32
+
+# Greatest exponent of a power of ten that fits into 32 bits
+_MOST_DIGITS = 9
+
+# Highest 32-bit word of 10**38, the limit of decimals
 _LARGE_WORD = 10**38 >> 96
 
 STATISTICS: dict[str, Callable[[Moments], object]] = {
@@ -268,24 +278,27 @@ STATISTICS: dict[str, Callable[[Moments], object]] = {
 }
 MEANS = ("avg", "mean")
 DEGREES = dict.fromkeys(STATISTICS, 2) | dict.fromkeys(("sum", *MEANS), 1) | {"skewness": 3, "kurtosis": 4}
-LIMB_DEGREE = 2  # sums of higher powers are Python integers
+LIMB_DEGREE = 2  # highest power whose sums are multi-precision integers of limbs, not Python integers
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedNumbers:
-    """Numbers as integer multiples of a unit, with non-finite values counted separately."""
+    """Column of numbers to aggregate, prepared as integer multiples of a common unit.
+
+    The unit is 2**exponent, or for decimals a power of ten. NaN and infinities are counted separately.
+    """
 
     rows: Rows
     counts: Int64s
     finite: Bools
-    odd: dict[str, Int64s]  # NaN and the infinities, by name, if the column has any
+    odd: dict[str, Int64s]  # counts of NaN, inf and -inf in each row, by name, if there are any
     exponent: int
-    bits: int  # number of bits of the largest number
+    bits: int  # number of bits of the largest number, in units
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnMoments:
-    """Column form of one of STATISTICS, for an argument type."""
+    """Columnar implementation of sum, avg, variance, … (see STATISTICS), for an argument type."""
 
     name: str
     argument: Type
@@ -313,9 +326,10 @@ class ColumnMoments:
         exponent: int,
         odd: Mapping[str, Bools],
     ) -> pa.Array:
-        """Return each window's value from prefix sums in units of 2**exponent.
+        """Return each window's result from prefix sums of the numbers and of their squares.
 
-        `odd` has a mask of the windows with a NaN or an infinity. Counts are less than 2**32.
+        The sums are in units of 2**exponent. `odd` has masks of the windows with NaN, inf and -inf. Counts
+        are less than 2**32.
         """
         if self.name == "sum" and self.argument.kind is not Kind.DOUBLE:
             return self._whole_sums(sums, windows, counts)
@@ -328,9 +342,10 @@ class ColumnMoments:
             out = limbs.quotients(sums, windows.starts, windows.ends, divisors, exponent)
             valid = counts > 0
         else:
-            assert squares is not None, "variances have sums of squares"
+            assert squares is not None, "variances need sums of squares"
             bias = 0 if self.name.endswith("_pop") else 1
-            # Divide by 10 ** (2 * scale): by its power of five here, by its power of two in the exponent.
+            # Squares of decimals have the unit 10 ** (-2 * scale). The division by the power of ten is split
+            # into a division by 5 ** (2 * scale), and a change of the exponent.
             divisor, exponent = 5 ** (2 * self._scale), exponent - self._scale
             out = limbs.variances(
                 sums, squares, windows.starts, windows.ends, counts, bias, divisor, exponent
@@ -341,10 +356,10 @@ class ColumnMoments:
         return doubles(self._with_nonfinite(out, odd), valid)
 
     def means_of(self, sums: NDArray[Any], counts: Int64s) -> pa.Array:
-        """Return the means of decimals, given sums of unscaled integers."""
+        """Return the means of decimals, given their sums as integers in units of the last decimal digit."""
         if sums.dtype == object or not self.in_limbs or counts.max(initial=0) >= MANY:
             return self.by_moments(self.moments(counts, [sums.tolist()], {}, 0))
-        # `figures` subtracts prefix sums: each range starts at an extra row of zeros.
+        # `figures` expects prefix sums. Each sum becomes the difference to an additional row of zeros.
         numbers_ = limbs.limbs_of_integers(sums, np.ones(len(sums), np.bool_))
         totals = np.concatenate([np.zeros((1, limbs.WHOLE), np.uint32), numbers_])
         ends = np.arange(1, len(sums) + 1)
@@ -352,7 +367,7 @@ class ColumnMoments:
 
     @property
     def in_limbs(self) -> bool:
-        """Return True if results are computed from limbs, without Python numbers."""
+        """Return True if multi-precision integers of limbs suffice, without Python integers."""
         if self.degree > LIMB_DEGREE:
             return False
         if self.argument.kind is not Kind.DECIMAL or self.name == "sum":
@@ -366,7 +381,7 @@ class ColumnMoments:
         return whole >= wanted and 0 <= more <= _MOST_DIGITS
 
     def _of_small_integers(self, rows: Rows, windows: Windows) -> pa.Array | None:
-        """Return sums or means of integers, if doubles are exact."""
+        """Return sums or means of integers that are small enough for exact doubles, else None."""
         if self.argument.kind not in (Kind.INT, Kind.BIGINT) or self.degree > 1 or rows.summaries is not None:
             return None
         valid = validity(rows.arguments[0])
@@ -400,7 +415,7 @@ class ColumnMoments:
     def _scale(self) -> int:
         return (self.argument.scale or 0) if self.argument.kind is Kind.DECIMAL else 0
 
-    # -- numbers as multiples of a unit ----------------------------------------------------------------
+    # -- numbers as integer multiples of a unit ----------------------------------------------------------
 
     def prepare(self, rows: Rows) -> PreparedNumbers:
         array = rows.arguments[0]
@@ -428,44 +443,44 @@ class ColumnMoments:
             bits = math.ceil((self.argument.precision or 38) * math.log2(10))
         for _, summary in summaries:
             for degree, value in enumerate(summary.sums, 1):
-                # Positive and negative numbers cancel out in a sum, but not in the sum of squares.
+                # Positive and negative numbers cancel in a sum, so the sum of squares counts too.
                 bits = max(bits, -(-int(self._units(value, degree, exponent)).bit_length() // degree))
         return PreparedNumbers(rows, counts, finite, odd, exponent, bits)
 
     def _units(self, value: int | Fraction, degree: int, exponent: int) -> int | Fraction:
-        """Return a sum of n-th powers, in multiples of the unit."""
+        """Convert a sum of powers (x^degree) to a multiple of the unit of numbers, to the power `degree`."""
         if not exponent and not self._scale:
             return value
         return Fraction(value) * Fraction(10) ** (self._scale * degree) / Fraction(2) ** (exponent * degree)
 
     def limbs_of(self, prepared: PreparedNumbers, size: int) -> limbs.Limbs:
-        """Return the numbers in units, with `size` limbs or more each."""
+        """Convert the numbers, in multiples of the unit, to integers of at least `size` 32-bit limbs."""
         array = prepared.rows.arguments[0]
         if self.argument.kind is Kind.DOUBLE:
             values = np.ascontiguousarray(numbers(array))
-            found = limbs.limbs_of_doubles(values, prepared.finite, prepared.exponent, size)
+            integers = limbs.limbs_of_doubles(values, prepared.finite, prepared.exponent, size)
         elif self.argument.kind is Kind.DECIMAL:
-            found = _unscaled_limbs(array) * prepared.finite[:, None].astype(np.uint32)
-            found = limbs.widen(found, max(size, limbs.WHOLE))
+            integers = _unscaled_limbs(array) * prepared.finite[:, None].astype(np.uint32)
+            integers = limbs.widen(integers, max(size, limbs.WHOLE))
         else:
-            found = limbs.limbs_of_integers(whole_numbers(array), prepared.finite)
+            integers = limbs.limbs_of_integers(whole_numbers(array), prepared.finite)
         for index, summary in _summaries(prepared.rows):
             units = int(self._units(summary.sums[0], 1, prepared.exponent))
-            found[index] = limbs.limbs_of_int(units, found.shape[1])
-        return found
+            integers[index] = limbs.limbs_of_int(units, integers.shape[1])
+        return integers
 
     def squares_of(self, prepared: PreparedNumbers, numbers_: limbs.Limbs) -> limbs.Limbs:
-        found = limbs.squares(numbers_)
+        squares = limbs.squares(numbers_)
         for index, summary in _summaries(prepared.rows):
             units = int(self._units(summary.sums[1], 2, prepared.exponent))
-            found[index] = limbs.limbs_of_int(units, found.shape[1])
-        return found
+            squares[index] = limbs.limbs_of_int(units, squares.shape[1])
+        return squares
 
     def _whole_sums(self, sums: limbs.Limbs, windows: Windows, counts: Int64s) -> pa.Array:
         found = limbs.differences(sums, windows.starts, windows.ends)
         valid = counts > 0
         if self.argument.kind is Kind.DECIMAL:
-            # Only a sum column of 38 digits can overflow. The row form then checks large sums.
+            # Only sums in a DECIMAL column of 38 digits can overflow, so only large sums are checked.
             if self.column.precision == MAX_DECIMAL_PRECISION:
                 upper = found[:, limbs.WHOLE - 1].view(np.int32).astype(np.int64)
                 large = np.abs(upper) >= _LARGE_WORD
@@ -479,31 +494,31 @@ class ColumnMoments:
         return bigints(low, None if valid.all() else valid)
 
     def _check(self, sums: list[int]) -> None:
-        """Raise the row form's error if a sum exceeds its column."""
+        """Raise an error if a sum does not fit into the type of the result column."""
         convert = result_converter(self.column)
         assert convert is not None
         for number in sums:
             convert(Decimal(number).scaleb(-self._scale) if self._scale else number)
 
-    def _with_nonfinite(self, found: NDArray[np.float64], odd: Mapping[str, Bools]) -> NDArray[np.float64]:
+    def _with_nonfinite(self, results: NDArray[np.float64], odd: Mapping[str, Bools]) -> NDArray[np.float64]:
         """Replace the results of windows that contain NaN or infinities."""
         if not odd:
-            return found
-        none = np.zeros(len(found), np.bool_)
+            return results
+        none = np.zeros(len(results), np.bool_)
         nan, up, down = (odd.get(name, none) for name in ODD)
         if self.degree == 2:
-            return np.where(nan | up | down, np.nan, found)
-        return with_nonfinite(found, nan, up, down)
+            return np.where(nan | up | down, np.nan, results)
+        return with_nonfinite(results, nan, up, down)
 
-    # -- by the arithmetic of the row form -------------------------------------------------------------------
+    # -- results computed by the row-by-row implementation, with Python numbers ------------------------------
 
     def _by_rows(self, prepared: PreparedNumbers, windows: Windows, counts: Int64s) -> pa.Array:
-        # Skewness and kurtosis are the same in any unit, and integers are faster than Fractions.
+        # Skewness and kurtosis do not depend on the unit, and integers are faster than Fractions.
         in_units = self.degree > LIMB_DEGREE
         return self.by_moments(self._moments(prepared, windows, counts, in_units=in_units))
 
     def by_moments(self, all_moments: Sequence[Moments]) -> pa.Array:
-        """Return the results from moments, with the arithmetic of the row form."""
+        """Return the result column, computed from each window's moments as in the row-by-row aggregate."""
         figure, convert = STATISTICS[self.name], result_converter(self.column)
         values = [figure(moments) for moments in all_moments]
         if convert is not None:
@@ -513,9 +528,9 @@ class ColumnMoments:
     def _moments(
         self, prepared: PreparedNumbers, windows: Windows, counts: Int64s, *, in_units: bool = False
     ) -> list[Moments]:
-        """Return the row form's moments of each window.
+        """Return the moments (count and sums of powers) of each window, as Python numbers.
 
-        With `in_units` the sums stay in units.
+        With `in_units`, the sums are not converted from multiples of the unit.
         """
         sums = self._totals(prepared, windows, counts)
         odd = {name: sums_over(copies, windows) for name, copies in prepared.odd.items()}
@@ -530,9 +545,9 @@ class ColumnMoments:
         *,
         in_units: bool = False,
     ) -> list[Moments]:
-        """Return the row form's moments from sums in units of 2**exponent.
+        """Return the moments of each window as Python numbers, from sums of powers in units of 2**exponent.
 
-        `sums` has one list per power. With `in_units` the sums stay in units.
+        `sums` has one list per power. With `in_units`, the sums are not converted from multiples of the unit.
         """
         kind = {Kind.DOUBLE: float, Kind.DECIMAL: Decimal}.get(self.argument.kind, int)
         unit = Fraction(2) ** exponent / 10**self._scale
@@ -543,7 +558,7 @@ class ColumnMoments:
             moments = Moments(self.degree)
             moments.count = moments.kinds[kind] = count
             for degree, totals in enumerate(sums):
-                # The unit of integers is 1.
+                # Sums of integers need no conversion, because their unit is 1.
                 plain = in_units or kind is int
                 moments.sums[degree] = totals[index] if plain else totals[index] * units[degree]
             for name, counted in copies.items():
@@ -552,7 +567,7 @@ class ColumnMoments:
         return out
 
     def _totals(self, prepared: PreparedNumbers, windows: Windows, counts: Int64s) -> list[list[int]]:
-        """Return the sums of each window in units, for each power."""
+        """Return, for each power, the sum over each window as a Python integer, in multiples of the unit."""
         most = int(counts.max(initial=1))
         if most >= MANY or self.degree > LIMB_DEGREE:
             units = self._unit_values(prepared, most)
@@ -567,7 +582,7 @@ class ColumnMoments:
         ]
 
     def _unit_values(self, prepared: PreparedNumbers, most: int) -> list[tuple[int, ...]]:
-        """Return the powers of each number in units, up to the degree."""
+        """Return the powers x, x^2, … of each number as Python integers, in multiples of the unit."""
         numbers_ = limbs.ints_of(self.limbs_of(prepared, limbs.limbs_for(prepared.bits, most)))
         units = [tuple(whole**degree for degree in range(1, self.degree + 1)) for whole in numbers_]
         for index, summary in _summaries(prepared.rows):
@@ -581,7 +596,7 @@ class ColumnMoments:
 def _summaries(rows: Rows) -> list[tuple[int, Moments]]:
     if rows.summaries is None:
         return []
-    return [(index, found) for index, found in enumerate(rows.summaries) if found is not None]
+    return [(index, summary) for index, summary in enumerate(rows.summaries) if summary is not None]
 
 
 def _objects(values: list[Moments]) -> NDArray[np.object_]:
@@ -591,23 +606,23 @@ def _objects(values: list[Moments]) -> NDArray[np.object_]:
 
 
 def _exponent(moments: Moments) -> int:
-    """Return the exponent of a power-of-two unit of these moments.
+    """Return the exponent e of a unit 2**e in which all sums of powers are integers.
 
-    The n-th power of this unit divides the sum of n-th powers.
+    The n-th power of the unit divides the sum of n-th powers.
     """
     powers = [1 - Fraction(value).denominator.bit_length() for value in moments.sums]
     return min(power // degree for degree, power in enumerate(powers, 1))
 
 
-def _decimals(found: limbs.Limbs, valid: Bools, type_: Type) -> pa.Array:
-    """Return 128-bit numbers as a decimal column."""
-    buffer = pa.py_buffer(np.ascontiguousarray(found))
+def _decimals(unscaled: limbs.Limbs, valid: Bools, type_: Type) -> pa.Array:
+    """Convert 128-bit unscaled integers to a decimal column."""
+    buffer = pa.py_buffer(np.ascontiguousarray(unscaled))
     nulls = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    return pa.Array.from_buffers(arrow_type(type_), len(found), [nulls, buffer])
+    return pa.Array.from_buffers(arrow_type(type_), len(unscaled), [nulls, buffer])
 
 
 def _unscaled_limbs(array: pa.Array) -> limbs.Limbs:
-    """Return the unscaled 128-bit integers of a decimal column, as limbs."""
+    """Return the unscaled 128-bit integers of a decimal column as rows of 32-bit limbs."""
     buffer = array.buffers()[1]
     if buffer is None:
         return np.zeros((len(array), limbs.WHOLE), np.uint32)

@@ -1,4 +1,4 @@
-"""nth_value: the value of a window's n-th oldest tuple, possibly NULL."""
+"""Aggregate nth_value: the value of the n-th oldest tuple in a window, possibly NULL."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from slicemill.aggregates.frames import Args
 
 
 class NthValue:
-    """Value of the n-th oldest tuple.
-
-    `n` is the constant second argument, by default 1.
-    """
+    """Row-by-row nth_value: the value of the n-th oldest tuple. n is the second argument, by default 1."""
 
     __slots__ = ("_n", "_values")
 
@@ -45,18 +42,18 @@ class NthValue:
 
 @dataclass(frozen=True, slots=True)
 class ColumnNthValue:
-    """nth_value over columns: the row at an offset from the window's start."""
+    """Columnar implementation of nth_value: the row at an offset from the window's start."""
 
     n: int
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
-        # Compare before the addition, because n may be the largest integer.
+        # The comparison precedes the addition, because n may be the largest integer.
         missing = windows.ends - windows.starts < self.n
         indices = np.where(missing, 0, windows.starts + (min(self.n, len(rows.arguments[0]) + 1) - 1))
         return rows.arguments[0].take(pa.array(indices, mask=missing))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        """Return the first n rows of each partition."""
+        """Return the first n rows of each partition, which later results under UNBOUNDED PRECEDING need."""
         counts = np.minimum(partitions.ends - partitions.starts, self.n)
         before = np.repeat(partitions.starts - np.cumsum(counts) + counts, counts)
         return History(before + np.arange(len(before)))

@@ -1,7 +1,7 @@
-"""median, percentile and quantile: order statistics.
+"""Aggregates median, percentile and quantile (order statistics).
 
-The row form keeps the values sorted. The column form uses a Fenwick tree over the ranks of the values,
-which counts the window's values up to each rank in O(log n) per tuple.
+The row-by-row implementation stores the values in sorted order. The columnar implementation uses a Fenwick
+tree over the ranks of the values, which counts the window's values up to each rank in O(log n) per tuple.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from slicemill.kernels.kernel import kernel
 
 
 class Percentile:
-    """Percentile of the values as a float.
+    """Row-by-row percentile of the values of a window, as a float.
 
     The percentile is interpolated between two values: the 0.25 percentile of (0, 10) is 2.5. The share is the
     constant second argument, by default 0.5 (the median). NaN is the greatest value, as in Spark.
@@ -73,17 +73,20 @@ class Percentile:
 
     @staticmethod
     def _key(arg: object) -> tuple[bool, float]:
-        # Adding 0.0 turns -0.0 into 0.0, so that their order does not matter.
+        # Adding 0.0 converts -0.0 to 0.0, so that the order of zeros does not matter.
         number = float(cast(Number, arg)) + 0.0
         return (True, math.nan) if math.isnan(number) else (False, number)
 
 
-# -- over columns ------------------------------------------------------------------------------------------
+# -- columnar implementation -------------------------------------------------------------------------------
 
 
 @kernel
 def _find(tree: Int64s, top: int, index: int) -> int:
-    """Return the rank at a position of the sorted values."""
+    """Return the rank, among all distinct values, of the value at `index` in the sorted window.
+
+    `tree` is a Fenwick tree that counts the window's values by rank. `top` is its highest power of two.
+    """
     rank = 0
     step = top
     while step:
@@ -102,7 +105,7 @@ def _percentiles(
     top = 1
     while 2 * top < len(tree):
         top *= 2
-    out, found = np.zeros(len(starts)), np.zeros(len(starts), np.bool_)
+    out, has_value = np.zeros(len(starts)), np.zeros(len(starts), np.bool_)
     start = end = count = 0
     for i in range(len(starts)):
         while end < ends[i] or start < starts[i]:
@@ -124,36 +127,36 @@ def _percentiles(
             below, above = math.floor(at), math.ceil(at)
             lower = values[_find(tree, top, below)]
             upper = lower if below == above else values[_find(tree, top, above)]
-            found[i] = True
+            has_value[i] = True
             out[i] = lower if lower == upper else (above - at) * lower + (at - below) * upper
             if below == above:
                 out[i] = lower
-    return out, found
+    return out, has_value
 
 
 def as_doubles(array: pa.Array) -> Floats:
-    """Return the numbers as doubles without negative zero; arbitrary for NULLs."""
+    """Convert a numeric column to doubles without negative zero. Values of NULLs are arbitrary."""
     if pa.types.is_decimal(array.type):
         encoded = array.dictionary_encode()
-        found = np.array([float(value) for value in encoded.dictionary.to_pylist()] or [0.0])
-        return found[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)] + 0.0
+        distinct = np.array([float(value) for value in encoded.dictionary.to_pylist()] or [0.0])
+        return distinct[np.where(valid_mask(array), numbers(encoded.indices.fill_null(0)), 0)] + 0.0
     plain: Floats = numbers(array).astype(np.float64) + 0.0
     return plain
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnPercentile:
-    """Percentile over columns."""
+    """Columnar implementation of median, percentile and quantile."""
 
     share: float
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         argument = rows.arguments[0]
         values, ranks = np.unique(as_doubles(argument), return_inverse=True)
-        out, found = _percentiles(
+        out, has_value = _percentiles(
             values, ranks, weights_of(rows), valid_mask(argument), windows.starts, windows.ends, self.share
         )
-        return doubles(out, found)
+        return doubles(out, has_value)
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
         codes, counted = distinct_codes(rows.arguments[0])

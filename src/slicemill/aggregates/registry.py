@@ -1,10 +1,10 @@
-"""Built-in aggregates, with base and window versions (M37, X6, X12, X13).
+"""Built-in aggregates by name, in their row-by-row implementation (M37, X6, X12, X13).
 
-As in Spark, aggregates skip NULLs; only first, last and priority_sample treat a NULL as any other value.
+As in Spark, aggregates skip NULLs. Only first, last and priority_sample treat a NULL as any other value.
 Without a value, a count is 0, a list is empty, and every other aggregate is NULL. variance and stddev are
-those of a sample.
+sample statistics, with divisor n - 1.
 
-`BUILTINS` maps a name to its definition; count(DISTINCT …) is `count_distinct`.
+`BUILTINS` maps a name to its definition. The name of count(DISTINCT …) is `count_distinct`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from slicemill.aggregates.synopses import ApproxCount, ApproxCountIf
 
 
 def _from_moments(name: str, degree: int, figure: Callable[[Moments], object]) -> RowAggregate:
-    """Return an aggregate of moments. Panes pass on unrounded moments."""
+    """Return an aggregate that is computed from sums of powers (moments), such as a variance.
+
+    `figure` computes the value from the moments. Panes are combined by adding their exact moments.
+    """
 
     def make() -> Statistic:
         return MomentStatistic(Moments(degree), figure)

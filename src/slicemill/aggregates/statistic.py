@@ -1,4 +1,4 @@
-"""Row-by-row statistics, which add arriving tuples and remove expired ones."""
+"""Statistics: aggregates whose state can add arriving tuples and remove expired tuples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Number = int | float | Decimal
 
 
 class Statistic(Protocol):
-    """State from which a tuple can be removed again."""
+    """State of an aggregate to which tuples can be added, and from which tuples can be removed."""
 
     def add(self, args: Args) -> None: ...
 
@@ -27,7 +27,7 @@ class Statistic(Protocol):
 
 
 class StatisticBase:
-    """Base version of a statistic: returns a value only in TERMINATE."""
+    """Accumulator of a statistic without a window: it returns a value only in TERMINATE."""
 
     __slots__ = ("_statistic",)
 
@@ -51,9 +51,9 @@ class StatisticBase:
 
 
 class StatisticWindow:
-    """Window version of a statistic: returns values at arrivals and expiries.
+    """Accumulator of a statistic over a window: it returns values at arrivals and expiries.
 
-    No value is returned over an empty window (X13).
+    An expiry that empties the window returns no value (X13).
     """
 
     __slots__ = ("_inwindow", "_statistic")

@@ -1,19 +1,20 @@
 """Approximate aggregates with little memory: count-min sketch, exponential histogram (M41).
 
 `approx_count(x)` estimates how many tuples of the window have the same x as the newest tuple. It is a
-count-min sketch: each of a few hash functions has a row of counters, with one cell for the item. Other
-items may share the cell, so the estimate is the smallest of these counters. It is never too low.
+count-min sketch: each of a few hash functions has a row of counters, and each item has one counter per row.
+Other items may have the same counter, so the estimate is the smallest of the item's counters. It is never too
+low.
 
-`approx_count_if(condition)` counts the tuples that satisfy a condition, by an exponential histogram
-(Datar, Gionis, Indyk, Motwani 2002). These tuples, the *ones*, are grouped into buckets of 1, 2, 4, … ones,
-newest first, with `PER_SIZE` or `PER_SIZE` + 1 buckets of each size:
+`approx_count_if(condition)` estimates the number of tuples that satisfy a condition, by an exponential
+histogram (Datar, Gionis, Indyk, Motwani 2002). The tuples that satisfy the condition are 1-bits. They are
+numbered by arrival, and grouped into buckets of 1, 2, 4, … 1-bits, newest first, with `PER_SIZE` or
+`PER_SIZE` + 1 buckets of each size:
 
-    ones       16 15 14 | 13 12 | 11 10 | 9 8 | 7 6 5 4 | 3 2 1 0      (PER_SIZE 2)
+    1-bits     16 15 14 | 13 12 | 11 10 | 9 8 | 7 6 5 4 | 3 2 1 0      (PER_SIZE 2)
 
-A bucket is dropped when its newest tuple has expired. Half of the oldest remaining bucket is
-counted. So the error is at most half of that bucket, while there are `PER_SIZE` buckets of each smaller
-size. The relative error is at most 1 / (PER_SIZE + 2). The buckets depend only on the number of ones: see
-`buckets`.
+A bucket is dropped when its newest tuple has expired. Half of the oldest remaining bucket is counted. So the
+error is at most half of this bucket, while there are `PER_SIZE` buckets of each smaller size. The relative
+error is at most 1 / (PER_SIZE + 2). The buckets depend only on the number of 1-bits (see `buckets`).
 """
 
 from __future__ import annotations
@@ -48,15 +49,15 @@ PER_SIZE = 10
 
 
 def cells(item: object) -> list[int]:
-    """Return the item's cell under each hash function."""
+    """Return the indexes of an item's counters in a count-min sketch, one per hash function."""
     bits = bits_of(item)
     return [mix_bits(bits ^ (function * GOLDEN)) % CELLS for function in range(FUNCTIONS)]
 
 
 class ApproxCount:
-    """Count-min sketch of a window; the value is the newest item's count.
+    """Row-by-row approx_count: a count-min sketch of a window. The value is the newest item's count.
 
-    The value is NULL for a NULL item.
+    The value is NULL if the newest item is NULL.
     """
 
     __slots__ = ("_counters", "_newest")
@@ -75,8 +76,8 @@ class ApproxCount:
     def value(self) -> object:
         if self._newest is None:
             return None
-        found = cells(self._newest)
-        return min(counters[cell] for counters, cell in zip(self._counters, found, strict=True))
+        indices = cells(self._newest)
+        return min(counters[index] for counters, index in zip(self._counters, indices, strict=True))
 
     def state(self) -> object:
         return self._counters, self._newest
@@ -91,9 +92,9 @@ class ApproxCount:
 
 
 def buckets(ones: int) -> Iterator[tuple[int, int]]:
-    """Yield (size, number of buckets), newest first.
+    """Yield the sizes of an exponential histogram's buckets and the number of buckets of each size.
 
-    Two buckets of a size are merged into one of the next size.
+    The smallest and newest buckets come first. Two buckets of a size are merged into one of the next size.
 
     >>> list(buckets(12)), list(buckets(13))
     ([(1, 10), (2, 1)], [(1, 11), (2, 1)])
@@ -106,14 +107,15 @@ def buckets(ones: int) -> Iterator[tuple[int, int]]:
 
 
 def estimate_ones(arrived: int, left: int) -> int:
-    """Estimate the ones in the window: `arrived` ones, less `left` expired ones.
+    """Estimate how many counted tuples are in the window, if `arrived` have arrived and `left` have expired.
 
-    The estimate is exact until a one expires.
+    Counted tuples are those that satisfy the condition of approx_count_if. The estimate is exact until the
+    first counted tuple expires.
     """
     if not left:
         return arrived
     total = oldest = 0
-    newest = arrived  # number of the newest one in the next bucket; ones up to `left` have expired
+    newest = arrived  # number of the newest tuple in the next bucket
     for size, count in buckets(arrived):
         alive = min(count, max(0, -(-(newest - left) // size)))
         if alive:
@@ -123,7 +125,10 @@ def estimate_ones(arrived: int, left: int) -> int:
 
 
 class ApproxCountIf:
-    """Numbers of arrived and expired ones, which determine the buckets."""
+    """Row-by-row approx_count_if, from the numbers of counted tuples that have arrived and expired.
+
+    The two numbers determine the buckets of the exponential histogram.
+    """
 
     __slots__ = ("_arrived", "_left")
 
@@ -146,14 +151,18 @@ class ApproxCountIf:
         self._arrived, self._left = state
 
 
-# -- over columns ------------------------------------------------------------------------------------------
+# -- columnar implementation -------------------------------------------------------------------------------
 
 
 @kernel
 def _copies_of_last(
     cells: Int64s, weights: Int64s, counted: Bools, starts: Int64s, ends: Int64s, least: Int64s
 ) -> None:
-    """Lower `least` to each window's count of its last row's cell."""
+    """Update each window's estimate for its last item by one hash function of a count-min sketch.
+
+    `cells` has the counter index of each row's item. `least` has the smallest counter so far of each window's
+    last item, and is lowered to the counter of this hash function.
+    """
     counters = np.zeros(cells.max() + 1 if len(cells) else 0, np.int64)
     start = end = 0
     for i in range(len(starts)):
@@ -171,7 +180,7 @@ def _copies_of_last(
 
 @dataclass(frozen=True, slots=True)
 class ColumnApproxCount:
-    """approx_count over columns."""
+    """Columnar implementation of approx_count."""
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         items = rows.arguments[0]
@@ -193,7 +202,10 @@ class ColumnApproxCount:
 
 @dataclass(frozen=True, slots=True)
 class ColumnApproxCountIf:
-    """approx_count_if over columns, from running numbers of arrived and expired ones."""
+    """Columnar implementation of approx_count_if.
+
+    It uses the running count of rows that satisfy the condition (`Rows.ones`).
+    """
 
     def answers(self, rows: Rows, windows: Windows) -> pa.Array:
         assert rows.ones is not None
@@ -204,14 +216,14 @@ class ColumnApproxCountIf:
         first, last = np.where(full, windows.starts, 0), np.where(full, windows.ends - 1, 0)
         arrived, left = rows.ones[last], rows.ones[first] - one[first]
         pairs, inverse = np.unique(np.stack([arrived, left]), axis=1, return_inverse=True)
-        found = [estimate_ones(int(came), int(went)) for came, went in pairs.T]
-        return bigints(np.where(full, np.array(found, np.int64)[inverse], 0))
+        estimates = [estimate_ones(int(count), int(expired)) for count, expired in pairs.T]
+        return bigints(np.where(full, np.array(estimates, np.int64)[inverse], 0))
 
     def history(self, rows: Rows, partitions: Windows) -> History:  # noqa: ARG002
-        return History(partitions.starts)  # the first tuple of the partition, before any expiry
+        return History(partitions.starts)  # only the first tuple, because no tuple expires
 
 
 def is_one(array: pa.Array) -> Bools:
     """Return a mask of the tuples that approx_count_if counts."""
-    found: Bools = valid_mask(array) & numbers(array)
-    return found
+    mask: Bools = valid_mask(array) & numbers(array)
+    return mask

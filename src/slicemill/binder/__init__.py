@@ -1,4 +1,4 @@
-"""ESL, the Expressive Stream Language: bind SQL text to typed, checked statements.
+"""Binder of ESL, the SQL for streams: statements become typed and checked.
 
 `bind` is the entry point. It reads a script and returns its statements and the resulting catalog, or
 raises an EslError that lists every error with its line and column.
@@ -26,7 +26,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # Importing the grammar takes a third of a second, which a caller that only uses EslError need not pay.
+    # The grammar is imported on first use, because the import takes a third of a second.
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -37,7 +37,7 @@ def bind(
 ) -> BoundScript:
     """Parse and check a script, or raise EslError with all errors.
 
-    Objects of an earlier run, which are only in the catalog `kept`, can be dropped but not read.
+    The catalog `kept` has objects of an earlier start of the engine, which can be dropped but not read.
 
     >>> bound = bind("CREATE STREAM Bid(item int, price real); SELECT item FROM Bid WHERE price > 1000")
     >>> bound.catalog.queries["query_1"].schema.names

@@ -1,4 +1,9 @@
-"""Bind CREATE AGGREGATE: local tables, state bodies, and the rules of M29-M38."""
+"""Binder of CREATE AGGREGATE: local tables, and the statements of each phase (M29-M38).
+
+The phases are INITIALIZE, ITERATE, EXPIRE and TERMINATE. An aggregate may have two versions: the base version
+covers all tuples, and the window version a sliding window. `inwindow` is the table of the tuples in the
+window.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +86,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
     tables = _bind_tables(node, arguments, problems)
     has_inwindow = any(table.name.lower() == INWINDOW for table in tables)
     states = [state.name for body in child(node, "bodies") for state in child(body, "states")]
-    # WINDOW may be omitted if EXPIRE or inwindow implies it, as in the examples of the theses.
+    # The word WINDOW may be omitted if EXPIRE or inwindow implies WINDOW, as in published ESL.
     window = bool(child(node, "window")) or has_inwindow or BodyState.EXPIRE.value in states
     _check_states(node, states, window)
     itself = AggregateDefinition(name, arguments, returns, window, algebraic=False)
@@ -115,7 +120,7 @@ def _bind(node: nodes.CreateAggregate, context: Context) -> AggregateDefinition:
 
 
 def _context_with_itself(itself: AggregateDefinition, context: Context) -> Context:
-    """Return a context in which a body may call its own aggregate.
+    """Return a context in which an aggregate's statements may call the aggregate itself.
 
     If the aggregate replaces a built-in, a call of that name in the body calls the built-in (M29).
     """
@@ -129,7 +134,11 @@ def _context_with_itself(itself: AggregateDefinition, context: Context) -> Conte
 def _check_versions(
     node: nodes.CreateAggregate, arguments: Schema, returns: Schema, context: Context
 ) -> None:
-    """Check that results can be combined (M35) and that both versions agree."""
+    """Check the return types of an aggregate.
+
+    An ALGEBRAIC aggregate must be able to take its results as arguments (M35). The aggregate over all tuples
+    and the aggregate over windows of one name must have equal return types.
+    """
     combines = len(arguments) == len(returns) and all(
         assignable(argument.type, result.type) for argument, result in zip(arguments, returns, strict=True)
     )
@@ -168,7 +177,7 @@ def _bind_tables(
         with problems.collect():
             name = table.this.name
             if name.upper() == RETURN:
-                raise StatementError("RETURN is where results go; it cannot be declared", span_of(table))
+                raise StatementError("RETURN is the target of results and cannot be declared", span_of(table))
             if name.lower() in {known.name.lower() for known in tables}:
                 raise StatementError(f"{name} is declared twice", span_of(table), "give it another name")
             if name.lower() == INWINDOW:
@@ -181,7 +190,7 @@ def _bind_tables(
 def _inwindow_schema(table: nodes.LocalTableDeclaration, arguments: Schema) -> Schema:
     """Return the schema of `inwindow`, the table of tuples in the window (M32).
 
-    It has the aggregate's arguments under new names. Their types may be omitted.
+    The columns are the aggregate's arguments under new names. The types of the columns may be omitted.
     """
     declared = bind_columns(child(table, "columns"))
     if len(declared) != len(arguments):
@@ -252,7 +261,7 @@ def _check_methods(made: object, name: str, window: bool, literal: exp.Literal) 
 
 
 class _BodyBinder:
-    """Binder of the statements in the bodies of one aggregate."""
+    """Binder of the statements of all phases of one aggregate."""
 
     def __init__(
         self, context: Context, arguments: Schema, returns: Schema, tables: list[LocalTable]
@@ -263,7 +272,7 @@ class _BodyBinder:
         self.tables = {table.name.lower(): table.schema for table in tables}
         self.names = {table.name.lower(): table.name for table in tables}
         self.inwindow = self.tables.get(INWINDOW)
-        self.stored: dict[str, Schema] = {}  # stored tables that the bodies insert into
+        self.stored: dict[str, Schema] = {}  # tables of the catalog that the statements insert into
 
     def statement(self, node: exp.Expression) -> Statement:
         if isinstance(node, nodes.InsertInto):
@@ -292,7 +301,9 @@ class _BodyBinder:
             return self.names[key], self.tables[key]
         if key == RETURN.lower():
             raise StatementError(
-                "results only go into RETURN", span_of(identifier), "keep what you need in a TABLE"
+                "results can only be inserted into RETURN",
+                span_of(identifier),
+                "keep what you need in a TABLE",
             )
         hint = did_you_mean(identifier.name, self.names.values())
         stored = self.context.catalog.relation(identifier.name)
@@ -325,7 +336,9 @@ class _BodyBinder:
             table, schema = self._table(node.this)
             if table == INWINDOW:
                 raise StatementError(
-                    "the system fills inwindow", span_of(node.this), "keep rows of your own in another TABLE"
+                    "rows cannot be inserted into inwindow",
+                    span_of(node.this),
+                    "keep rows of your own in another TABLE",
                 )
         order = self._column_order(node, schema)
         query_node = child(node, "query")
@@ -347,7 +360,7 @@ class _BodyBinder:
         return Insert(table, rows=tuple(rows), where=self._where(node, env), stored=into is not None)
 
     def _stored(self, identifier: exp.Identifier) -> Table | None:
-        """Return the stored table of an INSERT, or None for other targets."""
+        """Return the table of the catalog that is the target of an INSERT, or None."""
         name = identifier.name
         known = name.lower() in self.tables or name.upper() == RETURN
         found = None if known else self.context.catalog.relation(name)
@@ -357,7 +370,7 @@ class _BodyBinder:
         return found
 
     def _column_order(self, node: nodes.InsertInto, schema: Schema) -> list[int]:
-        """Return the index of the table column of each value."""
+        """Return the index of the table column for each value of an INSERT."""
         listed = child(node, "columns")
         if listed is None:
             return list(range(len(schema)))
@@ -410,7 +423,7 @@ class _BodyBinder:
         return Update(name, tuple(assignments), self._where(node, env))
 
 
-# Warn of aggregate bodies that are valid but probably wrong.
+# Warnings about aggregates that are valid but probably wrong
 
 
 _WHOLE = (Kind.INT, Kind.BIGINT)
@@ -438,7 +451,7 @@ def warn_of_statement(
 ) -> None:
     """Warn of window-aggregate statements that mishandle the current tuple.
 
-    The current tuple is the expiring tuple in EXPIRE, and the arriving tuple in all other states.
+    The current tuple is the expiring tuple in EXPIRE, and the arriving tuple in all other phases.
     """
     if inwindow is None:
         return
@@ -463,7 +476,7 @@ def warn_of_statement(
 def warn_of_silence(
     name: exp.Identifier, bodies: dict[BodyState, tuple[Statement, ...]], algebraic: bool, context: Context
 ) -> None:
-    """Warn of an algebraic aggregate that returns nothing in ITERATE.
+    """Warn of an ALGEBRAIC aggregate without INSERT INTO RETURN in ITERATE.
 
     With SLIDE, the result of a window is the row that ITERATE returns for its last tuple (M34).
     """
@@ -478,7 +491,7 @@ def warn_of_silence(
 
 
 def _deletes_the_newest(statement: Delete, arguments: Schema, inwindow: Schema) -> bool:
-    """Return True if a DELETE removes the tuple that just arrived."""
+    """Return True if a DELETE FROM inwindow also removes the tuple that just arrived."""
     return (
         statement.table == INWINDOW
         and statement.where is not None
@@ -495,7 +508,7 @@ def _holds_for_itself(condition: Expr, arguments: Schema, inwindow: Schema) -> b
 
 
 def _column_index(side: Expr, arguments: Schema, inwindow: Schema) -> int | None:
-    """Return the index of an argument or inwindow column, else None."""
+    """Return the index of an argument, or of a column of the table inwindow, or None."""
     if isinstance(side, Argument):
         return arguments.index(side.name)
     if isinstance(side, ColumnRef) and inwindow.find(side.name.removeprefix(f"{INWINDOW}.")) is not None:

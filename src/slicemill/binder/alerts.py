@@ -1,4 +1,4 @@
-"""Bind CREATE ALERT: watched query or stream, condition and webhook."""
+"""Binder of CREATE ALERT: watched query or stream, condition and webhook."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _target(node: nodes.CreateAlert, context: Context) -> tuple[AlertSubject, st
     if every is not None:
         if rows:
             raise StatementError(
-                "rows are told of one query",
+                "an alert on rows needs one query",
                 span_of(node.this),
                 "name the query; or say WHEN, as in WHEN state = 'failed'",
             )
@@ -76,7 +76,7 @@ def _target(node: nodes.CreateAlert, context: Context) -> tuple[AlertSubject, st
     if isinstance(stream, Stream):
         if rows:
             raise StatementError(
-                f"{stream.name} is a stream, and rows are told of queries",
+                f"{stream.name} is a stream, and an alert on rows needs a query",
                 span_of(named),
                 f"CREATE QUERY all_of_{stream.name} AS SELECT * FROM {stream.name} first; or say WHEN",
             )
@@ -126,7 +126,7 @@ def check_webhook(node: exp.Expression) -> None:
         )
     if parts.username is not None:
         raise StatementError(
-            "an address with a password shows it to everybody who sees the statement",
+            "an address with a password shows the password to all users who can read the statement",
             span_of(node),
             "leave user and password out",
         )

@@ -1,4 +1,4 @@
-"""Bind ALTER STREAM … ADD COLUMN, with defaults for old rows."""
+"""Binder of ALTER STREAM, ALTER QUERY, PAUSE, RESUME, RESTART and REPLAY."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
         raise StatementError(
             f"{stream.name} has a column {known} already", span_of(node), "give the new one another name"
         )
-    # Local imports, so that the check of a script without ALTER STREAM loads neither Arrow nor NumPy.
+    # These imports are local, so that the check of a script without ALTER STREAM loads neither Arrow nor
+    # NumPy.
     from slicemill.columns.arrow_schema import ArrowSchemaError, to_arrow
 
     try:
@@ -87,10 +88,10 @@ def _check_name(column: Column, stream: Stream, node: nodes.ColumnDeclaration) -
 
 
 def _constant(node: exp.Expression, column: Column, context: Context) -> object:
-    """Return a constant default, converted to the type of the column."""
+    """Return the constant default of a column, converted to the type of the column."""
     if named := node.find(exp.Column):
         raise StatementError(
-            "a default is a constant", span_of(named), "strings are written in single quotes"
+            "a default must be a constant", span_of(named), "strings are written in single quotes"
         )
     value: Expr = bind(node, RelationEnvironment(context, Scope((), qualified=True), place="DEFAULT"))
     if isinstance(value, Literal) and value.value is None:
@@ -115,7 +116,7 @@ ALTERABLE = ("weight", "slo", "sink", RETAIN)
 
 
 def bind_alter(node: nodes.AlterQuery, context: Context) -> AlteredQuery:
-    """Bind ALTER QUERY … SET, for options that do not affect the results."""
+    """Bind ALTER QUERY … SET, for options that do not change the results."""
     before = find_running("QUERY", node.this, context)
     assert isinstance(before, QueryDefinition), "that is its kind"
     refuse_writer(before, node.this)
@@ -179,17 +180,17 @@ def _parse_retention_us(option: nodes.Option) -> int:
         if length is not None and c.done:
             return length
     except StatementError:
-        pass  # the error below has the position in the statement
+        pass  # the error is raised below, with the position in the statement
     raise StatementError(
-        f"'{text}' is no length of time", span_of(child(option, "value")), "write retain = '7 days', or NULL"
+        f"'{text}' is not a duration", span_of(child(option, "value")), "write retain = '7 days', or NULL"
     )
 
 
-# Look up the object that a CREATE would replace or duplicate, for OR REPLACE and IF NOT EXISTS.
+# Existing objects that a CREATE would replace or duplicate, for OR REPLACE and IF NOT EXISTS
 
 
 def object_exists(node: exp.Expression, context: Context) -> bool:
-    """Return True if an object of the CREATE's kind and name exists."""
+    """Return True if an object with the kind and name of a CREATE exists."""
     name, catalog = node.this.name.lower(), context.catalog
     if isinstance(node, nodes.CreateQuery):
         return name in catalog.queries
@@ -236,7 +237,7 @@ def without_named(node: exp.Expression, catalog: Catalog) -> Catalog:
     return without
 
 
-# Bind PAUSE, RESUME and RESTART, which name a running query or stream.
+# PAUSE, RESUME and RESTART, which name a running query or stream
 
 
 def bind_lifecycle_change(node: nodes.ChangeLifecycle, context: Context) -> LifecycleChange:
@@ -252,7 +253,7 @@ def bind_lifecycle_change(node: nodes.ChangeLifecycle, context: Context) -> Life
 
 
 def find_running(kind: str, identifier: exp.Identifier, context: Context) -> QueryDefinition | Relation:
-    """Return the continuous query or stream of a name, or raise."""
+    """Return the continuous query or stream with this name, or raise."""
     name, catalog = identifier.name, context.catalog
     known: dict[str, QueryDefinition | Relation] = (
         {**catalog.queries}
@@ -274,7 +275,7 @@ def find_running(kind: str, identifier: exp.Identifier, context: Context) -> Que
         raise StatementError(f"there is no {kind.lower()} {name}", span_of(identifier), hint or "")
     if isinstance(found, QueryDefinition) and not found.continuous:
         raise StatementError(
-            f"{found.name} reads tables and views only: it is answered when it is asked, and never runs",
+            f"{found.name} reads tables and views only: it is evaluated when it is called, and never runs",
             span_of(identifier),
             "only a query over streams can be paused, resumed, restarted or altered",
         )
@@ -302,7 +303,7 @@ def bind_replay(node: nodes.ReplayErrors, context: Context) -> Replay:
     where = child(node, "where")
     if where is None:
         return Replay(owner.name + ERRORS, owner.name)
-    # Bind the condition as the WHERE of a query over the bad rows.
+    # The condition is bound as the WHERE of a query over the bad rows.
     span = span_of(node.this)
     column = at(exp.Column(this=at(exp.Identifier(this="raw", quoted=False), span)), span)
     entry = at(nodes.StreamInput(this=node.this.copy()), span)

@@ -1,4 +1,7 @@
-"""Bind the memory budget and shedding method of a temporal query (L14)."""
+"""Binder of load-shedding options: memory budget, lag, shedding method (L14).
+
+A temporal query merges successive tuples with equal values to a run (value run), which is one result row.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ from slicemill.types import Column, Kind
 
 MEMORY = re.compile(r"(\d+)\s*(tuples?|runs?|b|kb|mb|gb|kib|mib|gib)", re.IGNORECASE)
 BYTES = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-# Shedding methods that weigh false results against lost duration.
+# Shedding methods with two weights: the cost of an additional result row, and the cost of lost time.
 WEIGHED = ("lookahead", "exact", "cals", "threshold")
 WEIGHTS = re.compile(r"(\d+(?:\.\d+)?)\s*,\s*(\d+(?:\.\d+)?)\s*\)")
 _MOST_BYTES = 2**63 - 1
@@ -53,7 +56,7 @@ _TEXT = 32
 def with_budget(
     query: Continuous | RelationQuery, memory: str | None, method: str | None, place: exp.Expression
 ) -> Continuous | RelationQuery:
-    """Add the memory budget to a temporal query."""
+    """Add the memory budget of the query options to a temporal query."""
     if not isinstance(query, SelectQuery) or query.coalesce is None:
         return query
     weights: tuple[float, float] | None = None
@@ -64,16 +67,16 @@ def with_budget(
         return query
     if query.coalesce.late is not None:
         raise StatementError(
-            "with a budget, what a late tuple would correct may be gone",
+            "with a memory budget, tuples that a late tuple would correct may have been dropped",
             span_of(place),
-            "leave LATE out, or the memory; with SLACK tuples are put in order before they get here",
+            "leave LATE out, or the memory; with SLACK, late tuples are sorted before the query reads them",
         )
     budget = _budget(query.coalesce, memory, method, place, weights)
     return replace(query, coalesce=replace(query.coalesce, budget=budget))
 
 
 def _split_weights(text: str, place: exp.Expression) -> tuple[str, tuple[float, float] | None]:
-    """Split a shedding method and its weights: 'lookahead(2, 1)' (L17)."""
+    """Split a shedding method with weights, such as 'lookahead(2, 1)' (L17)."""
     name, bracket, inside = text.partition("(")
     if not bracket:
         return text, None
@@ -81,13 +84,15 @@ def _split_weights(text: str, place: exp.Expression) -> tuple[str, tuple[float, 
     weights = (float(numbers[1]), float(numbers[2])) if numbers is not None else (0.0, 0.0)
     if not max(weights):
         raise StatementError(
-            f"'{text}' has no two weights",
+            f"'{text}' does not have two weights",
             span_of(place),
-            f"write what a result too many costs, and lost time: '{name.strip()}(2, 1)'; not both are 0",
+            f"write the costs of an additional result and of lost time: '{name.strip()}(2, 1)'",
         )
     if name.strip() not in WEIGHED:
         raise StatementError(
-            f"'{name.strip()}' has no weights", span_of(place), f"{one_of(WEIGHED)} have, and weigh 1 and 1"
+            f"'{name.strip()}' has no weights",
+            span_of(place),
+            f"{one_of(WEIGHED)} have weights, with the defaults 1 and 1",
         )
     return name.strip(), weights
 
@@ -95,12 +100,12 @@ def _split_weights(text: str, place: exp.Expression) -> tuple[str, tuple[float, 
 def _check_method(method: str, memory: str | None, place: exp.Expression) -> None:
     if method not in METHODS:
         hint = did_you_mean(method, tuple(METHODS)) or f"the ways are {one_of(tuple(METHODS))}"
-        raise StatementError(f"there is no way of shedding '{method}'", span_of(place), hint)
+        raise StatementError(f"there is no shedding method '{method}'", span_of(place), hint)
     if memory is None:
         raise StatementError(
-            "nothing is dropped without a budget",
+            "shedding needs a budget",
             span_of(place),
-            f"say how much may be kept: memory = '500 tuples', shedding = '{method}'",
+            f"write the memory to use: memory = '500 tuples', shedding = '{method}'",
         )
 
 
@@ -123,19 +128,20 @@ def _budget(
         )
     if slot is Slot.RUNS and method is not None:
         raise StatementError(
-            "where memory counts runs, the shortest run goes first",
+            "if memory counts runs, the shortest run is dropped first",
             span_of(place),
             f"leave shedding out, or write memory = '{amount} tuples'",
         )
     threshold = least_duration(coalesce.after)
     if method == "threshold" and threshold is None:
         raise StatementError(
-            "shedding by threshold needs a least duration",
+            "shedding = 'threshold' needs a minimum duration",
             span_of(place),
             "as in WHERE CAST(VALID(S) AS INTERVAL MINUTE) >= 3",
         )
     if method is None:
-        # Other methods can shorten a run below the minimum duration, which loses its whole result.
+        # If WHERE requires a minimum duration, the default method is `threshold`. Another method may shorten
+        # a result row below the minimum duration, so that WHERE drops the row.
         method = DEFAULT if threshold is None or slot is Slot.RUNS else "threshold"
     by_rows = coalesce.window.frame is FrameUnit.ROWS
     least = threshold if method == "threshold" else None
@@ -146,9 +152,9 @@ def _budget(
     check_size(memory, budget.capacity * each, place)
     if budget.capacity == 0:
         raise StatementError(
-            "this memory holds nothing",
+            "this memory is too small for a tuple",
             span_of(place),
-            f"a tuple takes {each} bytes" if unit in BYTES else "give it a tuple at least",
+            f"a tuple takes {each} bytes" if unit in BYTES else "write memory = '1 tuple' or more",
         )
     return budget
 
@@ -156,11 +162,11 @@ def _budget(
 def check_size(memory: str, size: int, place: exp.Expression) -> None:
     """Reject a budget that exceeds 64 bits.
 
-    Such a budget is probably a typing error, because it would limit nothing.
+    A budget of this size is probably a typing error, because it would have no effect.
     """
     if size > _MOST_BYTES:
         raise StatementError(
-            f"'{memory}' is more memory than there can be",
+            f"'{memory}' is more memory than any machine has",
             span_of(place),
             "write what the query may take of this machine, as in memory = '64 MB'",
         )
@@ -169,11 +175,11 @@ def check_size(memory: str, size: int, place: exp.Expression) -> None:
 def tuple_bytes(coalesce: TemporalQuery, budget: Budget) -> int:
     """Return the size in bytes of a stored tuple.
 
-    In columnar state, a VARCHAR counts with its declared length, but at most with 32 bytes.
+    In columnar state, a VARCHAR has its declared length, but at most 32 bytes.
     """
     shown = {column.name: column for column in coalesce.schema}
     values = sum(_width(shown[name]) for name in coalesce.attributes)
-    # Estimate: one in eight stored runs has its own copy of the values.
+    # It is estimated that an eighth of the stored runs have a copy of the values.
     return budget_bytes(budget) + (values + values // 8 + 1 if budget.compiled else 0)
 
 
@@ -184,9 +190,9 @@ def _width(column: Column) -> int:
 
 
 def least_duration(after: Expr | None) -> int | None:
-    """Return the minimum duration of runs that a condition requires, or None.
+    """Return the minimum duration of result rows that a WHERE condition requires, or None.
 
-    The result is in microseconds.
+    The duration is that of VALID(S), in microseconds.
     """
     return max((found for part in conjuncts(after) for found in _durations(part)), default=None)
 
@@ -203,14 +209,14 @@ def _durations(part: Expr) -> Iterator[int]:
         return
     period, unit = left.arguments
     if isinstance(period, ColumnRef) and isinstance(unit, Literal) and isinstance(right.value, int):
-        # Durations are compared in whole units, so > 3 minutes means at least 4 minutes.
+        # Durations are compared in whole units, so `> 3` minutes means at least 4 minutes.
         if function in (">=", "="):
             yield right.value * int(str(unit.value))
         elif function == ">":
             yield (right.value + 1) * int(str(unit.value))
 
 
-# Bind `WITH (lag = …, memory = …, shedding = …, utility = …, keep = …)`: load shedding of a query.
+# WITH (lag = …, memory = …, shedding = …, utility = …, keep = …): load shedding of a query
 
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL, Kind.BOOLEAN)
@@ -230,12 +236,14 @@ def bind_load(
     if not wanted:
         return None, None
     if isinstance(query, RelationQuery):
-        raise StatementError("only continuous queries have a load", span_of(place), f"leave {wanted[0]} out")
+        raise StatementError(
+            "load shedding is only for continuous queries", span_of(place), f"leave {wanted[0]} out"
+        )
     if options.lag is None and memory is None:
         raise StatementError(
-            "nothing is dropped without a budget",
+            "shedding needs a budget",
             span_of(place),
-            "say how far the query may fall behind, as in lag = '2 s', or what it may keep: memory = '64 MB'",
+            "write the maximum lag, as in lag = '2 s', or the memory to use: memory = '64 MB'",
         )
     utility = _utility(query, options.utility, context, place) if options.utility is not None else None
     budget = LoadBudget(
@@ -248,11 +256,11 @@ def bind_load(
 
 
 def lag_us(text: str, place: exp.Expression) -> int:
-    """Return the maximum lag in microseconds."""
+    """Return the maximum lag in the option `lag`, in microseconds."""
     match = _DURATION.fullmatch(text)
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US or float(match[1]) == 0:
-        raise StatementError(f"'{text}' is no length of time", span_of(place), "write lag = '2 s'")
+        raise StatementError(f"'{text}' is not a duration", span_of(place), "write lag = '2 s'")
     return round(float(match[1]) * UNITS_US[unit])
 
 
@@ -278,7 +286,9 @@ def _least(text: str, place: exp.Expression) -> float:
         share = -1.0
     if not 0 <= share <= 1:
         raise StatementError(
-            f"'{text}' is no share", span_of(place), "keep is the share that stays at least: keep = 0.2"
+            f"'{text}' is no share",
+            span_of(place),
+            "keep is the minimum share of tuples to process: keep = 0.2",
         )
     return share
 
@@ -290,7 +300,7 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
             did_you_mean(method, tuple(LOAD_SHEDDING_METHODS))
             or f"the ways are {one_of(tuple(LOAD_SHEDDING_METHODS))}"
         )
-        raise StatementError(f"there is no way of shedding '{given}'", span_of(place), hint)
+        raise StatementError(f"there is no shedding method '{given}'", span_of(place), hint)
     if (method == UTILITY) != (utility is not None):
         missing = "shedding by utility needs to know it"
         unused = f"shedding '{method}' has no use for a utility"
@@ -301,13 +311,13 @@ def _method(query: Continuous, given: str | None, utility: Expr | None, place: e
         )
     if method == WINDOWS and not _has_sliding_groups(query):
         raise StatementError(
-            "whole windows are for aggregates over one window that slides",
+            "shedding whole windows needs an aggregate over one sliding window",
             span_of(place),
             "as in SELECT k, count(*) FROM S [RANGE 60 SECONDS SLIDE 10 SECONDS] GROUP BY k",
         )
     if method == AGE and not _is_join(query):
         raise StatementError(
-            "the age of a pair is for joins of two streams, or of more over windows of time",
+            "shedding by age needs a join of two streams, or of more streams with windows of time",
             span_of(place),
             f"choose another way: {one_of([name for name in LOAD_SHEDDING_METHODS if name != AGE])}",
         )
@@ -328,7 +338,7 @@ def _has_sliding_groups(query: Continuous) -> bool:
 
 
 def _is_join(query: Continuous) -> bool:
-    """Return True for a join that can shed pairs by age.
+    """Return True for a join that can shed pairs of rows by age.
 
     Outer joins are excluded, because shed rows would look like rows without a match. Joins of three or more
     streams need time windows, because rows in ROWS windows have no age.
@@ -346,7 +356,9 @@ def _utility(query: Continuous, text: str, context: Context, place: exp.Expressi
     """Bind the utility expression as a select item over the query's stream."""
     entry = query.inputs[0] if isinstance(query, SelectQuery) else None
     if entry is None or entry.relation is None or not isinstance(query, SelectQuery) or len(query.inputs) > 1:
-        raise StatementError("utility is that of one stream's tuples", span_of(place), "leave utility out")
+        raise StatementError(
+            "utility needs a query over a single stream", span_of(place), "leave utility out"
+        )
     script = f'SELECT {text} AS utility FROM "{entry.relation}" AS "{entry.alias}"'
     problems = ErrorCollector()
     found = None

@@ -1,4 +1,4 @@
-"""Resolve calls of aggregates and models: definition, arguments and returned columns."""
+"""Resolution of calls of aggregates, models and user-defined functions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slicemill.types import BIGINT, Column, Kind, Schema, Type, assignable
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """Aggregate call with checked arguments.
+    """Aggregate call with its definition and checked arguments.
 
     `blocking` is set if the aggregate emits only at the end of its input. `written` is the function name in
     the text, and `name` is the name of the definition. For an instance of a model, `name` includes the values
@@ -49,7 +49,7 @@ class ResolvedCall:
 
 
 def single_column(node: exp.Anonymous, columns: Sequence[Column]) -> ColumnRef:
-    """Return the only column of a call used as a value."""
+    """Return the only column that a call used as a value returns."""
     first, *others = columns
     if others:
         raise StatementError(
@@ -85,7 +85,9 @@ def resolve_calls(
     A call of a model may resolve to several aggregates.
     """
     if child(node, "filter") is not None:
-        raise StatementError("FILTER has no place here", span_of(node), "put the condition into a CASE WHEN")
+        raise StatementError(
+            "FILTER is not allowed here", span_of(node), "put the condition into a CASE WHEN"
+        )
     declared = catalog.callables.get(node.name.lower())
     if declared is None or declared.bind_call is None:
         return [_resolve_aggregate(node, arguments, catalog, over)]
@@ -100,7 +102,7 @@ def _resolve_aggregate(
 ) -> ResolvedCall:
     """Resolve a call of an aggregate.
 
-    Without OVER, a built-in takes precedence over a user's window version of that name.
+    Without OVER, a built-in aggregate takes precedence over a user's aggregate over windows of that name.
     """
     base, window = catalog.aggregates(node.name)
     text = over or to_esl(node)
@@ -119,7 +121,7 @@ def checked_call(
     usage: str = "",
     constants: int = 0,
 ) -> ResolvedCall:
-    """Check the arguments of an aggregate call, except for built-ins.
+    """Check the arguments of a call of a user-defined aggregate.
 
     `constants` is the number of additional arguments, which the caller has checked.
     """
@@ -211,14 +213,14 @@ def _builtin(node: exp.Anonymous, arguments: Sequence[Expr], text: str) -> Resol
 
 
 def field_of(column: Column) -> str:
-    """Return the field name of a returned column, without the call."""
+    """Return the name of a column that a call returns, without the text of the call."""
     return column.origin.column if column.origin is not None else column.name
 
 
 def read_field(node: exp.Dot, columns: Sequence[Column] | None) -> Expr:
-    """Return the column that `call.column` reads."""
+    """Return the column that an expression `call.column` reads."""
     if columns is None:
-        raise StatementError("this has no fields", span_of(node))
+        raise StatementError("this expression has no fields", span_of(node))
     wanted = node.expression.name.lower()
     for column in columns:
         if field_of(column).lower() == wanted:
@@ -231,10 +233,10 @@ def _usage(definition: AggregateDefinition) -> str:
     return f"it is declared as {definition.name}{definition.arguments}"
 
 
-# Bind calls of user-defined scalar functions by inlining their bodies.
+# Calls of user-defined scalar functions, whose bodies are inlined
 #
-# The body is bound anew with the arguments of each call. So a function may be called wherever an expression
-# may stand, and arguments that must be constant are checked at each call.
+# The body is bound again with the arguments of each call. So a function may be called in all expressions, and
+# arguments that must be constant are checked at each call.
 
 
 MAX_TERMS = 10_000
@@ -242,7 +244,7 @@ MAX_TERMS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class FunctionEnvironment:
-    """Name resolution in the body of a function.
+    """Name resolution in the body of a user-defined function.
 
     `values` are the arguments by parameter name in lower case.
     """
@@ -281,7 +283,7 @@ class FunctionEnvironment:
         return function_call(node, self.context, self)
 
     def field(self, node: exp.Dot) -> Expr:
-        raise StatementError("this has no fields", span_of(node))
+        raise StatementError("this expression has no fields", span_of(node))
 
     def over(self, node: nodes.Over) -> Expr:
         raise StatementError(
@@ -302,7 +304,7 @@ def parse_body(text: str) -> exp.Expression:
 def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment) -> Expr | None:
     """Inline a call of a user-defined function.
 
-    Return None for a call of any other function.
+    Return None for calls of all other functions.
     """
     name = node.name.lower()
     definition = context.catalog.functions.get(name)
@@ -353,13 +355,13 @@ def function_call(node: exp.Anonymous, context: Context, env: ScalarEnvironment)
 
 
 def inline_body(definition: FunctionDefinition, values: Mapping[str, Expr], context: Context) -> Expr:
-    """Return the body of a function with arguments in place of parameters.
+    """Return the bound body of a function with arguments in place of parameters.
 
     The arguments have the types of the parameters.
     """
     assert isinstance(definition.returns, Type), "one that returns rows stands in FROM"
     if definition.external is not None:
-        # Python does not enforce the length of a VARCHAR, so the call returns any length and is cast.
+        # A Python function does not enforce the length of a VARCHAR, so its result is cast.
         whole = replace(definition.returns, length=None)
         return _cast_to(Call(definition.external, tuple(values.values()), whole), definition.returns)
     assert definition.body is not None, "a function has a body, or is external"
@@ -382,7 +384,7 @@ def _cast_to(value: Expr, type_: Type) -> Expr:
 def _count_terms(expr: Expr, known: dict[int, int]) -> int:
     """Return the number of terms in an inlined expression.
 
-    A part that is shared counts once for each use.
+    A sub-expression that occurs several times is counted for each occurrence.
     """
     found = known.get(id(expr))
     if found is None:

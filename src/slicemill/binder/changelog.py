@@ -1,4 +1,4 @@
-"""Bind changelogs: top-N ranks, EMIT, result schemas, and restrictions on readers."""
+"""Binder of queries with changelogs: top-N ranks, EMIT, result schemas, and restrictions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FLIPPED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "=": "="}
 HIDDEN_COUNT = AggregateCall("count", (), False, (Column("count(*)", BIGINT),))
 
 
-# -- readers of changelogs ----------------------------------------------------------------------------------
+# -- restrictions on queries over changelogs ----------------------------------------------------------------
 
 
 def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
@@ -70,7 +70,7 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
         frame = child(entry.node, "frame") or child(node, "window")
         if frame is not None or child(entry.node, "coalesce"):
             raise StatementError(
-                f"{name} is a table that changes, and a window holds rows that stay",
+                f"{name} is a changelog, and a window needs rows that do not change",
                 span_of(frame if frame is not None else entry.node),
                 f"leave the window out, perhaps for GROUP BY date_trunc('minute', column), or {final}",
             )
@@ -79,33 +79,33 @@ def refuse_changes(node: exp.Select, entries: Sequence[BoundInput]) -> None:
 def _check_join(entry: BoundInput, entries: Sequence[BoundInput], node: exp.Select) -> None:
     """Check a join with a changelog.
 
-    A changelog joins one other changelog or stream, without windows.
+    A changelog can be joined with one other changelog or stream, without windows.
     """
     name = entry.input.alias
     finite = next((other for other in entries if other.input.finite), None)
     if finite is not None:
         raise StatementError(
-            f"{name} is a table that changes, and rows that are looked up for it may be others later",
+            f"{name} is a changelog, and rows that it looks up in a table may change later",
             span_of(finite.node),
             f"look {finite.input.alias} up for the stream that {name} is made of",
         )
     if len(entries) > 2:
         raise StatementError(
-            f"{name} is a table that changes, and is joined with one other at a time",
+            f"{name} is a changelog, which can be joined with only one other input",
             span_of(entry.node),
             "join two of them in a stream of their own: CREATE STREAM ab AS SELECT …; then FROM ab",
         )
     for other in entries:
         if other.input.kind in (JoinKind.SEMI, JoinKind.ANTI) or other.side in ("ASOF", "LEFT ASOF"):
             raise StatementError(
-                f"{name} is a table that changes, and takes INNER, LEFT, RIGHT and FULL joins",
+                f"{name} is a changelog, which supports only INNER, LEFT, RIGHT and FULL joins",
                 span_of(other.node),
                 f"use LEFT JOIN … WHERE {entries[1].input.alias}.column IS NULL, or GROUP BY",
             )
         frame = child(other.node, "frame") or child(node, "window")
         if frame is not None:
             raise StatementError(
-                f"{name} is a table that changes, and is joined with all that comes",
+                f"{name} is a changelog, which is joined without windows",
                 span_of(frame),
                 "leave the window out",
             )
@@ -116,7 +116,7 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
     if changing is not None and any(True for _ in calls):
         over = next(node.find_all(nodes.Over), node)
         raise StatementError(
-            f"{changing.alias} is a table that changes, and OVER reads rows that stay",
+            f"{changing.alias} is a changelog, and OVER needs rows that do not change",
             span_of(over),
             f"use GROUP BY, or end the SELECT of {changing.alias} with EMIT FINAL",
         )
@@ -125,8 +125,7 @@ def refuse_over_changes(node: exp.Select, inputs: Sequence[QueryInput], calls: I
 def refuse_unretractable(resolved: ResolvedCall, call: exp.Expression, inputs: Sequence[QueryInput]) -> None:
     """Reject aggregates over changelogs if they cannot retract a row.
 
-    Blocking base versions of user-defined aggregates are allowed, because they are recomputed from the
-    remaining rows.
+    User-defined aggregates with TERMINATE are allowed, because they are recomputed from the remaining rows.
     """
     changing = next((i.alias for i in inputs if i.schema.changelog), None)
     if changing is None:
@@ -143,12 +142,12 @@ def refuse_unretractable(resolved: ResolvedCall, call: exp.Expression, inputs: S
         hint = f"let {name} answer in TERMINATE, not at each tuple"
     if hint is not None:
         raise StatementError(
-            f"{changing} is a table that changes, and {name} cannot take a row out again", span_of(call), hint
+            f"{changing} is a changelog, and {name} cannot retract a row", span_of(call), hint
         )
 
 
 def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option]) -> None:
-    """Reject a sink that cannot take changing results."""
+    """Reject a sink that cannot store changing results."""
     sink = next((option for option in options if option.this.name.lower() == "sink"), None)
     value = child(sink, "value") if sink is not None else None
     if not isinstance(value, exp.Literal):
@@ -159,19 +158,19 @@ def check_sink(query: Continuous | RelationQuery, options: Sequence[nodes.Option
     scheme = url.partition(":")[0].lower()
     if scheme in _FILES:
         raise StatementError(
-            "these results change, and a file takes no row back",
+            "these results change, and rows in a file cannot be retracted",
             span_of(value),
             f"write the changes with what they do, '{url}?changelog=true', or end the SELECT with EMIT FINAL",
         )
     if scheme in ("postgres", "postgresql") and query.schema.key is None:
         raise StatementError(
-            "these results change, and no columns tell their rows apart in a table",
+            "these results change, and no columns identify their rows in a table",
             span_of(value),
             "select the columns of the groups, or the rank; or write the changes: changelog=true in the URL",
         )
 
 
-# -- ranks ---------------------------------------------------------------------------------------------------
+# -- ranking calls (ROW_NUMBER, RANK, DENSE_RANK) ------------------------------------------------------------
 
 
 def rank_function_of(
@@ -180,9 +179,9 @@ def rank_function_of(
     order: Sequence[tuple[Expr, bool]],
     time_columns: frozenset[str],
 ) -> RankedBy:
-    """Return a ranking call, with flags for an order by timestamp.
+    """Return a ranking call, which records whether its ORDER BY is by timestamp.
 
-    Rows of a stream arrive in the order of its timestamp column.
+    Rows of a stream arrive in the order of the stream's timestamp column.
     """
     by_time = [isinstance(expr, ColumnRef) and expr.name in time_columns for expr, _ in order]
     oldest = not order or (len(order) == 1 and by_time[0] and not order[0][1])
@@ -196,7 +195,7 @@ def rank_function_of(
 
 
 def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | None]:
-    """Split a condition on the rank into top-N limit and rest."""
+    """Split a condition into the highest rank that it allows and the other conditions."""
     limits: list[int] = []
     others: list[Expr] = []
     for part in conjuncts(condition):
@@ -210,9 +209,9 @@ def take_limit(condition: Expr | None, column: str) -> tuple[int | None, Expr | 
 
 
 def _limit(part: Expr, column: str) -> int | None:
-    """Return the highest rank that a condition allows.
+    """Return the highest rank that a condition on the rank allows.
 
-    The result is -1 if all ranks are allowed, and None for other conditions.
+    The result is -1 if all ranks are allowed, and None for all other conditions.
     """
     if not isinstance(part, Call) or len(part.arguments) != 2:
         return None
@@ -233,12 +232,12 @@ def _limit(part: Expr, column: str) -> int | None:
 
 
 def _without_cast(expr: Expr) -> Expr:
-    """Return a column or literal without its cast."""
+    """Return the operand of a cast of a column or literal, or else the expression."""
     return expr.operand if isinstance(expr, Cast) and isinstance(expr.operand, ColumnRef | Literal) else expr
 
 
 def apply_limit(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
-    """Limit a query with a rank to its first rows.
+    """Limit a query with a ranking call to rows with a rank up to `limit`.
 
     Unless `shown`, the rank column is removed.
     """
@@ -250,7 +249,7 @@ def apply_limit(query: SelectQuery, limit: int, shown: bool) -> SelectQuery:
 
 
 def rank_item(query: Continuous | None) -> SelectItem | None:
-    """Return the select item of a rank without a limit, if any."""
+    """Return the SELECT item with the rank of a query that does not limit the rank yet."""
     if not isinstance(query, SelectQuery) or query.rank is None or query.rank.limit is not None:
         return None
     wanted = ColumnRef.to(query.rank.column)
@@ -263,9 +262,9 @@ def refuse_open_rank(query: Continuous | RelationQuery, place: exp.Expression) -
         if isinstance(branch, SelectQuery) and branch.rank is not None and branch.rank.limit is None:
             name = branch.rank.by.function
             raise StatementError(
-                f"each tuple could change the {name} of all others",
+                f"each new tuple could change the {name} of all rows",
                 span_of(next((o for o in place.find_all(nodes.Over) if _is_rank(o)), place)),
-                f"ask for the first ones: QUALIFY {name}() OVER (…) <= 10, or WHERE … <= 10 around it",
+                f"limit the rank: QUALIFY {name}() OVER (…) <= 10, or WHERE … <= 10 around it",
             )
 
 
@@ -288,52 +287,54 @@ def with_emit(query: SelectQuery, node: exp.Select, catalog: Catalog) -> SelectQ
     closes = query.slide is not None or query.session is not None or query.rank is not None
     if child(emit, "kind") == "ON WINDOW CLOSE" and (query.schema.changelog or not closes):
         raise StatementError(
-            "no window closes here",
+            "ON WINDOW CLOSE needs a window",
             span_of(emit),
             "group by one: FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE] GROUP BY k; or use EMIT FINAL",
         )
     if not query.schema.changelog:
         if every is None and closes:
-            return query  # a window emits its results once
+            return query  # a window emits its results once, so EMIT CHANGES and FINAL have no effect
         raise StatementError(
-            "EMIT says when changes are told, and these results do not change", span_of(emit), "leave it out"
+            "EMIT determines when changes are emitted, and these results do not change",
+            span_of(emit),
+            "leave it out",
         )
     return with_result_schema(replace(query, emit=EmitClause(every)))
 
 
 def _with_corrections(query: SelectQuery, emit: exp.Expression, catalog: Catalog) -> SelectQuery:
-    """Bind EMIT EARLY … LATE …, which corrects results of windows.
+    """Bind EMIT EARLY … LATE …, for early and corrected results of windows.
 
-    The windows of one stream emit before they close, and again after late tuples.
+    The windows of one stream emit before they end, and again after late tuples.
     """
     given = query.inputs[0]
     if len(query.inputs) > 1 and not query.aggregates:
         raise StatementError(
-            "a join tells each pair when it is there, and nothing of it is early",
+            "a join emits each pair at once, so EMIT EARLY has no effect",
             span_of(emit),
             "leave EMIT out; or make it a stream, CREATE STREAM ab AS SELECT …, and aggregate over that",
         )
     if query.session is None and (not reads_windows_of_time(query) or given.window is None):
         raise StatementError(
-            "EMIT EARLY and LATE are for windows of time, whose groups are told at one moment",
+            "EMIT EARLY and LATE need a window of time, which emits all its groups together",
             span_of(emit),
             "use them with a window that slides: FROM stream [RANGE 1 HOUR SLIDE 1 HOUR]",
         )
     if len(query.inputs) > 1 or query.running:
         raise StatementError(
-            "EMIT EARLY and LATE are for windows of one stream",
+            "EMIT EARLY and LATE need a window of a single stream",
             span_of(emit),
             "make the join, or the stream, first: CREATE STREAM ab AS SELECT …",
         )
     if query.session is not None and child(emit, "late") is not None:
         raise StatementError(
-            "a tuple that comes late may put sessions together that were told as two",
+            "a late tuple may merge two sessions that have already been emitted",
             span_of(emit),
-            "leave LATE out, and give the stream SLACK, so that such tuples are waited for",
+            "leave LATE out, and give the stream SLACK, so that late tuples are sorted in",
         )
     if query.rank is not None or query.order is not None or query.distinct:
         raise StatementError(
-            "these results are corrected, and the first of them may be others then",
+            "these results are corrected later, and their order may then change",
             span_of(emit),
             "rank them in a query around it: SELECT … FROM (SELECT … EMIT EARLY …) AS w QUALIFY …",
         )
@@ -350,7 +351,7 @@ def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> 
     stream = None if given.relation is None else catalog.relation(given.relation)
     if not isinstance(stream, Stream) or stream.kind is not TimestampKind.EXTERNAL:
         raise StatementError(
-            f"no tuple of {given.alias} is late: LATE is for streams with timestamps of their own",
+            f"tuples of {given.alias} are never late: LATE needs a stream with a timestamp column",
             span_of(length),
             "leave LATE out, or read a stream that is declared with ORDER BY and a column",
         )
@@ -361,7 +362,7 @@ def late_tuples(given: QueryInput, length: nodes.Duration, catalog: Catalog) -> 
     return LateTuples(stream.name + LATE, stream.time_column, within_us)
 
 
-# -- the schema of results -----------------------------------------------------------------------------------
+# -- schema of results ---------------------------------------------------------------------------------------
 
 
 def with_result_schema(query: SelectQuery) -> SelectQuery:
@@ -387,10 +388,10 @@ def with_result_schema(query: SelectQuery) -> SelectQuery:
 
 
 def _shape(query: SelectQuery) -> tuple[bool, tuple[str, ...] | None]:
-    """Return changelog flag and key of the rows before the select list."""
+    """Return the changelog flag and the key of a query's rows before projection."""
     below = schema_below(query.inputs)
     if query.changing and not query.aggregates and not below.changelog:
-        below = Schema(())  # distinct rows of a stream are never retracted
+        below = Schema(())  # a query with only distinct rows of a stream never retracts a row
     elif query.corrections is not None:
         below = Schema((), True, query.early_result_key)
     elif query.changing:
@@ -409,7 +410,7 @@ def _ranks(query: SelectQuery) -> Iterable[tuple[RankedBy, int | None, str | Non
 
 
 def as_changelog(query: SelectQuery) -> SelectQuery:
-    """Turn an append-only query into a changelog of inserts, for UNION."""
+    """Convert an insert-only query to a changelog with inserts, for UNION."""
     if query.schema.changelog:
         return query
     items = (SelectItem(OP, Literal(OPS[0], CHANGE)), *query.items)
@@ -417,13 +418,13 @@ def as_changelog(query: SelectQuery) -> SelectQuery:
 
 
 def reads_windows_of_time(query: SelectQuery) -> bool:
-    """Return True for groups of sliding time windows, which are emitted together."""
+    """Return True for aggregates over sliding time windows in FROM."""
     window = next((i.window for i in query.inputs if i.window and i.window.slide is not None), None)
     return window is not None and window.frame is FrameUnit.RANGE and bool(query.aggregates)
 
 
 def columns_used(query: SelectQuery) -> frozenset[str]:
-    """Return the input columns that a query reads (its projection)."""
+    """Return the input columns that the expressions of a query read."""
     exprs = [item.expr for item in (*query.items, *query.group_by)]
     exprs += [argument for call in query.aggregates for argument in call.arguments]
     for call in query.window_calls:

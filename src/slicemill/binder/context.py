@@ -1,4 +1,4 @@
-"""Binding context: catalog, names local to a statement, and warnings."""
+"""Context of binding: catalog, names local to a statement, and warnings."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def kind_name(relation: Relation) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Binding context of a statement: visible names, and result collectors.
+    """Context of binding a statement: visible names, and collectors of warnings.
 
     `local` holds WITH definitions. `broken` holds names whose declaration has an error that is already
-    reported. `kept` returns the objects that a home has stored and this text has not declared again.
-    `in_body` is set inside the body of an aggregate, which must be deterministic. Without `imports`, the
-    Python modules that a text names are not imported, because an import runs their code.
+    reported. `kept` returns the objects that the home directory has stored and this text has not declared
+    again. `in_body` is set inside the body of an aggregate, which must be deterministic. Without `imports`,
+    the Python modules that a text names are not imported, because an import runs their code.
 
     `functions_called` collects user-defined functions, because the bound statement has only their inlined
-    bodies. `warnings` collects constructs that are probably wrong, and `stars` the columns of each *. `later`
-    counts, by name, the declarations that follow in the same text.
+    bodies. `warnings` collects warnings, and `stars` the columns of each *. `later` counts, by name, the
+    declarations that follow in the same text.
     """
 
     catalog: Catalog
@@ -61,14 +61,14 @@ class Context:
 
     def warn(self, message: str, span: TextSpan, hint: str) -> None:
         warning = Diagnostic(message, span, hint, warning=True)
-        if warning not in self.warnings:  # some queries are bound twice
+        if warning not in self.warnings:  # a query that is bound twice causes a warning twice
             self.warnings.append(warning)
 
     def refuse_later(self, name: str, span: TextSpan) -> None:
-        """Raise if an unknown name is declared later in the same text."""
+        """Raise an error if an unknown name is declared later in the same text."""
         if self.later.get(name.lower(), 0) > 0:
             raise StatementError(
-                f"{name} is declared further down", span, "move its declaration up, before this"
+                f"{name} is declared later in this text", span, "move its declaration before this statement"
             )
 
     def with_local(self, name: str, query: Continuous | RelationQuery) -> Context:
@@ -118,7 +118,7 @@ def view_of_a_stream(relation: Relation | Continuous | RelationQuery, catalog: C
     return None
 
 
-# Collect errors, so that a statement can report all of them.
+# Collection of errors, so that a statement can report all its errors
 
 
 class StatementErrors(Exception):
@@ -130,9 +130,9 @@ class StatementErrors(Exception):
 
 
 class ErrorCollector:
-    """Collector of errors.
+    """Collector of the errors in a statement.
 
-    `raise_any` raises all of them together.
+    `raise_any` raises all collected errors together.
 
     >>> problems = ErrorCollector()
     >>> from slicemill.sql.errors import TextSpan
@@ -168,7 +168,7 @@ class BrokenDependency(Exception):
     """Raised if a statement depends on a declaration that has an error."""
 
 
-# Check constant arguments against the ranges that functions declare.
+# Check of constant arguments against the ranges that functions declare
 
 
 def check_constant(
@@ -176,7 +176,7 @@ def check_constant(
 ) -> None:
     """Reject a constant argument that is out of range.
 
-    NULL passes, because the result is then NULL.
+    NULL is accepted, because the result of the call is then NULL.
     """
     value = argument.value if isinstance(argument, Literal) else None
     if range_ is not None and value is not None and not range_.takes(value):
@@ -184,9 +184,9 @@ def check_constant(
         raise StatementError(said, span_of(node), hint or range_.hint(value))
 
 
-# Reject passwords in statements.
+# Rejection of passwords in statements
 #
-# Statements are stored, listed and copied into support bundles.
+# Statements are stored, listed and copied into support bundles, so they must not contain passwords.
 
 
 def passwords_in(statement: exp.Expression) -> Iterator[Diagnostic]:
@@ -196,7 +196,7 @@ def passwords_in(statement: exp.Expression) -> Iterator[Diagnostic]:
         if isinstance(node, nodes.Option):
             name, value = node.this.name, child(node, "value")
             if name.lower() != "sink" and node.find_ancestor(nodes.SourceClause) is None:
-                continue  # an option of a query, not of its sink or source
+                continue  # the option belongs to a query, not to its sink or source
         if isinstance(value, exp.Literal) and contains_secret(value.name, name):
             what = name if name.lower() in ("sink", "source") else f"option {name}"
             message = f"the {what} contains a password, which a statement would show"

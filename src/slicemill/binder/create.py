@@ -1,4 +1,4 @@
-"""Bind CREATE STREAM, VIEW and QUERY, bare queries, DROP and SET."""
+"""Binder of CREATE STREAM, VIEW and QUERY, queries without CREATE, DROP and SET."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _KEPT_ASIDE = {LATE: "late rows", ERRORS: "bad rows", HELD: "rows that wait to b
 
 
 def refuse_taken_name(identifier: exp.Identifier, context: Context) -> None:
-    """Raise if the name of a CREATE is taken or reserved."""
+    """Raise if the name of a CREATE is used or reserved."""
     owner = context.catalog.owner_of(identifier.name)
     if owner is not None:
         aside = _KEPT_ASIDE[identifier.name.lower()[len(owner.name) :]]
@@ -112,7 +112,7 @@ def _refuse_relation(identifier: exp.Identifier, context: Context) -> None:
 
 
 def _refuse_taken_sides(stream: Stream, identifier: exp.Identifier, context: Context) -> None:
-    """Raise if the name of a stream's side log is taken."""
+    """Raise if a name that a stream's late or bad rows would get is used."""
     for side in stream.sides:
         known = _find_relation_or_query(stream.name + side, context.catalog)
         if known is not None:
@@ -187,7 +187,7 @@ def _bind_derived_stream(node: nodes.CreateStream, query: Continuous) -> Derived
 
 
 def retention_us(node: nodes.Duration | None) -> int | None:
-    """Return the retention in microseconds, or None without RETAIN."""
+    """Return the retention of a RETAIN clause in microseconds, or None without the clause."""
     if node is None:
         return None
     length = duration_us(node)
@@ -218,7 +218,7 @@ def _timestamps(node: nodes.CreateStream, schema: Schema) -> tuple[TimestampKind
 def _only_external(word: str, node: exp.Expression | None, kind: TimestampKind) -> None:
     if node is not None and kind is not TimestampKind.EXTERNAL:
         raise StatementError(
-            f"{word} is for timestamps that come with the tuples; these are {kind.value}",
+            f"{word} needs a timestamp column in the data; these timestamps are {kind.value}",
             span_of(node),
             "add ORDER BY with a timestamp column",
         )
@@ -250,7 +250,7 @@ def bind_view(node: nodes.CreateView, context: Context) -> View:
 
 
 def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
-    """Check that a view over a stream reads one window only.
+    """Check that a view over a stream reads only one window.
 
     A window is finite, so the view can be read at any time.
     """
@@ -264,22 +264,22 @@ def _check_finite(query: Continuous, node: nodes.CreateView) -> None:
     entry = query.inputs[0]
     if entry.schema.changelog:
         raise StatementError(
-            f"{entry.alias} is a table that changes, and a view over a stream is what one window holds",
+            f"{entry.alias} is a changelog, and a view over a stream needs rows that do not change",
             place,
             f"make it a stream: CREATE STREAM {node.this.name} AS SELECT …; or look its rows up: "
             f"CREATE TABLE {node.this.name} AS MATERIALIZED {entry.alias}",
         )
     if query.coalesce is not None or entry.window is None or entry.window.extent is None:
         raise StatementError(
-            f"a view over all of {entry.alias} would grow for ever",
+            f"a view over all of {entry.alias} would grow without a limit",
             place,
             f"give it a window: {entry.alias} [RANGE 1 HOUR]; or make it a CREATE STREAM",
         )
     if entry.window.slide is not None:
-        raise StatementError("a view always shows its window as it is now", place, "leave SLIDE out")
+        raise StatementError("a view always has the current content of its window", place, "leave SLIDE out")
     if entry.window.frame is FrameUnit.ROWS and query.where is not None:
         raise StatementError(
-            "a view of the last rows takes them all",
+            "a view with a ROWS window cannot have a WHERE clause",
             place,
             "make a CREATE STREAM with this WHERE, and the view over that; or use RANGE",
         )
@@ -305,7 +305,7 @@ def bind_named_query(node: nodes.CreateQuery, context: Context) -> QueryDefiniti
         retain_us = retention_us(child(node, "retain"))
         if isinstance(query, RelationQuery) and retain_us is not None:
             raise StatementError(
-                "an ad hoc query has no results that could be kept",
+                "an ad hoc query has no results to retain",
                 span_of(child(node, "retain")),
                 "leave RETAIN out, or read a stream",
             )
@@ -398,9 +398,9 @@ def bind_setting(node: nodes.SetOption, context: Context) -> Setting:
 
 
 def _component(node: nodes.SetOption, context: Context) -> str | None:
-    """Return the stream or query in `SET policy = … FOR name`.
+    """Return the stream or query that `SET policy = … FOR name` names, or None without FOR.
 
-    The policy applies to all queries connected with that stream or query.
+    The policy applies to all queries connected with the named stream or query.
     """
     named = child(node, "component")
     if named is None:
@@ -424,7 +424,7 @@ def _component(node: nodes.SetOption, context: Context) -> str | None:
 
 
 def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
-    """Return the objects to drop, dependants first."""
+    """Bind DROP: return the objects to drop, with dependent objects first."""
     kind, name = child(node, "kind"), node.this.name
     catalog = context.catalog
     found = _find_object(kind, name, catalog)
@@ -445,7 +445,7 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
     if isinstance(found, QueryDefinition):
         refuse_writer(found, node.this)
     dependants = [] if kind == "ALERT" else catalog.dependants(kind, name)
-    if kind == "QUERY":  # only a table reads a query by its name
+    if kind == "QUERY":  # a query is used only by materialized tables; a relation may have its name
         dependants = [one for one in dependants if isinstance(catalog.relation(one), Table)]
     if kind in ("QUERY", "STREAM"):
         dependants += [f"alert {alert}" for alert in catalog.alerts_on(found.name)]
@@ -453,30 +453,30 @@ def bind_drop(node: nodes.DropObject, context: Context) -> list[DroppedName]:
         raise StatementError(
             f"{found.name} is used by {all_of(dependants)}",
             span_of(node.this),
-            "drop those first, or add CASCADE: they go too, with all that uses them",
+            "drop these objects first, or add CASCADE, which drops them and all their users",
         )
     users = [*reversed(catalog.all_users(found)), found] if dependants else [found]
-    gone = [DroppedName(kind_of(user), user.name) for user in users]
-    told = [(one.kind, one.name) for one in gone if one.kind in ("QUERY", "STREAM")]
-    alerts = dict.fromkeys(alert for _, name in told for alert in catalog.alerts_on(name))
-    return [*(DroppedName("ALERT", alert) for alert in alerts), *gone[:-1], DroppedName(kind, found.name)]
+    dropped = [DroppedName(kind_of(user), user.name) for user in users]
+    watched = [one.name for one in dropped if one.kind in ("QUERY", "STREAM")]
+    alerts = dict.fromkeys(alert for name in watched for alert in catalog.alerts_on(name))
+    return [*(DroppedName("ALERT", alert) for alert in alerts), *dropped[:-1], DroppedName(kind, found.name)]
 
 
 def refuse_writer(query: QueryDefinition, identifier: exp.Identifier) -> None:
     """Raise if a query writes a table for another query.
 
-    Such a query can only be dropped together with the other query.
+    A query that writes a table for another query can only be dropped together with the other query.
     """
     if query.writes_for is not None:
         raise StatementError(
-            f"{query.name} is what {query.writes_for} writes into a table, and goes with it",
+            f"{query.name} is what {query.writes_for} writes into a table, and is dropped with it",
             span_of(identifier),
             f"change or drop {query.writes_for}",
         )
 
 
 def kind_of(statement: Statement) -> str:
-    """Return the kind of a statement's object in DROP, such as VIEW."""
+    """Return the keyword for a statement's object in DROP, such as VIEW."""
     if isinstance(statement, QueryDefinition):
         return "QUERY"
     if isinstance(statement, Alert):
@@ -494,7 +494,7 @@ def kind_of(statement: Statement) -> str:
 
 
 def _find_object(kind: str, name: str, catalog: Catalog) -> Statement | None:
-    """Return the object that DROP names, or None."""
+    """Return the object that a DROP statement names, or None."""
     called = catalog.callables.get(name.lower())
     if kind == "QUERY":
         return catalog.queries.get(name.lower())
@@ -526,7 +526,7 @@ def _object_names(kind: str, catalog: Catalog) -> list[str]:
     return [r.name for r in catalog.relations.values() if kind_name(r).upper() == kind]
 
 
-# Bind start positions: BEGIN of a stream and FROM of a query.
+# Start positions: BEGIN of a stream and FROM of a query
 #
 # FROM is an error if past rows are not available.
 
@@ -534,9 +534,9 @@ def _object_names(kind: str, catalog: Catalog) -> list[str]:
 def beginning_us(
     node: exp.Expression | None, query: Continuous | RelationQuery | None, catalog: Catalog
 ) -> int | None:
-    """Return the start time of a query by its FROM clause.
+    """Return the start position of a query, given by its clause FROM BEGINNING, NOW or a time.
 
-    FROM NOW is END. None means that the query has no FROM clause, so that BEGIN of its streams determines the
+    FROM NOW is END. Return None without the clause, so that BEGIN of the query's streams determines the
     start.
     """
     if node is None:
@@ -552,7 +552,7 @@ def beginning_us(
         found = parse_timestamp(node.name)
         if found is None:
             raise StatementError(
-                f"'{node.name}' is no timestamp",
+                f"'{node.name}' is not a timestamp",
                 span_of(node),
                 "write it as in '2026-01-31 12:00:00', in UTC",
             )
@@ -578,7 +578,7 @@ def beginning_us(
 
 
 def stream_begin_us(node: exp.Expression | None, kind: TimestampKind) -> int | None:
-    """Return the start position of a stream by its BEGIN clause.
+    """Return the start position of a stream, given by its BEGIN clause.
 
     The result is BEGINNING, END (LATEST), a time, or None without the clause.
     """
@@ -589,13 +589,13 @@ def stream_begin_us(node: exp.Expression | None, kind: TimestampKind) -> int | N
     found = parse_timestamp(node.name)
     if found is None:
         raise StatementError(
-            f"'{node.name}' is no timestamp",
+            f"'{node.name}' is not a timestamp",
             span_of(node),
             "write BEGIN EARLIEST, BEGIN LATEST, or BEGIN TIMESTAMP '2026-01-31 12:00:00', in UTC",
         )
     if kind is not TimestampKind.EXTERNAL:
         raise StatementError(
-            "BEGIN with a time is for timestamps that come with the tuples",
+            "BEGIN with a time needs a timestamp column in the data",
             span_of(node),
             "write BEGIN EARLIEST or BEGIN LATEST, or add ORDER BY with a timestamp column",
         )
@@ -620,7 +620,7 @@ def _can_be_read_again(relation: Relation, catalog: Catalog) -> bool:
 
 
 def _streams_of_logs(names: list[str], catalog: Catalog) -> list[str]:
-    """Return the streams whose RETAIN applies to these logs.
+    """Return the streams whose RETAIN clause applies to these logs.
 
     Late and bad rows are retained as long as the rows of their stream.
     """
@@ -633,7 +633,7 @@ def _has_changelog(relation: Relation) -> bool:
 
 
 def _logs_read(query: Continuous | RelationQuery | None, catalog: Catalog) -> Iterator[Relation]:
-    """Yield the streams that a query reads, also through views."""
+    """Yield the streams that a query reads, directly or through views."""
     for name in relations_of(query) if query is not None else ():
         relation = catalog.relation(name)
         if isinstance(relation, View):

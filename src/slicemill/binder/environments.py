@@ -1,4 +1,4 @@
-"""Resolve names and calls in a continuous or temporal SELECT.
+"""Resolution of names and calls in a continuous or temporal SELECT.
 
 A call that is not allowed in its clause is an error.
 """
@@ -71,7 +71,7 @@ class SelectEnvironment:
         )
 
     def call_columns(self) -> frozenset[str]:
-        """Return the column names that aggregates and window calls provide."""
+        """Return the names of the columns that aggregates and window calls provide."""
         columns = [c for call in self.resolved.values() for c in call.columns]
         columns += [c for call in self.window_calls.values() for c in call.columns]
         columns += [self.rank.column] if self.rank is not None else []
@@ -113,7 +113,7 @@ class SelectEnvironment:
         return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
-        """Resolve an aggregate call and return its columns."""
+        """Resolve an aggregate call; return the columns with its results."""
         if self.place:
             hint = "use HAVING" if self.place == "WHERE" else "compute it in a stream of its own first"
             raise StatementError(f"an aggregate cannot stand in {self.place}", span_of(node), hint)
@@ -135,7 +135,7 @@ class SelectEnvironment:
         return read_field(node, self.returned_columns(node.this))
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """Return the columns of an aggregate or window call, else None."""
+        """Return the columns with the results of an aggregate or window call, or None."""
         if isinstance(node, nodes.Over):
             return self._window_call(node)
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
@@ -151,7 +151,7 @@ class SelectEnvironment:
         return ColumnRef.to(columns[0])
 
     def _window_call(self, node: nodes.Over) -> tuple[Column, ...]:
-        """Resolve a call with OVER and return its columns."""
+        """Resolve a call with OVER; return the columns with its results."""
         call = node.this
         if call.name.lower() in RANKS:
             return (self._rank(node).column,)
@@ -185,7 +185,7 @@ class SelectEnvironment:
         return self._columns[text]
 
     def _rank(self, node: nodes.Over) -> Rank:
-        """Bind ROW_NUMBER, RANK or DENSE_RANK. A SELECT has at most one rank."""
+        """Bind ROW_NUMBER, RANK or DENSE_RANK, of which a SELECT has at most one."""
         name = node.this.name.lower()
         if self.place or not self.windows_allowed:
             place = self.place or "this query"
@@ -243,13 +243,17 @@ class SelectEnvironment:
         return ColumnRef.to(call.schema.columns[0].of(call.alias))
 
     @property
-    def asked(self) -> list[RelationInput]:
+    def sub_query_calls(self) -> list[RelationInput]:
         """Return the table calls that compute sub-queries over tables."""
         return list(self._asked.values())
 
 
 def _check_versions(resolved: ResolvedCall, window: Window, node: nodes.Over) -> None:
-    """Check that an aggregate has the version its window runs (M37)."""
+    """Check that an aggregate is defined for the kind of its window (M37).
+
+    A sliding window needs a WINDOW AGGREGATE. A tumbling or unbounded window needs an aggregate without
+    WINDOW.
+    """
     if resolved.builtin:
         return
     name = resolved.name
@@ -265,7 +269,7 @@ def _check_versions(resolved: ResolvedCall, window: Window, node: nodes.Over) ->
     needs_base = window.extent is None or window.tumbles
     if needs_base and resolved.base is None and name.lower() not in BUILTINS:
         raise StatementError(
-            f"this window runs the base version of {name}, and there is only a window version",
+            f"this window needs an aggregate without WINDOW, and {name} is a WINDOW AGGREGATE",
             span_of(node),
             f"add CREATE AGGREGATE {name}",
         )
@@ -314,7 +318,7 @@ class TemporalEnvironment:
     def _open(self, node: exp.Anonymous) -> Expr:
         if self.by_rows:
             raise StatementError(
-                "a window that counts rows reports when a tuple comes, which ends the one before",
+                "a window that counts rows emits when a tuple arrives, so a row never stays open",
                 span_of(node),
                 "let the window be of time, as in RANGE 15 MINUTES SLIDES 1 MINUTE",
             )
@@ -322,7 +326,9 @@ class TemporalEnvironment:
         return self.open
 
     def field(self, node: exp.Dot) -> Expr:
-        raise StatementError("this has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))")
+        raise StatementError(
+            "this expression has no fields", span_of(node), "use BEGIN(VALID(…)) or END(VALID(…))"
+        )
 
     def over(self, node: nodes.Over) -> Expr:
         raise StatementError("a temporal query has its window in FROM", span_of(node))

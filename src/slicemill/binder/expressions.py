@@ -1,7 +1,7 @@
-"""Bind scalar expressions: syntax to typed expressions.
+"""Binder of scalar expressions: syntax trees become typed expressions.
 
 A ScalarEnvironment resolves names, calls and sub-queries, whose meaning depends on the clause. All other
-expressions are bound the same way in a WHERE clause, a select list and the body of an aggregate.
+expressions are bound in the same way in a WHERE clause, a select list and the body of an aggregate.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class ScalarEnvironment(Protocol):
     def query(self, node: exp.Expression, scalar: bool, member: exp.Expression | None = None) -> Expr:
         """Bind a sub-query as a value, IN or EXISTS.
 
-        It is a value if `scalar` is set, and IN if `member` is given.
+        The sub-query is a value if `scalar` is set, and the right side of IN if `member` is set.
         """
         ...
 
@@ -62,7 +62,7 @@ class ScalarEnvironment(Protocol):
 
 
 def bind(node: exp.Expression, env: ScalarEnvironment) -> Expr:
-    """Return the typed form of an expression, or raise StatementError."""
+    """Return the typed expression for a syntax tree, or raise StatementError."""
     binder = _BINDERS.get(type(node))
     if binder is not None:
         return binder(node, env)
@@ -85,7 +85,7 @@ def bind_condition(node: exp.Expression, env: ScalarEnvironment) -> Expr:
     return condition
 
 
-# -- literals ---------------------------------------------------------------------------------------------
+# -- binding of literals ----------------------------------------------------------------------------------
 
 
 def _literal(node: exp.Literal, env: ScalarEnvironment) -> Expr:
@@ -121,7 +121,7 @@ def _interval(node: exp.Interval, env: ScalarEnvironment) -> Expr:
 
 
 def parse_timestamp(text: str) -> int | None:
-    """Return the microseconds since 1970 UTC of an ISO 8601 text.
+    """Parse an ISO 8601 text to microseconds since 1970 UTC, or None if it is invalid.
 
     >>> parse_timestamp("1970-01-01 00:00:01"), parse_timestamp("yesterday")
     (1000000, None)
@@ -137,7 +137,7 @@ def parse_timestamp(text: str) -> int | None:
 
 
 def parse_date(text: str) -> int | None:
-    """Return the days since 1970-01-01 of an ISO 8601 date, or None."""
+    """Parse an ISO 8601 date to days since 1970-01-01, or None if it is invalid."""
     try:
         return (date.fromisoformat(text.strip()) - date(1970, 1, 1)).days
     except ValueError:
@@ -151,13 +151,13 @@ def _is_text_literal(expr: Expr) -> TypeGuard[Literal]:
 def _as_time(literal: Literal, kind: Kind, node: exp.Expression) -> Literal:
     """Convert a string literal to a timestamp or date.
 
-    The conversion runs while binding, so that a typo is reported at once.
+    The text is converted by the binder and not at run time, so that a typing error is reported at once.
     """
     text = str(literal.value)
     value = parse_date(text) if kind is Kind.DATE else parse_timestamp(text)
     if value is None:
         form = "'2026-01-31'" if kind is Kind.DATE else "'2026-01-31 12:00:00'"
-        raise StatementError(f"'{text}' is no {kind.value.lower()}", span_of(node), f"write it as {form}")
+        raise StatementError(f"'{text}' is not a {kind.value.lower()}", span_of(node), f"write it as {form}")
     return Literal(value, t.DATE if kind is Kind.DATE else t.TIMESTAMP)
 
 
@@ -171,7 +171,7 @@ def as_argument(expr: Expr, wanted: Type, node: exp.Expression) -> Expr:
     return expr
 
 
-# -- operators --------------------------------------------------------------------------------------------
+# -- binding of operators ---------------------------------------------------------------------------------
 
 _ARITHMETIC: dict[type[exp.Expression], str] = {
     exp.Add: "+",
@@ -211,7 +211,7 @@ def _arithmetic(node: exp.Expression, env: ScalarEnvironment) -> Expr:
 
 
 def _exact_literals(left: Expr, right: Expr) -> tuple[Expr, Expr]:
-    """Turn a floating-point literal beside a DECIMAL into an exact DECIMAL literal."""
+    """Convert a floating-point literal to DECIMAL if the other operand is a DECIMAL."""
     if left.type.kind is Kind.DECIMAL:
         return left, _exact(right)
     if right.type.kind is Kind.DECIMAL:
@@ -232,7 +232,7 @@ def _exact(expr: Expr) -> Expr:
 def comparable(
     left: Expr, right: Expr, left_node: exp.Expression, right_node: exp.Expression
 ) -> tuple[Expr, Expr]:
-    """Convert both sides to comparable types, or raise StatementError."""
+    """Convert both sides of a comparison to comparable types, or raise StatementError."""
     for time, text in ((left, right), (right, left)):
         if time.type.kind in (Kind.TIMESTAMP, Kind.DATE) and _is_text_literal(text):
             converted = _as_time(text, time.type.kind, right_node if text is right else left_node)
@@ -382,7 +382,7 @@ def _escape(node: exp.Escape, env: ScalarEnvironment) -> Expr:
     return Call(pattern.function, (*pattern.arguments, escape), t.BOOLEAN)
 
 
-# -- calls, casts, cases ----------------------------------------------------------------------------------
+# -- binding of calls, CAST and CASE ----------------------------------------------------------------------
 
 
 def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
@@ -392,7 +392,9 @@ def _call(node: exp.Anonymous, env: ScalarEnvironment) -> Expr:
     name = node.name.lower()
     signature = SCALARS.get(name)
     if name in UNREPEATABLE and (signature is None or not node.expressions):
-        raise StatementError(f"{node.name}() differs at every run", span_of(node), UNREPEATABLE[name])
+        raise StatementError(
+            f"{node.name}() returns a different value in each run", span_of(node), UNREPEATABLE[name]
+        )
     if signature is None:
         hint = ELSEWHERE.get(name) or did_you_mean(name, [*SCALARS, *env.call_names()])
         raise StatementError(f"there is no function {node.name}", span_of(node), hint)
@@ -446,7 +448,7 @@ def _cast(node: exp.Cast, env: ScalarEnvironment) -> Expr:
 
 
 def _duration_in(operand: Expr, unit: str, node: exp.Expression) -> Expr:
-    """Bind CAST(VALID(S) AS INTERVAL MINUTE): count whole units (L7)."""
+    """Bind CAST(VALID(S) AS INTERVAL MINUTE), the number of whole units in a period (L7)."""
     if operand.type.kind not in (Kind.PERIOD, Kind.INTERVAL, Kind.ANY):
         raise StatementError(
             f"{operand.type} has no length in {unit}S", span_of(node), "cast a VALID(…) or an interval"

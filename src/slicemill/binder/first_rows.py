@@ -1,4 +1,4 @@
-"""Bind QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT of a SELECT.
+"""Binder of QUALIFY, ORDER BY … LIMIT, DISTINCT and EMIT of a SELECT.
 
 These clauses apply after grouping.
 """
@@ -73,8 +73,8 @@ class TopNClauses:
         qualify = None if self.qualify is None else read(self.qualify, exp.Null())
         return replace(self, rank=rank, qualify=qualify, order=order, time_columns=frozenset())
 
-    def of(self, query: SelectQuery, node: exp.Select, entries: Sequence[BoundInput]) -> SelectQuery:
-        """Return the query with these clauses and its final schema."""
+    def apply_to(self, query: SelectQuery, node: exp.Select, entries: Sequence[BoundInput]) -> SelectQuery:
+        """Add QUALIFY, ORDER BY, LIMIT, DISTINCT and EMIT to a query; set its result schema."""
         query = _limit_from_where(query, entries)
         if child(node, "distinct") is not None:
             for item in query.items:
@@ -94,7 +94,7 @@ class TopNClauses:
         if rank is None:
             if self.qualify is not None:
                 raise StatementError(
-                    "QUALIFY is about a rank, and there is none",
+                    "QUALIFY needs a rank",
                     span_of(child(node, "qualify")),
                     "use WHERE or HAVING, or QUALIFY row_number() OVER (PARTITION BY … ORDER BY …) <= 3",
                 )
@@ -121,7 +121,7 @@ class TopNClauses:
         if order is None:
             if limit is not None:
                 raise StatementError(
-                    "LIMIT keeps the first rows of an order, and there is none",
+                    "LIMIT needs an ORDER BY",
                     span_of(limit),
                     "add ORDER BY, or drop the query when you have enough",
                 )
@@ -129,14 +129,14 @@ class TopNClauses:
         windowed = reads_windows_of_time(query)
         if query.slide is not None and not windowed:
             raise StatementError(
-                "ORDER BY is for windows of time, whose groups are told at one moment",
+                "ORDER BY needs a window of time, which emits all its groups together",
                 span_of(order),
                 "let the window be of time: [RANGE 1 HOUR SLIDE 1 MINUTE]",
             )
         bounded = any(i.window is not None and i.window.extent is not None for i in query.inputs)
         if bounded and not windowed and query.aggregates:
             raise StatementError(
-                "this window is told at each tuple, and has no end at which its groups could be ordered",
+                "this window emits at each tuple, so its groups cannot be ordered",
                 span_of(order),
                 "add SLIDE to the window, or leave the window out",
             )
@@ -144,12 +144,12 @@ class TopNClauses:
         active = any(call.window.active for call in query.window_calls)
         by_time = rank_function_of("row_number", (), self.order, self.time_columns).oldest_first
         if limit is None and by_time and len(streams) == 1 and not active:
-            return query  # results are already in that order (M28)
+            return query  # results of a stream are already in the order of their timestamp (M28)
         if limit is None and not windowed:
             raise StatementError(
                 "ORDER BY needs the end of the input, and a stream has none",
                 span_of(order),
-                "add LIMIT for the first rows as they change; results already come in timestamp order",
+                "add LIMIT for the first rows as they change; results are already in timestamp order",
             )
         if limit is not None:
             _refuse_idle_window(query, order)
@@ -165,7 +165,7 @@ class TopNClauses:
 
 
 def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
-    """Reject a rank over a window that no aggregate uses.
+    """Reject a ranking call in a query with a window in FROM but without aggregates.
 
     A rank covers all rows so far, so the window would have no effect.
     """
@@ -175,7 +175,7 @@ def _refuse_idle_window(query: SelectQuery, node: exp.Expression) -> None:
     window = streams[0].window if streams else None
     if window is not None and window.extent is not None and window.slide is None:
         raise StatementError(
-            "the first rows are those of all that has come, whatever the window",
+            "a rank covers all rows so far, so this window has no effect",
             span_of(node),
             "leave the window out; for the first rows of each window, write FROM TUMBLE(s, ts, INTERVAL '5' "
             "MINUTE) QUALIFY row_number() OVER (PARTITION BY window_start, window_end ORDER BY x DESC) <= 3",
@@ -208,7 +208,8 @@ def bind_top_n(
         if isinstance(key, exp.Literal) and not key.is_string:
             expr = item_at(key, items)
         by = as_key(bind(key, env) if expr is None else expr, key)
-        timed = isinstance(by, ColumnRef) and by.name in env.time_columns  # timestamps are never NULL
+        # The timestamp of a stream is never NULL.
+        timed = isinstance(by, ColumnRef) and by.name in env.time_columns
         keys = [(by, bool(child(ordered, "desc")))] if timed else order_keys(by, ordered)
         order += keys
         places += [key] * len(keys)
@@ -219,7 +220,7 @@ def bind_top_n(
 
 
 def _time_key_columns(query: SelectQuery, catalog: Catalog) -> frozenset[str]:
-    """Return the columns that determine the timestamp of a row."""
+    """Return the columns whose values determine the timestamp of a result row."""
     if query.aggregates:
         window = query.inputs[0].window
         bounds = set() if query.changing or query.running else {"window_end"}
@@ -253,13 +254,13 @@ def _with_items(
 
 def _check_limit(limit: int, node: exp.Expression) -> None:
     if limit < 1:
-        raise StatementError("the first rows are at least one", span_of(node), "ask for 1 or more")
+        raise StatementError("LIMIT and ranks must be at least 1", span_of(node), "ask for 1 or more")
 
 
 def _limit_from_where(query: SelectQuery, entries: Sequence[BoundInput]) -> SelectQuery:
-    """Turn `WHERE n <= 3` over a ranking sub-query into its limit.
+    """Convert `WHERE n <= 3` over a ranking sub-query to a limit of the rank.
 
-    If the outer query does not read n, the rank column is dropped.
+    If the outer query does not read the rank n, the rank column is dropped.
     """
     inputs: list[QueryInput] = []
     qualified = len(query.inputs) > 1

@@ -1,4 +1,4 @@
-"""Bind FROM: the relations that a SELECT reads, with their aliases."""
+"""Binder of FROM: relations with their aliases, kinds of joins, and USING."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNNAMED = "subquery"  # alias of a sub-query without a name, which must be the 
 
 @dataclass(frozen=True, slots=True)
 class BoundInput:
-    """Input of a SELECT with its syntax and JOIN condition."""
+    """Bound input of a SELECT, with its syntax node and JOIN condition."""
 
     input: QueryInput
     node: nodes.StreamInput
@@ -82,7 +82,7 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
                 made = _bind_input(entry, join, context, alone=len(written) == 1)
             if made.input.alias.lower() in aliases:
                 raise StatementError(
-                    f"{made.input.alias} stands twice in FROM",
+                    f"{made.input.alias} occurs twice in FROM",
                     span_of(entry),
                     "give one of them an alias: AS other",
                 )
@@ -97,7 +97,9 @@ def bind_inputs(node: exp.Select, context: Context) -> list[BoundInput]:
     check_kinds([one.input for one in bound], node, {one.input.alias for one in bound if one.left})
     if bound[0].input.finite and any(b.left for b in bound):
         raise StatementError(
-            "LEFT JOIN keeps the tuples of a stream", span_of(bound[0].node), "name the stream first"
+            "LEFT JOIN preserves the rows of a stream, not of a table",
+            span_of(bound[0].node),
+            "name the stream first",
         )
     return bound
 
@@ -116,7 +118,7 @@ def _bind_input(
         if join is not None and child(join, "side") not in (None, "CROSS"):
             side = child(join, "side")
             raise StatementError(
-                f"{side} JOIN keeps tuples without a match in a table", span_of(entry), "use JOIN"
+                f"{side} JOIN would preserve rows of a table without a match", span_of(entry), "use JOIN"
             )
         rows = row_schema_of(entry.this, context)
         made = QueryInput(alias_of_call(entry), rows, window=window, finite=True)
@@ -156,7 +158,7 @@ def _bind_input(
 def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context: Context) -> None:
     """Reject a relation computed from a view over a stream.
 
-    Only the view itself can be looked up at the time of a tuple.
+    A lookup at the time of a tuple is possible only in the view, not in a relation computed from the view.
     """
     view = view_of_a_stream(relation, context.catalog)
     if view is not None and view is not relation:
@@ -168,7 +170,7 @@ def _refuse_views_of_views(entry: nodes.StreamInput, relation: Relation, context
 
 
 def timestamp_column_inputs(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> dict[str, int]:
-    """Return the timestamp columns of the inputs with their input's index."""
+    """Return the timestamp columns of the inputs, each with the index of its input."""
     found: dict[str, int] = {}
     for place, entry in enumerate(inputs):
         found |= dict.fromkeys(time_columns_of([entry], scope, catalog), place)
@@ -176,7 +178,7 @@ def timestamp_column_inputs(inputs: Sequence[QueryInput], scope: Scope, catalog:
 
 
 def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog) -> frozenset[str]:
-    """Return the timestamp columns of the inputs as read in this SELECT."""
+    """Return the names under which a SELECT reads the timestamp columns of its inputs."""
     found = set()
     for entry in inputs:
         stream = catalog.relation(entry.relation) if entry.relation is not None else entry.query
@@ -188,7 +190,7 @@ def time_columns_of(inputs: Sequence[QueryInput], scope: Scope, catalog: Catalog
 
 
 def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> list[str]:
-    """Return the columns with a stream's timestamp, also of derived streams."""
+    """Return the columns with the timestamp of a stream, derived stream or query."""
     if isinstance(stream, Stream):
         return [] if stream.time_column is None else [stream.time_column]
     query = stream.query if isinstance(stream, DerivedStream) else stream
@@ -197,7 +199,8 @@ def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> lis
         or len(query.inputs) != 1
         or query.aggregates
         or query.coalesce is not None
-        or any(call.window.active for call in query.window_calls)  # an expired tuple emits a later result
+        # With ACTIVE EXPIRATION, a tuple also emits a result when it expires, with a later timestamp.
+        or any(call.window.active for call in query.window_calls)
     ):
         return []
     scope = Scope(tuple((entry.alias, entry.schema) for entry in query.inputs), qualified=False)
@@ -205,13 +208,13 @@ def _time_columns(stream: Relation | Continuous | None, catalog: Catalog) -> lis
     return [item.name for item in query.items if isinstance(item.expr, ColumnRef) and item.expr.name in inner]
 
 
-# Check the kinds of joins, and bind USING.
+# Kinds of joins, and USING
 
 
 def kind_of_join(join: nodes.JoinInput | None, *, finite: bool) -> JoinKind:
     """Return the kind of a JOIN.
 
-    A join with a table is a lookup, and always INNER.
+    A join with a table is a lookup, whose kind is always INNER.
     """
     side = None if join is None else child(join, "side")
     as_of = join is not None and (child(join.this, "as_of") is not None or side in ("ASOF", "LEFT ASOF"))
@@ -219,15 +222,12 @@ def kind_of_join(join: nodes.JoinInput | None, *, finite: bool) -> JoinKind:
 
 
 def check_table(join: nodes.JoinInput | None, name: str) -> bool:
-    """Reject joins that preserve the rows of a table.
-
-    Return True for a LEFT JOIN.
-    """
+    """Reject RIGHT and FULL joins with a table; return True for a LEFT JOIN."""
     side = None if join is None else child(join, "side")
     if side in ("RIGHT", "FULL"):
         assert join is not None
         raise StatementError(
-            f"{name} is finite: its rows have no time at which they are known to have no partner",
+            f"{name} is finite: it is never known that a row will have no match",
             span_of(join),
             f"name the stream first: stream LEFT JOIN {name} ON …",
         )
@@ -238,7 +238,7 @@ def check_table(join: nodes.JoinInput | None, name: str) -> bool:
     if side in ("ASOF", "LEFT ASOF"):
         assert join is not None
         raise StatementError(
-            f"{name} is finite: a tuple meets the rows that it has when the tuple arrives",
+            f"{name} is finite: a tuple is joined with the rows in the table when the tuple arrives",
             span_of(join),
             f"use JOIN {name}, or LEFT JOIN {name}",
         )
@@ -255,7 +255,7 @@ def is_outer_join_chain(inputs: Sequence[QueryInput]) -> bool:
 
 
 def inputs_of_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInput]:
-    """Return the inputs that ON can name.
+    """Return the inputs whose columns an ON condition can read.
 
     In a chain of outer joins, ON can name its own input and the inputs joined before it.
     """
@@ -267,7 +267,7 @@ def inputs_of_on(inputs: Sequence[QueryInput], place: int) -> Sequence[QueryInpu
 
 
 def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> None:
-    """Reject an ON that reads an input joined later, or a table."""
+    """Reject an ON condition that reads a later input of the join, or a table."""
     if not is_outer_join_chain(inputs) or inputs[place].finite:
         return
     later = {one.alias.lower(): one for n, one in enumerate(inputs) if n > place or one.finite}
@@ -275,14 +275,14 @@ def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> No
         other = later.get(column.table.lower())
         if other is not None and other.finite:
             raise StatementError(
-                f"{other.alias} is looked up behind the joins of streams",
+                f"{other.alias} is looked up after the joins of streams",
                 span_of(column),
                 "look it up in a stream of its own, "
                 f"CREATE STREAM s AS SELECT … JOIN {other.alias} …, and join s",
             )
         if other is not None:
             raise StatementError(
-                f"{other.alias} stands behind the join that reads it",
+                f"{other.alias} follows the join that reads it in FROM",
                 span_of(column),
                 f"name {other.alias} before {inputs[place].alias} in FROM",
             )
@@ -291,7 +291,7 @@ def check_on(inputs: Sequence[QueryInput], place: int, on: exp.Expression) -> No
 def visible_inputs(inputs: Sequence[QueryInput]) -> list[QueryInput]:
     """Return the inputs whose columns are in the results.
 
-    Inputs of SEMI and ANTI joins are not included.
+    The result excludes the second inputs of SEMI and ANTI joins.
     """
     return [entry for entry in inputs if entry.kind not in (JoinKind.SEMI, JoinKind.ANTI)]
 
@@ -300,8 +300,8 @@ def check_kinds(inputs: Sequence[QueryInput], node: exp.Select, optional: Collec
     """Check the order of tables and streams in outer joins.
 
     FROM must begin with a stream. In SQL, a table before a RIGHT or FULL join drops only rows of the streams
-    before it. The engine looks up tables after the joins of streams, so such a table must be `optional` (LEFT
-    JOIN).
+    before the table. The engine looks up tables after the joins of streams, so a table before a RIGHT or FULL
+    join must be `optional` (LEFT JOIN).
     """
     for place, entry in enumerate(inputs):
         if entry.finite or entry.kind is JoinKind.INNER:
@@ -353,7 +353,7 @@ def using_condition(
     before: Sequence[tuple[str, Schema]],
     merged: Mapping[str, MergedColumn] = MappingProxyType({}),
 ) -> exp.Expression:
-    """Return `USING (k)` as `before.k = alias.k`.
+    """Return the condition of `USING (k)`, which is `before.k = alias.k`.
 
     The left side is the first relation of `before` that has k. A column that an earlier USING has `merged` is
     compared by its merged value.
@@ -384,7 +384,7 @@ def using_condition(
 def merged_columns(
     using: Sequence[tuple[Sequence[exp.Identifier], QueryInput]], before: Sequence[QueryInput]
 ) -> dict[str, MergedColumn]:
-    """Return the columns merged by USING, by name in lower case."""
+    """Return the columns that USING merges, by name in lower case."""
     found: dict[str, MergedColumn] = {}
     for names, entry in using:
         for name in names:
@@ -400,16 +400,16 @@ def merged_columns(
 
 
 def select_list_scope(inputs: Sequence[QueryInput], merged: dict[str, MergedColumn]) -> Scope:
-    """Return the scope of the select list and WHERE.
+    """Return the name scope of the select list and WHERE.
 
-    The inputs of SEMI and ANTI joins are not visible there.
+    The scope excludes the second inputs of SEMI and ANTI joins.
     """
     relations = tuple((entry.alias, entry.schema.own) for entry in visible_inputs(inputs))
     return Scope(relations, qualified=len(inputs) > 1, merged=merged)
 
 
 def on_scope(scope: Scope, inputs: Sequence[QueryInput]) -> Scope:
-    """Return the scope of ON, with all inputs."""
+    """Return the name scope of an ON condition, with all inputs."""
     return replace(scope, relations=tuple((entry.alias, entry.schema.own) for entry in inputs))
 
 

@@ -1,4 +1,4 @@
-"""Bind CREATE FUNCTION: name, parameters, and the type of the body.
+"""Binder of CREATE FUNCTION: name, parameters, and the type of the body.
 
 This module also imports the Python objects that a script names as `module:name`.
 """
@@ -26,8 +26,8 @@ from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import Schema, Type
 
-# These functions are built in since a later version. Older homes may have user-defined functions of the same
-# name.
+# Names of functions that became built-in functions in a later version. User-defined functions of older
+# versions may have these names.
 _FREE = ("mean", "skewness", "kurtosis")
 _TAKEN = frozenset((*SCALARS, *UNREPEATABLE, *BUILTINS, *WINDOW_BOUNDS, "valid", "oldest")).difference(_FREE)
 
@@ -44,14 +44,16 @@ def bind_function(node: nodes.CreateFunction, context: Context) -> FunctionDefin
         returns = bind_columns(declared) if isinstance(declared, list) else bind_type(declared)
     problems.raise_any()
     if isinstance(returns, Schema):
-        bind_body(child(node, "body"), parameters, returns, context)  # reports errors in this text
+        # The body is bound here, so that errors have their positions in this text.
+        bind_body(child(node, "body"), parameters, returns, context)
         return FunctionDefinition(node.this.name, parameters, returns, body=to_esl(child(node, "body")))
     if child(node, "external") is not None:
         return _external(node, parameters, returns, context.imports)
     body = child(node, "body")
     definition = FunctionDefinition(node.this.name, parameters, returns, body=to_esl(body))
     values = {column.name.lower(): Argument(column.name, column.type) for column in parameters}
-    bind(body, FunctionEnvironment(context, definition, values))  # reports errors in this text
+    # The body is bound here, so that errors have their positions in this text.
+    bind(body, FunctionEnvironment(context, definition, values))
     try:
         inline_body(definition, values, context)
     except StatementError as mistake:
@@ -76,7 +78,7 @@ def _refuse_known(identifier: exp.Identifier, context: Context) -> None:
     if name in _TAKEN:
         kind = "an aggregate" if name in BUILTINS else "a function"
         raise StatementError(
-            f"{identifier.name} is {kind} that everybody has", span_of(identifier), "choose another name"
+            f"{identifier.name} is {kind} that is built in", span_of(identifier), "choose another name"
         )
     called = context.catalog.callables.get(name)
     if called is not None or any(context.catalog.declared_versions(name)):
@@ -115,10 +117,10 @@ def split_object_name(literal: exp.Literal, rule: str, example: str) -> tuple[st
 
 
 def import_object(literal: exp.Literal, module: str, name: str) -> object:
-    """Import the named object, which runs the code of its module."""
+    """Import the Python object `module:name`, which runs the code of the module."""
     try:
         found: object = getattr(importlib.import_module(module), name)
-    except Exception as problem:  # the import of a user's module may raise anything
+    except Exception as problem:  # the code of a user's module may raise any exception
         raise StatementError(
             f"cannot import {literal.name}: {problem}", span_of(literal), "is its folder on PYTHONPATH?"
         ) from None

@@ -1,13 +1,14 @@
-"""Derive the windows of a join from ON: `b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS`.
+"""Binder of joins: windows derived from ON, ASOF joins, CLOSE WHEN and EXPIRES AT.
 
-Each comparison of two timestamps bounds their difference. Together, the bounds determine the maximum age of a
-row at which it can still match. This maximum is the window of the row's stream, for which the join stores it:
+Each comparison of two timestamps, such as `b.ts BETWEEN a.ts AND a.ts + INTERVAL 5 SECONDS`, bounds their
+difference. Together, the bounds determine the maximum age at which a row of a stream can still match. This
+maximum age is the window of the stream, for which the join stores the rows:
 
     a.ts <= b.ts AND b.ts <= a.ts + 5 s      0 <= b.ts - a.ts <= 5 s        window of a: 5 s
                                                                             window of b: equal timestamps
 
 A comparison that the windows already enforce is removed from the condition. The join tests all other
-comparisons on each pair.
+comparisons for each pair of rows.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SIGNS = {"+": 1, "-": -1}
 
 @dataclass(frozen=True, slots=True)
 class _TimeBound:
-    """Bound on a time difference: `later` - `earlier` <= `most_us`.
+    """Upper bound of a time difference: `later` - `earlier` <= `most_us`.
 
     `most_us` is in microseconds and may be negative.
     """
@@ -60,11 +61,11 @@ def with_windows(
     *,
     narrow: bool,
 ) -> tuple[list[QueryInput], Expr | None]:
-    """Derive a window for each input, and simplify the condition.
+    """Derive a window for each input of a join, and simplify the condition.
 
     Comparisons that the windows enforce are removed from the condition. `times` maps timestamp columns to the
-    index of their input. With `narrow`, written windows are shortened where the conditions allow it. Windows
-    stay as written if aggregates range over them, and in outer joins of three or more streams.
+    index of their input. With `narrow`, windows of FROM are shortened where the conditions allow it. Windows
+    of FROM are not changed if aggregates range over them, and in outer joins of three or more streams.
     """
     finished = list(inputs)
     streams = [place for place, entry in enumerate(inputs) if not entry.finite]
@@ -116,13 +117,13 @@ def _reject_unbounded_input(
 ) -> Window:
     if bounds:
         raise StatementError(
-            f"the conditions on timestamps do not say how long {entry.alias} can wait for a partner",
+            f"the conditions on timestamps do not say how long {entry.alias} must be stored for a match",
             span_of(node),
             f"bound it on both sides, BETWEEN a.ts AND a.ts + INTERVAL 10 MINUTES, or give {entry.alias} a "
             f"window: {entry.alias} [RANGE 10 MINUTES]",
         )
     raise StatementError(
-        f"a join of streams would keep {entry.alias} for ever",
+        f"a join of streams would store {entry.alias} without a limit",
         span_of(node),
         f"give it a window: {entry.alias} [RANGE 10 MINUTES], or add WINDOW 10 MINUTES at the end",
     )
@@ -135,9 +136,9 @@ def _is_longer(window: Window, other: Window) -> bool:
 
 
 def _windows_enforce(bounds: Sequence[_TimeBound], inputs: Sequence[QueryInput]) -> bool:
-    """Return True if the windows alone enforce these bounds.
+    """Return True if the windows of a join alone enforce these time bounds.
 
-    The check holds for either arrival order of the two rows.
+    The windows must enforce the bounds for both arrival orders of two rows.
     """
     for bound in bounds:
         window = inputs[bound.earlier].window
@@ -149,9 +150,9 @@ def _windows_enforce(bounds: Sequence[_TimeBound], inputs: Sequence[QueryInput])
 
 
 def _transitive_bounds(places: Sequence[int], bounds: Sequence[_TimeBound]) -> dict[tuple[int, int], int]:
-    """Return the tightest time-difference bounds between pairs of streams.
+    """Return the tightest bounds of time differences between pairs of streams.
 
-    Bounds that follow through a third stream are included.
+    The result includes bounds that follow from the bounds with a third stream.
     """
     most: dict[tuple[int, int], int] = {}
     for bound in bounds:
@@ -169,7 +170,7 @@ def _transitive_bounds(places: Sequence[int], bounds: Sequence[_TimeBound]) -> d
 def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | None:
     """Return x, y and strictness for `x.ts <= y.ts`, or None.
 
-    The comparison may be written in any equivalent form.
+    The comparison may have any equivalent form.
     """
     found = _bounds(part, times)
     if len(found) != 1 or found[0].most_us not in (0, -1):
@@ -178,7 +179,7 @@ def difference(part: Expr, times: Mapping[str, int]) -> tuple[int, int, bool] | 
 
 
 def _bounds(part: Expr, times: Mapping[str, int]) -> list[_TimeBound]:
-    """Return the bounds that a comparison of two timestamps implies."""
+    """Return the bounds of time differences that a comparison of two timestamps implies."""
     if not isinstance(part, Call) or part.function not in _REVERSED:
         return []
     left, right = (_linear(argument, times) for argument in part.arguments)
@@ -200,7 +201,10 @@ def _bounds(part: Expr, times: Mapping[str, int]) -> list[_TimeBound]:
 
 
 def _linear(expr: Expr, times: Mapping[str, int]) -> tuple[dict[int, int], int] | None:
-    """Return the timestamps and the constant of a linear expression, or None."""
+    """Return the coefficients of timestamps, and the constant, of a linear expression.
+
+    Return None for all other expressions.
+    """
     if isinstance(expr, ColumnRef):
         return ({times[expr.name]: 1}, 0) if expr.name in times else None
     if isinstance(expr, Literal):
@@ -222,9 +226,7 @@ def _linear(expr: Expr, times: Mapping[str, int]) -> tuple[dict[int, int], int] 
     return weights, constant
 
 
-# Bind ASOF JOIN and FOR SYSTEM_TIME AS OF.
-#
-# Each tuple joins the latest row of the other stream.
+# ASOF JOIN and FOR SYSTEM_TIME AS OF, in which each tuple joins the latest earlier row of the other stream
 
 
 _NUMBERS = {Kind.INT, Kind.BIGINT, Kind.DOUBLE}
@@ -239,7 +241,7 @@ def is_proctime(asked: exp.Expression) -> bool:
 def bind_as_of(
     entries: Sequence[BoundInput], inputs: list[QueryInput], env: SelectEnvironment
 ) -> list[QueryInput]:
-    """Return the inputs with their ASOF conditions.
+    """Return the inputs of a query with the bound conditions of ASOF joins.
 
     An ASOF join of streams needs no window.
     """
@@ -247,7 +249,7 @@ def bind_as_of(
         asked = child(entry.node, "as_of")
         if asked is not None:
             if inputs[place].finite and is_proctime(asked):
-                continue  # a table lookup always reads the current rows
+                continue  # a lookup in a table always reads the current rows, so AS OF has no effect
             moment: Expr | None = None
             if not is_proctime(asked):
                 with env.use_scope(on_scope(env.scope, inputs)):
@@ -267,7 +269,7 @@ def bind_as_of(
     node = entries[place].node
     if streams != [0, place] or any(entry.kind is not JoinKind.INNER for entry in inputs):
         raise StatementError(
-            "an ASOF JOIN is of two streams, the first of which asks",
+            "an ASOF JOIN needs two streams at the start of FROM",
             span_of(node),
             "name the two streams first; join others in a stream of their own: CREATE STREAM ab AS SELECT …",
         )
@@ -280,7 +282,7 @@ def bind_as_of(
     window = inputs[place].window
     if window is not None and (window.frame is FrameUnit.ROWS or window.slide is not None):
         hint = f"write {inputs[place].alias} [RANGE 1 HOUR], or leave the window out"
-        raise StatementError("an ASOF JOIN looks back over a length of time", span_of(node), hint)
+        raise StatementError("an ASOF JOIN needs a window of time", span_of(node), hint)
     changed = list(inputs)
     changed[0] = replace(inputs[0], window=None)
     changed[place] = _bind_as_of_condition(entries[place], inputs[place], place, inputs, env)
@@ -317,14 +319,14 @@ def _bind_as_of_condition(
         raise StatementError(
             "an ASOF JOIN compares timestamps once",
             span_of(entry.on or entry.node),
-            "FOR SYSTEM_TIME says it already" if versions else _FORM,
+            "leave the comparison out, because FOR SYSTEM_TIME implies it" if versions else _FORM,
         )
     left = entry.side in ("LEFT", "LEFT ASOF")
     return replace(bound, on=conjunction(tuple(kept)), as_of=AsOf(left, any(strict)))
 
 
 def _is_key(part: Expr, left: str, right: str) -> bool:
-    """Return True for an equality of columns that compare without a cast."""
+    """Return True for an equality of two columns that are compared without a cast."""
     if not isinstance(part, Call) or part.function != "=":
         return False
     sides = [side.operand if isinstance(side, Cast) else side for side in part.arguments]
@@ -346,7 +348,7 @@ def _time_name(inputs: Sequence[QueryInput], env: SelectEnvironment) -> str:
     return own.rpartition(".")[2]
 
 
-# Bind punctuation windows: `auction [CLOSE WHEN event = 'closed'] AS a JOIN bid AS b ON a.id = b.id`.
+# Punctuation windows: `auction [CLOSE WHEN event = 'closed'] AS a JOIN bid AS b ON a.id = b.id`
 #
 # A tuple that fulfils the condition closes the window of its key. The key consists of the columns that ON
 # equates.
@@ -370,7 +372,7 @@ def with_closings(
         with problems.collect():
             if any(other.is_as_of for other in entries):
                 raise StatementError(
-                    "an ASOF join keeps the latest row of a key, and no window",
+                    "an ASOF join stores only the latest row of a key, and has no window",
                     span_of(frame),
                     "leave CLOSE WHEN out, or use JOIN",
                 )
@@ -399,14 +401,14 @@ def _check_closing(
         )
 
 
-# Bind expiry columns of join state, explicit or derived from conditions.
+# Expiry of rows in join state, from EXPIRES AT or derived from conditions
 #
 # The explicit form is `auction [EXPIRES AT expires]`.
 #
 #     b.ts <= a.expires      a row of a expires when the time of b passes a.expires
 #
-# The expiry is a timestamp column of the row's own stream, plus or minus a constant interval. Any other
-# expiry must be computed by a stream before the join.
+# The expiry time is a timestamp column of the row, plus or minus a constant interval. Any other expiry time
+# must be computed in a derived stream before the join.
 
 
 def with_expiries(
@@ -415,7 +417,7 @@ def with_expiries(
     env: SelectEnvironment,
     problems: ErrorCollector,
 ) -> list[QueryInput]:
-    """Return the inputs with their EXPIRES AT columns in the windows."""
+    """Bind EXPIRES AT; return the inputs with the expiry times in their windows."""
     finished = list(inputs)
     env.place = "EXPIRES AT"
     for place, entry in enumerate(entries):
@@ -426,7 +428,7 @@ def with_expiries(
         with problems.collect():
             if any(other.is_as_of for other in entries):
                 raise StatementError(
-                    "an ASOF join keeps the latest row of a key, and none takes its place when it expires",
+                    "an ASOF join stores only the latest row of a key, which cannot expire",
                     span_of(node),
                     "leave EXPIRES AT out, and compare the column with the other's time in WHERE",
                 )
@@ -484,7 +486,10 @@ def refuse_groups(inputs: Sequence[QueryInput], node: exp.Select) -> None:
 
 
 def expiry_of(expr: Expr, alias: str) -> ExpiryColumn | None:
-    """Return the expiry of a timestamp column plus or minus an interval."""
+    """Return the expiry time that an expression of a row computes, or None.
+
+    The expression is a timestamp column, plus or minus a constant interval.
+    """
     if isinstance(expr, ColumnRef):
         own = expr.origin is not None and expr.origin.input == alias
         return ExpiryColumn(expr.origin.column) if own and expr.origin and _is_time(expr) else None
@@ -511,7 +516,11 @@ _AT_LEAST = {">": 0, ">=": 1}
 def expiry_in(
     condition: Expr | None, alias: str, other_times: Mapping[str, int], other: int
 ) -> ExpiryColumn | None:
-    """Return the expiry of `alias` that `other.ts <= alias.column` implies."""
+    """Return the expiry time of an input's rows that a join condition implies.
+
+    For `other.ts <= alias.column`, a row of `alias` expires when the time of the other stream passes the
+    column.
+    """
     for part in conjuncts(condition):
         if not isinstance(part, Call) or len(part.arguments) != 2:
             continue

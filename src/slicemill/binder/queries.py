@@ -1,4 +1,4 @@
-"""Bind queries: WITH, UNION, and continuous queries or queries over tables."""
+"""Binder of queries: WITH, UNION, and continuous queries or queries over tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from slicemill.types import Column, Schema, Type
 
 def bind_query(node: exp.Expression, context: Context) -> Continuous | RelationQuery:
     from slicemill.binder.dialects.rewrite import (
-        normalize_select,  # circular import: `normalize_select` binds sub-queries
+        normalize_select,  # imported here because of a cycle: `normalize_select` binds sub-queries
     )
 
     definitions = child(node, "with_")
@@ -95,7 +95,7 @@ def _bind_union(node: exp.Union, context: Context) -> UnionQuery | RelationQuery
 
 
 def union_columns(branches: Sequence[tuple[Schema, exp.Expression]]) -> tuple[Column, ...]:
-    """Return the columns of a UNION.
+    """Return the columns of a UNION of queries.
 
     The names are those of the first branch, and the types are common to all branches.
     """
@@ -129,8 +129,9 @@ def _selects(query: Continuous) -> list[SelectQuery]:
 
 
 def branch_items(query: SelectQuery | RelationQuery, schema: Schema) -> tuple[SelectItem, ...]:
-    """Return the select list of a branch with the union's columns."""
-    # A query with EMIT FINAL has hidden leading items (the changelog below it) that are not in its schema.
+    """Return the select list of a UNION branch, with the names and types of the UNION."""
+    # The select list of a query with EMIT FINAL begins with items of a changelog that are not in the query's
+    # schema.
     hidden = len(query.items) - len(query.schema)
     shown = tuple(
         SelectItem(column.name, _cast(item.expr, column.type))

@@ -1,4 +1,4 @@
-"""Bind SELECT over finite relations: tables, views, and aggregates' local tables."""
+"""Binder of SELECT over finite relations: tables, views, and aggregates' local tables."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class RelationEnvironment:
         return single_column(node, self._aggregate(node))
 
     def _aggregate(self, node: exp.Anonymous) -> tuple[Column, ...]:
-        """Resolve an aggregate call and return its columns."""
+        """Resolve an aggregate call; return the columns with its results."""
         if self.place:
             raise StatementError(f"an aggregate cannot stand in {self.place}", span_of(node))
         text = to_esl(node)
@@ -91,7 +91,7 @@ class RelationEnvironment:
         return self._columns[text]
 
     def returned_columns(self, node: exp.Expression) -> tuple[Column, ...] | None:
-        """Return all columns of an aggregate call, or None for other expressions."""
+        """Return the columns with the results of an aggregate call, or None."""
         if isinstance(node, exp.Anonymous) and is_aggregate(node.name, self.context.catalog):
             return self._aggregate(node)
         return None
@@ -143,7 +143,7 @@ def bind_relation(
 ) -> RelationQuery:
     """Bind a SELECT or UNION over tables."""
     from slicemill.binder.dialects.rewrite import (
-        normalize_select,  # circular import: `normalize_select` binds sub-queries
+        normalize_select,  # imported here because of a cycle: `normalize_select` binds sub-queries
     )
 
     while isinstance(node, exp.Subquery):
@@ -174,7 +174,7 @@ def bind_relation(
 
 
 def union_of(branches: Sequence[tuple[RelationQuery, exp.Expression]]) -> RelationQuery:
-    """Return a query over the rows of all branches, in order."""
+    """Return the UNION ALL of queries over tables, with the rows in the order of branches."""
     schema = Schema(queries.union_columns([(query.schema, branch) for query, branch in branches]))
     first, *others = [
         replace(query, items=queries.branch_items(query, schema), schema=schema) for query, _ in branches
@@ -228,7 +228,7 @@ def bind_select(
             orders += [(expr, falls, ordered) for expr, falls in order_keys(by, ordered)]
     problems.raise_any()
 
-    # GROUPING SETS (()) is one group without keys, even without any aggregate.
+    # GROUPING SETS (()) is one group without keys, even without an aggregate.
     one_group = child(node, "group") is not None and not groups
     grouped = bool(env.resolved or groups or one_group)
     where = conjunction(tuple(parts))
@@ -273,7 +273,7 @@ def _takes_rows_in_order(env: RelationEnvironment, orders: list[tuple[Expr, bool
 def _sort_input(
     inputs: list[RelationInput], where: Expr | None, orders: list[tuple[Expr, bool, exp.Expression]]
 ) -> RelationInput:
-    """Return an input with the selected rows of FROM, sorted."""
+    """Return an input that has the selected rows of FROM in sort order."""
     if len(inputs) != 1:
         raise StatementError(
             "rows of several tables have no order here",
@@ -329,7 +329,7 @@ def _bind_inputs(
                 conditions.append(using_condition(child(join, "using"), made.alias, made.schema, before))
             if made.alias.lower() in aliases:
                 raise StatementError(
-                    f"{made.alias} stands twice in FROM",
+                    f"{made.alias} occurs twice in FROM",
                     span_of(entry),
                     "give one of them an alias: AS other",
                 )
@@ -351,7 +351,7 @@ def _bind_call(
 ) -> RelationInput:
     """Bind a TABLE(…) call.
 
-    Its arguments may read preceding inputs.
+    The arguments of the call may read preceding inputs.
     """
     scope = Scope(
         tuple((i.alias, i.schema) for i in before),
@@ -372,7 +372,7 @@ def _bind_input(
 ) -> RelationInput:
     """Bind an entry of FROM.
 
-    A sub-query sees the outer scope, but not the other inputs of FROM.
+    A sub-query can read columns of the outer scope, but not of other inputs in FROM.
     """
     alias_node = child(entry, "alias")
     if not isinstance(entry.this, exp.Identifier):
@@ -413,7 +413,7 @@ def _bind_input(
 def _bind_order(
     node: exp.Expression, env: RelationEnvironment, items: list[tuple[SelectItem, exp.Expression]]
 ) -> Expr:
-    """Bind a sort key: output column, position, or expression."""
+    """Bind a sort key of ORDER BY: output column, position, or expression."""
     if isinstance(node, exp.Literal) and not node.is_string:
         return item_at(node, items)
     if isinstance(node, exp.Column) and not node.table:
@@ -426,7 +426,7 @@ def _bind_order(
 def _outer_columns(outer: Scope | None) -> frozenset[str]:
     """Return the columns of enclosing queries.
 
-    They are constant inside the sub-query.
+    These columns are constant inside the sub-query.
     """
     names: set[str] = set()
     while outer is not None:

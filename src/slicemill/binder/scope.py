@@ -1,4 +1,4 @@
-"""Name scopes: resolve columns of inputs and arguments of aggregates."""
+"""Name scopes, which resolve columns of inputs and arguments of aggregates."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NO_COLUMNS = Schema(())
 
 @dataclass(frozen=True, slots=True)
 class MergedColumn:
-    """Column merged by USING.
+    """Column that USING merges from several relations.
 
-    `SELECT *` shows it in the position of the column of `owner`. Its value is the first non-NULL column of
-    the relations in `values`.
+    In `SELECT *`, the merged column is at the position of the column of `owner`. Its value is the first
+    non-NULL column of the relations in `values`.
     """
 
     owner: str
@@ -31,12 +31,12 @@ class MergedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Relations by alias, with the enclosing query's scope as `parent`.
+    """Name scope: relations by alias, with the scope of the enclosing query as `parent`.
 
     With `qualified`, a column reference includes the alias of its relation. `arguments` are the arguments of
     the aggregate whose body is being bound. A column hides an argument of the same name. `merged` maps the
     column names of USING to the merged columns. With `as_arguments`, resolved columns become arguments of the
-    same names, because the query is called once per row.
+    same names, because the query is called once for each row.
     """
 
     relations: tuple[tuple[str, Schema], ...]
@@ -61,7 +61,7 @@ class Scope:
         raise self._no_such_column(node, qualifier, name)
 
     def using_value(self, name: str) -> Expr | None:
-        """Return the value of a column merged by USING, else None."""
+        """Return the value of a column that USING merges, or None for other columns."""
         merged = self.merged.get(name.lower())
         if merged is None:
             return None
@@ -112,7 +112,9 @@ class Scope:
         if node.this.args.get("quoted"):
             hint = f"strings are written in single quotes: '{name}'"
         if not qualifier and name.lower() in UNREPEATABLE:
-            return StatementError(f"{name} differs at every run", span_of(node), UNREPEATABLE[name.lower()])
+            return StatementError(
+                f"{name} returns a different value in each run", span_of(node), UNREPEATABLE[name.lower()]
+            )
         where = f" in {qualifier}" if qualifier else ""
         return StatementError(f"there is no column {name}{where}", span_of(node), hint)
 

@@ -1,6 +1,7 @@
-"""Bind scripts statement by statement, and collect the errors of all statements.
+"""Binder of scripts, which collects the errors of all statements.
 
-A statement with an error declares nothing. Later statements that depend on its name report no further errors.
+A statement with an error declares no object. Later statements that depend on its name report no further
+errors.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from slicemill.sql.nodes import child, span_of
 
 _KINDS = ("STREAM", "TABLE", "VIEW", "QUERY", "AGGREGATE", "FUNCTION", "ALERT")
 
-# Statements that act on an existing object and declare no name.
+# Syntax nodes of statements that change an existing object and declare no name.
 _ACTS = (
     nodes.DropObject,
     nodes.AlterQuery,
@@ -54,8 +55,8 @@ _ACTS = (
 class BoundScript:
     """Result of binding a script.
 
-    It has the valid statements with their spans, the catalog, errors and warnings. `changes` are the row
-    changes (INSERT, UPDATE, DELETE) in the order of the text.
+    The result has the valid statements with their spans, the catalog, errors and warnings. `changes` are the
+    row changes (INSERT, UPDATE, DELETE) in the order of the text.
     """
 
     source: SourceText
@@ -64,8 +65,10 @@ class BoundScript:
     diagnostics: tuple[Diagnostic, ...]
     warnings: tuple[Diagnostic, ...] = ()
     changes: tuple[tuple[TableChange, TextSpan], ...] = ()
-    replacing: frozenset[int] = frozenset()  # indexes of CREATE OR REPLACE statements
-    stars: Mapping[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)  # the columns of each *
+    # Positions of CREATE OR REPLACE statements in `statements`.
+    replacing: frozenset[int] = frozenset()
+    # Columns to which each * in a select list expands, by position of the * in the text.
+    stars: Mapping[TextSpan, tuple[exp.Column, ...]] = field(default_factory=dict)
 
 
 def bind_script(
@@ -79,8 +82,8 @@ def bind_script(
     """Parse and bind a text against a copy of `catalog`.
 
     Objects in `kept` can only be dropped. Without `imports` no module that the text names is imported, and
-    Python classes are not checked. A text that is `stored` in a home was accepted before, so it may contain a
-    password.
+    Python classes are not checked. A text that is `stored` in the home directory was accepted before, so the
+    text may contain a password.
     """
     known = catalog.copy() if catalog is not None else Catalog()
     with report_deep_nesting(source):
@@ -125,7 +128,8 @@ def bind_script(
                 bound.append((statement, span_of(node)))
             continue
         if declared:
-            # Statements that use this name cannot be checked; the error of its declaration is reported.
+            # Statements that use the name are not checked, because only the error of its declaration is
+            # reported.
             context = replace(context, broken=context.broken | {declared})
     in_order = sorted(warnings, key=lambda warning: warning.span.start)
     found = tuple(diagnostics), tuple(in_order), tuple(changes), frozenset(replacing)
@@ -134,10 +138,7 @@ def bind_script(
 
 @cache
 def _declaration() -> re.Pattern[str]:
-    """Return a regular expression that finds declared names.
-
-    It also finds names in text that cannot be parsed.
-    """
+    """Return a regular expression that finds declared names, also in invalid text."""
     kinds = "|".join((*_KINDS, *extension_statements()))
     return re.compile(
         r"(?:\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:(?:ALGEBRAIC|WINDOW)\s+)*"
@@ -157,7 +158,7 @@ def _declaration_name(node: exp.Expression) -> str:
 def bind_statement(node: exp.Expression, context: Context) -> list[Statement]:
     """Bind a statement.
 
-    The result is empty if IF EXISTS or IF NOT EXISTS makes the statement a no-op.
+    The result is empty if the statement has no effect because of IF EXISTS or IF NOT EXISTS.
     """
     if isinstance(node, nodes.CreateMode):
         if child(node, "mode") == nodes.REPLACE:

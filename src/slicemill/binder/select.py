@@ -1,4 +1,4 @@
-"""Bind a continuous SELECT: inputs, conditions, groups, aggregates and output columns."""
+"""Binder of a continuous SELECT: inputs, conditions, groups, aggregates and output columns."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     refuse_changes(node, entries)
     if any(child(entry.node, "coalesce") for entry in entries):
         _refuse_clause(node, "distinct", "runs of equal attributes are one already")
-        _refuse_clause(node, "order", "results already come in timestamp order")
+        _refuse_clause(node, "order", "results are already in timestamp order")
         _refuse_clause(node, "limit", "a continuous query ends when you drop it")
         return bind_temporal(node, entries, context)
     inputs = _inputs_with_windows(entries, node)
@@ -75,7 +75,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
     asked = _sub_queries(node)
     if asked:
         _refuse_queries(asked[0], inputs)
-        scope = replace(scope, qualified=True)  # the calls that compute sub-queries are inputs too
+        scope = replace(scope, qualified=True)  # calls that compute sub-queries are additional inputs
     env = SelectEnvironment(context, scope, time_columns_of(inputs, scope, context.catalog))
     env.queries_allowed = bool(asked)
     problems = ErrorCollector()
@@ -101,13 +101,13 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
             env.windows_allowed, env.queries_allowed = True, bool(asked)
     problems.raise_any()
     first = bind_top_n(node, env, bound)
-    for call in env.asked:
+    for call in env.sub_query_calls:
         made = QueryInput(call.alias, call.schema, finite=True, call=call)
         inputs.append(made)
         entry = nodes.StreamInput(this=exp.Identifier(this=call.alias))
         entries.append(BoundInput(made, at(entry, span_of(node))))
 
-    # GROUPING SETS (()) is one group without keys, even without any aggregate.
+    # GROUPING SETS (()) is one group without keys, even without an aggregate.
     one_group = _has_group_by(node) and not groups
     grouped = bool(env.resolved or groups or one_group)
     if grouped:
@@ -162,7 +162,7 @@ def bind_select(node: exp.Select, context: Context) -> SelectQuery:
         and not reads_changes(inputs)
     ):
         _warn_of_changes(node, env)
-    return first.of(query, node, entries)
+    return first.apply_to(query, node, entries)
 
 
 def _has_group_by(node: exp.Select) -> bool:
@@ -172,7 +172,7 @@ def _has_group_by(node: exp.Select) -> bool:
 def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
     """Warn of a blocking aggregate over a stream without a window.
 
-    Its result changes with each input row.
+    The result of the aggregate changes with each input row.
     """
     blocking = next((resolved for resolved in env.resolved.values() if resolved.blocking), None)
     if blocking is not None:
@@ -184,9 +184,9 @@ def _warn_of_changes(node: exp.Select, env: SelectEnvironment) -> None:
 
 
 def _sub_queries(node: exp.Select) -> list[exp.Expression]:
-    """Return the sub-queries outside FROM.
+    """Return the sub-queries over tables outside FROM.
 
-    Sub-queries over streams are already rewritten to joins.
+    Sub-queries over streams have already been rewritten to joins.
     """
     keys = ("where", "group", "having", "qualify", "order")
     clauses = [*node.expressions, *(clause for key in keys if (clause := child(node, key)) is not None)]
@@ -199,7 +199,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
     changing = next((given for given in inputs if given.schema.changelog), None)
     if changing is not None:
         raise StatementError(
-            f"{changing.alias} is a table that changes, and what is looked up for it may be another later",
+            f"{changing.alias} is a changelog, and rows that it looks up in a table may change later",
             place,
             f"ask for the stream that {changing.alias} is made of",
         )
@@ -212,7 +212,7 @@ def _refuse_queries(asked: exp.Expression, inputs: Sequence[QueryInput]) -> None
 
 
 def _emits_changelog(env: SelectEnvironment, inputs: list[QueryInput]) -> bool:
-    """Return True if groups cover all rows and emit a changelog."""
+    """Return True if groups have no window, so that their results change."""
     windowed = any(i.window is not None and i.window.extent is not None for i in inputs)
     return not windowed and all(resolved.blocking for resolved in env.resolved.values())
 
@@ -221,7 +221,7 @@ _BLOCKING = {"distinct": "DISTINCT", "order": "ORDER BY", "limit": "LIMIT"}
 
 
 def _refuse_clause(node: exp.Select, key: str, hint: str) -> None:
-    """Reject a clause that needs the end of the input."""
+    """Reject a clause that needs the end of the input, such as ORDER BY."""
     clause = child(node, key)
     if clause is not None:
         place = span_of(clause) if span_of(clause).end else span_of(node)
@@ -231,7 +231,7 @@ def _refuse_clause(node: exp.Select, key: str, hint: str) -> None:
 
 
 def _inputs_with_windows(entries: list[BoundInput], node: exp.Select) -> list[QueryInput]:
-    """Return the inputs with their own windows.
+    """Return the inputs, each with its window.
 
     An input without a window gets the window of the WINDOW clause.
     """
@@ -253,12 +253,14 @@ def _inputs_with_windows(entries: list[BoundInput], node: exp.Select) -> list[Qu
     growing = [entry for entry in entries if entry.input.window is not None and entry.input.window.grows]
     if growing and sum(not one.finite for one in inputs) > 1:
         raise StatementError(
-            "windows that grow are those of one stream", span_of(growing[0].node), "aggregate over each first"
+            "CUMULATE windows need a query over one stream",
+            span_of(growing[0].node),
+            "aggregate over each first",
         )
     slides = {i.window.slide for i in inputs if i.window is not None and i.window.slide is not None}
     if len(slides) > 1:
         raise StatementError(
-            "the windows of one query slide together", span_of(node), "give one SLIDE for all"
+            "all windows of a query must have one SLIDE", span_of(node), "give one SLIDE for all"
         )
     return inputs
 
@@ -268,7 +270,7 @@ def _with_calls(
 ) -> list[QueryInput]:
     """Bind TABLE(…) calls in FROM.
 
-    Arguments may read streams, and tables that precede the call.
+    The arguments of a call may read streams, and tables that precede the call.
     """
     made: list[QueryInput] = []
     env.place = "TABLE(…)"
@@ -283,7 +285,7 @@ def _with_calls(
                     owner = part.origin.input if isinstance(part, ColumnRef) and part.origin else None
                     if owner is not None and owner not in known:
                         raise StatementError(
-                            f"{owner} stands behind the call that reads it",
+                            f"{owner} follows the call that reads it in FROM",
                             span_of(entry.node),
                             f"name {owner} before it in FROM",
                         )
@@ -302,7 +304,7 @@ def _bind_conditions(
 ) -> tuple[Expr | None, list[QueryInput]]:
     """Bind WHERE and ON.
 
-    The ON of an inner join is merged into WHERE. Any other join keeps its ON.
+    The ON condition of an inner join is merged into WHERE. Other joins keep their ON condition.
     """
     parts: list[Expr] = []
     finished: list[QueryInput] = []
@@ -334,7 +336,7 @@ def _bind_conditions(
 def _scope_of_on(scope: Scope, entries: list[BoundInput], inputs: list[QueryInput], place: int) -> Scope:
     """Return the scope of an ON condition.
 
-    In a chain of joins, ON sees only the inputs joined so far.
+    In a chain of joins, ON can read only the inputs up to its join.
     """
     if not is_outer_join_chain(inputs):
         return on_scope(scope, inputs)
@@ -373,7 +375,7 @@ def _check_aggregates(
     bounded = [w for w in windows if w is not None and w.extent is not None]
     if env.window_calls and grouped:
         raise StatementError(
-            "GROUP BY and OVER do not go together in one query",
+            "GROUP BY and OVER cannot be used in one SELECT",
             span_of(node),
             "partition with PARTITION BY inside OVER, or make two queries",
         )
@@ -381,7 +383,7 @@ def _check_aggregates(
     if not env.resolved and (grouped or child(node, "distinct") is not None):
         if bounded and all(w.slide is None for w in bounded):
             raise StatementError(
-                "a window that is told at each tuple has no end at which its rows differ",
+                "a window that emits at each tuple has no distinct rows",
                 span_of(node),
                 "add SLIDE to the window, or leave the window out",
             )
@@ -390,7 +392,7 @@ def _check_aggregates(
         slide = next((w for w in bounded if w.slide is not None), None)
         if slide is not None:
             raise StatementError(
-                "SLIDE says how often aggregates report, and there is none",
+                "SLIDE needs an aggregate",
                 span_of(node),
                 "leave SLIDE out, or put an aggregate into the select list; for the first rows of each "
                 "window, write FROM TUMBLE(s, ts, INTERVAL '5' MINUTE) QUALIFY row_number() OVER "
@@ -398,7 +400,7 @@ def _check_aggregates(
             )
         if session is not None:
             raise StatementError(
-                "a session is a group of tuples, and nothing is computed of it",
+                "a session window needs an aggregate",
                 span_of(node),
                 "put an aggregate into the select list, such as count(*)",
             )
@@ -414,7 +416,7 @@ def _check_aggregates(
         )
     if running and any(w.slide is not None for w in bounded):
         raise StatementError(
-            "an aggregate that answers at each tuple does not slide", span_of(node), "leave SLIDE out"
+            "an aggregate that emits at each tuple cannot have SLIDE", span_of(node), "leave SLIDE out"
         )
     for resolved in env.resolved.values():
         refuse_unretractable(resolved, _find_call(node, resolved), inputs)
@@ -426,20 +428,20 @@ def _check_aggregates(
 
 
 def _check_aggregate(node: exp.Select, resolved: ResolvedCall, windowed: bool) -> None:
-    """Check an aggregate call.
+    """Check the windows of an aggregate call.
 
     `windowed` is set if aggregates of the query range over windows of FROM.
     """
     call = _find_call(node, resolved)
     if not windowed and resolved.blocking and not resolved.builtin:
         raise StatementError(
-            f"{resolved.name} answers at the end of its input, and a stream has none",
+            f"{resolved.name} emits at the end of its input, and a stream has no end",
             span_of(call),
             f"give it a window: {to_esl(call)} OVER (RANGE 1 HOUR PRECEDING), or FROM … [RANGE 1 HOUR]",
         )
     if windowed and not resolved.blocking:
         raise StatementError(
-            f"{resolved.name} answers at each tuple, so it takes no window in FROM",
+            f"{resolved.name} emits at each tuple, so it cannot use a window in FROM",
             span_of(call),
             "leave the window out, or use OVER",
         )
@@ -460,13 +462,13 @@ def _find_call(node: exp.Select, resolved: ResolvedCall) -> exp.Expression:
 
 
 def rename_columns(select: SelectQuery, items: tuple[SelectItem, ...]) -> SelectQuery:
-    """Return a branch of a UNION with other output columns."""
+    """Return a branch of a UNION with the output columns of the UNION."""
     shown = items[len(items) - len(select.schema) :]
     schema = Schema(schema_of_items(shown).columns, select.schema.changelog)
     return replace(select, items=items, schema=schema)
 
 
-# Bind sessions: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`.
+# Session windows: `[SESSION 30 SECONDS]`, `[SESSION UNTIL expires]`, `[SESSION 1 HOUR CLOSE WHEN last]`
 #
 # `[CLOSE WHEN last]` on a stream that is not joined is a punctuation window: a session without a gap,
 # closed by a tuple that fulfils the condition.
@@ -491,9 +493,9 @@ def bind_session(
     with problems.collect():
         if len(entries) > 1:
             raise StatementError(
-                "sessions are those of one stream",
+                "session windows need a query over one stream",
                 span_of(entry.node),
-                "make a stream of the join first, CREATE STREAM s AS SELECT …, and take the sessions of s",
+                "make the join a stream, CREATE STREAM s AS SELECT …, with a session window on s",
             )
         if entry.input.finite:
             raise StatementError(

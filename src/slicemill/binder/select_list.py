@@ -1,4 +1,4 @@
-"""Bind select lists: expand *, name columns, and read grouped columns."""
+"""Binder of select lists: expand *, name columns, and read grouped columns."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def bind_items(
 
 
 def _expand(node: exp.Expression, scope: Scope) -> list[tuple[SelectItem, exp.Column]]:
-    """Return the columns of a *, each with its syntax node."""
+    """Return the columns to which a * expands, each with its syntax node."""
     wanted = node.text("table").lower() if isinstance(node, exp.Column) else ""
     aliases = [alias for alias, _ in scope.relations]
     if wanted and wanted not in {alias.lower() for alias in aliases}:
@@ -91,22 +91,24 @@ def name_of(node: exp.Expression) -> str:
         return str(node.expression.name)
     if isinstance(node, exp.Anonymous) and node.name.lower() == "valid":
         return "valid"
-    # The window of a call would make the column name too long.
+    # The name omits the window of a call, because the name would be too long.
     return to_esl(node.this if isinstance(node, nodes.Over) else node)
 
 
 def item_at(key: exp.Literal, items: Sequence[tuple[SelectItem, exp.Expression]]) -> Expr:
-    """Return the select item at a position, as in ORDER BY 2."""
+    """Return the SELECT item at a position, as in ORDER BY 2."""
     place = int(key.name) if key.name.isdigit() else 0
     if not 1 <= place <= len(items):
         raise StatementError(
-            f"there is no column {key.name} in the select list", span_of(key), "name what to order by"
+            f"there is no column {key.name} in the select list",
+            span_of(key),
+            "write the position of a column in the select list",
         )
     return items[place - 1][0].expr
 
 
 def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
-    """Number repeated column names, which a stream cannot have.
+    """Append numbers to repeated column names, because column names must be unique.
 
     >>> from slicemill.types import INT
     >>> items = [SelectItem("a", ColumnRef("a", INT)), SelectItem("A", ColumnRef("b", INT))]
@@ -126,7 +128,7 @@ def with_unique_names(items: Sequence[SelectItem]) -> tuple[SelectItem, ...]:
 
 
 def warn_of_equal_names(items: Sequence[tuple[SelectItem, exp.Expression]], context: Context) -> None:
-    """Warn of an alias that an earlier column already has."""
+    """Warn of an alias that is also the name of an earlier column."""
     unique = with_unique_names([item for item, _ in items])
     for (item, node), named in zip(items, unique, strict=True):
         if isinstance(node, exp.Alias) and item.name != named.name:
@@ -146,7 +148,7 @@ def read_groups(
 ) -> Expr:
     """Replace grouped expressions by their columns.
 
-    Any other column is an error.
+    A column that is not grouped is an error.
     """
 
     def replace_group(part: Expr) -> Expr | None:
@@ -168,7 +170,7 @@ def read_groups(
 
 
 def refuse_null_columns(items: Sequence[tuple[SelectItem, exp.Expression]], problems: ErrorCollector) -> None:
-    """Report select items that are a bare NULL without a type."""
+    """Report SELECT items that are NULL without a type."""
     for item, node in items:
         if item.expr.type.kind is Kind.NULL:
             with problems.collect():

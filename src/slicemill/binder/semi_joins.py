@@ -1,17 +1,18 @@
-"""Rewrite [NOT] EXISTS and [NOT] IN over streams to SEMI and ANTI joins.
+"""Rewrite of [NOT] EXISTS and [NOT] IN over streams to SEMI and ANTI joins.
 
     FROM a [RANGE 1 MINUTE]                                FROM a [RANGE 1 MINUTE]
     WHERE EXISTS (SELECT 1 FROM b [RANGE 5 SECONDS]   →    SEMI JOIN b [RANGE 5 SECONDS] ON b.k = a.k
                   WHERE b.k = a.k)
 
-If the outer stream has no window, each of its rows is tested on arrival against the current window of the
-other stream. A group of a sliding window is valid for one slide, until the next window is emitted:
+If the outer stream has no window, each row of the outer stream is tested on arrival against the current
+window of the inner stream. A group of a sliding window is valid for one slide, until the next window is
+emitted:
 
     WHERE k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE]   →    SEMI JOIN (SELECT …) AS asked_1
                 GROUP BY k HAVING count(*) > 3)                      [RANGE 1 MINUTE] ON a.k = asked_1.k
 
-In a SELECT over window functions, rows join rows of the same window. This rewrite runs before windows get
-their lengths:
+In a SELECT over window functions, rows join rows of the same window. Window functions are
+rewritten to joins before their windows get lengths:
 
     FROM TUMBLE(a, …) AS L WHERE k IN (SELECT k FROM              FROM TUMBLE(a, …) AS L
       TUMBLE(b, …) AS R WHERE L.window_start = R.window_start  →  SEMI JOIN TUMBLE(b, …) AS R
@@ -58,9 +59,9 @@ def as_joins(node: exp.Select, context: Context) -> exp.Select:
 
 
 def join_same_windows(select: exp.Select, context: Context) -> None:
-    """Rewrite sub-queries over rows of the same window to joins.
+    """Rewrite sub-queries over rows of the outer row's window to joins.
 
-    This rewrite runs before `rows_with_windows` replaces the window functions.
+    The sub-queries are rewritten before `rows_with_windows` replaces the window functions.
     """
     where = child(select, "where")
     if where is not None and child(select, "group") is None and any(map(_same_window, _queries_in(where))):
@@ -72,9 +73,9 @@ def _queries_in(node: exp.Expression) -> Iterator[exp.Select]:
 
 
 def _same_window(query: exp.Select) -> bool:
-    """Return True for a sub-query over rows of the same window.
+    """Return True for a sub-query over rows of the window of the outer row.
 
-    Such a sub-query compares window_start.
+    The sub-query then compares window_start.
     """
     where, entries = child(query, "where"), from_entries(query)
     if where is None or child(query, "group") is not None or len(entries) != 1:
@@ -91,7 +92,7 @@ def _is_start(node: exp.Expression) -> bool:
 def _join_sub_queries(select: exp.Select, context: Context, *, same_window: bool) -> bool:
     """Rewrite sub-queries over streams to joins.
 
-    With `same_window`, only sub-queries over the same window are rewritten.
+    With `same_window`, only sub-queries over the window of the outer row are rewritten.
     """
     kept: list[exp.Expression] = []
     entries = list(child(select, "entries"))
@@ -140,7 +141,9 @@ def _refuse_equal_windows(query: exp.Select, part: exp.Expression, *, negated: b
     )
     if grouped:
         hint = "ask without GROUP BY in a stream, CREATE STREAM s AS SELECT …, and aggregate FROM s [RANGE …]"
-    raise StatementError("rows of the same window are found by a join", span_of(part), hint)
+    raise StatementError(
+        "a sub-query over the window of the outer row must become a join", span_of(part), hint
+    )
 
 
 def _conjuncts(node: exp.Expression) -> list[exp.Expression]:
@@ -184,16 +187,16 @@ def _find_sub_query(
     if asked is None:
         return None
     if isinstance(query, exp.Union):
-        raise StatementError("a query in WHERE asks one stream", span_of(asked), _PLAIN)
+        raise StatementError("a sub-query in WHERE must read one stream", span_of(asked), _PLAIN)
     if isinstance(asked.parent, exp.Subquery) and not isinstance(asked.parent.parent, exp.In):
         raise StatementError(
-            "a query over a stream has many values",
+            "a sub-query over a stream has no single value",
             span_of(asked),
             "join it: FROM a [NOW] AS a, (SELECT max(x) AS m FROM b [RANGE 1 MINUTE SLIDE 1 MINUTE]) AS q "
             "[RANGE 1 MINUTE] WHERE a.x > q.m",
         )
     raise StatementError(
-        "a query over a stream stands in WHERE alone, or beside others with AND",
+        "a sub-query over a stream must be a condition of WHERE, joined by AND",
         span_of(part),
         "write WHERE EXISTS (…) AND …, or make two queries of an OR",
     )
@@ -221,13 +224,13 @@ def _join(
 ) -> nodes.JoinInput:
     (entry, _), *others = from_entries(query)
     if others:
-        raise StatementError("a query in WHERE asks one stream", span_of(query), _PLAIN)
+        raise StatementError("a sub-query in WHERE must read one stream", span_of(query), _PLAIN)
     if child(query, "window") is not None and child(entry, "frame") is None:
         entry.set("frame", child(query, "window"))
     alias = _alias(entry)
     if alias.lower() in taken:
         raise StatementError(
-            f"{alias} stands in FROM outside, too", span_of(entry), "give it an alias: AS other"
+            f"{alias} is also an alias in the outer FROM", span_of(entry), "give it an alias: AS other"
         )
     taken.add(alias.lower())
     inner = child(query, "where")
@@ -248,16 +251,17 @@ def _prepare_sub_query(
 
     Groups of a sliding window get a window of one slide, in which they are valid.
     """
-    from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds conditions
+    from slicemill.binder.queries import bind_query  # imported here because `bind_query` binds conditions
 
     if not _has_groups(query, context):
-        query.set("group", None)  # SEMI and ANTI joins ignore duplicates
+        # SEMI and ANTI joins ignore duplicates, so groups without HAVING are not needed.
+        query.set("group", None)
         return query
     _refuse_outside(query, taken, outside, context)
     bound = bind_query(query, context)
     if not isinstance(bound, SelectQuery) or bound.schema.changelog or not reads_windows_of_time(bound):
         raise StatementError(
-            "groups are asked as their last windows have left them, and here is no window that slides",
+            "groups in a sub-query need a sliding window",
             span_of(query),
             "give the stream one: b [RANGE 1 HOUR SLIDE 1 MINUTE]",
         )
@@ -297,14 +301,14 @@ def _refuse_outside(
     for column in query.find_all(exp.Column):
         if column.table.lower() in taken or (not column.table and column.name.lower() in known):
             raise StatementError(
-                "groups do not see the row outside",
+                "groups in a sub-query cannot read columns of the outer row",
                 span_of(column),
                 "use IN: k IN (SELECT k FROM b [RANGE 1 HOUR SLIDE 1 MINUTE] GROUP BY k HAVING count(*) > 3)",
             )
 
 
 def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
-    from slicemill.binder.queries import bind_query  # circular import: `bind_query` binds conditions
+    from slicemill.binder.queries import bind_query  # imported here because `bind_query` binds conditions
 
     if isinstance(entry.this, exp.Identifier):
         return schema_of(context.relation(entry.this))
@@ -317,7 +321,7 @@ def _schema(entry: nodes.StreamInput, context: Context) -> Schema:
 def _equals(
     part: exp.Expression, query: exp.Select, value: exp.Expression, *, negated: bool
 ) -> exp.Expression:
-    """Return the equality that IN tests.
+    """Return the join condition that IN or NOT IN tests.
 
     For NOT IN, the condition is also true if either side is NULL, as in SQL.
     """
@@ -342,14 +346,14 @@ def _equals(
 
 
 def _qualify(where: exp.Expression, alias: str, schema: Schema) -> None:
-    """Qualify columns of the inner WHERE with the inner alias."""
+    """Qualify columns in the WHERE of a sub-query with the alias of its relation."""
     for column in where.find_all(exp.Column):
         if not column.table and schema.find(column.name) is not None:
             column.set("table", exp.Identifier(this=alias, quoted=True))
 
 
 def _qualify_outer_value(value: exp.Expression, outside: list[tuple[str, Schema]]) -> exp.Expression:
-    """Qualify the value of an IN with its outer relation.
+    """Qualify the left side of an IN with the alias of its outer relation.
 
     The inner relation could have a column of the same name.
     """

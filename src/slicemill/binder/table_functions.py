@@ -1,7 +1,7 @@
-"""Bind `TABLE(f(…))` in FROM: the rows of a function or aggregate.
+"""Binder of `TABLE(f(…))` and `UNNEST(list)` in FROM: rows of a function or aggregate.
 
-An aggregate runs over a single tuple of arguments. The body is bound anew for each call, as for scalar
-functions. The body reads its parameters and stored tables, but no names of the calling query.
+An aggregate runs over a single tuple of arguments. The body of a function is bound again for each call. The
+body can read parameters and tables, but no columns of the calling query.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from slicemill.types import Column, Kind, Schema, Type, assignable
 
 
 def row_schema_of(node: nodes.TableFunctionCall, context: Context) -> Schema:
-    """Return the schema of the rows that a call returns."""
+    """Return the schema of the rows that a call in FROM returns."""
     found = _find_table_function(node.this, context)
     if isinstance(found, AggregateDefinition):
         return found.returns
@@ -81,7 +81,7 @@ def bind_table_call(
 
 
 def rows_of_function(definition: FunctionDefinition, context: Context) -> RelationQuery:
-    """Return the query of a function with the declared columns."""
+    """Return the query of a function that returns rows, with its declared columns."""
     assert definition.body is not None and isinstance(definition.returns, Schema), "it returns rows"
     body = grammar.query(Cursor(tokenize(definition.body), definition.body))
     return bind_body(body, definition.parameters, definition.returns, context)
@@ -89,7 +89,7 @@ def rows_of_function(definition: FunctionDefinition, context: Context) -> Relati
 
 def bind_body(node: exp.Expression, parameters: Schema, returns: Schema, context: Context) -> RelationQuery:
     inside = replace(context, local={}, in_body=True)
-    from slicemill.binder.relations import bind_relation  # circular import
+    from slicemill.binder.relations import bind_relation  # imported here because of a circular import
 
     query = bind_relation(node, inside, outer=Scope((), qualified=True, arguments=parameters))
     if len(query.schema) != len(returns):
@@ -111,7 +111,7 @@ def bind_body(node: exp.Expression, parameters: Schema, returns: Schema, context
 
 
 def _one_tuple(definition: AggregateDefinition) -> RelationQuery:
-    """Return `SELECT f(arguments)` over a single tuple.
+    """Return the query `SELECT f(arguments)` over a single tuple.
 
     The aggregate runs INITIALIZE for the tuple, and then TERMINATE.
     """
@@ -164,14 +164,14 @@ def _cast_to(value: Expr, type_: Type) -> Expr:
     return value if value.type == type_ else Cast(value, type_)
 
 
-# Bind `UNNEST(list)` in FROM: one row per element of a list.
+# UNNEST(list) in FROM, which returns one row for each element of a list
 
 
 _UNNAMED = "unnest"
 
 
 def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], context: Context) -> QueryInput:
-    """Return the elements as a finite relation of one column."""
+    """Return the elements of a list as a finite relation with one column."""
     call = entry.this
     if child(entry, "frame") is not None:
         raise StatementError(
@@ -198,9 +198,9 @@ def bind_elements(entry: nodes.StreamInput, before: Sequence[QueryInput], contex
 
 
 def unnest_condition(join: nodes.JoinInput | None) -> tuple[exp.Expression | None, bool]:
-    """Return the condition of a JOIN UNNEST and its LEFT flag.
+    """Return the condition of a JOIN UNNEST, and True for a LEFT JOIN.
 
-    A LEFT JOIN keeps tuples with empty lists.
+    A LEFT JOIN also emits tuples with empty lists.
     """
     side = None if join is None else child(join, "side")
     if join is None or side in (None, "CROSS"):

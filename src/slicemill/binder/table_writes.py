@@ -1,15 +1,16 @@
-"""Bind `INSERT INTO t` of a stored table t in aggregate bodies (M40).
+"""Binder of `INSERT INTO t` in user-defined aggregates, for a table t of the catalog (M40).
 
-Inserts into stored tables do not affect what the body returns. So the binder splits the aggregate f:
+Inserts into tables of the catalog do not change the results of the aggregate. So the binder splits the
+aggregate f:
 
-    INSERT INTO state …              f                  returns results, and keeps the state
-    INSERT INTO t VALUES (k, n)      "f into t"         keeps the same state, and returns the rows for t
+    INSERT INTO state …              f                  updates its state, and returns results
+    INSERT INTO t VALUES (k, n)      "f into t"         updates an equal state, and returns the rows for t
     INSERT INTO RETURN …
 
-A query q that calls f gets an additional query "q into t" for each such table. This query has the same SELECT
-with only the call of `f into t`, and the sink `table:t`. So rows are written to t in the order of tuples and
-exactly once, like the results of any query with a table sink. The rows are those that the same INSERT into
-RETURN would emit. If the window of the call would lose such rows, the call is rejected.
+A query q that calls f gets an additional query "q into t" for each such table. The additional query has the
+SELECT of q with only the call of `f into t`, and the sink `table:t`. So rows are written to t in the order of
+tuples and exactly once, like the results of any query with a table sink. The rows are those that INSERT INTO
+RETURN would emit. If the window of the call would lose some of these rows, the call is rejected.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ _PER_TUPLE = frozenset((BodyState.INITIALIZE, BodyState.ITERATE))
 def split_table_writes(
     definition: AggregateDefinition, stored: Mapping[str, Schema], place: exp.Expression
 ) -> AggregateDefinition:
-    """Split an aggregate whose bodies insert into stored tables."""
+    """Split an aggregate that inserts into tables: results, and rows for each table."""
     if not stored:
         return definition
     if definition.algebraic:
         raise StatementError(
-            f"{definition.name} is combined of parts, and each of them would write {all_of(list(stored))}",
+            f"{definition.name} is ALGEBRAIC, and each partial aggregate would write {all_of(list(stored))}",
             span_of(place),
             "leave ALGEBRAIC out",
         )
@@ -79,10 +80,11 @@ def split_table_writes(
 
 
 def _keep_inserts(statements: tuple[Statement, ...], table: str | None) -> tuple[Statement, ...]:
-    """Turn the inserts into one table into the only results of a body.
+    """Return the statements of a body, with only the rows for `table` as results.
 
-    Inserts into other stored tables and into RETURN are removed. If `table` is None, the inserts into RETURN
-    stay and all other results are removed.
+    INSERT INTO `table` becomes INSERT INTO RETURN. Other inserts into tables of the catalog, and into RETURN,
+    are removed. If `table` is None, INSERT INTO RETURN is kept and all inserts into tables of the catalog are
+    removed.
     """
     found: list[Statement] = []
     for one in statements:
@@ -96,7 +98,7 @@ def _keep_inserts(statements: tuple[Statement, ...], table: str | None) -> tuple
 
 
 def refuse_table_writes(base: Version, place: TextSpan) -> None:
-    """Raise if an aggregate that writes tables is called over finite rows."""
+    """Raise if an aggregate that inserts into tables is called in a query over tables."""
     if base is not None and base.written:
         raise StatementError(
             f"{base.name} writes {_tables_of(base)}, so it runs over streams",
@@ -106,14 +108,14 @@ def refuse_table_writes(base: Version, place: TextSpan) -> None:
 
 
 def with_writers(query: QueryDefinition, node: exp.Expression, context: Context) -> QueryDefinition:
-    """Add the queries that write tables for the query's aggregates."""
+    """Add the internal queries that write the tables into which aggregates insert."""
     if isinstance(query.query, RelationQuery):
         return query
     return replace(query, writers=tuple(_writers(query, query.query, node, context)))
 
 
 def stream_with_writers(stream: DerivedStream, node: exp.Expression, context: Context) -> DerivedStream:
-    """Add the queries that write tables for the derived stream's aggregates."""
+    """Add the internal queries that write the tables for a derived stream's aggregates."""
     return replace(stream, writers=tuple(_writers(stream, stream.query, node, context)))
 
 
@@ -124,7 +126,7 @@ def _writers(
     seen: list[SelectQuery | RelationQuery] = []
     for part in queries_in(query):
         if isinstance(part, RelationQuery) or any(part is one for one in seen):
-            continue  # a WITH definition that is read twice is computed once
+            continue  # a WITH definition that is read twice is computed and written only once
         seen.append(part)
         calls: tuple[Call, ...] = (*part.aggregates, *part.window_calls)
         for call in calls:
@@ -140,7 +142,7 @@ def _writers(
 def _writing_aggregates(
     part: SelectQuery, call: Call, node: exp.Expression, context: Context
 ) -> tuple[AggregateDefinition, ...]:
-    """Return the aggregates that write tables for a call.
+    """Return the aggregates, one for each table, whose results are rows that a call inserts.
 
     Raise if the window of the call would lose written rows.
     """
@@ -164,7 +166,7 @@ def _lost_writes(
     used: AggregateDefinition,
     states: frozenset[BodyState],
 ) -> tuple[str, str] | None:
-    """Return error and hint if a call would lose writes, else None."""
+    """Return an error and a hint if a call would lose inserted rows, or None."""
     name, tables = used.name, _tables_of(used)
     if isinstance(call, AggregateCall):
         if part.changing or any(given.schema.changelog for given in part.inputs):
@@ -206,7 +208,7 @@ def _tables_of(definition: AggregateDefinition) -> str:
 
 
 def _select(part: SelectQuery, call: Call, version: AggregateDefinition) -> SelectQuery:
-    """Return the SELECT whose results are the rows that a call writes."""
+    """Return the SELECT whose results are the rows that a call inserts into a table."""
     columns = version.returns.columns
     text = version.name
     alone = len(columns) == 1
@@ -242,7 +244,7 @@ def _writer(
     own = isinstance(known, QueryDefinition) and (known.writes_for or "").lower() == owner.name.lower()
     if known is not None and not own:
         raise StatementError(
-            f"what {owner.name} writes into {table} would have the name {known.name}, which is taken",
+            f"what {owner.name} writes into {table} would have the name {known.name}, which is already used",
             span_of(node),
             "give it another name",
         )
@@ -261,13 +263,13 @@ def _call_span(node: exp.Expression, call: Call) -> TextSpan:
     return span_of(node)
 
 
-# Bind `sink = 'table:name'`: write continuous results into a stored table.
+# The option `sink = 'table:name'`, which writes continuous results into a table
 
 
 def check_table_sink(
     query: Continuous | RelationQuery, options: Sequence[nodes.Option], context: Context
 ) -> None:
-    """Raise if the sink is a table that cannot take the results."""
+    """Raise if the sink of a query is a table that cannot store the results."""
     sink = next((option for option in options if option.this.name.lower() == "sink"), None)
     value = child(sink, "value") if sink is not None else None
     if not isinstance(value, exp.Literal):
@@ -277,7 +279,7 @@ def check_table_sink(
         return
     if isinstance(query, RelationQuery):
         raise StatementError(
-            "an ad hoc query has no results that go on coming", place, f"write INSERT INTO {name} SELECT …"
+            "an ad hoc query has no continuous results", place, f"write INSERT INTO {name} SELECT …"
         )
     table = _table(name, place, context)
     problems = ErrorCollector()
@@ -289,7 +291,7 @@ def check_table_sink(
                 raise StatementError(
                     f"table {table.name} has no column {column.name}",
                     place,
-                    known or f"write SELECT … AS {table.schema.names[0]}: columns go by their names",
+                    known or f"write SELECT … AS {table.schema.names[0]}: columns are matched by name",
                 )
             if not assignable(into.type, column.type):
                 raise StatementError(
@@ -327,22 +329,22 @@ def _table(name: str, place: TextSpan, context: Context) -> Table:
 
 
 def _check_key(query: Continuous, table: Table, place: TextSpan) -> None:
-    """Check that a table has the key of changing results.
+    """Check that the primary key of a table is the key of a changelog written into it.
 
-    Changing results are written as updates by key.
+    A changelog is written as updates by key.
     """
     if not query.schema.changelog:
         return
     if query.schema.key is None:
         raise StatementError(
-            "these results change, and no columns tell their rows apart in a table",
+            "these results change, and no columns identify their rows in a table",
             place,
             "select the columns of the groups, or the rank; or end the SELECT with EMIT FINAL",
         )
     if {name.lower() for name in query.schema.key} != {name.lower() for name in table.key}:
         key = ", ".join(query.schema.key)
         raise StatementError(
-            f"these results change, and their rows are told apart by ({key})",
+            f"these results change, and the key of their rows is ({key})",
             place,
             f"declare table {table.name} with PRIMARY KEY ({key})",
         )

@@ -1,4 +1,4 @@
-"""Bind CREATE TABLE and its constraints, and INSERT, UPDATE, DELETE and TRUNCATE."""
+"""Binder of CREATE TABLE with constraints, and INSERT, UPDATE, DELETE and TRUNCATE."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def bind_materialized(node: nodes.MaterializeTable, context: Context) -> Table:
         )
     if not isinstance(found, (QueryDefinition, DerivedStream)) or not found.schema.changelog:
         raise StatementError(
-            f"the results of {found.name} do not change, and would grow for ever as a table",
+            f"the results of {found.name} do not change, and would grow without a limit as a table",
             span_of(named),
             "materialize one with GROUP BY and no window, or QUALIFY row_number() OVER (PARTITION BY …) = 1",
         )
@@ -135,7 +135,7 @@ def _interval(node: nodes.Duration) -> int:
 
 
 def bind_change(node: exp.Expression, context: Context) -> TableChange:
-    """Bind a change of the rows of a stored table."""
+    """Bind INSERT, UPDATE, DELETE or TRUNCATE of a table."""
     table = _own_table(node.this, context)
     if isinstance(node, nodes.InsertInto):
         return _insert(node, table, context)
@@ -165,7 +165,7 @@ def _own_table(identifier: exp.Identifier, context: Context) -> Table:
             f"there is no table {identifier.name}",
             span_of(identifier),
             did_you_mean(identifier.name, tables)
-            or f"rows that go on coming are CREATE STREAM {identifier.name} AS SELECT …, or go to a sink: "
+            or f"for a continuous result, write CREATE STREAM {identifier.name} AS SELECT …, or use a sink: "
             f"CREATE QUERY {identifier.name} WITH (sink = 'json:out') AS SELECT …",
         )
     relation = context.relation(identifier)
@@ -240,7 +240,7 @@ def _query(node: exp.Expression, columns: Sequence[Column], table: Table, contex
         raise StatementError(
             "this reads a stream, which does not end",
             span_of(node),
-            f"make it a query that goes on writing: CREATE QUERY into_{table.name} "
+            f"make it a continuous query: CREATE QUERY into_{table.name} "
             f"WITH (sink = 'table:{table.name}') AS SELECT …",
         )
     if len(query.schema) != len(columns):
@@ -288,7 +288,7 @@ def _value(node: exp.Expression, column: Column, table: Table, env: RelationEnvi
         raise StatementError(f"{column.name} {why}, and this is NULL", span_of(node), "give it a value")
     text = isinstance(value, Literal) and value.type.kind is Kind.VARCHAR
     if text and column.type.kind is not Kind.VARCHAR and castable(value.type, column.type):
-        return Cast(value, column.type)  # like untyped literals in PostgreSQL
+        return Cast(value, column.type)  # a string literal converts to any type, as in PostgreSQL
     if value.type.kind is not Kind.NULL:
         _check_type(value.type, column, node)
     return value
@@ -319,12 +319,12 @@ def _conflict(
         return None
     if not table.key:
         raise StatementError(
-            f"{table.name} has no key, so no row of it is in the way",
+            f"{table.name} has no key, so no row can conflict",
             span_of(node.this if clause is None else clause),
             "declare it with PRIMARY KEY (…)",
         )
     env = _environment(context, (table.name, table.schema), (EXCLUDED, table.schema))
-    if clause is None:  # INSERT OR REPLACE sets all given columns
+    if clause is None:  # INSERT OR REPLACE sets all columns of the INSERT
         every = tuple(
             (column.name, bind(exp.column(column.name, table=EXCLUDED), env))
             for column in columns

@@ -1,6 +1,7 @@
-"""Bind temporal queries, which read periods with VALID(S) (L6, L7).
+"""Binder of temporal queries, which merge successive tuples with equal values (L6, L7).
 
-Their input is written as `FROM Stream(attributes) AS S RANGE … SLIDES …`.
+The input of a temporal query is written as `FROM Stream(attributes) AS S RANGE … SLIDES …`. A merged row is
+valid in a period, which the query reads as VALID(S). OPEN(S) is true while the values have not changed yet.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
     changes = child(entry.node, "changes")
     if changes is not None and by_rows:
         raise StatementError(
-            "CHANGES goes with windows of time: what has changed since the last report",
+            "CHANGES needs a window of time",
             span_of(changes),
             "leave it out, or write RANGE 15 MINUTES SLIDES 1 MINUTE CHANGES",
         )
@@ -94,7 +95,7 @@ def bind_temporal(node: exp.Select, entries: list[BoundInput], context: Context)
 
 
 def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | None:
-    """Bind LATE: the late tuples that correct emitted runs (L5)."""
+    """Bind LATE, which selects the late tuples that correct emitted results (L5)."""
     late = child(entry.node, "late")
     if late is None:
         return None
@@ -102,7 +103,7 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
     if by_rows or child(entry.node, "changes") is not None:
         what = "windows that count rows" if by_rows else "CHANGES"
         raise StatementError(
-            f"late tuples correct whole reports, and {what} cannot take them in",
+            f"late tuples correct all results of a window, which is not possible with {what}",
             span_of(late),
             "write RANGE 15 MINUTES SLIDES 1 MINUTE LATE 5 MINUTES, or give the stream a SLACK",
         )
@@ -112,9 +113,9 @@ def _late(entry: BoundInput, context: Context, by_rows: bool) -> LateTuples | No
 def _split_where(
     node: exp.Select, row_env: SelectEnvironment, run_env: TemporalEnvironment, problems: ErrorCollector
 ) -> tuple[Expr | None, Expr | None]:
-    """Split WHERE into conditions before and after coalescing.
+    """Split WHERE into conditions on tuples and conditions on merged rows.
 
-    Conditions on VALID or OPEN are evaluated after coalescing.
+    Conditions on VALID or OPEN are evaluated after tuples have been merged (coalescing).
     """
     where = child(node, "where")
     before: list[Expr] = []

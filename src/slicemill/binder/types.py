@@ -1,4 +1,4 @@
-"""Bind type names and column declarations."""
+"""Binder of type names and column declarations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import ColumnDeclaration, TypeName, child, span_of
 from slicemill.types import MAX_DECIMAL_PRECISION, SPELLINGS, Column, Kind, Schema, TimestampUnit, Type
 
-# Highest precision of TIMESTAMP(n). ESL accepts and ignores n: every timestamp has microseconds.
+# Highest precision n of TIMESTAMP(n). The precision is ignored, because every timestamp has microseconds.
 _MOST_DIGITS = 9
 
 
 def bind_type(node: TypeName, lists: bool = False) -> Type:
-    """Return the type of a type name.
+    """Return the data type for a type name in a statement.
 
     `lists` permits list types, which only columns of streams may have.
     """
@@ -54,7 +54,7 @@ def _single(node: TypeName) -> Type:
             raise StatementError(
                 f"DECIMAL({precision}, {scale}) is not possible",
                 span_of(node),
-                f"at most {MAX_DECIMAL_PRECISION} digits, and no more behind the point than there are",
+                f"at most {MAX_DECIMAL_PRECISION} digits, and at most as many decimal places",
             )
         return t.decimal(precision, scale)
     raise StatementError(f"{name} takes no {len(parameters)} parameters", span_of(node))
@@ -70,7 +70,7 @@ def _whole(parameter: object, node: TypeName) -> int:
 def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
     if type_.kind is not Kind.TIMESTAMP:
         raise StatementError(
-            f"{node.name} says what a number counts that is a time, and {column} is {type_}",
+            f"{node.name} is the unit of timestamps that are numbers, and {column} is {type_}",
             span_of(node),
             "leave it out, or declare the column as TIMESTAMP",
         )
@@ -80,7 +80,7 @@ def _unit(node: exp.Var, column: str, type_: Type) -> TimestampUnit:
 def bind_columns(
     declarations: list[ColumnDeclaration], untyped: Type = t.ANY, *, lists: bool = False
 ) -> Schema:
-    """Return the schema of declared columns.
+    """Return the schema of column declarations.
 
     A column without a type gets the type `untyped`.
     """

@@ -1,4 +1,4 @@
-"""Bind durations and window frames, and check the rules for windows (M34-M37)."""
+"""Binder of durations and window frames, which checks the rules for windows (M34-M37)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def duration_us(node: nodes.Duration) -> int:
 def months_and_us(node: nodes.Duration) -> tuple[int, int]:
     months, us = Decimal(0), Decimal(0)
     for part in node.expressions:
-        number, unit = Decimal(part.this.sql()), part.args["unit"].name  # a minus sign is a node
+        number, unit = Decimal(part.this.sql()), part.args["unit"].name  # a minus sign is a syntax node
         if unit in CALENDAR_UNITS_MONTHS:
             months += number * CALENDAR_UNITS_MONTHS[unit]
         else:
@@ -35,7 +35,7 @@ def months_and_us(node: nodes.Duration) -> tuple[int, int]:
     if us != us.to_integral_value() or months != months.to_integral_value():
         raise StatementError("this is finer than a microsecond", span_of(node))
     if abs(us) >= 2**63 or abs(months) >= 2**31:
-        raise StatementError("this is longer than slicemill can count", span_of(node), "shorten it")
+        raise StatementError("this duration exceeds 64 bits of microseconds", span_of(node), "shorten it")
     return int(months), int(us)
 
 
@@ -53,7 +53,7 @@ def over_window(node: nodes.FrameClause) -> Window:
         )
     if extent is None and active:
         raise StatementError(
-            "nothing expires from an unbounded window", span_of(node), "give the window a length"
+            "tuples never expire from an unbounded window", span_of(node), "give the window a length"
         )
     return Window(frame, extent, slide, active)
 
@@ -61,8 +61,8 @@ def over_window(node: nodes.FrameClause) -> Window:
 def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
     """Bind the window of a FROM entry, whose length must be positive.
 
-    In temporal queries (`reports`), an unbounded window may have a slide. It then emits its whole content at
-    each slide.
+    In temporal queries (`reports`), an unbounded window may have a slide. The window then emits its whole
+    content at each slide.
     """
     frame = FrameUnit(child(node, "kind"))
     extent = None if node.this is None else _length(node.this, frame, "a window")
@@ -71,7 +71,7 @@ def from_window(node: nodes.FrameClause, reports: bool = False) -> Window:
     slide = _slide(node, frame, reports)
     if child(node, "from_start") and extent is not None and slide is not None and extent % slide:
         raise StatementError(
-            "windows that grow by a step are a whole number of steps long",
+            "the size of a CUMULATE window must be a multiple of its step",
             span_of(node),
             "let the size be a multiple of the step",
         )
@@ -86,7 +86,7 @@ def _slide(node: nodes.FrameClause, frame: FrameUnit, reports: bool = False) -> 
         raise StatementError("an unbounded window does not slide", span_of(slide), "give the window a length")
     length = _length(slide, frame, "a slide")
     if length == 0:
-        raise StatementError("a slide of 0 never moves", span_of(slide), "make it longer than 0")
+        raise StatementError("a slide must be longer than 0", span_of(slide), "make it longer than 0")
     return length
 
 
@@ -106,7 +106,7 @@ def _length(node: exp.Expression, frame: FrameUnit, what: str) -> int:
             raise StatementError(f"{what} by ROWS is an integer", span_of(node))
         length = int(node.name)
         if length >= 2**63:
-            raise StatementError("this is longer than slicemill can count", span_of(node), "shorten it")
+            raise StatementError("this duration exceeds 64 bits of microseconds", span_of(node), "shorten it")
     if length < 0:
         raise StatementError(f"{what} cannot be negative", span_of(node))
     return length

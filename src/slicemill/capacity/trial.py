@@ -240,7 +240,9 @@ _SPREAD_US = 200_000
 def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
     """Read the first rows of a stream's source, at most `rows`."""
     try:
-        good = (r for r in read_rows(_endless(stream.source, rows), stream.written, folder) if _is_good(r))
+        good = (
+            r for r in read_rows(_endless(stream.source, rows), stream.encoded_schema, folder) if _is_good(r)
+        )
         sample = [Timed(0, row) for row in islice(good, rows) if not isinstance(row, BadRow)]
     except SlicemillError as problem:
         raise SlicemillError(
@@ -248,7 +250,7 @@ def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
         ) from None
     if not sample:
         raise SlicemillError(f"no rows of {stream.name} to measure with: its source holds none")
-    return to_table(sample, stream.sent, [0] * len(sample)).drop_columns([TS, SEQ, ARRIVAL])
+    return to_table(sample, stream.source_schema, [0] * len(sample)).drop_columns([TS, SEQ, ARRIVAL])
 
 
 def _is_good(row: object) -> bool:

@@ -1,6 +1,9 @@
-"""Aggregate definitions, bound and typed (M29-M38).
+"""Definitions of user-defined aggregates, bound and typed (M29-M38).
 
-An aggregate has local tables and, for each state such as ITERATE, a list of SQL statements over them.
+An aggregate has local tables, which hold its state, and SQL statements over them for each phase: INITIALIZE
+for the first tuple, ITERATE for each later tuple, EXPIRE for a tuple that leaves the window, and TERMINATE at
+the end. The *base version* of an aggregate covers all tuples of its input. The *window version* (CREATE
+WINDOW AGGREGATE) covers a sliding window.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from slicemill.types import Schema
 
 RETURN = "RETURN"
 INWINDOW = "inwindow"
-CONTENT_NAME = "content name"  # dataclass field metadata: the field's name in content digests
+CONTENT_NAME = "content name"  # metadata key of a dataclass field, for the field's name in content digests
 
 
 class BodyState(StrEnum):
@@ -29,11 +32,11 @@ class BodyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """INSERT into a local table or RETURN.
+    """INSERT in an aggregate: into a local table, or INTO RETURN, which returns rows.
 
     The inserted rows are `rows`, if `where` holds, or the result of `query`. `stored` marks an INSERT into a
-    stored table. It occurs only while a body is being bound: a bound definition has these inserts in
-    `written`.
+    table of the catalog. The mark occurs only while a body is being bound: a bound definition has these
+    inserts in `written`.
     """
 
     table: str
@@ -58,7 +61,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class While:
-    """WHILE loop: repeat the statements as long as the condition holds."""
+    """WHILE loop, which repeats statements as long as the condition holds."""
 
     condition: Expr
     statements: tuple[Statement, ...]
@@ -84,7 +87,7 @@ class LocalTable:
 
 
 class Formula:
-    """Base class: formula with which an extension computes a returned column.
+    """Base class of formulas with which an extension computes a returned column.
 
     Subclasses are frozen dataclasses.
     """
@@ -95,7 +98,7 @@ class Formula:
 
 @dataclass(frozen=True, slots=True)
 class AggregateDefinition:
-    """Aggregate defined by CREATE AGGREGATE: the base or window version.
+    """Aggregate of CREATE AGGREGATE: over all tuples, or over a window if `window`.
 
     An aggregate has statements in `bodies`, a Python class `module:class` in `external`, or one formula of an
     extension for each returned column in `formulas`. Only the code of the extension reads `options`.
@@ -138,7 +141,7 @@ class AggregateDefinition:
 
     @property
     def returning(self) -> frozenset[BodyState]:
-        """Return the states whose bodies insert into RETURN, such as ITERATE."""
+        """Return the phases, such as ITERATE, whose statements INSERT INTO RETURN."""
         return frozenset(
             state
             for state, statements in self.bodies.items()

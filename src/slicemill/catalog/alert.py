@@ -16,7 +16,8 @@ class AlertSubject(StrEnum):
     STREAM = "stream"
 
 
-# Metrics that a WHEN condition may read. Counts and rates cover the last minute, except the total `rows`.
+# Metrics that a WHEN condition may read. Counts and rates cover the last minute, except `rows`, which is a
+# total.
 FIGURES: dict[AlertSubject, Schema] = {
     AlertSubject.QUERY: Schema(
         (
@@ -49,10 +50,10 @@ FIGURES: dict[AlertSubject, Schema] = {
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """`CREATE ALERT name ON target [WHEN condition] WEBHOOK 'url'`.
+    """Alert, declared by `CREATE ALERT name ON target [WHEN condition] WEBHOOK 'url'`.
 
-    Without a `target` the alert watches every query, or every stream. Without a `condition` it sends the
-    result rows of the query. `text` is the condition as written.
+    Without a `target` the alert watches every query, or every stream. Without a `condition` the alert sends
+    the result rows of the query. `text` is the source text of the condition.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Ranges of function arguments, checked at planning for constant arguments.
+"""Ranges of valid function arguments, which the binder checks for constant arguments.
 
-A range is declared with its function:
+A range is declared with a parameter of a function:
 
 integer{1..12}   integer{0..}   integer{not 0}   integer{0|224|256}   string{year|month}   integer{any}
 """
@@ -17,7 +17,7 @@ from slicemill.errors import did_you_mean, one_of
 
 @dataclass(frozen=True, slots=True)
 class ArgumentRange:
-    """Range of valid values of an argument.
+    """Range of valid values of a function argument.
 
     `words` describes the range in error messages. `takes` returns True for a valid value. `hint` suggests a
     replacement for an invalid value.
@@ -67,7 +67,7 @@ def _between(kind: str, least: str, greatest: str) -> ArgumentRange:
         words = f"of at least {least}" if least else f"of at most {greatest}"
 
     def takes(value: Any) -> bool:
-        # NaN is outside every range.
+        # NaN is outside every range, because all comparisons with NaN are false.
         return (low is None or value >= low) and (high is None or value <= high)
 
     def hint(value: Any) -> str:

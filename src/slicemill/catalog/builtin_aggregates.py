@@ -1,6 +1,6 @@
 """Built-in SQL aggregates with their types.
 
-All of them are blocking: they emit at the end of their input.
+All built-in aggregates are blocking: they emit at the end of their input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slicemill.types import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class BuiltinAggregate:
-    """Built-in aggregate.
+    """Built-in aggregate, with its parameters and result type.
 
     `declared` lists the parameters in the notation of `argument_range`. `algebraic` aggregates can be
     computed from panes (M35). The last `optional` parameters may be omitted. A parameter with a range must be
@@ -49,7 +49,7 @@ class BuiltinAggregate:
         return next((index for index, range_ in enumerate(self.ranges) if range_ is not None), None)
 
     def stored(self, arguments: Sequence[Expr]) -> Sequence[Expr]:
-        """Return the arguments of a call that are not constant."""
+        """Return the arguments of a call that are not constant parameters."""
         return arguments[: self.constant]
 
     @property

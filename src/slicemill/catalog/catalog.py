@@ -32,26 +32,27 @@ FILE_FORMATS = ("csv", "json", "jsonl", "ndjson", "parquet")
 _NO_FILE = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*://|port\d+$")
 LATE = "_late"
 ERRORS = "_errors"
-HELD = "_held"  # rows that wait to be sorted; queries cannot read this log
-INTO = " into "  # in names of writes by aggregate bodies: aggregate `f into t`, query `q into t`
-JOINING = " (joining)"  # copy of a backfilling query in the shared plan, whose results are discarded
-AGAIN = " (again for "  # stream whose source is read again for a query that was created later
+HELD = "_held"  # suffix of the log with rows that wait to be sorted, which queries cannot read
+INTO = " into "  # separator in internal names of what aggregate `f` or query `q` writes into table `t`
+JOINING = " (joining)"  # name suffix of a backfilling query's copy in the shared plan, without results
+AGAIN = " (again for "  # name part of a copy of a stream whose source is read again for a new query
 TABLE_SINK = "table:"
-HIDDEN, SHOWN = "hide", "show"  # values of `incomplete`: results of windows that began before their query
+# Values of the query option `incomplete`, which concerns windows that began before the query was created.
+HIDDEN, SHOWN = "hide", "show"
 ERROR_SCHEMA = Schema((Column("raw", VARCHAR), Column("reason", VARCHAR)))
 
 
 class TimestampKind(StrEnum):
     """Origin of a stream's timestamps (M24)."""
 
-    EXTERNAL = "external"  # a column of the tuple, set by the producer
-    INTERNAL = "internal"  # the clock of slicemill when the tuple arrives
-    LATENT = "latent"  # none; operators that need a timestamp assign one
+    EXTERNAL = "external"  # timestamp in a column of the tuple, set by the producer
+    INTERNAL = "internal"  # time of the engine's clock when the tuple arrives
+    LATENT = "latent"  # no timestamp until an operator assigns a timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """Source of tuples or rows.
+    """Source of a stream or table, from which rows are read.
 
     The source is a URL, or a Spark format with options. Without either, a program feeds the rows.
     """
@@ -77,11 +78,11 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Declared stream.
+    """Declared stream (CREATE STREAM).
 
-    `retain_us` is the retention of rows that all queries have read. `begin_us` is the position at which its
-    queries start: BEGINNING for EARLIEST, END for LATEST, or a time before which rows are skipped. None
-    stands for the default, see `starts_early`.
+    `retain_us` is the retention of rows that all queries have read. `begin_us` is the position at which
+    queries of the stream start: BEGINNING for EARLIEST, END for LATEST, or a time before which rows are
+    skipped. None selects the default of `starts_early`.
     """
 
     name: str
@@ -110,12 +111,12 @@ class Stream:
 
     @property
     def stamp_column(self) -> str | None:
-        """Return the declared `current_time` column, which the intake fills on arrival."""
+        """Return the name of the `current_time` column, which is set when a row arrives."""
         return self.time_column if self.kind is TimestampKind.INTERNAL else None
 
     @property
-    def sent(self) -> Schema:
-        """Return the columns that the source sends: all except the stamp column."""
+    def source_schema(self) -> Schema:
+        """Return the columns that the source sends: all columns except `current_time`."""
         return Schema(tuple(column for column in self.schema if column.name != self.stamp_column))
 
     @property
@@ -124,16 +125,16 @@ class Stream:
         return None if self.begin_us in (None, BEGINNING, END) else self.begin_us
 
     @property
-    def written(self) -> Schema:
-        """Return the columns in the encoding of the source.
+    def encoded_schema(self) -> Schema:
+        """Return the columns that the source sends, with the units of its timestamps.
 
-        For example, the source may send a timestamp as a number of milliseconds.
+        For example, a source may send a timestamp as a number of milliseconds.
         """
-        return self.sent.with_units(self.units)
+        return self.source_schema.with_units(self.units)
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Return the name suffixes of the stream's side logs."""
+        """Return the name suffixes of the logs with late, bad and waiting rows of the stream."""
         return (LATE, ERRORS, HELD) if self.kind is TimestampKind.EXTERNAL else (ERRORS,)
 
 
@@ -141,7 +142,7 @@ class Stream:
 class DerivedStream:
     """Stream defined by a query.
 
-    `order` is its timestamp column if it differs from the query's timestamp. `writers` are internal queries
+    `order` is the timestamp column if it differs from the query's timestamp. `writers` are internal queries
     that write tables, as in QueryDefinition.
     """
 
@@ -159,7 +160,7 @@ class DerivedStream:
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """Materialized query or stream, and the schema of its changelog."""
+    """Query or stream whose results a table stores, and the schema of its changelog."""
 
     name: str
     changes: Schema
@@ -186,19 +187,19 @@ class Table:
     def owns_rows(self) -> bool:
         """Return True if INSERT, UPDATE and DELETE change the rows.
 
-        Such rows are stored in the home.
+        These rows are stored in the home directory.
         """
         return self.source == SourceSpec() and self.materialized is None
 
     @property
-    def written(self) -> Schema:
-        """Return the columns in the encoding of the source, as in Stream."""
+    def encoded_schema(self) -> Schema:
+        """Return the columns of the table, with the units of its source's timestamps."""
         return self.schema.with_units(self.units)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """View (M40) over tables, or over one window of a stream."""
+    """View over tables, or over one window of a stream (M40)."""
 
     name: str
     query: Continuous | RelationQuery
@@ -222,7 +223,7 @@ class QueryOptions:
 
     @property
     def table(self) -> str | None:
-        """Return the table name of `sink = 'table:name'`, or None."""
+        """Return the table name in the option `sink = 'table:name'`, or None."""
         if self.sink is None or not self.sink.lower().startswith(TABLE_SINK):
             return None
         return self.sink[len(TABLE_SINK) :]
@@ -236,8 +237,8 @@ class QueryDefinition:
     the first tuples that the query reads: BEGINNING for all, END for tuples that arrive after its creation,
     and None for the default of its streams.
 
-    If bodies of its aggregates insert into tables, `writers` are internal queries that write these rows. They
-    are created and dropped with this query, and their `writes_for` is its name.
+    If aggregates of the query insert into tables, `writers` are internal queries that write these rows.
+    Writers are created and dropped with this query, and their `writes_for` is the name of this query.
     """
 
     name: str
@@ -264,7 +265,7 @@ class QueryDefinition:
 class AlteredQuery:
     """`ALTER QUERY q SET (…)`: new execution options for a query.
 
-    The results stay the same.
+    The options do not change the results.
     """
 
     before: QueryDefinition
@@ -277,7 +278,7 @@ class AlteredQuery:
 
 @dataclass(frozen=True, slots=True)
 class AlteredStream:
-    """`ALTER STREAM s ADD COLUMN …`: new columns for future rows.
+    """`ALTER STREAM s ADD COLUMN …`: new columns of a stream for future rows.
 
     `defaults` has the values of these columns in earlier rows, unless they are NULL.
     """
@@ -303,7 +304,7 @@ class DroppedName:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """`SET name = 'value'`: setting that does not affect results.
+    """`SET name = 'value'`: setting that does not change results.
 
     With a `component`, the setting applies only to queries connected with that stream or query.
     """
@@ -332,7 +333,7 @@ Statement: TypeAlias = (
 
 @dataclass(slots=True)
 class Catalog:
-    """All declared objects.
+    """All declared objects: streams, tables, views, aggregates, functions and queries.
 
     `function_calls` maps the kind and name of an object to the user-defined functions that it calls.
     """
@@ -369,11 +370,14 @@ class Catalog:
         )
 
     def relation(self, name: str) -> Relation | None:
-        """Return a declared relation, or the side stream of a declared stream."""
+        """Return a relation by name, including streams of late rows and of bad rows."""
         return self.relations.get(name.lower()) or self._side_stream(name.lower())
 
     def declared_stream(self, name: str) -> Stream:
-        """Return the declared stream of a stream or side stream."""
+        """Return the declared stream to which a name belongs.
+
+        The name may also be that of its late rows, its bad rows, or an internal copy of the stream.
+        """
         origin, again, query = name.partition(AGAIN)
         if again:
             stream = self.declared_stream(origin)
@@ -385,7 +389,7 @@ class Catalog:
         raise KeyError(name)
 
     def _side_stream(self, name: str) -> Stream | None:
-        """Return a side stream of a declared stream, or None.
+        """Return the stream of the late rows or bad rows of a declared stream, or None.
 
         `<stream>_late` has tuples that were too late, and `<stream>_errors` has bad rows. Both use the
         arrival time as timestamp, because the tuple's own timestamp is late or unreadable.
@@ -407,9 +411,9 @@ class Catalog:
         return None
 
     def owner_of(self, name: str) -> Stream | None:
-        """Return the stream that owns a side log, or None.
+        """Return the declared stream to which a log of late, bad or waiting rows belongs.
 
-        A side log contains late, bad or held rows.
+        Return None for all other logs.
         """
         for suffix in (LATE, ERRORS, HELD):
             owner = self.relations.get(name.lower().removesuffix(suffix))
@@ -418,10 +422,10 @@ class Catalog:
         return None
 
     def declared_versions(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """Return the user's base and window version of an aggregate.
+        """Return a user-defined aggregate: its definition over all tuples and over windows.
 
-        The name may also be an instance of a CalledDefinition, such as `name[…]`, or an aggregate's writes
-        into a table, such as `f into t`.
+        The name may also be an instance of a CalledDefinition, such as `name[…]`, or an internal name of what
+        an aggregate writes into a table, such as `f into t`.
         """
         key = name.lower()
         found = self.base_aggregates.get(key), self.window_aggregates.get(key)
@@ -440,7 +444,7 @@ class Catalog:
         return next((one for one in written if one.name.lower() == key), None)
 
     def _instance(self, name: str) -> tuple[CalledDefinition, CalledDefinition] | None:
-        """Return the definition and the instance that a name denotes, or None."""
+        """Return a definition and its instance for a name such as `name[…]`, or None."""
         for end, letter in enumerate(name):
             declared = self.callables.get(name[:end].lower()) if letter in "[." else None
             found = declared.instance(name) if declared is not None else None
@@ -456,7 +460,7 @@ class Catalog:
         return name if instance is None else instance[0].name
 
     def aggregates(self, name: str) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """Return the base and window version of an aggregate.
+        """Return an aggregate's definition over all tuples, and its definition over windows.
 
         User-defined aggregates take precedence over predefined aggregates.
         """
@@ -466,7 +470,7 @@ class Catalog:
         return known.versions
 
     def callable_named(self, name: str) -> CalledDefinition | None:
-        """Return the user-defined or predefined definition with that name, or None."""
+        """Return the called object of an extension (such as a model) with this name, or None."""
         own, taken = self.callables.get(name.lower()), name.lower() in self.functions
         instance = self._instance(name)
         if instance is not None:
@@ -474,12 +478,12 @@ class Catalog:
         return own or (None if taken or any(self.declared_versions(name)) else predefined(name))
 
     def add(self, statement: Statement, functions: Collection[str] = ()) -> None:
-        """Register the object of a statement, or remove it for DroppedName.
+        """Apply a bound statement: add, change or drop its object.
 
         `functions` are the user-defined functions that the object calls.
         """
         if isinstance(statement, (LifecycleChange, Replay)):
-            return  # these statements do not change the catalog
+            return  # PAUSE, RESUME, RESTART and REPLAY do not change the catalog
         if isinstance(statement, (AlteredQuery, AlteredStream)):
             statement = statement.after
         key = statement.name.lower()
@@ -513,7 +517,7 @@ class Catalog:
     def writers_for(self, name: str) -> list[QueryDefinition]:
         """Return the internal queries that write tables for a query or stream.
 
-        They write the rows that bodies of its aggregates insert.
+        These queries write the rows that aggregates of the query insert into tables.
         """
         return [one for one in self.queries.values() if (one.writes_for or "").lower() == name.lower()]
 
@@ -557,21 +561,21 @@ class Catalog:
     def alerts_on(self, name: str) -> list[str]:
         """Return the names of the alerts on a query or stream.
 
-        Alerts on the queries that write tables for it are included.
+        The result includes alerts on the internal queries that write tables for the query.
         """
         watched = [alert for alert in self.alerts.values() if alert.target is not None]
         names = {name.lower(), *(one.name.lower() for one in self.writers_for(name))}
         return [alert.name for alert in watched if (alert.target or "").lower() in names]
 
     def dependants(self, kind: str, name: str) -> list[str]:
-        """Return the names of the objects that `users` returns."""
+        """Return the names of the objects that use a relation, aggregate or function."""
         return [user.name for user in self.users(kind, name)]
 
     def users(self, kind: str, name: str) -> list[Statement]:
         """Return the objects that use a relation, aggregate or function.
 
-        For a function, the users include aggregates and other functions. For a table, they include the
-        queries and aggregates that write it.
+        For a function, the result includes aggregates and other functions. For a table, the result includes
+        the queries and aggregates that write the table.
         """
         wanted = name.lower()
         if kind == "FUNCTION":
@@ -581,7 +585,8 @@ class Catalog:
             return [user for user in users if user is not None]
         found: list[Statement] = []
         if kind not in called_kinds():
-            defined = {**self.window_aggregates, **self.base_aggregates}  # one definition for both versions
+            # Each aggregate is visited once, although it may be defined over all tuples and over windows.
+            defined = {**self.window_aggregates, **self.base_aggregates}
             for aggregate in defined.values():
                 versions = self.declared_versions(aggregate.name)
                 into = [one.into for version in versions if version is not None for one in version.written]
@@ -589,7 +594,7 @@ class Catalog:
                     found.append(aggregate)
         for statement in (*self.relations.values(), *self.queries.values()):
             if isinstance(statement, QueryDefinition) and statement.writes_for is not None:
-                continue  # dropped together with the query that it writes for
+                continue  # an internal query is dropped together with the query for which it writes
             used = _dependencies(statement, kind)
             if wanted in {
                 (self.declaration_name(entry) if kind in called_kinds() else entry).lower() for entry in used
@@ -615,7 +620,7 @@ class Catalog:
             one = waiting.pop(0)
             kind = _user_kind(one)
             users = [*self.users(kind, one.name), *callers(one)]
-            if kind == "QUERY":  # only tables read a query by its name
+            if kind == "QUERY":  # a query is used only by materialized tables; a relation may have its name
                 users = [user for user in users if isinstance(user, Table)]
             fresh = [user for user in users if all(user is not known for known in (statement, *found))]
             found += fresh
@@ -624,7 +629,7 @@ class Catalog:
 
 
 def _user_kind(statement: Statement) -> str:
-    """Return the namespace of a statement's name."""
+    """Return the kind of users to search for a statement's object, such as QUERY."""
     if isinstance(statement, QueryDefinition):
         return "QUERY"
     if isinstance(statement, FunctionDefinition):
@@ -648,7 +653,7 @@ def _dependencies(statement: Relation | QueryDefinition, kind: str) -> Iterator[
 
 
 def tables_written(statement: DerivedStream | View | QueryDefinition) -> Iterator[str]:
-    """Yield the tables that a statement and its aggregates write."""
+    """Yield the names of the tables that a statement and its aggregates write."""
     if isinstance(statement, View):
         return
     writing = [statement, *statement.writers] if isinstance(statement, QueryDefinition) else statement.writers
@@ -656,7 +661,7 @@ def tables_written(statement: DerivedStream | View | QueryDefinition) -> Iterato
 
 
 def relations_of(query: Continuous | RelationQuery) -> Iterator[str]:
-    """Yield the names of relations in FROM, including nested queries."""
+    """Yield the names of the relations in FROM of a query and its nested queries."""
     for part in queries_in(query):
         yield from (e.relation for e in part.inputs if e.query is None and e.relation is not None)
 
@@ -669,7 +674,7 @@ def _aggregates_of(query: Continuous | RelationQuery) -> Iterator[str]:
 
 
 def queries_in(query: Continuous | RelationQuery) -> Iterator[SelectQuery | RelationQuery]:
-    """Yield a query's UNION branches and all nested queries."""
+    """Yield all SELECTs of a query: UNION branches and nested queries."""
     if isinstance(query, UnionQuery):
         for branch in query.branches:
             yield from queries_in(branch)

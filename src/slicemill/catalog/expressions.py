@@ -24,7 +24,7 @@ Value: TypeAlias = bool | int | float | Decimal | str | bytes | None
 class ColumnRef:
     """Reference to a column of the current row.
 
-    `origin` has the same meaning as in `Column`.
+    `origin` is the join input or function call from which the column comes, as in `Column`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Constant. Timestamps and intervals are in microseconds, dates in days since 1970-01-01."""
+    """Constant value; timestamps and intervals are in µs, dates in days since 1970."""
 
     value: Value
     type: Type
@@ -57,14 +57,14 @@ class Call:
 class Cast:
     operand: Expr
     type: Type
-    safe: bool = False  # TRY_CAST: NULL instead of an error
+    safe: bool = False  # True for TRY_CAST, which returns NULL instead of an error
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """Searched CASE: `CASE WHEN condition THEN value … ELSE default END`.
 
-    The binder also translates the simple form, `CASE x WHEN value …`, into this node.
+    The binder also translates `CASE x WHEN value …` into this node.
     """
 
     branches: tuple[tuple[Expr, Expr], ...]
@@ -74,7 +74,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """Argument in the body of an aggregate or function."""
+    """Reference to a parameter, in the body of an aggregate or function."""
 
     name: str
     type: Type
@@ -82,7 +82,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Oldest:
-    """Column of the window's oldest tuple, in a window aggregate's body."""
+    """Reference to a column of the window's oldest tuple, in a window aggregate's body."""
 
     column: str
     type: Type
@@ -90,7 +90,7 @@ class Oldest:
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuery:
-    """Value of a scalar sub-query. NULL if the query returns no row."""
+    """Scalar sub-query, whose value is NULL if the query returns no row."""
 
     query: RelationQuery
     type: Type
@@ -132,7 +132,7 @@ def origins_of(expr: Expr) -> frozenset[ColumnOrigin | None]:
 
 
 def as_in_input(expr: Expr) -> Expr:
-    """Rename columns of one join input to their names in that input."""
+    """Rename the columns of an expression over one join input to their names in the input."""
     return transform(
         expr, lambda e: ColumnRef(e.origin.column, e.type) if isinstance(e, ColumnRef) and e.origin else None
     )
@@ -141,7 +141,7 @@ def as_in_input(expr: Expr) -> Expr:
 def transform(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Rebuild an expression bottom-up.
 
-    `change` returns a replacement for a node, or None to keep it.
+    `change` returns a replacement for a node, or None to leave the node unchanged.
     """
     rebuilt: Expr = expr
     if isinstance(expr, Call):
@@ -165,7 +165,7 @@ def conjuncts(expr: Expr | None) -> tuple[Expr, ...]:
 
 
 def conjunction(parts: tuple[Expr, ...]) -> Expr | None:
-    """Join conditions by AND. Return None for no conditions."""
+    """Join conditions by AND; return None without conditions."""
     if not parts:
         return None
     condition = parts[0]

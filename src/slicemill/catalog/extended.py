@@ -1,4 +1,7 @@
-"""Base classes of the objects that statements of extensions declare."""
+"""Base classes of objects that are declared by extensions' statements.
+
+An example is CREATE MODEL.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +39,17 @@ class ComputedStream:
 
     @property
     def external(self) -> str | None:
-        """Return the user's Python function as `module:name`, or None."""
+        """Return the user's Python function that computes the rows as `module:name`, or None."""
         return None
 
     @property
     def summary(self) -> str:
-        """Return one line about the declaration."""
+        """Return a description of the declared object in one line."""
         raise NotImplementedError
 
 
 class CalledDefinition:
-    """Object of an extension, such as a model, called like an aggregate.
+    """Object of an extension that queries call like an aggregate, such as a model.
 
     Subclasses are frozen dataclasses.
     """
@@ -63,14 +66,14 @@ class CalledDefinition:
 
     @property
     def versions(self) -> tuple[AggregateDefinition | None, AggregateDefinition | None]:
-        """Return the base and window version.
+        """Return the called aggregate's definition over all tuples, and over windows.
 
-        The result is None if only instances can be called.
+        Both definitions are None if only instances of the object can be called.
         """
         return None, None
 
     def instance(self, name: str) -> CalledDefinition | None:
-        """Return the definition of an instance, or None.
+        """Return the definition for a name with parameters, such as `name[…]`, or None.
 
         The name of an instance begins with `name[` or `name.`.
         """
@@ -79,12 +82,12 @@ class CalledDefinition:
 
     @property
     def summary(self) -> str:
-        """Return one line about the declaration."""
+        """Return a description of the declared object in one line."""
         raise NotImplementedError
 
 
 def predefined(name: str) -> CalledDefinition | None:
-    """Return the definition of a predefined name, or None."""
+    """Return the definition of a name that needs no declaration, or None."""
     provider = predefined_names().get(name.lower())
     if provider is None or provider.predefined is None:
         return None

@@ -1,7 +1,7 @@
-"""Continuous queries, bound and typed: the planner's input.
+"""Continuous queries, bound and typed, which are the input of the planner.
 
-`plan` translates them into a query graph. A SELECT with one input reads columns by their own names, a join
-reads them as `alias.column`. Results of aggregates are columns named after the call.
+The package `plan` translates queries into a query graph. A SELECT with one input reads columns by their own
+names, a join reads them as `alias.column`. Results of aggregates are columns named after the call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FrameUnit(StrEnum):
 class ExpiryColumn:
     """Expiry time of a tuple: a column of the tuple plus `after_us`.
 
-    A tuple with NULL in that column has already expired.
+    A tuple with NULL in the column has already expired.
     """
 
     column: str
@@ -45,7 +45,7 @@ class Window:
     that tuple: a window of length w holds the tuples of age 0 <= age < w, and ROWS n holds the last n tuples.
 
     A window that `grows` begins at the last multiple of its extent (CUMULATE). In a join, a tuple with
-    `expires` matches only tuples with a timestamp before that time.
+    `expires` matches only tuples with a timestamp before its expiry time.
     """
 
     frame: FrameUnit
@@ -57,7 +57,7 @@ class Window:
 
     @property
     def tumbles(self) -> bool:
-        """Return True for an OVER window whose slides do not overlap."""
+        """Return True if successive windows of an OVER clause with SLIDE do not overlap."""
         if self.slide is None or self.extent is None:
             return False
         return self.slide >= self.extent + (1 if self.frame is FrameUnit.ROWS else 0)
@@ -92,7 +92,7 @@ class JoinKind(StrEnum):
 
     @property
     def judged(self) -> tuple[int, ...]:
-        """Return the inputs whose rows need a matched flag."""
+        """Return the inputs of a join whose rows need a flag for having matched."""
         return (0,) if self is JoinKind.SEMI else self.outer_inputs
 
     @property
@@ -106,9 +106,9 @@ _UNMATCHED = {JoinKind.LEFT: (0,), JoinKind.RIGHT: (1,), JoinKind.FULL: (0, 1), 
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """ASOF join: each tuple matches the latest row of this stream.
+    """ASOF join: each tuple matches the latest earlier row of this stream.
 
-    That row is not later than the tuple, or strictly earlier with `strict`. With `left`, a tuple without a
+    The row is not later than the tuple, or strictly earlier with `strict`. With `left`, a tuple without a
     match is emitted with NULLs.
     """
 
@@ -118,7 +118,7 @@ class AsOf:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Session window: ends when no tuple arrives in time.
+    """Session window, which ends when no tuple arrives in time.
 
     Each tuple keeps its session open for `gap_us`, or `until` the time in a column, or without limit. The
     first tuple that fulfils `close` ends the session.
@@ -135,7 +135,7 @@ class SessionWindow:
 
 @dataclass(frozen=True, slots=True)
 class QueryInput:
-    """Entry of FROM in a continuous query.
+    """Entry of FROM in a continuous query: a stream, table, view, sub-query or call.
 
     The entry is a stream, table or view of the catalog (`relation`), a sub-query (`query`), or `TABLE(f(…))`
     (`call`). Tables, views and calls are `finite`. A finite input has no window: each tuple of the streams
@@ -182,16 +182,16 @@ class RankedBy:
     arrival, or in reverse order with `latest_first`.
     """
 
-    function: str  # row_number, rank or dense_rank
+    function: str  # name of the ranking function: row_number, rank or dense_rank
     partition_by: tuple[Expr, ...]
     order_by: tuple[tuple[Expr, bool], ...]
-    oldest_first: bool = False  # ordered by time, so that no later row precedes an earlier row
+    oldest_first: bool = False  # True for an order by time, in which no later row precedes an earlier row
     latest_first: bool = False
-    of_one_time: bool = False  # all rows of a partition have the same timestamp
+    of_one_time: bool = False  # True if all rows of a partition have the same timestamp
 
     @property
     def never_retracts(self) -> bool:
-        """Return True if the first rows of append-only input are never retracted."""
+        """Return True if a row of insert-only input keeps its rank when later rows arrive."""
         return self.oldest_first or self.of_one_time
 
     def is_keyed_by_rank(self, limit: int | None, shown: str | None, below: Schema) -> bool:
@@ -219,7 +219,7 @@ class RankedBy:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Rank column of a SELECT.
+    """Rank column of a SELECT, such as row_number().
 
     `limit` is the highest rank that the query reads, or None while it is unknown. `shown` is set if the query
     reads the rank itself.
@@ -233,17 +233,14 @@ class Rank:
 
 @dataclass(frozen=True, slots=True)
 class EmitClause:
-    """EMIT EVERY with its interval in microseconds.
-
-    An interval of None stands for EMIT FINAL.
-    """
+    """EMIT EVERY with its interval in microseconds, or EMIT FINAL with the interval None."""
 
     every: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class LateTuples:
-    """Late tuples that correct a temporal query (L5).
+    """Late tuples that correct the results of a temporal query (L5).
 
     `stream` is the name of the late log, and `column` is the column of their timestamps. A tuple is accepted
     if it arrives at most `within_us` after its timestamp.
@@ -268,13 +265,13 @@ class Corrections:
 
 @dataclass(frozen=True, slots=True)
 class TemporalQuery:
-    """Temporal query (L6): coalesces tuples into runs.
+    """Temporal query, which merges successive tuples with equal values (L6).
 
-    A run consists of successive tuples of a partition with equal `attributes`, and becomes one row with a
-    valid period. `before` filters tuples, `after` filters runs. The window and its slide determine when runs
-    are emitted. Without a `budget`, all tuples of the window are kept. `tells_open` is set if the query reads
-    OPEN(S). With `changes`, a run is emitted when it begins and when it ends (L8). `late` tuples correct
-    runs.
+    A run (value run) consists of successive tuples of a partition with equal `attributes`, and becomes one
+    row with a valid period. `before` filters tuples, `after` filters runs. The window and its slide determine
+    when runs are emitted. Without a `budget`, all tuples of the window are kept. `tells_open` is set if the
+    query reads OPEN(S). With `changes`, a run is emitted when it begins and when it ends (L8). `late` tuples
+    correct runs.
     """
 
     attributes: tuple[str, ...]
@@ -291,7 +288,7 @@ class TemporalQuery:
 
 @dataclass(frozen=True, slots=True)
 class SelectQuery:
-    """Continuous SELECT.
+    """Continuous SELECT over streams.
 
     The clauses are evaluated in this order: the inputs are joined on `where`, then aggregates or window calls
     are computed, then `items`. Blocking aggregates cover the windows of the inputs. `running` aggregates emit
@@ -324,9 +321,9 @@ class SelectQuery:
     def early_result_key(self) -> tuple[str, ...] | None:
         """Return the key of window results that may be emitted early.
 
-        The key consists of the groups and the end of the window. For a session it has the start instead,
-        because the end changes. A session with `close` has no key, because another session may follow at the
-        same time.
+        The key consists of the group columns and the end of the window. For a session, the key has the start
+        and not the end, which changes. A session with `close` has no key, because another session may follow
+        at the same time.
         """
         if self.session is not None and self.session.close is not None:
             return None
@@ -335,16 +332,13 @@ class SelectQuery:
 
     @property
     def slide(self) -> int | None:
-        """Return the slide of the windows in FROM.
-
-        None means that aggregates emit at each tuple.
-        """
+        """Return the slide of the windows in FROM, or None if aggregates emit at each tuple."""
         return next((i.window.slide for i in self.inputs if i.window and i.window.slide is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
 class UnionQuery:
-    """UNION ALL: merge of the branches by timestamp."""
+    """UNION ALL, which merges the rows of its branches by timestamp."""
 
     branches: tuple[Continuous, ...]
     schema: Schema
@@ -353,7 +347,7 @@ class UnionQuery:
 Continuous: TypeAlias = SelectQuery | UnionQuery
 
 
-# Queries over finite relations: tables, views, and local tables of aggregates (M29, M40).
+# Queries over finite relations: tables, views, and local tables of aggregates (M29, M40)
 #
 # These queries have the semantics of standard SQL: aggregates may block, and results may be sorted and
 # limited.
@@ -369,9 +363,9 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """Call of a base aggregate, whose results are columns.
+    """Call of an aggregate over groups, whose results are columns.
 
-    `name` is resolved in the catalog, where a user's definition takes precedence over a built-in.
+    `name` is resolved in the catalog, where a user's definition takes precedence over a built-in aggregate.
     """
 
     name: str
@@ -384,17 +378,17 @@ class AggregateCall:
 class RelationInput:
     """Entry of FROM in a query over finite relations.
 
-    Its columns are read as `alias.column`, so that a correlated sub-query can read an outer row. With
-    `arguments` the entry is `TABLE(f(…))`: `query` returns the rows, and reads the arguments by these names.
-    The call is evaluated for each combination of rows of the preceding inputs. An entry with arguments but
-    without `query` is `UNNEST(…)`, and its argument is the list. The rows of `more` follow the rows of
+    Columns of the entry are read as `alias.column`, so that a correlated sub-query can read an outer row.
+    With `arguments` the entry is `TABLE(f(…))`: `query` returns the rows, and reads the arguments by these
+    names. The call is evaluated for each combination of rows of the preceding inputs. An entry with arguments
+    but without `query` is `UNNEST(…)`, and its argument is the list. The rows of `more` follow the rows of
     `query`, as in UNION ALL.
     """
 
     relation: str
     alias: str
     schema: Schema
-    query: RelationQuery | None = None  # a sub-query in place of a table
+    query: RelationQuery | None = None  # sub-query in place of a table
     arguments: tuple[tuple[str, Expr], ...] | None = None
     more: tuple[RelationQuery, ...] = ()
 
@@ -413,12 +407,12 @@ class RelationQuery:
     having: Expr | None
     items: tuple[SelectItem, ...]
     distinct: bool
-    order_by: tuple[tuple[Expr, bool], ...]  # expression, descending
+    order_by: tuple[tuple[Expr, bool], ...]  # sort expressions, each with its flag for descending order
     limit: int | None
     schema: Schema
 
 
-# Service levels: bounds on a query's response times, as in `p99 < 2 s`.
+# Service levels: bounds on a query's response times, as in `p99 < 2 s`
 
 
 MEASURES = ("p50", "p95", "p99", "max", "mean")
@@ -427,7 +421,7 @@ _FORM = re.compile(r"\s*(\w+)\s*<\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECAS
 
 @dataclass(frozen=True, slots=True)
 class ServiceLevel:
-    """Upper bound of a response-time measure."""
+    """Upper bound of a measure of response times, such as the 99th percentile."""
 
     measure: str
     bound_us: int
@@ -454,7 +448,7 @@ def service_level(text: str) -> ServiceLevel | None:
     return ServiceLevel(match[1].lower(), bound_us) if bound_us > 0 else None
 
 
-# Load-shedding budget of a query: limits on lag and memory.
+# Load-shedding budget of a query: limits on lag and memory
 #
 # This module does not import NumPy, because the binder checks budgets and must start fast.
 
@@ -473,9 +467,9 @@ LOAD_SHEDDING_METHODS = {
 
 @dataclass(frozen=True, slots=True)
 class LoadBudget:
-    """Bounds on lag and memory.
+    """Bounds on lag and memory of a query that sheds load.
 
-    At least the share `least` of the tuples is kept.
+    At least the share `least` of the tuples is processed.
     """
 
     lag_us: int | None = None
@@ -484,10 +478,10 @@ class LoadBudget:
     least: float = 0.0
 
 
-# Memory budget of a temporal query, and its shedding method.
+# Memory budget of a temporal query, and its shedding method
 
 
-# Default shedding method, one of those in `shedding.methods`.
+# Name of the default shedding method (`shedding.methods`).
 DEFAULT = "lookahead"
 
 
@@ -498,11 +492,12 @@ class Slot(StrEnum):
     RUNS = "runs"
 
 
-# Methods with a compiled implementation for time windows.
+# Names of shedding methods with a compiled implementation for time windows.
 COMPILED = ("cals", "lookahead", "value", "threshold", "interval", "random")
-# State in bytes per tuple or run: in columns (without values, with accuracy statistics), or as objects.
+# Bytes of state for each tuple or run of equal values. Compiled state is in columns, counted without values
+# but with accuracy statistics. Other state consists of Python objects.
 _IN_COLUMNS = 36 + 6
-_AS_OBJECTS = {"random": 500}  # for windows that count tuples
+_AS_OBJECTS = {"random": 500}  # bytes by shedding method, if not _AS_OBJECT
 _AS_OBJECT = 1000
 _AS_RUN = 1300
 
@@ -511,9 +506,9 @@ _AS_RUN = 1300
 class Budget:
     """Capacity of a temporal query's state, and its shedding method.
 
-    `threshold` is the minimum duration of runs that the query selects, in microseconds, if the method uses
-    it. `by_rows` is set if the window counts tuples. `weights` are the costs of a false result and of lost
-    time (L17). None stands for the defaults of the method.
+    `threshold` is the minimum duration of result rows that the query selects, in microseconds, if the method
+    uses this duration. `by_rows` is set if the window counts tuples. `weights` are the costs of a false
+    result and of lost time (L17), or None for the defaults of the method.
     """
 
     capacity: int
@@ -529,7 +524,10 @@ class Budget:
 
     @property
     def _keeps_ends(self) -> bool:
-        """Return True if ends of runs are dropped before inner tuples."""
+        """Return True if splitting a result row costs at least as much as losing its time.
+
+        Then only the first and the last tuple of a run of equal values are candidates for dropping.
+        """
         return self.weights is None or self.weights[0] >= self.weights[1]
 
     def __str__(self) -> str:
@@ -539,16 +537,16 @@ class Budget:
 
 
 def budget_bytes(budget: Budget) -> int:
-    """Return the size in bytes of each tuple or run in state.
+    """Return the size in bytes of each tuple, or run of equal values, in the state.
 
-    For columnar state, the values are not included.
+    For columnar state, the size excludes the values.
     """
     if budget.compiled:
         return _IN_COLUMNS
     return _AS_RUN if budget.slot is Slot.RUNS else _AS_OBJECTS.get(budget.method, _AS_OBJECT)
 
 
-# Changelog inputs of a SELECT, and the keys of their rows.
+# Changelog inputs of a SELECT, and the keys of their rows
 
 
 def reads_changes(inputs: Sequence[QueryInput]) -> bool:
@@ -556,12 +554,12 @@ def reads_changes(inputs: Sequence[QueryInput]) -> bool:
 
 
 def joins_changes(inputs: Sequence[QueryInput]) -> bool:
-    """Return True for a join with at least one changelog."""
+    """Return True for a join with at least one changelog input."""
     return len(inputs) > 1 and reads_changes(inputs)
 
 
 def schema_below(inputs: Sequence[QueryInput]) -> Schema:
-    """Return the schema of the rows that a SELECT reads.
+    """Return the schema of the rows that a SELECT reads from FROM.
 
     For a join, only the changelog flag and the key are set. The key consists of the keys of both sides. A
     FULL JOIN has no key, because rows without a match have NULLs in the key columns of one side.

@@ -1,6 +1,6 @@
 """Commands: statements that read the catalog or the running system.
 
-A command declares no object.
+A command does not declare an object.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ShownKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`SHOW QUERIES`: list all objects of a kind.
+    """SHOW command, such as `SHOW QUERIES`, which lists all objects of a kind.
 
     For objects of extensions, `listing` is the plural of their kind.
     """
@@ -68,7 +68,7 @@ class Explain:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReplace:
-    """`EXPLAIN REPLACE QUERY q AS …`: show the state that stays.
+    """`EXPLAIN REPLACE QUERY q AS …`: show which state a replacement would keep.
 
     The command shows which state CREATE OR REPLACE would keep, and which would start empty.
     """
@@ -79,7 +79,7 @@ class ExplainReplace:
 Command: TypeAlias = Show | ShowCreate | ShowVersions | Describe | Explain | ExplainReplace
 
 
-# PAUSE, RESUME and RESTART: control queries and streams.
+# PAUSE, RESUME and RESTART of queries and streams
 
 
 class LifecycleAction(StrEnum):
@@ -100,7 +100,7 @@ class LifecycleChange:
     """`PAUSE QUERY q`: change of the lifecycle state of a query or stream."""
 
     action: LifecycleAction
-    kind: str  # QUERY or STREAM
+    kind: str  # kind of the object: QUERY or STREAM
     name: str
 
     @property
@@ -108,12 +108,12 @@ class LifecycleChange:
         return f"{self.kind.lower()} {self.name} {_OUTCOMES[self.action]}"
 
 
-# REPLAY: statement that reads rejected rows of a stream again.
+# REPLAY, which reads rejected rows of a stream again
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """Numbers of replayed rows.
+    """Numbers of rows that a REPLAY has read, accepted and rejected.
 
     Of the `read` rows, `late` rows arrived too late for the stream's order. `failed` rows were rejected
     again.

@@ -13,14 +13,14 @@ from slicemill.catalog.catalog import relations_of
 from slicemill.catalog.expressions import ExistsQuery, Expr, ScalarQuery, walk
 from slicemill.catalog.queries import RelationQuery
 
-EXCLUDED = "excluded"  # the row to insert, in ON CONFLICT (as in PostgreSQL)
+EXCLUDED = "excluded"  # name of the row to insert in ON CONFLICT, as in PostgreSQL
 
 
 @dataclass(frozen=True, slots=True)
 class OnConflict:
-    """ON CONFLICT: update or keep the stored row with the same key.
+    """ON CONFLICT clause, which updates or retains the stored row with the same key.
 
-    The stored row is updated if `where` holds. Without assignments it is kept.
+    The stored row is updated if `where` holds. Without assignments the stored row is not changed.
     """
 
     assignments: tuple[tuple[str, Expr], ...] = ()
@@ -29,7 +29,7 @@ class OnConflict:
 
 @dataclass(frozen=True, slots=True)
 class InsertRows:
-    """INSERT of given rows or of a query's rows.
+    """INSERT of rows in VALUES or of the rows of a query.
 
     `columns` are in the order of the values. Without `conflict` a duplicate key is an error.
     """
@@ -63,7 +63,7 @@ TableChange: TypeAlias = InsertRows | UpdateRows | DeleteRows | TruncateTable
 
 
 def source_relations(change: TableChange) -> Iterator[str]:
-    """Yield the tables and views that a change also reads."""
+    """Yield the tables and views that a change reads, other than the changed table."""
     if isinstance(change, InsertRows) and change.query is not None:
         yield from relations_of(change.query)
     for expr in _expressions(change):

@@ -79,5 +79,5 @@ def seconds_of(duration: str | None) -> float | None:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]+)\s*", duration.lower())
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US:
-        raise SlicemillError(f"{duration!r} is no length of time; write it as in --for 30s")
+        raise SlicemillError(f"{duration!r} is not a duration; write it as in --for 30s")
     return float(match[1]) * UNITS_US[unit] / 1_000_000

@@ -24,16 +24,16 @@ def check(home: HomeFolder) -> None:
 
     with Console(stderr=True).status("checking") as status:
         report = check_home(home, progress=status.update)
-        report.mistakes += source_errors(home)
+        report.errors += source_errors(home)
     typer.echo(f"{home}: FORMAT {report.format}, epoch {report.epoch}, {report.statements} statements")
     typer.echo(f"{report.logs} logs, {report.rows:,} rows, {report.bytes:,} bytes; {report.tasks} tasks")
     if report.torn:
         typer.echo(f"{report.torn} bytes of a commit that did not end; the next start cuts them off")
     if report.unverified:
         typer.echo(f"{report.unverified:,} blocks and files were written without a checksum: unverified")
-    for mistake in report.mistakes:
+    for mistake in report.errors:
         typer.echo(mistake, err=True)
-    if report.mistakes:
+    if report.errors:
         typer.echo(f"'slicemill home repair {home}' continues without what is damaged", err=True)
         raise typer.Exit(1)
     typer.echo("everything is there")

@@ -1,4 +1,4 @@
-"""Decoder of trees and buffers to values (format: `slicemill.codec`)."""
+"""Decoder from JSON trees and buffers to values (format: `slicemill.codec`)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TREES = (dict, list)
 
 
 class Decoder:
-    """Decoder of one value. `external` loads objects that are stored elsewhere."""
+    """Decoder of one value; `external` loads objects that are stored elsewhere."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Decoder:
         for codec, version in self._codecs.values():
             codec.check(version)
         self._objects: list[Any] = [_MISSING] * len(tree["objects"])
-        self._loaded: dict[int, Any] = {}  # decoded arrays and tables, by buffer number
+        self._loaded: dict[int, Any] = {}  # decoded arrays and tables by buffer number
 
     def whole(self) -> Any:
         entries = self._tree["objects"]
@@ -111,7 +111,7 @@ class Decoder:
         codec.fill(made, plain)
         return made
 
-    # -- forms of the codec itself -----------------------------------------------------------------------
+    # -- JSON objects with a key that starts with $ ------------------------------------------------------
 
     def _list(self, body: Tree) -> Any:
         return [self._value(item) if type(item) in _TREES else item for item in body]
@@ -198,7 +198,7 @@ class Decoder:
 
 
 def _references(tree: Tree) -> list[int]:
-    """Return the numbers of the entries that a tree refers to."""
+    """Return the numbers of the entries of `objects` that a JSON tree references."""
     found, left = [], [tree]
     while left:
         each = left.pop()

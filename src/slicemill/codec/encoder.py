@@ -1,4 +1,4 @@
-"""Encoder of values to trees and payloads (format: `slicemill.codec`)."""
+"""Encoder from values to JSON trees and payloads (format: `slicemill.codec`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from slicemill.codec.registry import Codec, StorageError, codec_of
 
-Tree: TypeAlias = Any  # JSON value
+Tree: TypeAlias = Any  # JSON value that represents an encoded value
 
-# Encoders by class, for objects that are stored elsewhere. Each returns a reference for the tree.
+# Encoders by class, for objects that are stored in other files. An encoder returns a reference to the file.
 External: TypeAlias = Mapping[type, Callable[[Any], Tree]]
 
 _DEPTH = 40
@@ -30,7 +30,7 @@ _PLAIN = frozenset((str, bool, type(None)))
 
 @dataclass(slots=True)
 class Encoded:
-    """Encoded value: a JSON tree, with buffers and not yet serialized tables."""
+    """Encoded value: a JSON tree, with buffers, and with tables to serialize later."""
 
     tree: dict[str, Tree]
     payloads: list[Payload] = field(default_factory=list)
@@ -52,11 +52,14 @@ class Encoder:
         self._classes: dict[str, int] = {}
         self._objects: list[Tree] = []
         self._payloads: list[Payload] = []
-        # Reserved entries of `objects`: the number, and the function that encodes the content.
+        # Entries of `objects` to encode later: the index of an entry, and the function that encodes its
+        # content.
         self._open: deque[tuple[int, Callable[[], Tree]]] = deque()
-        # References by object identity. `_alive` holds the objects, so that no id is reused.
+        # JSON references by `id` of the object. `_alive` holds the objects, so that Python does not reuse an
+        # id.
         self._known: dict[int, Tree] = {}
-        self._values: dict[int, tuple[Tree, int]] = {}  # trees of objects stored by value, with their depth
+        # JSON trees of objects stored by value, with their nesting depth, by `id` of the object.
+        self._values: dict[int, tuple[Tree, int]] = {}
         self._alive: list[object] = []
 
     def whole(self, value: object) -> Encoded:
@@ -91,7 +94,7 @@ class Encoder:
         return self._other(value)
 
     def _entry(self, make: Callable[[], Tree]) -> Tree:
-        """Reserve an entry of `objects`; the content is encoded later."""
+        """Reserve an entry of `objects`, whose content is encoded later; return a reference."""
         number = len(self._objects)
         self._objects.append(None)
         self._open.append((number, make))
@@ -109,7 +112,7 @@ class Encoder:
     # -- containers ------------------------------------------------------------------------------------
 
     def _list(self, value: Iterable[Any], depth: int) -> Tree:
-        # Inlined for speed: most items of rows are plain values.
+        # The check for plain values is inlined for speed, because most items of rows are plain values.
         return [
             item
             if (kind := type(item)) in _PLAIN
@@ -132,7 +135,7 @@ class Encoder:
         return {"$frozenset": self._unordered(value, depth)}
 
     def _unordered(self, value: Any, depth: int) -> Tree:
-        # Sorted if possible, so that the order does not depend on the process.
+        # The items of a set are sorted if possible, so that their order does not depend on the process.
         try:
             items = sorted(value)
         except TypeError:
@@ -189,7 +192,7 @@ class Encoder:
         self._alive.append(plain)
         return self._value(plain, depth)
 
-    # -- arrays and the rest ---------------------------------------------------------------------------
+    # -- arrays, tables and other values ---------------------------------------------------------------
 
     def _other(self, value: Any) -> Tree:
         known = self._known.get(id(value))
@@ -251,10 +254,10 @@ _CONTAINERS: dict[type, Callable[[Encoder, Any, int], Tree]] = {
 }
 
 
-# NumPy and Arrow data in a checkpoint: JSON description and buffers.
+# NumPy and Arrow data in a checkpoint: JSON description and buffers
 
 
-# Bytes of one buffer, or a table that is not yet serialized as an Arrow IPC stream.
+# Content of one buffer: its bytes, or a table to serialize later as an Arrow IPC stream.
 Payload: TypeAlias = pa.Buffer | pa.Table
 
 _COLUMN = "value"
@@ -264,7 +267,7 @@ _COLUMN = "value"
 
 
 def dtype_tree(dtype: np.dtype[Any]) -> object:
-    """Return a data type as JSON.
+    """Return a NumPy data type as JSON.
 
     Records keep their field offsets, because compiled code relies on these.
     """
@@ -303,7 +306,7 @@ def dtype_of(tree: Any) -> np.dtype[Any]:
 def array_bytes(array: np.ndarray[Any, Any], copied: bool) -> tuple[dict[str, Any], pa.Buffer]:
     """Return the description and the bytes of an array without objects.
 
-    Kernels change arrays in place. So set `copied`, unless the bytes are written before the next run.
+    Kernels change arrays in place. So set `copied`, unless the bytes are written before the next micro-batch.
     """
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
     tree: dict[str, Any] = {"dtype": dtype_tree(array.dtype), "shape": list(array.shape)}
@@ -318,7 +321,7 @@ def array_bytes(array: np.ndarray[Any, Any], copied: bool) -> tuple[dict[str, An
 
 
 def array_of(tree: Any, data: pa.Buffer) -> np.ndarray[Any, Any]:
-    """Return an array as a writable copy of its bytes."""
+    """Return a writable NumPy array, copied from its stored bytes."""
     if not data.size:
         return empty_array(tree)
     flat = np.frombuffer(data, np.uint8).copy()
@@ -345,7 +348,7 @@ def as_table(data: Any) -> pa.Table:
 def stream_of(table: pa.Table) -> pa.Buffer:
     """Serialize a table as an Arrow IPC stream of one batch.
 
-    In one batch each column is contiguous, as kernels require.
+    Each column of the batch is contiguous, as kernels require.
     """
     whole = table.combine_chunks() if _pieces(table) > 1 else table
     counted = pa.MockOutputStream()
@@ -366,7 +369,7 @@ def _pieces(table: pa.Table) -> int:
 
 
 def table_of(data: pa.Buffer) -> pa.Table:
-    """Return the table of a stream, as a view of its bytes."""
+    """Deserialize a table from an Arrow IPC stream, without a copy of its bytes."""
     return pa.ipc.open_stream(data).read_all()
 
 

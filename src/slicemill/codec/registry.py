@@ -1,4 +1,4 @@
-"""Registry of the classes in checkpoints, with stable names and versions.
+"""Registry of the classes of operator state, with stable names and versions.
 
 A class is registered once, next to its definition, under a name that never changes. So a class can be
 renamed or moved, and stored state remains readable. An object is stored as its named fields, or as the plain
@@ -39,15 +39,15 @@ _HINT = "run `slicemill home upgrade` with the version of slicemill that wrote i
 
 
 class StorageError(SlicemillError):
-    """Error: a value cannot be stored, or this version cannot read it."""
+    """Error: a value cannot be stored, or this version cannot read a stored value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Codec of one class.
+    """Codec of one class of operator state.
 
-    An object is stored as the fields in `names`. If `from_plain` is set, it is stored as the value that
-    `to_plain` returns.
+    An object is stored as the fields in `names`. If `from_plain` is set, the object is stored as the value
+    that `to_plain` returns.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Codec:
     named_tuple: bool = False
     # Fields that are not stored, with their constant values.
     unstored: Mapping[str, Any] = field(default_factory=dict)
-    # Attributes by stored name, where the two differ.
+    # Attribute of each stored name that differs from its attribute.
     attributes: Mapping[str, str] = field(default_factory=dict)
 
     def upgrade(self, plain: Any, version: int) -> Any:
@@ -86,7 +86,7 @@ class Codec:
                 )
 
     def new(self) -> Any:
-        """Return an object whose fields are not set yet."""
+        """Return a new object of the class, with unset fields."""
         made: Any = object.__new__(self.cls)
         return made
 
@@ -122,9 +122,10 @@ def stored_as(
     stored_names: Mapping[str, str] | None = None,
     upgrade: Mapping[int, Upgrade] | None = None,
 ) -> Callable[[C], C]:
-    """Register the decorated class, and store its fields by name.
+    """Register the decorated class, whose fields are stored by name.
 
-    `stored_names` has the stored name of each field that was renamed after homes with its old name existed.
+    `stored_names` has the stored name of each field that was renamed after checkpoints with its old name
+    existed.
 
     A dataclass stores the fields that it compares; all other fields get their defaults. A named tuple stores
     its fields, any other class its `__slots__` or the given `fields`. An enumeration stores its name.
@@ -132,7 +133,7 @@ def stored_as(
 
     def registered(cls: C) -> C:
         if issubclass(cls, Enum):
-            # Not the method `__getitem__`, which a string enumeration inherits from str.
+            # `cls.__getitem__` would not work, because a string enumeration inherits this method from str.
             find = partial(getitem, cls)
             _add(Codec(name, version, cls, True, (), attrgetter("name"), find, upgrade or {}))
             return cls
@@ -171,7 +172,7 @@ def register(
     by_value: bool | None = None,
     upgrade: Mapping[int, Upgrade] | None = None,
 ) -> None:
-    """Register a class whose objects are stored as converted values.
+    """Register a class whose objects are stored as the results of `to_plain`.
 
     `by_value` marks an immutable class. By default, frozen dataclasses are immutable.
     """
@@ -180,7 +181,7 @@ def register(
 
 
 def codec_of(cls: type) -> Codec | None:
-    """Return the codec of exactly this class."""
+    """Return the codec registered for exactly this class, ignoring base classes."""
     found = _by_class.get(cls)
     if found is None and cls.__module__.startswith("slicemill."):
         importlib.import_module(_ALL_STATES)
@@ -189,7 +190,7 @@ def codec_of(cls: type) -> Codec | None:
 
 
 def codec_named(name: str) -> Codec:
-    """Return the codec of a name in a checkpoint."""
+    """Return the codec of a class name in a checkpoint."""
     if name not in _by_name:
         importlib.import_module(_ALL_STATES)
     if name not in _by_name:
@@ -198,7 +199,7 @@ def codec_named(name: str) -> Codec:
 
 
 def registered_names() -> dict[str, int]:
-    """Return all registered names with their current versions."""
+    """Return the registered names of all classes, with their current versions."""
     importlib.import_module(_ALL_STATES)
     return {name: codec.version for name, codec in sorted(_by_name.items())}
 
@@ -238,7 +239,10 @@ def _is_frozen(cls: type) -> bool:
 
 
 def _getter(names: tuple[str, ...], stored: tuple[str, ...]) -> Callable[[Any], dict[str, Any]]:
-    """Return a function from an object to its fields by stored name."""
+    """Return a function that returns an object's fields in a dictionary.
+
+    The keys of the dictionary are the stored names of the fields.
+    """
     if len(names) < 2:
         return lambda value: {key: getattr(value, name) for name, key in zip(names, stored, strict=True)}
     get = attrgetter(*names)

@@ -18,7 +18,7 @@ _NONE: External = {}
 def encode(value: object, external: External = _NONE, *, copied: bool = True) -> Encoded:
     """Encode a value as a JSON tree and buffers.
 
-    Raises StorageError for an unregistered class. Without `copied`, the buffers share memory with the arrays;
+    Raise StorageError for an unregistered class. Without `copied`, the buffers share memory with the arrays;
     write them before the arrays change.
     """
     with _no_collection():
@@ -30,7 +30,7 @@ def decode(
     buffers: Sequence[pa.Buffer],
     external: Callable[[Tree], object] | None = None,
 ) -> Any:
-    """Decode a tree; tables are views, arrays are writable copies."""
+    """Decode a JSON tree and buffers; tables are views, arrays are writable copies."""
     with _no_collection():
         return Decoder(tree, buffers, external).whole()
 

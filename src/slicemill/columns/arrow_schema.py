@@ -1,4 +1,4 @@
-"""ESL schemas as Arrow schemas, and the system columns of stored tuples.
+"""Schemas of streams as Arrow schemas, and the system columns of stored tuples.
 
 A stored table starts with three int64 columns: `_ts` (timestamp, µs), `_seq` (arrival number, assigned
 once at the intake and kept in derived streams) and `_arr` (arrival time, µs). The stream's own columns
@@ -78,18 +78,18 @@ _ESL: dict[pa.DataType, Type] = {
     pa.null(): NULL,
 }
 
-# Metadata keys for properties that Arrow types do not express.
+# Keys of Arrow field metadata for properties of a type that Arrow cannot express.
 _LENGTH = b"esl.length"
 _MONTHS = b"esl.months"
 _DEFAULT = b"esl.default"
 
 
 class ArrowSchemaError(SlicemillError):
-    """Column without an Arrow type, or Arrow column without an ESL type."""
+    """Error: a column type of SQL or of Arrow has no counterpart."""
 
 
 def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
-    """Return the Arrow type of an ESL type.
+    """Return the Arrow type of a SQL type.
 
     `large` selects 64-bit offsets for text and bytes, for columns of more than 2 GiB.
     """
@@ -104,7 +104,7 @@ def arrow_type(type_: Type, large: bool = False) -> pa.DataType:
 
 
 def to_arrow(schema: Schema, large: bool = False) -> pa.Schema:
-    """Return an ESL schema as an Arrow schema, without system columns.
+    """Return a stream's schema as an Arrow schema, without system columns.
 
     Metadata marks VARCHAR(n) and month intervals, so that `from_arrow` restores them.
     """
@@ -123,7 +123,7 @@ def _field(column: Column, large: bool) -> pa.Field:
 
 
 def from_arrow(schema: pa.Schema) -> Schema:
-    """Return the ESL columns of an Arrow schema, without system columns.
+    """Return the SQL columns of an Arrow schema, without system columns.
 
     >>> print(from_arrow(to_arrow(Schema((Column("item", Type(Kind.VARCHAR, length=8)), Column("n", INT))))))
     (item VARCHAR(8), n INT)
@@ -134,7 +134,7 @@ def from_arrow(schema: pa.Schema) -> Schema:
 
 
 def esl_type(field: pa.Field) -> Type:
-    """Return the ESL type of an Arrow column, or raise ArrowSchemaError."""
+    """Return the SQL type of an Arrow column, or raise ArrowSchemaError."""
     metadata = field.metadata or {}
     if _LENGTH in metadata:
         return Type(Kind.VARCHAR, length=int(metadata[_LENGTH]))
@@ -166,7 +166,7 @@ def with_default(columns: pa.Schema, values: pa.Table) -> pa.Schema:
 
 
 def without_defaults(columns: pa.Schema) -> pa.Schema:
-    """Return the columns as declared, without defaults."""
+    """Return the columns as declared, without their default values."""
     for index, field in enumerate(columns):
         if _DEFAULT in (field.metadata or {}):
             kept = {name: value for name, value in field.metadata.items() if name != _DEFAULT}
@@ -206,7 +206,7 @@ def with_system_columns(columns: pa.Schema) -> pa.Schema:
 
 
 def as_results(table: pa.Table) -> pa.Table:
-    """Convert a stored table to the form that users read.
+    """Convert a stored table to the result table that users read.
 
     `_ts` becomes a UTC timestamp and `_op` becomes text; `_seq` and `_arr` are dropped.
     """

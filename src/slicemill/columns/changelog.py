@@ -52,7 +52,7 @@ def replace_ops(table: pa.Table, ops: Ops) -> pa.Table:
 
 
 def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Table:
-    """Return the changelog that turns the rows `before` into the rows `after`.
+    """Return the changelog that turns the rows of `before` into the rows of `after`.
 
     Rows at equal positions belong together. `was` and `is_` mark the positions that have a row before and
     after.
@@ -99,7 +99,7 @@ def without_unchanged(table: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def same_values(column: Column, left: Int64s, right: Int64s) -> Bools:
-    """Return a mask of pairs with equal values, as in GROUP BY."""
+    """Return a mask of row pairs with equal values, where equality is that of GROUP BY."""
     same = np.ones(len(left), np.bool_)
     for part in comparable(column):
         a, b = part.take(pa.array(left)), part.take(pa.array(right))
@@ -110,7 +110,7 @@ def same_values(column: Column, left: Int64s, right: Int64s) -> Bools:
 
 
 def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
-    """Return the table that a changelog describes, without `_op`.
+    """Return the current table of a changelog, without the column `_op`.
 
     If the schema has a key, this is the last row of each key that is not deleted. Otherwise each row appears
     once for each insert without a matching delete. Rows are ordered by their last insert.
@@ -131,7 +131,10 @@ def table_of_now(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def inserts_of(table: pa.Table, schema: Schema) -> pa.Table:
-    """Return the shortest equivalent changelog, with operations as strings for users."""
+    """Replace a changelog by one insert for each row of its current table.
+
+    The column `_op` contains the operation as text.
+    """
     now = table_of_now(table, schema)
     words = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
     return now.add_column(1, table.schema.field(OP), words)
@@ -140,7 +143,7 @@ def inserts_of(table: pa.Table, schema: Schema) -> pa.Table:
 def _remaining_rows(numbered: NDArray[np.int32], comes: Bools) -> Int64s:
     """Return the positions of inserts without a matching delete.
 
-    Of equal rows, the latest inserts remain.
+    Deletes match the earliest inserts of equal rows, so the latest inserts remain.
     """
     sign = np.where(comes, 1, -1)
     counts = np.bincount(numbered, sign, minlength=int(numbered.max(initial=-1)) + 1).astype(np.int64)

@@ -1,8 +1,9 @@
-"""Group and partition keys as dense numbers (dictionary encoding).
+"""Keys of GROUP BY and PARTITION BY as dense numbers (dictionary encoding).
 
 Equality is that of GROUP BY: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Python code runs per
 distinct key of a table, not per row. Each row refers to its key by the index of the key among the distinct
-keys.
+keys. A *key number* is the number that an operator's dictionary of keys (`Keys`) assigns to a key. A *piece*
+is an immutable table with some rows of an operator's state.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LARGEST_PRODUCT = 2**62
 
 @dataclass(frozen=True, slots=True)
 class DistinctKeys:
-    """Distinct keys of a table.
+    """Distinct keys of a table, and the key of each row.
 
     `values[codes[row]]` is the key of a row. `rows` has the position of the first row of each key.
     """
@@ -41,7 +42,7 @@ class DistinctKeys:
     rows: NDArray[np.int64]
 
 
-# By the buffer addresses of the columns. The memo references the columns, so that their memory is not reused.
+# Cache of distinct keys by buffer addresses. It references the columns, so that their memory is not reused.
 _Memo: TypeAlias = dict[tuple[Any, ...], tuple[Sequence[Column], DistinctKeys]]
 _memo: ContextVar[_Memo | None] = ContextVar("keys found in this run", default=None)
 
@@ -74,12 +75,12 @@ def distinct_keys(columns: Sequence[Column], rows: int) -> DistinctKeys:
 
 
 def _in_parts(kind: pa.DataType) -> bool:
-    """Return True if values are in child arrays or a dictionary."""
+    """Return True if an Arrow type stores its values in child arrays or a dictionary."""
     return bool(pa.types.is_nested(kind) or pa.types.is_dictionary(kind))
 
 
 def _memory_id(column: Column) -> tuple[Any, ...]:
-    """Return an identifier of a column's memory. Equal identifiers imply equal values."""
+    """Return an identifier of a column's memory; equal identifiers imply equal values."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     return tuple(
         (chunk.type, chunk.offset, len(chunk), *(None if b is None else b.address for b in chunk.buffers()))
@@ -161,32 +162,32 @@ def comparable(column: Column) -> list[pa.Array]:
 
 
 def _offsets(array: pa.ListArray) -> pa.Array:
-    """Return the list offsets of an array whose NULLs are empty lists."""
+    """Return the offsets of a list array, with NULL lists treated as empty."""
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
 
 
 class Keys:
-    """Dictionary of keys, numbered by first appearance.
+    """Dictionary of an operator's keys, numbered by first appearance.
 
-    The number of a key stays the same in later runs.
+    The number of a key stays the same in later micro-batches.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
-        self._rows = GrowingRows()  # key columns by number; empty if there are no columns
+        self._rows = GrowingRows()  # key columns, in the order of key numbers; empty without key columns
 
     def __len__(self) -> int:
         return len(self._numbers)
 
     def numbers_alike(self, other: Keys) -> bool:
-        """Return True if both have the same keys in the same order."""
+        """Return True if two dictionaries have the same keys in the same order."""
         return self is other or self._numbers == other._numbers
 
     def number(self, keys: DistinctKeys, columns: Sequence[Column]) -> Int32s:
         """Return the number of each row's key, and add new keys.
 
-        `columns` are the columns that `keys` was made from.
+        `columns` are the table columns from which `keys` was computed.
         """
         numbers = self._numbers
         # Look up known keys without a Python step per key.
@@ -204,20 +205,20 @@ class Keys:
         return found[keys.codes] if len(found) else np.zeros(len(keys.codes), np.int32)
 
     def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
-        """Return the key columns of these numbers."""
+        """Return the key columns of the keys with these numbers."""
         if not self._rows.pieces:
             return []
         return [to_array(column) for column in self._rows.at(numbers).columns]
 
     def plain(self) -> dict[str, Any]:
-        """Return the stored form: the key columns, in pieces.
+        """Return the key columns for a checkpoint, as a list of immutable tables.
 
-        Without key columns, `count` is 1 after the first row.
+        `count` is the number of keys. Without key columns, it is 1 after the first row.
         """
         return {"pieces": list(self._rows.pieces), "count": len(self._numbers)}
 
     def in_columns(self) -> dict[str, Any]:
-        """Return the arguments of `restored`."""
+        """Return all key columns and the number of keys, as arguments of `restored`."""
         none: list[pa.ChunkedArray] | None = [] if self._numbers else None
         pieces = [piece.table for piece in self._rows.pieces]
         columns = list(concat_with_nulls(pieces).columns) if pieces else none
@@ -225,7 +226,7 @@ class Keys:
 
     @staticmethod
     def of_pieces(pieces: list[Slice], count: int) -> Keys:
-        """Return the keys in stored pieces, numbered in this order."""
+        """Restore the keys from the tables of a checkpoint, numbered in row order."""
         columns = list(concat_with_nulls([piece.table for piece in pieces]).columns) if pieces else []
         keys = Keys.restored(columns if pieces or count else None, count)
         if pieces:
@@ -234,7 +235,7 @@ class Keys:
 
     @staticmethod
     def restored(columns: Sequence[Column] | None, count: int = 0) -> Keys:
-        """Return the keys in these columns, numbered in this order."""
+        """Restore the keys from these key columns, numbered in row order."""
         keys = Keys()
         if columns is not None:
             rows = len(columns[0]) if columns else count
@@ -242,9 +243,9 @@ class Keys:
         return keys
 
     def keep(self, alive: NDArray[np.bool_]) -> Int32s:
-        """Keep the keys of the mask `alive`, and evict all other keys.
+        """Evict all keys outside the mask `alive`, and renumber the remaining keys.
 
-        Return the new number of each old key, -1 for evicted keys.
+        Return the new number of each old key, with -1 for evicted keys.
         """
         renumbered = np.where(alive, np.cumsum(alive) - 1, -1).astype(np.int32)
         self._numbers = {key: int(renumbered[n]) for key, n in self._numbers.items() if alive[n]}
@@ -253,7 +254,7 @@ class Keys:
 
 
 def _with_rows(old: dict[str, Any]) -> dict[str, Any]:
-    """Convert stored keys from version 1 (one table) to version 2 (pieces)."""
+    """Convert stored keys from version 1 (one table) to version 2 (several tables)."""
     return Keys.restored(old["columns"], old["count"]).plain()
 
 
@@ -265,13 +266,14 @@ def _to_chunked(column: Column) -> pa.ChunkedArray:
 
 
 def normalize_zeros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Replace -0.0 by 0.0, for output independent of arrival order."""
+    """Replace -0.0 by 0.0, so that output does not depend on arrival order."""
     return pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
 
 
-# Hash partitioning: the subtask (partition) of a key or row.
+# Hash partitioning: the subtask (partition) of a key or row
 #
-# The result is the same in every process, run and version. Equal keys of all tables have the same subtask.
+# The subtask is the same in every process, micro-batch and version. Equal keys of all tables have the same
+# subtask.
 # Equality is that of GROUP BY (`columns.keys`): NULL equals NULL, NaN equals NaN, -0.0 equals 0.0. Integers
 # of any width, dates and times are hashed as 64-bit integers, so that both sides of a join agree. Values of
 # other types are hashed once per distinct value.
@@ -291,12 +293,12 @@ def subtasks_of(columns: Sequence[Column], rows: int, count: int) -> Subtasks:
     for column in columns:
         for part in comparable(column):
             hashes = _mix_bits((_words(part) ^ hashes) + _STEP)
-    # Use the low bits, because the directories of joins use the high bits of a very similar hash.
+    # Use the low bits, because the hash tables of joins use the high bits of a very similar hash.
     return np.asarray(((hashes & _LOW) * np.uint64(count)) >> np.uint64(32), np.uint16)
 
 
 def stripes_of(seqs: NDArray[np.int64], count: int) -> Subtasks:
-    """Return the subtasks of rows by `_seq`, independent of keys (S33, S39).
+    """Spread rows over subtasks by sequence number, independent of keys (S33, S39).
 
     Consecutive rows are spread over all subtasks, so that even a short window is distributed evenly.
     Multiples of the golden ratio are evenly distributed for any first number and any constant step.
@@ -306,7 +308,7 @@ def stripes_of(seqs: NDArray[np.int64], count: int) -> Subtasks:
 
 
 def _words(column: pa.Array) -> Words:
-    """Return a 64-bit word for each value. Equal values have equal words."""
+    """Return a 64-bit word for each value of a column; equal values have equal words."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         filled = column.fill_null(False if pa.types.is_boolean(kind) else 0) if column.null_count else column
@@ -329,30 +331,30 @@ def _mix_bits(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
-# Arrays and rows by key number, for runs that touch few of many keys.
+# Arrays and rows by key number, for micro-batches that contain few of many keys
 #
-# `Keys` assigns the numbers. The cost of a run depends on its number of rows, not on the number of keys,
-# because a run reads and writes only the entries of its own keys. An array is copied only to grow, by half
+# `Keys` assigns the numbers. The cost of a micro-batch depends on its number of rows, not on the number of
+# keys, because it reads and writes only the entries of its own keys. An array is copied only to grow, by half
 # of its length.
 
 
 Figure = TypeVar("Figure", bound=np.generic)
 
 _LEAST_ROOM = 64
-# A piece is merged with the next one if it is less than _GROWTH_STEP times as long, or if both are small.
+# A piece is merged with the next piece if it is less than _GROWTH_STEP times as long, or if both are small.
 _GROWTH_STEP, _SMALL = 8, 4_096
-# Unused rows are dropped when they are more than the used rows, and more than this number.
-_MANY_GONE = 1_024
+# Unused rows are dropped if there are more unused rows than used rows, and more than _MANY_UNUSED.
+_MANY_UNUSED = 1_024
 
 
 def distinct_numbers(numbered: NDArray[np.integer[Any]]) -> tuple[Int64s, Int32s]:
-    """Return sorted distinct numbers, and each row's index among them."""
+    """Return the sorted distinct numbers, and each row's index among these numbers."""
     distinct, local = np.unique(numbered, return_inverse=True)
     return distinct.astype(np.int64), local.astype(np.int32)
 
 
 def extend_array(figures: NDArray[Figure], count: int, first: int = 0) -> NDArray[Figure]:
-    """Extend an array of values by key number to `count` keys.
+    """Extend an array that has one value for each key number to `count` keys.
 
     New keys get the value `first`. The result is a view of a larger array, which the next call extends in
     place. So the caller must own the array and must not share views of it.
@@ -369,7 +371,7 @@ def extend_array(figures: NDArray[Figure], count: int, first: int = 0) -> NDArra
 
 
 def _room_of(figures: NDArray[Figure]) -> NDArray[Figure] | None:
-    """Return the larger array of which `figures` is the beginning, or None."""
+    """Return the over-allocated array whose first part is `figures`, or None."""
     room = figures.base
     if not isinstance(room, np.ndarray) or room.base is not None or room.ndim != 1:
         return None
@@ -384,9 +386,9 @@ def _no_positions() -> Int64s:
 @stored_as("rows.growing", version=1)
 @dataclass(slots=True)
 class GrowingRows:
-    """Append-only rows in immutable pieces.
+    """Append-only rows in a list of immutable tables, the pieces.
 
-    Adjacent pieces are merged, so that there are few. The position of a row never changes.
+    Adjacent pieces are merged, so that there are few pieces. The position of a row never changes.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -402,7 +404,7 @@ class GrowingRows:
             self.pieces[-1] = Slice(concat_with_nulls([self.pieces[-1].table, last]).combine_chunks())
 
     def at(self, indices: NDArray[np.integer[Any]]) -> pa.Table:
-        """Return the rows at these positions.
+        """Return the rows at these positions as a table.
 
         Arrow's own `take` would concatenate the pieces each time.
         """
@@ -426,7 +428,7 @@ class GrowingRows:
         return concat_with_nulls([self.at(indices), new]) if len(indices) else new
 
     def only(self, indices: NDArray[np.integer[Any]]) -> GrowingRows:
-        """Return only these rows, at new positions."""
+        """Return a copy with only the rows at these indices, at new positions."""
         found = GrowingRows()
         if self.pieces:
             found.add(self.at(indices))
@@ -434,16 +436,16 @@ class GrowingRows:
 
 
 def mostly_unused(rows: int, used: int) -> bool:
-    """Return True if unused rows are many enough to be dropped."""
-    return rows - used > max(used, _MANY_GONE)
+    """Return True if there are enough unused rows to drop them."""
+    return rows - used > max(used, _MANY_UNUSED)
 
 
 @stored_as("rows.by_number", version=1, stored_names={"indices": "places"})
 @dataclass(slots=True)
 class RowsByNumber:
-    """Rows by key number, one row for each number.
+    """Rows by key number, with at most one row for each key.
 
-    `indices` has the position of each number's row in `added`, -1 for none:
+    `indices` has the position of each key's row in `added`, and -1 for a key without a row:
 
         added   a1 b1 c1      indices  a  b  c  d      `replace` b and d by b2 and d1: they are appended,
                 b2 d1                  0  3  2  4      and b1 is dropped when many rows are unused
@@ -455,7 +457,7 @@ class RowsByNumber:
 
     @staticmethod
     def of_all(table: pa.Table | None) -> RowsByNumber:
-        """Return rows numbered by their positions."""
+        """Return the rows of a table, with their positions as key numbers."""
         found = RowsByNumber()
         if table is not None:
             found.reach(table.num_rows)
@@ -463,11 +465,11 @@ class RowsByNumber:
         return found
 
     def reach(self, count: int) -> None:
-        """Extend `indices` to `count` numbers."""
+        """Extend `indices` to `count` key numbers."""
         self.indices = extend_array(self.indices, count, -1)
 
     def replace(self, numbers: Int64s, rows: pa.Table) -> None:
-        """Replace the rows of these numbers."""
+        """Replace the rows of the keys with these numbers."""
         self.used += int(np.count_nonzero(self.indices[numbers] < 0))
         self.indices[numbers] = self.added.rows + np.arange(len(numbers))
         self.added.add(rows)
@@ -475,7 +477,7 @@ class RowsByNumber:
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
-        """Keep the numbers of the mask `alive`, and renumber them."""
+        """Drop the rows of keys outside the mask `alive`, and renumber the keys."""
         self.indices = self.indices[alive]
         self._tidy()
 

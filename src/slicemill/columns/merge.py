@@ -1,4 +1,8 @@
-"""Sort and merge tuples by (`_ts`, `_seq`), copying rows only if necessary."""
+"""Sort and merge tuples by (`_ts`, `_seq`), copying rows only if necessary.
+
+`_ts` is the timestamp of a tuple, and `_seq` numbers tuples with equal timestamps. A *tie column* is an extra
+sort key of result rows that several partitions produce.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from slicemill.columns.arrow_schema import SEQ, TS
 from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Int64s
 
-# Slicing one sorted run out of a table takes about as long as copying this many rows.
+# Slicing one sorted sequence out of a table takes about as long as copying this number of rows.
 _ROWS_PER_RUN = 1_000
 _FEW_TABLES = 8
 
@@ -21,13 +25,13 @@ _INT64 = pa.int64()
 
 
 class OrderError(SlicemillError):
-    """Table that is not sorted by (`_ts`, `_seq`), or has no timestamps."""
+    """Error: a table is not sorted by (`_ts`, `_seq`), or has no timestamps."""
 
 
 def time_range(table: pa.Table) -> tuple[int | None, int | None]:
     """Return the timestamp range of a sorted table.
 
-    Both times are None for an empty table. Raises OrderError if the table is not sorted.
+    Both timestamps are None for an empty table. Raise OrderError if the table is not sorted.
     """
     if table.num_rows == 0:
         return None, None
@@ -47,7 +51,7 @@ def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
     filled = [table for table in tables if table.num_rows] or tables[:1]
     if len(filled) == 1:
         return filled[0]
-    # Tables have only the columns that were needed when they were stored.
+    # A stored table has only the columns that queries needed when the table was stored.
     alike = all(table.schema.equals(filled[0].schema) for table in filled)
     whole = pa.concat_tables(filled, promote_options="none" if alike else "default")
     return whole if _follow_each_other(filled, whole) else in_order(whole)
@@ -56,8 +60,8 @@ def merge_sorted(tables: Sequence[pa.Table]) -> pa.Table:
 def in_order(table: pa.Table) -> pa.Table:
     """Sort rows by (`_ts`, `_seq`).
 
-    A sorted table is returned unchanged. If the rows are in long sorted runs, such as those of files or
-    partitions, the runs are reordered as slices and no row is copied.
+    A sorted table is returned unchanged. If the rows are in long sorted sequences, such as the rows of files
+    or partitions, these sequences are reordered as slices and no row is copied.
     """
     return take_rows(table, order_of(*_keys(table)))
 
@@ -72,7 +76,7 @@ def order_of(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.intp]:
 
 
 def take_rows(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
-    """Return the rows in this order, as slices where rows are adjacent."""
+    """Return the rows of a table in this order, as slices where rows are adjacent."""
     if len(order) == 0:
         return table.slice(0, 0)
     starts = np.concatenate(([0], np.flatnonzero(np.diff(order) != 1) + 1))
@@ -97,7 +101,7 @@ def _sequence(table: pa.Table) -> NDArray[np.int64]:
 
 
 def _ties_in_order(ts: NDArray[np.int64], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return a mask of ties with the previous row, in `_seq` order."""
+    """Mark rows that tie with the previous row in `_ts` and do not precede it in `_seq`."""
     tied: NDArray[np.bool_] = (ts[1:] == ts[:-1]) & (seq[1:] >= seq[:-1])
     return tied
 
@@ -126,47 +130,51 @@ def _follow_each_other(tables: Sequence[pa.Table], whole: pa.Table) -> bool:
 
 
 def _ends(table: pa.Table) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the keys of the first and the last row."""
+    """Return (`_ts`, `_seq`) of the first and of the last row."""
     ts, seq = _keys(table)
     return (int(ts[0]), int(seq[0])), (int(ts[-1]), int(seq[-1]))
 
 
-# Ties: sort keys that merge result rows of several partitions.
+# Tie columns: sort keys that merge result rows of several partitions
 #
 # If one input row causes several result rows, these are numbered in the low bits of `_seq` (`columns.order`).
-# If several partitions produce these rows, no partition knows the numbers. Each partition then stores the
-# sort keys of its rows in extra columns, the *ties*. All result rows of one input row are in one epoch. So
-# `storage.log` sorts the rows of an epoch when it is read, numbers them and drops the ties.
+# If several partitions produce these rows, no partition can determine the numbers. Each partition then stores
+# the sort keys of its rows in extra columns, the *tie columns*. All result rows of one input row are in one
+# log epoch, which is what one commit appended to a log. So `storage.log` sorts the rows of an epoch when it
+# is read, numbers them and drops the tie columns.
 #
 #     subtask 0   _ts  _seq  _tie_0_8  _tie_1_8          as read   _ts     _seq
 #              700     5        20        11                    700   5·2⁸
 #              700     5        60        14                    700   5·2⁸ + 1
 #     subtask 1   700     5        40         9                    700   5·2⁸ + 2
 #
-# The name of a tie ends with the number of bits for row numbers. If there are more rows than numbers, the
-# last rows share the last number.
+# The name of a tie column ends with the number of bits for row numbers. If there are more rows than numbers,
+# the last rows share the last number.
 
 
 _PREFIX = "_tie_"
 
 
 def tie_name(index: int, bits: int) -> str:
-    """Return a tie column's name; number 0 is the primary sort key."""
+    """Return the name of an extra sort key's column; index 0 is the primary sort key."""
     return f"{_PREFIX}{index}_{bits}"
 
 
 def has_ties(columns: Iterable[str]) -> bool:
-    """Return True if there is a tie column."""
+    """Return True if a table has extra sort keys for merging partitions."""
     return any(name.startswith(_PREFIX) for name in columns)
 
 
 def ties_of(table: pa.Table) -> list[str]:
-    """Return the tie columns, the primary sort key first."""
+    """Return the names of the extra sort key columns, the primary sort key first."""
     return sorted((name for name in table.column_names if name.startswith(_PREFIX)), key=_tie_number)
 
 
 def merge_ties(tables: Sequence[pa.Table]) -> pa.Table:
-    """Merge rows of several partitions by their ties, and number them."""
+    """Merge rows of several partitions by their extra sort keys.
+
+    Rows with equal (`_ts`, `_seq`) are numbered in the low bits of `_seq`.
+    """
     table = pa.concat_tables(tables)
     ties = ties_of(table)
     order = np.lexsort([table.column(name).to_numpy() for name in (*reversed(ties), SEQ, TS)])

@@ -1,11 +1,11 @@
-"""Objects by key, with incremental snapshots.
+"""State of row operators: Python objects by key, with incremental snapshots.
 
 Row operators store a Python object for each key: a group, a session, the rows of a join key. Encoding a
 million objects takes 20 s, but a checkpoint must not block a worker for more than 100 ms. So a snapshot only
 *freezes* the objects that have changed since the last snapshot. The thread that writes the checkpoint
 encodes them while the worker continues:
 
-    run        change a, b       change b           remove a
+    batch      change a, b       change b           remove a
     snapshot            freeze {a, b}       freeze {b}       freeze {a removed}
     pieces              [a b]               [a b][b]         [a b][b][a removed]    later rows supersede
 
@@ -44,16 +44,16 @@ _COLUMNS = pa.schema(
     [
         ("number", pa.int64()),
         ("part", pa.int64()),
-        ("state", pa.large_binary()),  # NULL if the object has been removed
-        ("buffers", pa.list_(pa.large_binary())),  # NULL for most objects
+        ("state", pa.large_binary()),  # encoded key and object, NULL for a removed object
+        ("buffers", pa.list_(pa.large_binary())),  # arrays and tables of the object, NULL for most objects
     ]
 )
-# Number, part, encoded state and buffers of an object.
+# Row of a snapshot table: number of an object, number of its part, encoded object, and its buffers.
 _StoredRow: TypeAlias = tuple[int, int, bytes | None, list[bytes] | None]
 
 _BATCH = 1_024
-# Two pieces are merged if both are small, or if the older piece is less than twice as long. All pieces are
-# merged if they have several times as many rows as there are objects.
+# Two pieces of a snapshot are merged if both are small, or if the older piece is less than twice as long. All
+# pieces are merged if they have _MOST_ROWS times as many rows as there are objects.
 _SMALL, _RATIO, _MOST_ROWS = 4_096, 2, 4
 # The worker sleeps for this time while the other thread encodes an object that the worker needs.
 _MOMENT_S = 50e-6
@@ -61,7 +61,7 @@ _json = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=
 
 
 class _Removed:
-    """Value of a removed entry."""
+    """Marker that replaces the object of a removed key."""
 
 
 _REMOVED = _Removed()
@@ -69,7 +69,7 @@ _REMOVED = _Removed()
 
 @dataclass(slots=True, eq=False)
 class _Entry(Generic[V]):
-    """Object with its key, its number and the number of its part."""
+    """Object with its key, its number and the number of its part (such as a window)."""
 
     number: int
     part: int
@@ -79,14 +79,14 @@ class _Entry(Generic[V]):
 
 @dataclass(slots=True, eq=False)
 class _Piece:
-    """Piece of a snapshot, with at most `rows` rows."""
+    """Immutable table of a snapshot, with at most `rows` rows."""
 
     slice: Slice
     rows: int
 
     @staticmethod
     def computed(rows: int, compute: Callable[[], pa.Table]) -> _Piece:
-        """Return a piece whose table is computed when it is first read."""
+        """Return a snapshot table that is computed when it is first read."""
 
         def table() -> pa.Table:
             found = compute()
@@ -98,10 +98,11 @@ class _Piece:
 
 
 class _Frozen:
-    """Objects of a snapshot that are not yet encoded.
+    """Objects of a snapshot whose encoding has not been completed.
 
-    Two threads encode them: the thread that writes the checkpoint, and the worker before it changes an
-    object. The thread that pops an object from `_left` encodes it.
+    Two threads encode objects: the thread that writes the checkpoint, and the worker before it changes an
+    object. The thread that pops an object from `_left` encodes it. Each thread sets its own busy field before
+    it pops, so that the other thread waits for an object that is being encoded.
     """
 
     def __init__(
@@ -120,23 +121,23 @@ class _Frozen:
 
     def encode_now(self, number: int) -> None:
         """Encode an object in the worker, before the worker changes it."""
-        self._worker_busy = True  # precedes the pop, see `table`
+        self._worker_busy = True  # set before the pop from `_left`, because `table` reads the flag afterwards
         try:
             while (entry := self._left.pop(number, None)) is None:
                 if self._busy != number:
                     return
                 time.sleep(_MOMENT_S)
             self._encode(entry)
-        except Exception as problem:  # fails the checkpoint, not the run
+        except Exception as problem:  # the checkpoint fails, but the micro-batch continues
             self._failure = problem
         finally:
             self._worker_busy = False
 
     def table(self) -> pa.Table:
-        """Encode all remaining objects, and return the rows of the piece."""
+        """Encode all remaining objects, and return the table of encoded objects."""
         with self._lock:
             for number in list(self._left):
-                self._busy = number  # precedes the pop, see `encode_now`
+                self._busy = number  # set before the pop, because `encode_now` reads it afterwards
                 try:
                     self._encode_left(number)
                 finally:
@@ -153,7 +154,7 @@ class _Frozen:
             return pa.Table.from_batches(self._batches, _COLUMNS).combine_chunks()
 
     def _encode_left(self, number: int) -> None:
-        """Encode an object unless the worker did; put it back on failure."""
+        """Encode an object unless the worker encoded it; on failure, retain it in `_left`."""
         entry = self._left.pop(number, None)
         if entry is not None:
             try:
@@ -163,7 +164,7 @@ class _Frozen:
                 raise
 
     def _encode(self, entry: _Entry[Any]) -> None:
-        if entry.part not in self._parts:  # dropped before the snapshot
+        if entry.part not in self._parts:  # the part of the object was dropped before the snapshot
             return
         if entry.value is _REMOVED:
             self._encoded.append((entry.number, entry.part, None, None))
@@ -183,20 +184,20 @@ class _Frozen:
 
 
 class ObjectsByKey(Generic[K, V]):
-    """Objects by part and key.
+    """Python objects by key, grouped into parts such as windows.
 
     `plain` converts an object to values that `codec` can store, and `made` converts them back. To change an
-    object in place, call `change` in the same run first.
+    object in place, call `change` in the same micro-batch first.
     """
 
     __slots__ = ("_begun", "_changed", "_frozen", "_known", "_made", "_parts", "_pieces", "_plain")
 
     def __init__(self, plain: Callable[[V], Any], made: Callable[[Any], V]) -> None:
         self._plain, self._made = plain, made
-        # For each part its number, and its entries by key.
+        # Number and entries of each part, with the entries by key.
         self._parts: dict[Any, tuple[int, dict[K, _Entry[V]]]] = {}
-        self._begun = 0  # number of the next entry or part
-        self._known = 0  # entries with lower numbers are in pieces
+        self._begun = 0  # number that the next new entry or part gets
+        self._known = 0  # number below which all entries are in a snapshot
         self._changed: dict[int, _Entry[Any]] = {}
         self._pieces: list[_Piece] = []
         self._frozen: list[_Frozen] = []
@@ -220,7 +221,7 @@ class ObjectsByKey(Generic[K, V]):
         return None if entry is None else entry.value
 
     def change(self, key: K, part: Hashable = None) -> V | None:
-        """Return an object that may be changed in this run, or None."""
+        """Return an object that the current micro-batch may change, or None."""
         entry = self._entries(part).get(key)
         if entry is None:
             return None
@@ -238,7 +239,7 @@ class ObjectsByKey(Generic[K, V]):
         entries[key] = self._changed[entry.number] = entry
 
     def remove(self, key: K, part: Hashable = None) -> V:
-        """Remove and return an object, which may be changed in this run."""
+        """Remove and return an object, which the current micro-batch may change."""
         value = self.change(key, part)
         if value is None:
             raise KeyError(key)
@@ -251,11 +252,11 @@ class ObjectsByKey(Generic[K, V]):
         return value
 
     def drop(self, part: Hashable) -> None:
-        """Remove all objects of a part."""
+        """Remove all objects of a part, such as a window that has ended."""
         self._parts.pop(part, None)
 
     def snapshot(self) -> dict[str, Any]:
-        """Freeze the current objects, and return the stored form."""
+        """Freeze the objects changed since the last snapshot; return the state to store."""
         numbers = frozenset(number for number, _ in self._parts.values())
         self._frozen = [frozen for frozen in self._frozen if not frozen.done]
         if self._changed:
@@ -272,7 +273,7 @@ class ObjectsByKey(Generic[K, V]):
 
     @staticmethod
     def restored(stored: dict[str, Any]) -> ObjectsByKey[Any, Any]:
-        """Load a snapshot; the objects are plain values until `opened`."""
+        """Load a snapshot, whose objects are unconverted plain values until `opened`."""
         found: ObjectsByKey[Any, Any] = ObjectsByKey(_same, _same)
         by_number: dict[int, dict[Any, _Entry[Any]]] = {}
         for part, number in stored["parts"]:
@@ -290,7 +291,7 @@ class ObjectsByKey(Generic[K, V]):
         return found
 
     def opened(self, plain: Callable[[T], Any], made: Callable[[Any], T]) -> ObjectsByKey[K, T]:
-        """Return the same objects, converted by these functions after a restore."""
+        """Convert the plain values of a restored snapshot to objects with `made`."""
         found: ObjectsByKey[K, T] = ObjectsByKey(plain, made)
         for part, (number, entries) in self._parts.items():
             opened = {
@@ -309,7 +310,7 @@ class ObjectsByKey(Generic[K, V]):
         return found
 
     def sample(self, count: int) -> list[Any]:
-        """Return the plain values of some objects."""
+        """Return keys and plain values of at most `count` objects."""
         found: list[Any] = []
         for _, entries in self._parts.values():
             for entry in entries.values():
@@ -332,7 +333,7 @@ class ObjectsByKey(Generic[K, V]):
         return self._begun - 1
 
     def _tidy(self, parts: frozenset[int]) -> None:
-        """Merge short pieces, to limit their number."""
+        """Merge short tables of the snapshot, to limit the number of tables."""
         pieces = self._pieces
         if sum(piece.rows for piece in pieces) > _MOST_ROWS * len(self) + _SMALL:
             self._merge(len(pieces), parts)
@@ -340,7 +341,7 @@ class ObjectsByKey(Generic[K, V]):
             self._merge(2, parts)
 
     def _merge(self, count: int, parts: frozenset[int]) -> None:
-        """Replace the last `count` pieces by one piece."""
+        """Replace the last `count` tables of the snapshot by one table."""
         merged = self._pieces[-count:]
         if count == 1:
             return
@@ -357,9 +358,10 @@ def _belong_together(older: _Piece, newer: _Piece) -> bool:
 
 
 def _merged(tables: Sequence[pa.Table], parts: frozenset[int], *, first: bool) -> pa.Table:
-    """Return the latest row of each object in these parts, by number.
+    """Merge snapshot tables: return the latest row of each object in these parts.
 
-    Rows of removed objects only supersede rows of earlier pieces, so the `first` piece omits them.
+    Rows are ordered by object number. A removed object's row only supersedes rows of earlier tables, so the
+    table that is `first` in the snapshot omits it.
     """
     table = pa.concat_tables(tables)
     numbers = table.column("number").to_numpy()

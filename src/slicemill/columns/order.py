@@ -28,14 +28,14 @@ additional bits at both ends:
 
     63        bits                     0
     [ 0 … | behind | number | output row ]      *behind* sets a bit above all input numbers;
-                                                rows with the same cause are numbered in the low bits
+                                                rows of one input row are numbered in the low bits
 
 Numbers of a stream have `SEQ_BITS` bits. The query graph determines the number of bits after each operator.
-If no bits are left at the low end, rows with the same cause share a number. Such rows are in one subtask and
-keep the subtask's order, until an operator repartitions them by another key. If no bits are left at the high
-end, numbers lose low bits.
+If no bits are left at the low end, the output rows of one input row share a number. Such rows are in one
+subtask and keep the subtask's order, until an operator repartitions them by another key. If no bits are left
+at the high end, numbers lose low bits.
 
-If rows with the same cause come from several subtasks, the reader numbers them (`columns.merge`).
+If several subtasks produce output rows of one input row, the reader numbers these rows (`columns.merge`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from slicemill.kernels.kernel import kernel
 
 
 def rank_seqs(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> Int64s:
-    """Return numbers ordered by rank, then by `_seq`.
+    """Return sequence numbers that sort by rank, then by `_seq`.
 
     `seqs` have `bits` bits, and ranks have `ranks` bits.
     """
@@ -66,16 +66,16 @@ def rank_seqs(seqs: Int64s, rank: Int64s | int, bits: int, ranks: int = 1) -> In
 
 
 def fan_out(table: pa.Table, bits: int) -> pa.Table:
-    """Number rows with the same cause in the low bits of `_seq`.
+    """Assign distinct `_seq` to the output rows of each input row, in the low bits.
 
-    All (`_ts`, `_seq`) become distinct if there are enough bits.
+    All pairs (`_ts`, `_seq`) become distinct if there are enough bits.
     """
     return number_ties(table, fan_out_bits(bits) - bits)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """Numbering of an operator's output rows.
+    """Rule for the sequence numbers (`_seq`) of an operator's output rows.
 
     `_seq` of the input has `bits` bits. `ranks` is set if some rows are ordered behind other rows of their
     timestamp, and `fans` if an input row may cause several rows.
@@ -97,7 +97,7 @@ class Numbering:
 def merge_subtasks(tables: Sequence[pa.Table]) -> pa.Table:
     """Merge the rows of all subtasks by (`_ts`, `_seq`).
 
-    Rows with equal numbers keep their order, unless tie columns define it.
+    Rows with equal numbers keep their order, unless extra sort keys (tie columns) define the order.
     """
     filled = [table for table in tables if table.num_rows] or tables[:1]
     if ties_of(filled[0]):
@@ -113,9 +113,9 @@ def renumber(table: pa.Table, first: int) -> pa.Table:
     return with_seqs(table, np.arange(first, first + table.num_rows, dtype=np.int64))
 
 
-# ORDER BY over columns.
+# ORDER BY of whole columns
 #
-# NULL is the smallest value and NaN the greatest, as everywhere in ESL.
+# NULL is the smallest value and NaN the greatest value, as in Spark SQL.
 
 
 def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Int64s:
@@ -142,9 +142,9 @@ def order_codes(column: pa.Array | pa.ChunkedArray, descending: bool) -> Int64s:
 
 
 def sort_positions(codes: Sequence[Int64s], last: Int64s) -> Int64s:
-    """Return the positions of rows in order of the codes.
+    """Return row positions sorted by the integer codes of the ORDER BY columns.
 
-    `last` breaks ties.
+    The codes are those of `order_codes`, and `last` breaks ties.
     """
     return np.lexsort((last, *reversed(codes)))
 
@@ -180,12 +180,12 @@ def _in_order(value: Any) -> tuple[int, Any]:
     return (2, 0) if value != value else (1, value)
 
 
-# Stable sort for compiled loops.
+# Stable sort for compiled loops
 #
-# The order is that of `np.argsort`, which takes seven times as long to compile.
+# The result is that of `np.argsort`, which takes seven times as long to compile.
 
 
-_RUN = 16  # rows up to which insertion is faster than merging
+_RUN = 16  # number of rows up to which insertion sort is faster than merge sort
 
 
 @kernel

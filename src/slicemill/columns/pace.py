@@ -1,8 +1,8 @@
-"""Pace of a background thread, so that runs are not delayed.
+"""Pauses of background threads, so that they do not delay micro-batches.
 
-A thread that runs Python code returns the interpreter to other threads only every 5 ms. A run that calls
-100 Arrow functions, each of which releases the interpreter, would then take half a second longer. So a
-background thread rests after each millisecond of work.
+A thread that runs Python code releases the interpreter lock only every 5 ms. A micro-batch that calls 100
+Arrow functions, each of which releases the lock, would then take half a second longer. So a background thread
+sleeps after each millisecond of work.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORK_S, _REST_S = 0.001, 0.001
 
 
 class _Pace(threading.local):
-    """Time of the current thread's next rest; None for no rest."""
+    """Time at which the current thread sleeps next, or None for a thread without pauses."""
 
     rests_at: float | None = None
 
@@ -26,7 +26,7 @@ _pace = _Pace()
 
 @contextmanager
 def paced() -> Iterator[None]:
-    """Let the current thread rest in `keep_pace`."""
+    """Within this context, make the current thread sleep when it calls `keep_pace`."""
     _pace.rests_at = perf_counter() + _WORK_S
     try:
         yield
@@ -35,7 +35,7 @@ def paced() -> Iterator[None]:
 
 
 def keep_pace() -> None:
-    """Rest if this thread has worked long enough."""
+    """Sleep if this thread is paced and has worked for a millisecond."""
     if _pace.rests_at is not None and perf_counter() >= _pace.rests_at:
         sleep(_REST_S)
         _pace.rests_at = perf_counter() + _WORK_S

@@ -1,7 +1,8 @@
-"""State rows in few immutable pieces.
+"""State rows of an operator, in a list of immutable tables (pieces).
 
 A piece is dropped when none of its rows is needed, and rewritten when most rows are not needed. Small pieces
-are merged, so that a row is written only a few times, for any number of runs.
+are merged, so that a row is written only a few times, for any number of micro-batches. A *slice* is a piece
+that a checkpoint stores in a file of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-# Pieces of this size are not merged. They are dropped as a whole when they have expired.
+# Pieces with this number of rows are not merged. They are dropped as a whole when all rows have expired.
 _LARGE = 100_000
 
 
@@ -28,10 +29,10 @@ def concat_with_nulls(tables: Sequence[pa.Table]) -> pa.Table:
 def keep_needed(
     pieces: Sequence[Slice], new: pa.Table, needed: NDArray[np.bool_], exactly: bool = False
 ) -> list[Slice]:
-    """Return the pieces with the needed rows, including those of `new`.
+    """Append new state rows, and drop tables of the state without needed rows.
 
-    `needed` covers the rows of all pieces, then those of `new`. Unless `exactly` is set, unneeded rows may
-    remain for a while.
+    The mask `needed` covers the rows of all pieces, then the rows of `new`. Unless `exactly` is set, unneeded
+    rows may remain for a while.
     """
     tidy: list[Slice] = []
     start = 0
@@ -47,7 +48,7 @@ def keep_needed(
 
 
 def drop_first_rows(pieces: Sequence[Slice], new: pa.Table, passed: int) -> tuple[list[Slice], int]:
-    """Return the pieces without the first `passed` rows.
+    """Append new state rows, and drop the first `passed` rows of the state.
 
     The second result is the number of these rows that are still in the pieces.
     """
@@ -73,10 +74,10 @@ def _belong_together(older: Slice, newer: Slice) -> bool:
     return len(older.table) < 2 * len(newer.table) and len(older.table) + len(newer.table) < _LARGE
 
 
-# Slices: immutable pieces of an operator's state.
+# Slices: immutable tables with rows of an operator's state
 #
-# Growing state is a list of slices: tables that never change. So each slice is stored once, and later
-# checkpoints only reference it. A restored slice is read on first access.
+# Growing state is a list of tables that never change. So each slice is stored once, and later checkpoints
+# only reference it. A restored slice is read on first access.
 
 
 class Slice:
@@ -100,7 +101,7 @@ class Slice:
         return self._table
 
     def set_stored(self, stored: object, read: Callable[[], pa.Table]) -> None:
-        """Record the file of a stored slice; `read` maps it."""
+        """Record the file of this stored table; `read` maps the file into memory."""
         self.stored = stored
         if self._spills:
             # Map the file at once: the mapping stays valid if the file is deleted.

@@ -1,4 +1,7 @@
-"""Row ranges: rows sorted by partition, and the ranges that windows cover."""
+"""Row ranges: rows sorted by partition, and the ranges that windows cover.
+
+A *key number* is the number that an operator's dictionary of keys (`columns.keys`) assigns to a key.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from slicemill.columns.pieces import Slice
 from slicemill.kernels.arrays import Bools, Int32s, Int64s
 from slicemill.kernels.kernel import kernel
 
-# Far beyond any timestamp, but small enough to be added to one without overflow.
+# Time far beyond any timestamp, but small enough to be added to a timestamp without overflow.
 FOREVER = 2**62
 
 
@@ -46,7 +49,7 @@ def by_partition(partitions: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s
 
 @kernel
 def starts_from(head: Int64s, ts: Int64s, lower: Int64s) -> Int64s:
-    """Return the first row with ts >= `lower` in each row's partition.
+    """For each row, return the first row of its partition with ts >= `lower`.
 
     The result is the row's position plus 1 if no row up to the row itself qualifies.
     """
@@ -62,9 +65,9 @@ def starts_from(head: Int64s, ts: Int64s, lower: Int64s) -> Int64s:
 
 @kernel
 def ends_until(head: Int64s, ts: Int64s, upper: Int64s) -> Int64s:
-    """Return the exclusive end of each row's range up to `upper`.
+    """For each row, return the end of the rows of its partition with ts <= `upper`.
 
-    The range has rows of the same partition with ts <= `upper`. `upper` is not before the row's own time.
+    The end is exclusive. `upper` is not before the row's own time.
     """
     out = np.empty(len(ts), np.int64)
     end = 0
@@ -96,8 +99,8 @@ def last_of_each(partitions: Int32s) -> Bools:
     return out
 
 
-# Ranges of rows by key number, such as the last rows of each partition, for runs that touch few of many
-# keys.
+# Ranges of rows by key number, such as the last rows of each partition. They suit micro-batches that contain
+# few of many keys.
 
 
 _SPARSE = 4
@@ -110,7 +113,7 @@ def _no_positions() -> Int64s:
 @stored_as("rows.stretches", version=1)
 @dataclass(slots=True)
 class RowRanges:
-    """Ranges of adjacent rows, one range for each key number.
+    """Ranges of adjacent rows, with one range for each key number.
 
     added   a1 a2 b1      starts    a  b      `replace` a by a2 a3: the range is appended,
             a2 a3                   3  2      and a1 a2 are dropped when many rows are unused
@@ -123,13 +126,13 @@ class RowRanges:
     used: int = 0
 
     def reach(self, count: int) -> None:
-        """Extend `starts` and `lengths` to `count` numbers."""
+        """Extend `starts` and `lengths` to `count` key numbers."""
         self.starts, self.lengths = extend_array(self.starts, count), extend_array(self.lengths, count)
 
     def of(self, numbers: Int64s) -> tuple[pa.Table | None, Int32s]:
-        """Return the rows of these numbers, and the number of each row.
+        """Return the rows of the keys with these numbers, and each row's key number.
 
-        None stands for no rows.
+        Return None if the keys have no rows.
         """
         lengths = self.lengths[numbers]
         if not lengths.any():
@@ -138,7 +141,7 @@ class RowRanges:
         return rows, np.repeat(numbers, lengths).astype(np.int32)
 
     def replace(self, numbers: Int64s, lengths: Int64s, rows: pa.Table) -> None:
-        """Replace the rows of these numbers. `rows` is ordered like `numbers`."""
+        """Replace the rows of these key numbers; `rows` is ordered like `numbers`."""
         self.used += len(rows) - int(self.lengths[numbers].sum())
         self.starts[numbers] = self.added.rows + np.cumsum(lengths) - lengths
         self.lengths[numbers] = lengths
@@ -147,13 +150,13 @@ class RowRanges:
             self._tidy()
 
     def keep(self, alive: NDArray[np.bool_]) -> None:
-        """Keep the numbers of the mask `alive`, and renumber them."""
+        """Drop the ranges of keys outside the mask `alive`, and renumber the keys."""
         self.starts, self.lengths = self.starts[alive], self.lengths[alive]
         self.used = int(self.lengths.sum())
         self._tidy()
 
     def changed(self, change: Callable[[pa.Table], pa.Table]) -> RowRanges:
-        """Return the same ranges, with each piece converted by `change`."""
+        """Return the same ranges, with each table of rows converted by `change`."""
         pieces = [Slice(change(piece.table)) for piece in self.added.pieces]
         return RowRanges(GrowingRows(pieces, self.added.rows), self.starts, self.lengths, self.used)
 
@@ -167,7 +170,10 @@ class RowRanges:
 
 
 def by_number(numbered: Int32s, count: int) -> tuple[Int64s, Int32s, Int64s]:
-    """Like `by_partition`, faster if most of the `count` numbers have no rows."""
+    """Sort rows by key number, fast if most of the `count` keys have no rows.
+
+    The result is that of `by_partition`.
+    """
     if count <= _SPARSE * len(numbered):
         return by_partition(numbered, count)
     distinct, local = distinct_numbers(numbered)

@@ -1,4 +1,4 @@
-"""Conversion between Arrow tables and rows of the reference engine.
+"""Conversion between Arrow tables and Python rows, as in the reference engine.
 
 In rows, timestamps and intervals are microseconds, dates are days and periods are pairs, as in
 `catalog/expressions.py`.
@@ -49,7 +49,7 @@ def timed_rows(table: pa.Table, schema: Schema) -> list[Timed]:
 def to_table(
     rows: Sequence[Timed], schema: Schema, arrivals: Sequence[int], seqs: Sequence[int] | None = None
 ) -> pa.Table:
-    """Return rows as a stored table.
+    """Return Python rows as a table in the format of logs.
 
     `arrivals` are the arrival times of the tuples that caused the rows, and `seqs` the row numbers. By
     default rows are numbered consecutively.
@@ -63,7 +63,7 @@ def to_table(
 
 
 def plain_table(rows: Sequence[Row], schema: Schema) -> pa.Table:
-    """Return rows without a timestamp as a table."""
+    """Return Python rows that have no timestamp as a table."""
     arrow = to_arrow(schema)
     return pa.table(_columns(rows, arrow), schema=arrow)
 

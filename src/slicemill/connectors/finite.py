@@ -1,6 +1,6 @@
 """Finite sources as Python rows: CSV, JSON lines, Parquet and generators.
 
-A row that does not fit its schema is returned as a BadRow with the reason.
+A row that does not fit its schema is returned as a BadRow with an error message.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _files(origin: SourceOrigin, schema: Schema) -> Iterator[Entry]:
 
 
 def _lines(file: Path) -> Iterator[str | BadRow]:
-    """Yield the lines that are not blank."""
+    """Yield the lines of a file that are not blank."""
     opened = gzip.open if file.suffix == ".gz" else open
     with opened(file, "rt", encoding="utf-8", errors="surrogateescape") as lines:
         for line in lines:
@@ -104,7 +104,7 @@ def _lines(file: Path) -> Iterator[str | BadRow]:
 
 
 def _csv(file: Path, schema: Schema, options: Mapping[str, str]) -> Iterator[Entry]:
-    """Yield a record for each line; an empty field is NULL.
+    """Yield a record for each line of a CSV file, with NULL for an empty field.
 
     Without a header, the fields are the columns in order.
     """

@@ -1,4 +1,4 @@
-"""Origin of a stream or table: format and options of its source.
+"""Source clauses of streams and tables: format and options of a source.
 
 A source is a URL, or `USING format OPTIONS (…)`. Examples of URLs are `tcp://host:port`, `port4445`,
 `rate://?rowsPerSecond=5`, `nexmark://bid?rate=1000`, `rfid://reading?tags=5`, `highway://road?days=7`,
@@ -19,7 +19,7 @@ from slicemill.secrets import redact_address
 
 LINES_IN_FILES = ("csv", "json", "jsonl", "ndjson")
 TYPED_FILES = ("parquet", "orc", "avro")
-GUESSED = ""  # no format is given; it is derived from file names
+GUESSED = ""  # format of a source clause without a format, which is derived from file names
 
 _PORT = re.compile(r"port(\d+)")
 
@@ -28,8 +28,8 @@ _PORT = re.compile(r"port(\d+)")
 class SourceOrigin:
     """Format and options of a source.
 
-    `file` is the local file, folder or glob pattern of the option `path`. It is None without that option, or
-    if the path has a URL scheme other than file:.
+    `file` is the local file, folder or glob pattern of the option `path`. `file` is None without the option
+    `path`, or if the path has a URL scheme other than file:.
     """
 
     format: str
@@ -43,14 +43,17 @@ class SourceOrigin:
         return {key: value for key, value in self.options.items() if key.lower() not in names}
 
     def require_file(self) -> Path | None:
-        """Return `file`; raise if no path is given."""
+        """Return `file`, or raise if the option `path` is missing."""
         if self.option("path") is None:
             raise SlicemillError(f"USING {self.format} needs OPTIONS (path '…')")
         return self.file
 
 
 def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """Return the origin of a source clause; paths are relative to `folder`."""
+    """Parse a SOURCE or USING clause to the format and options of the source.
+
+    Paths are relative to `folder`.
+    """
     found = guess_origin(spec, name, folder)
     if found.format != GUESSED:
         return found
@@ -61,9 +64,9 @@ def origin_of(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigi
 
 
 def guess_origin(spec: SourceSpec, name: str, folder: Path = Path()) -> SourceOrigin:
-    """Return the origin of a source clause without reading files.
+    """Parse a SOURCE or USING clause without access to files.
 
-    The format may be GUESSED.
+    The format is GUESSED if it must be derived from file names.
     """
     if spec.format is not None:
         return _origin(spec.format.lower(), spec.options, folder)
@@ -118,9 +121,9 @@ _ADDRESSES = {
 
 
 def _origin(form: str, options: Iterable[tuple[str, str]], folder: Path) -> SourceOrigin:
-    """Return an origin.
+    """Return the format and options of a source, with its local path.
 
-    If an option is given twice, the last value applies.
+    If an option occurs twice, the last value applies.
     """
     last = {name.lower(): (name, value) for name, value in options}
     path = last.get("path")
@@ -128,7 +131,7 @@ def _origin(form: str, options: Iterable[tuple[str, str]], folder: Path) -> Sour
 
 
 def _format_of(path: Path) -> str:
-    """Return the format by the suffix of a file or folder content."""
+    """Derive the format from the suffix of a file, or of the files in a folder."""
     inside = sorted(path.glob("[!._]*")) if path.is_dir() else []
     for entry in (path, *inside):
         for suffix in entry.suffixes:
@@ -136,19 +139,21 @@ def _format_of(path: Path) -> str:
                 return suffix[1:].lower()
     if not path.exists() and not set("*?[{") & set(str(path)):
         raise SlicemillError(f"there is no file or folder {path}")
-    raise SlicemillError(f"cannot tell the format of {path}; say USING csv OPTIONS (path '…'), or another")
+    raise SlicemillError(
+        f"the format of {path} cannot be derived from file names; write USING csv OPTIONS (path '…')"
+    )
 
 
 def is_socket(spec: SourceSpec) -> bool:
-    """Return True for a socket, which cannot be read a second time."""
+    """Return True if a source is a socket, which cannot be read a second time."""
     if spec.format is not None:
         return spec.format.lower() == "tcp"
     return spec.url is not None and bool(_PORT.fullmatch(spec.url) or scheme_of(spec.url.strip()) == "tcp")
 
 
-# Local paths of sources and sinks. Their text is parsed only once.
+# Local paths of sources and sinks, whose text is parsed only once
 #
-#     plain text        readings/1.csv, /data/a#b        each character stands for itself
+#     plain text        readings/1.csv, /data/a#b        no character is escaped
 #     file: URL         file:///data/a%20b               percent-encoded
 #
 # The permission check (`server/permissions.py`) and the reader or sink use the same parsed path.
@@ -157,12 +162,13 @@ def is_socket(spec: SourceSpec) -> bool:
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Control characters, and surrogates that cannot occur in a file name.
 _IMPOSSIBLE = re.compile(r"[\x00-\x1f\x7f\ud800-\udc7f\udd00-\udfff]")
-# In a glob pattern, braces and commas separate names too, and a backslash escapes the next character.
+# Separators of names in a glob pattern, which include braces and commas. A backslash escapes the next
+# character.
 _PARTS = re.compile(r"[/{},]")
 
 
 def scheme_of(text: str) -> str:
-    """Return a URL's scheme in lower case; "" for a path.
+    """Return the scheme of a URL in lower case, or "" for a path.
 
     >>> scheme_of("FILE:/data"), scheme_of("/data/a:b")
     ('file', '')
@@ -172,7 +178,7 @@ def scheme_of(text: str) -> str:
 
 
 def local_path(text: str, folder: Path) -> Path | None:
-    """Return the path of a plain path or file: URL, relative to `folder`.
+    """Return the local path of a path or file: URL, relative to `folder`.
 
     Return None for any other URL.
     """
@@ -182,9 +188,9 @@ def local_path(text: str, folder: Path) -> Path | None:
 
 
 def path_below(folder: Path, path: str) -> Path:
-    """Return a path relative to a folder.
+    """Return the path of a file below a folder.
 
-    An absolute path is returned as it is.
+    An absolute path is returned unchanged.
     """
     if _IMPOSSIBLE.search(path):
         raise SlicemillError(f"the path {path!r} has characters that no name of a file or folder can have")
@@ -192,7 +198,7 @@ def path_below(folder: Path, path: str) -> Path:
 
 
 def _local_text(text: str) -> str:
-    """Return the decoded path of a plain path or file: URL."""
+    """Return the decoded path of a path or file: URL."""
     if scheme_of(text) != "file":
         return text
     rest = text.partition(":")[2]

@@ -35,8 +35,8 @@ def open_readers(
     """Return the readers of a source by partition.
 
     Return None if the source needs Spark. Paths are relative to `folder`. `spool` is the folder of the stream
-    in the home, for data that must survive a restart. A declaration can be checked by opening its readers:
-    before the first `read`, nothing is read and no thread is started.
+    in the home directory, for data that must survive a restart. A declaration can be checked by opening its
+    readers, which read no rows and start no thread before the first `read`.
     """
     if stream.source == SourceSpec():
         return {}
@@ -70,7 +70,7 @@ def new_rows_check(stream: Stream, folder: Path, spool: Path) -> Callable[[], bo
         try:
             found = listing.new(seen) if listing.exists() else None
         except OSError:
-            found = None  # the reader reports the error
+            found = None  # the reader of the source reports this error
         if found is None:
             return True
         seen.update(file.name for file in found)
@@ -88,7 +88,7 @@ def _spool_check(spool: Path) -> Callable[[], bool]:
         try:
             with os.scandir(spool) as entries:
                 known = {entry.name: entry.stat().st_size for entry in entries}
-        except OSError:  # a file was deleted meanwhile
+        except OSError:  # a file of the source was deleted meanwhile
             known = None
         return known is None or known != before
 
@@ -100,21 +100,21 @@ def _maybe() -> bool:
 
 
 def has_readers(stream: Stream, folder: Path, spool: Path) -> bool:
-    """Return True if workers read the source.
+    """Return True if workers read the source natively, without Spark.
 
     Raise if the declaration is invalid.
     """
 
-    def nobody() -> None:
-        """Do nothing: no rows are read, so there are no notices."""
+    def ignore() -> None:
+        """Ignore notifications of new rows, because no rows are read."""
 
-    readers = open_readers(stream, stream.schema.names, folder, spool, nobody, wall_clock_us) or {}
+    readers = open_readers(stream, stream.schema.names, folder, spool, ignore, wall_clock_us) or {}
     for reader in readers.values():
         reader.close()
     return bool(readers)
 
 
-# Check of the sources and sinks of a script, before it runs.
+# Check of the sources and sinks of a script before the script runs
 
 
 def check_declared(catalog: Catalog, folder: Path = Path()) -> None:
@@ -152,7 +152,7 @@ def _check_table(table: Table, folder: Path) -> None:
 def _streams_read(catalog: Catalog) -> list[Stream]:
     """Return the declared streams that queries read.
 
-    Reading late or bad rows of a stream counts too.
+    The result includes streams of which queries read only late or bad rows.
     """
     graph = build_graph(catalog)
     wanted = [node.operator.stream for node in graph.sources if isinstance(node.operator, Source)]

@@ -4,10 +4,10 @@
     spark.readStream.format("slicemill").option("home", "work").option("query", "hot_items").load()
 
 Rows have `_ts`, their timestamp, and the columns of the query. An offset is the number of the last epoch that
-was read. Epochs are numbered for the whole home, so the epochs of a query have gaps. Tasks map the segments
-of the log into memory. They do not need the mill, which may be running and writing. `spark.read` returns the
-current content of the log. If a query is dropped and created again with the same columns, reading continues
-with the new results.
+was read. An epoch is what one commit appended to the log. Epochs are numbered for the whole home directory,
+so the epochs of a query have gaps. Spark tasks map the files of the log into memory. They do not communicate
+with the engine, which may be running and writing. `spark.read` returns the current content of the log. If a
+query is dropped and created again with the same columns, reading continues with the new results.
 
 With the option `mode` = `table`, `spark.read` returns the current rows of a changelog, without `_op`.
 
@@ -15,8 +15,8 @@ Options:
 
     home, query
     mode                log (default) or table
-    reader              name of this consumer, under which the home stores its cursor; unread epochs are
-                        then not freed, and a slow consumer does not fail
+    reader              name of this consumer, under which the home directory stores its cursor; unread epochs
+                        are then not freed, and a slow consumer does not fail
     maxRowsPerTrigger   maximum number of rows of a batch; exceeded if a single epoch has more rows
 """
 
@@ -48,7 +48,7 @@ from slicemill.types import OP
 
 FORMAT = "slicemill"
 
-# A task for fewer rows costs more time than it saves.
+# Minimum number of rows for a separate Spark task.
 _ROWS_PER_PARTITION = 100_000
 
 
@@ -62,7 +62,7 @@ class ResultOptions:
 
 
 class EpochsPartition(InputPartition):
-    """Adjacent epochs of a log; tasks need no journal to read them."""
+    """Adjacent epochs of a log, which Spark tasks read without the journal."""
 
     def __init__(self, folder: Path, columns: bytes, epochs: Sequence[Epoch], as_table: bool = False) -> None:
         super().__init__(epochs[0].number)
@@ -73,7 +73,7 @@ class EpochsPartition(InputPartition):
 
 
 def result_options(given: Mapping[str, str]) -> ResultOptions:
-    """Check the options of a read; names are case-insensitive."""
+    """Check the options of a Spark read, whose names are case-insensitive."""
     options = {key.lower(): str(value) for key, value in given.items()}
     missing = [name for name in ("home", "query") if not options.get(name)]
     if missing:
@@ -84,7 +84,7 @@ def result_options(given: Mapping[str, str]) -> ResultOptions:
     mode = options.get("mode", "log")
     if mode not in ("log", "table"):
         raise SlicemillError(f"mode is log or table, not {mode!r}")
-    # Resolve the path here, because other processes have other working directories.
+    # The path is resolved here, because other processes have other working directories.
     home = Path(options["home"]).resolve()
     most_rows = None if most is None else int(most)
     return ResultOptions(home, options["query"], options.get("reader"), most_rows, mode == "table")
@@ -100,7 +100,7 @@ def _log_of(home: HomeReader, name: str) -> Log:
 
 def _spark_rows(table: pa.Table) -> pa.Table:
     shown = as_results(table)
-    # Spark compares schemas exactly, and its schemas have neither metadata nor nullability.
+    # Spark compares this schema with a schema in which all fields are nullable and without metadata.
     plain = pa.schema([pa.field(field.name, field.type) for field in shown.schema])
     return pa.Table.from_arrays(shown.columns, schema=plain)
 
@@ -108,7 +108,7 @@ def _spark_rows(table: pa.Table) -> pa.Table:
 def _current_rows(changes: pa.Table, columns: pa.Schema) -> pa.Table:
     """Return the current rows of a changelog.
 
-    No key is needed, because each change contains the old row.
+    No key column is needed, because each change contains the old row.
     """
     if OP not in columns.names:
         return changes
@@ -141,7 +141,7 @@ def _batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
 
 
 class SlicemillSource(DataSource):
-    """Data source for Spark with the format name `slicemill`."""
+    """Spark data source with the format name `slicemill`."""
 
     @classmethod
     def name(cls) -> str:
@@ -158,7 +158,7 @@ class SlicemillSource(DataSource):
         del schema
         return ResultReader(result_options(self.options))
 
-    # Spark calls this method with the schema by name.
+    # Spark passes the schema as a keyword argument.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         del schema
         options = result_options(self.options)
@@ -179,7 +179,7 @@ def table_frame(spark: SparkSession, home: Path, query: str) -> DataFrame:
 
 
 class ResultReader(DataSourceReader):
-    """Batch reader: reads the current content of the log."""
+    """Batch reader of Spark, which reads the current content of a query's log."""
 
     def __init__(self, options: ResultOptions) -> None:
         self._options = options
@@ -198,7 +198,7 @@ class ResultReader(DataSourceReader):
 
 
 class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streaming reader of results.
+    """Streaming reader of Spark, which reads the results of a query.
 
     The offset `{"epoch": n}` means that all epochs up to n have been read.
     """
@@ -227,7 +227,7 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log = self._log()
         self._check_home(start["epoch"])
         if self._draining and self._target is None:
-            # The run ends at the current head of the log. Later results belong to the next run.
+            # This streaming run ends at the current end of the log. Later results belong to the next run.
             self._target = log.head
         rows, last = 0, start["epoch"]
         for epoch in log.epochs(after=start["epoch"], upto=self._target):
@@ -253,11 +253,11 @@ class ResultStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._keep_cursor(end["epoch"])
 
     def __getstate__(self) -> dict[str, object]:
-        # Spark pickles the reader for its tasks, which need segments but no journal.
+        # Spark pickles the reader for its tasks, which read the files of the log but not the journal.
         return {**self.__dict__, "_home": None, "_columns": None}
 
     def _log(self) -> Log:
-        """Return the log of the query, up to date."""
+        """Return the log of the query, with all new commits."""
         if self._home is None:
             self._home = HomeReader(self._options.home)
         else:

@@ -1,4 +1,8 @@
-"""Check and repair of spools, ledgers and cursors in a home."""
+"""Check and repair of the files of sources and sinks in a home directory.
+
+These files are spools (received lines of sockets), ledgers (names of files that were read) and cursors of
+sinks.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ SOURCES = "sources"
 def source_errors(home: Path) -> Iterator[str]:
     """Yield descriptions of damage in files of sources and sinks.
 
-    No mill may be running in the home.
+    No engine may be running in the home directory.
     """
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
@@ -31,7 +35,7 @@ def source_errors(home: Path) -> Iterator[str]:
 
 
 def repair_sources(home: Path) -> Iterator[str]:
-    """Mark damaged lines of spools as lost; yield descriptions."""
+    """Mark damaged lines of spools as lost; yield descriptions of the damage."""
     for folder in _folders(home / SOURCES):
         for path in spool_files(folder).values():
             for one in find_damaged_lines(path):

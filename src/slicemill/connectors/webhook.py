@@ -1,10 +1,10 @@
-"""Webhooks: an HTTP POST to a URL.
+"""Webhooks: HTTP POST requests to a URL, for alerts.
 
 Only the given host is contacted. Redirects are not followed, and no proxy is used. A host name is resolved
 once per POST, and all its addresses are checked before a connection is opened to one of them. So a later
-change of the DNS record has no effect. Some addresses are always rejected: link-local ones, where clouds
-serve secrets of the machine, multicast ones and unspecified ones. A server also rejects private addresses
-that its operator has not allowed (`server.permissions`).
+change of the DNS record has no effect. Some addresses are always rejected: link-local addresses, where clouds
+serve secrets of the machine, multicast addresses and unspecified addresses. A server also rejects private
+addresses that its operator has not allowed (`server.permissions`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from slicemill.errors import SlicemillError
 
 TIMEOUT_S = 10.0
 _SHOWN = 200
-# Further addresses where clouds serve secrets of the machine: Amazon, Alibaba, Azure, Google, Oracle.
+# Addresses other than link-local where clouds serve secrets of the machine: Amazon, Alibaba, Azure, Google,
+# Oracle.
 _SECRETS = tuple(
     map(
         ipaddress.ip_address,
@@ -38,9 +39,9 @@ Resolver: TypeAlias = Callable[[str, int], Sequence[Resolved]]
 
 
 class WebhookError(SlicemillError):
-    """Error: a POST has failed.
+    """Error: a POST to a webhook has failed.
 
-    `after_s` is the Retry-After of the server, if any.
+    `after_s` is the time in the server's Retry-After header, if any.
     """
 
     def __init__(self, message: str, after_s: float | None = None) -> None:
@@ -59,7 +60,7 @@ def url_origin(url: str) -> str:
 
 
 def host_and_port(url: str) -> tuple[str, int]:
-    """Return host and port of a URL, or its scheme's default port.
+    """Return the host and port of a URL, with the default port of its scheme.
 
     >>> host_and_port("https://Example.org/x"), host_and_port("http://[::1]:8080")
     (('example.org', 443), ('::1', 8080))
@@ -69,7 +70,7 @@ def host_and_port(url: str) -> tuple[str, int]:
 
 
 def resolved(host: str, port: int) -> Sequence[Resolved]:
-    """Return the addresses of a host name."""
+    """Resolve a host name to its addresses."""
     return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
@@ -116,9 +117,9 @@ def post(
 
 
 def _connect(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | None) -> socket.socket:
-    """Connect to the first address that answers.
+    """Connect to the first address that accepts the connection.
 
-    Use TLS if a server name is given.
+    Use TLS if `tls_name` is set.
     """
     problem = OSError("its name has no address")
     for family, kind, protocol, _, address in addresses:
@@ -136,7 +137,7 @@ def _connect(addresses: Sequence[Resolved], timeout_s: float, tls_name: str | No
 
 
 def _meant(text: str) -> Iterator[Address]:
-    """Yield an address, and the IPv4 address that an IPv6 address encodes.
+    """Yield the addresses that a text denotes: an IPv6 address may encode an IPv4 address.
 
     >>> [str(one) for one in _meant("::ffff:10.0.0.1")], [str(one) for one in _meant("2002:a00:1::")]
     (['10.0.0.1'], ['2002:a00:1::', '10.0.0.1'])
@@ -163,6 +164,6 @@ def _check_address(address: Address, host: str) -> None:
 
 
 def _retry_after_s(answer: http.client.HTTPResponse) -> float | None:
-    """Return the seconds of a Retry-After header, or None. Dates are ignored."""
+    """Return the seconds in a Retry-After header, or None; ignore dates."""
     said = (answer.getheader("Retry-After") or "").strip()
     return float(said) if said.isdigit() else None

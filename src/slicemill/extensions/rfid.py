@@ -1,9 +1,10 @@
-"""Shared parts of the denoising algorithms for RFID readings.
+"""Published algorithms over RFID readings: denoising, cases, door alarms and deduplication.
 
-A reading is noise unless a time range of the window's length around it contains at least `threshold`
-readings of its key. `baseline`, `lazy` and `eager` differ in the time of detection, in the order of emitted
-readings, and in cost. In all three the window is a range of the input, from the oldest reading that has not
-expired to the latest reading.
+A reading is the key of a tag and the time at which an antenna saw the tag. A reading is noise unless some
+time range of the window's length contains this reading and at least `threshold` readings of its key in
+total. `baseline`, `lazy` and `eager` remove noise. They differ in the time of emission, in the order of
+emitted readings, and in cost. In all three the window is a range of the input, from the oldest reading that
+has not expired to the latest reading.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ from slicemill.kernels.kernel import kernel
 
 
 class Denoised(NamedTuple):
-    """Emitted readings in order, their times of emission, and the cost.
+    """Result of a denoising algorithm: indexes of emitted readings, when emitted, and work done.
 
-    `by` is the number of the arrival that emitted a reading. At the end of the stream, all readings that are
-    known not to be noise are flushed in order (X8); `by` is then the number of readings.
+    `by[k]` is the index of the reading whose arrival emitted `readings[k]`. At the end of the stream, all
+    readings that are known not to be noise are flushed in order (X8). Their `by` is the number of readings.
     """
 
     readings: Int64s
     by: Int64s
     visits: Int64s
-    """Number of the window's readings that each arrival read."""
+    """Number of readings in the window that the algorithm visited at each arrival."""
     most_keys: int
-    """Largest number of counters in use at the same time; 0 without counters."""
+    """Largest number of per-key counters in use at the same time, or 0 without counters."""
 
 
 def number_keys(keys: Int64s) -> tuple[Int64s, int]:
-    """Return keys as dense numbers from 0, and the number of keys."""
+    """Number distinct keys from 0. Return the number of each reading's key, and the count of keys."""
     distinct, numbers = np.unique(keys, return_inverse=True)
     return numbers.astype(np.int64), len(distinct)
 
 
 def expected_keys(readings: float, repeats: float, noise: float) -> float:
-    """Return the expected number of keys among `readings` readings.
+    """Return the expected number of distinct keys among `readings` readings.
 
-    There is one key per tag, and one key per noise reading.
+    Each tag has one key and is read `repeats` times. Each noise reading has a key of its own.
 
     >>> round(expected_keys(1000, 10, 0.01))
     110
@@ -48,15 +49,18 @@ def expected_keys(readings: float, repeats: float, noise: float) -> float:
     return readings * (1 / repeats + noise)
 
 
-# Baseline denoising: scan the whole window at each reading (M44).
+# Baseline denoising (M44)
 #
-# Unordered, a key's readings are emitted as soon as there are enough of them, possibly before older
-# readings of other keys. Ordered, these readings are only marked, and emitted when they leave the window.
-# The cost is Θ(n) per reading for a window of n.
+# The cost is Θ(n) per reading, for a window of n readings.
 
 
 def baseline(at: Int64s, keys: Int64s, window_us: int, threshold: int, *, ordered: bool) -> Denoised:
-    """
+    """Remove noise from RFID readings by scanning the whole window at each reading (M44).
+
+    `at` has the times and `keys` the keys of the readings. Without `ordered`, readings of a key are emitted
+    as soon as the window contains `threshold` of them, possibly before older readings of other keys. With
+    `ordered`, they are only marked, and emitted in order when they expire.
+
     >>> at, keys = np.array([0, 1, 2, 3]), np.array([7, 8, 9, 8])
     >>> baseline(at, keys, 5, 2, ordered=False).readings.tolist()
     [1, 3]
@@ -99,23 +103,26 @@ def _baseline(
     return readings[:out], by[:out], visits
 
 
-# Eager denoising: emit in order, once no noise precedes a reading (M46).
+# Eager denoising (M46)
 #
-# After each arrival, all readings before the first noise of the window have been emitted, and none after
-# it. This first noise disappears in two ways: it expires, or a later reading of its key shows that it is
-# not noise. The search for the next first noise then emits all readings that it passes.
-#
-#     7 7 8 7 9 7      first noise: 8. The first two readings of 7 are emitted, the others wait.
+# The first noise is the oldest reading in the window that still counts as noise. All readings before the
+# first noise have been emitted, and no reading after it. A first noise ends when it expires, or when a later
+# reading of its key shows that it is not noise. The search for the next first noise emits all readings that
+# it passes. For the keys 7 7 8 7 9 7 and a threshold of 2, the first noise is the reading of 8. The first two
+# readings of 7 have been emitted, and the last two readings of 7 wait.
 
 
 _NONE = -1
 
 
 def eager(at: Int64s, keys: Int64s, window_us: int, threshold: int) -> Denoised:
-    """
+    """Remove noise from RFID readings. Emit each reading in order, once no noise precedes it (M46).
+
+    `at` has the times and `keys` the keys of the readings.
+
     >>> at, keys = np.array([0, 1, 2, 3, 9]), np.array([8, 8, 9, 8, 7])
-    >>> found = eager(at, keys, 6, 2)
-    >>> found.readings.tolist(), found.by.tolist()
+    >>> result = eager(at, keys, 6, 2)
+    >>> result.readings.tolist(), result.by.tolist()
     ([0, 1, 3], [1, 1, 4])
     """
     return Denoised(*_eager(at, *number_keys(keys), window_us, threshold))
@@ -157,8 +164,7 @@ def _eager(
                 if not searching and r == first_noise:
                     searching, first_noise = True, _NONE
                 noise[r] = False
-                # The paper compares times with the first noise. Readings may share a time, so their order
-                # decides here.
+                # Readings may have equal times, so their order decides which of them precede the first noise.
                 if searching or r < first_noise:
                     readings[out], by[out] = r, x
                     out += 1
@@ -177,17 +183,21 @@ def _eager(
     return readings[:out], by[:out], visits, most_counters
 
 
-# Lazy denoising: emit readings in order, when they leave the window (M45).
+# Lazy denoising (M45)
 #
-# A counter per key shows immediately whether there are enough readings. Marking runs backwards and stops at
-# a marked reading of the key, because all older readings of the key in the window are marked too.
+# A counter per key shows whether the window contains enough readings of the key. Readings are then marked
+# from the newest to the oldest. Marking stops at a marked reading of the key, because all older readings of
+# the key in the window are marked too.
 
 
 def lazy(at: Int64s, keys: Int64s, window_us: int, threshold: int) -> Denoised:
-    """
+    """Remove noise from RFID readings. Emit each reading in order, when it expires (M45).
+
+    `at` has the times and `keys` the keys of the readings.
+
     >>> at, keys = np.array([0, 1, 2, 3, 9]), np.array([7, 8, 9, 8, 7])
-    >>> found = lazy(at, keys, 5, 2)
-    >>> found.readings.tolist(), found.by.tolist()
+    >>> result = lazy(at, keys, 5, 2)
+    >>> result.readings.tolist(), result.by.tolist()
     ([1, 3], [4, 4])
     """
     return Denoised(*_lazy(at, *number_keys(keys), window_us, threshold))
@@ -229,13 +239,13 @@ def _lazy(
     return readings[:out], by[:out], visits, most_counters
 
 
-# Rules over readings: cases (M42), door alarms (M43), deduplication (M47).
+# Rules over readings: cases (M42), door alarms (M43), deduplication (M47)
 
 
 def case_numbers(at: Int64s, longest_gap_us: int) -> Int64s:
-    """Return the case number of each reading, from 1 (M42).
+    """Number the packing cases from 1, and return the case number of each reading (M42).
 
-    Products of one case are read with short gaps.
+    A new case starts after a gap of more than `longest_gap_us` between two readings.
 
     >>> case_numbers(np.array([0, 1_000, 2_500, 6_000, 7_000]), 2_000).tolist()
     [1, 1, 1, 2, 2]
@@ -244,13 +254,13 @@ def case_numbers(at: Int64s, longest_gap_us: int) -> Int64s:
     return np.cumsum(starts, dtype=np.int64) + 1
 
 
-def stolen(at: Int64s, authorised: Bools, within_us: int) -> Int64s:
-    """Return the items that raise an alarm, `within_us` after their reading (M43).
+def door_alarms(at: Int64s, authorised: Bools, within_us: int) -> Int64s:
+    """Return the indexes of item readings at a door that raise a theft alarm (M43).
 
-    An item at the door is being stolen unless an authorised person is read shortly before or after it. A
-    person exactly `within_us` earlier or later still counts (X14).
+    `authorised` is True for readings of authorised persons, False for readings of items. An item raises an
+    alarm unless an authorised person is read at most `within_us` before or after the item (X14).
 
-    >>> stolen(np.array([0, 3, 20]), np.array([False, True, False]), 5).tolist()
+    >>> door_alarms(np.array([0, 3, 20]), np.array([False, True, False]), 5).tolist()
     [2]
     """
     persons, items = at[authorised], np.flatnonzero(~authorised)
@@ -261,10 +271,10 @@ def stolen(at: Int64s, authorised: Bools, within_us: int) -> Int64s:
 
 
 def is_new(at: Int64s, keys: Int64s, max_distance_us: int) -> Bools:
-    """Return a mask of readings that are not duplicates (M47).
+    """Return a mask that is True for readings that are not duplicates (M47).
 
-    A reading is kept if it is further than `max_distance_us` from the previous reading of its key. Duplicates
-    count as previous readings, so a chain of close readings is one reading.
+    A reading is a duplicate if the previous reading of its key is at most `max_distance_us` older. The
+    previous reading may itself be a duplicate, so only the first of a sequence of close readings remains.
 
     >>> is_new(np.array([0, 50, 90, 300]), np.array([1, 1, 1, 1]), 60).tolist()
     [True, False, False, True]

@@ -1,7 +1,7 @@
 """Arithmetic on numbers, times and intervals. Overflow is an error.
 
 NumPy integers wrap around on overflow. Each kernel flags the rows that overflowed or may have overflowed.
-The row form then evaluates these rows and raises the error.
+The row function, which is plain Python, then evaluates these rows and raises the error.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def _div_operands(types: Types, _result: Type) -> Types:
 
 
 def _never(*_values: object) -> None:
-    """Placeholder for a row form: an argument is always NULL."""
+    """Stand for the row function of a call with an argument that is always NULL."""
 
 
-# -- integer columns that may overflow ----------------------------------------------------------------------
+# -- overflow in integer columns ----------------------------------------------------------------------------
 
-# Below 2**63 by more than the rounding error of a product of two doubles.
+# Largest product that is tested in doubles: below 2**63 by more than the rounding error.
 _SAFE_PRODUCT = 9.22e18
 _EXACT_INTEGER: dict[Any, Callable[[int, int], int]] = {
     np.add: operator.add,
@@ -82,7 +82,7 @@ _EXACT_INTEGER: dict[Any, Callable[[int, int], int]] = {
 
 
 def narrow_to_32_bits(wide: Numbers, fallback: Bools | None = None) -> KernelResult:
-    """Convert 64-bit integers to 32 bits; overflowing rows become fallbacks."""
+    """Convert 64-bit integers to 32 bits, and mark the rows that overflow."""
     narrow = wide.astype(np.int32)
     beyond = narrow != wide
     return KernelResult(narrow, fallback=beyond if fallback is None else beyond | fallback)
@@ -148,7 +148,7 @@ def _integers(
 def _sum_row(sign: int) -> RowMaker:
     on_doubles, on_decimals = (
         (operator.add, EXACT.add) if sign > 0 else (operator.sub, EXACT.subtract)
-    )  # not a + sign * b, which would change the sign bits of NaN and zero
+    )  # a + sign * b would change the sign bits of NaN and zero
 
     def make(types: Types, result: Type) -> RowFunction:
         if result.kind is Kind.NULL:
@@ -484,7 +484,7 @@ def _pmod_column(call: KernelCall) -> Strict | None:
 
 
 def _sign_row(function: RowFunction, on_decimals: RowFunction) -> RowMaker:
-    """Return the row form of negation or abs, with an overflow check."""
+    """Return the row function of negation or abs, with an overflow check."""
 
     def make(_types: Types, result: Type) -> RowFunction:
         if result.kind is Kind.DOUBLE:
@@ -498,7 +498,7 @@ def _sign_row(function: RowFunction, on_decimals: RowFunction) -> RowMaker:
 
 
 def _sign_column(on_numbers: Strict, on_decimals: Callable[..., Any]) -> KernelMaker:
-    """Return the kernel of negation or abs. The least integer overflows."""
+    """Return the kernel of negation or abs, in which the least integer overflows."""
 
     def make(call: KernelCall) -> Strict | None:
         kind = call.result.kind

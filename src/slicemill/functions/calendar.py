@@ -17,7 +17,7 @@ from slicemill.time import UNITS_US
 
 SECOND_US, MINUTE_US, HOUR_US, DAY_US = (UNITS_US[unit] for unit in ("SECOND", "MINUTE", "HOUR", "DAY"))
 
-_DAYS_BEFORE_1970 = 719_468  # counted from 0000-03-01
+_DAYS_BEFORE_1970 = 719_468  # number of days from 0000-03-01 to 1970-01-01
 _DAYS_IN_400_YEARS = 146_097
 
 # Characters that Spark strips from a text before it parses a value.
@@ -94,7 +94,7 @@ def plus_months(days: Any, months: Any) -> Any:
 
 
 def weekday(days: Any) -> Any:
-    """Return the weekday, 0 for Monday (1970-01-01 was a Thursday)."""
+    """Return the weekday of a day, 0 for Monday (1970-01-01 was a Thursday)."""
     return (days + 3) % 7
 
 
@@ -103,7 +103,7 @@ def day_of_year(days: Any) -> Any:
 
 
 def week_of_year(days: Any) -> Any:
-    """Return the ISO 8601 week.
+    """Return the ISO 8601 week number of a day.
 
     The week belongs to the year of its Thursday.
     """
@@ -111,12 +111,12 @@ def week_of_year(days: Any) -> Any:
 
 
 def last_day(days: Any) -> Any:
-    """Return the last day of the month."""
+    """Return the last day of the month of a day."""
     year, month, _ = civil_of(days)
     return days_of(year, month, days_in_month(year, month))
 
 
-# -- strings ------------------------------------------------------------------------------------------------
+# -- dates and timestamps from and to strings ---------------------------------------------------------------
 
 
 def parse_date(text: str) -> int:
@@ -131,7 +131,7 @@ def parse_date(text: str) -> int:
         year, month, day = int(match[1]), int(match[2] or 1), int(match[3] or 1)
         if is_date(year, month, day):
             return days_of(year, month, day)
-    raise ExpressionError(f"'{text}' is no date; write it as 2026-01-31, or use TRY_CAST to get NULL")
+    raise ExpressionError(f"'{text}' is not a date; write it as 2026-01-31, or use TRY_CAST to get NULL")
 
 
 def parse_timestamp(text: str) -> int:
@@ -154,7 +154,7 @@ def parse_timestamp(text: str) -> int:
             )
             return day_us + us - _offset_us(time[5] or "", text)
     raise ExpressionError(
-        f"'{text}' is no timestamp; write it as 2026-01-31 12:00:00, or use TRY_CAST to get NULL"
+        f"'{text}' is not a timestamp; write it as 2026-01-31 12:00:00, or use TRY_CAST to get NULL"
     )
 
 
@@ -203,7 +203,7 @@ def timestamp_text(us: int) -> str:
 
 # Date and time patterns of Spark (`date_format`, `to_timestamp`), in UTC and English.
 #
-# An unsupported letter or width is an error. So all formatted and parsed strings agree with Spark.
+# An unsupported pattern letter or width is an error. So all formatted and parsed strings agree with Spark.
 
 
 _MONTHS = (
@@ -226,7 +226,7 @@ class TimestampFields(NamedTuple):
 
 
 def format_timestamp(us: int, pattern: str) -> str:
-    """Format a timestamp.
+    """Format a timestamp with a pattern of Spark.
 
     >>> format_timestamp(0, "EEE d MMM yyyy, HH:mm")
     'Thu 1 Jan 1970, 00:00'
@@ -247,9 +247,9 @@ _FINEST = {"s": SECOND_US, "m": MINUTE_US, **dict.fromkeys("Hha", HOUR_US)}
 
 
 def finest_us(pattern: str) -> int:
-    """Return the resolution of a pattern in microseconds.
+    """Return the resolution of a timestamp pattern in microseconds.
 
-    All times in one such unit, counted from 1970, are formatted alike.
+    All times in one interval of this length, counted from 1970, are formatted alike.
 
     >>> finest_us("HH:mm")
     60000000
@@ -329,7 +329,7 @@ _NUMBERS: dict[str, tuple[Callable[[TimestampFields], int], tuple[int, ...]]] = 
 }
 
 
-# -- reading ----------------------------------------------------------------------------------------------
+# -- parsing of timestamps with a pattern -------------------------------------------------------------------
 
 _SHORT_MONTHS = [month[:3].lower() for month in _MONTHS]
 

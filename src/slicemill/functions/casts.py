@@ -1,7 +1,8 @@
 """CAST and implicit conversions, as in Spark's ANSI mode.
 
 A value that does not fit is an error, except that a CAST to VARCHAR(n) truncates, as in standard SQL.
-Kernels convert strings and numbers in common formats; the row form converts all others.
+Kernels convert columns of strings and numbers in common formats. The row function, which is plain Python,
+converts all other values.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ from slicemill.kernels.arrays import Bools
 from slicemill.types import Kind, Type
 
 _MOST_DIGITS = 40
-_EXACT_DOUBLE = 2**53  # integers up to this size are exact as doubles
+_EXACT_DOUBLE = 2**53  # largest integer up to which all integers are exact as doubles
 
 
 def converter(source: Type, target: Type) -> Callable[[object], object]:
-    """Return the conversion of a value from `source` to `target`.
+    """Return a function that converts a value from `source` to `target`.
 
     NULL stays NULL, even if no other value can be converted.
     """
@@ -78,9 +79,9 @@ def _converter(source: Type, target: Type) -> RowFunction:
 
 
 def cast_kernel(source: Type, target: Type) -> Kernel | None:
-    """Return the kernel of a conversion.
+    """Return the kernel of a conversion between types.
 
-    Return None if only the row form exists.
+    Return None if only the row function exists.
     """
     function = _column(source, target)
     return None if function is None else Kernel(function, patches=True)
@@ -102,9 +103,9 @@ def _column(source: Type, target: Type) -> Strict | None:
 
 
 def cast_source(source: Type, target: Type) -> SnippetMaker | None:
-    """Return the source form of a conversion.
+    """Return Python source text that converts a value in compiled aggregates.
 
-    Return None if only the row form exists.
+    Return None if only the row function exists.
     """
     integers = (Kind.INT, Kind.BIGINT)
     if source.kind is target.kind and source.kind not in (Kind.DECIMAL, Kind.VARCHAR):
@@ -129,8 +130,8 @@ def cast_source(source: Type, target: Type) -> SnippetMaker | None:
     return None
 
 
-# Source that converts a double to an integer, and its error condition. 2.0**63 becomes the largest BIGINT, as
-# in the row form.
+# Python source text that converts a double to an integer, and the source text of its error condition.
+# 2.0**63 becomes the largest BIGINT, as in the row function.
 _TRUNCATED = {
     Kind.INT: ("int({0})", "not -2147483649.0 < {0} < 2147483648.0"),
     Kind.BIGINT: (
@@ -141,7 +142,7 @@ _TRUNCATED = {
 
 
 def type_of_value(value: object) -> Type:
-    """Return the SQL type of a Python value, for ANY arguments."""
+    """Return the SQL type of a Python value passed for a parameter of type ANY."""
     if isinstance(value, Decimal):
         exponent = value.as_tuple().exponent
         scale = max(0, -exponent) if isinstance(exponent, int) else 0
@@ -164,7 +165,7 @@ def _same(value: object) -> object:
     return value
 
 
-# -- from strings --------------------------------------------------------------------------------------------
+# -- conversion from strings ---------------------------------------------------------------------------------
 
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _REAL = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)[dDfF]?", re.ASCII)
@@ -228,7 +229,7 @@ def _text_to_boolean(text: str) -> bool:
     raise _unreadable(text, Kind.BOOLEAN)
 
 
-# Common formats of strings, which Arrow and the row form parse alike.
+# Common formats of strings, for which Arrow and the row function return the same value.
 _USUAL_INT = r"\A-?[0-9]{1,9}\z"
 _USUAL_BIGINT = r"\A-?[0-9]{1,18}\z"
 _USUAL_DOUBLE = r"\A-?[0-9]{1,15}(\.[0-9]{1,15})?([eE][+-]?[0-9]{1,3})?\z"
@@ -239,7 +240,7 @@ _USUAL_TIMESTAMP = r"\A[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(
 def _parse_column(pattern: str, target: pa.DataType) -> Strict:
     """Return a kernel that parses strings in a common format with Arrow.
 
-    The row form parses all other strings.
+    The row function parses all other strings.
     """
 
     def parse(text: pa.Array) -> KernelResult:
@@ -254,7 +255,7 @@ def _parse_column(pattern: str, target: pa.DataType) -> Strict:
     return parse
 
 
-# -- from numbers and times -------------------------------------------------------------------------------
+# -- conversion from numbers and times --------------------------------------------------------------------
 
 
 def _double_to_integer(kind: Kind) -> RowFunction:
@@ -308,7 +309,7 @@ def _scale_column(unit: int) -> Strict:
 
 
 def _truncate_column(limit: float, dtype: type[np.generic]) -> Strict:
-    """Return a kernel that truncates doubles; values beyond the limit are fallbacks."""
+    """Return a kernel that truncates doubles, and marks values beyond the limit."""
     return lambda value: KernelResult(value.astype(dtype), fallback=~(np.abs(value) < limit))
 
 
@@ -325,7 +326,7 @@ def _seconds_column(us: Numbers) -> Numbers:
     return us // SECOND_US
 
 
-# -- to strings ----------------------------------------------------------------------------------------------
+# -- conversion to strings -----------------------------------------------------------------------------------
 
 
 def _interval_text(us: int) -> str:
@@ -346,7 +347,7 @@ def _texts_column(value: Numbers) -> pa.Array:
     return pc.cast(pa.array(value), pa.string())
 
 
-# The years 1 to 9999, which are written with four digits.
+# First and last day of the years 1 to 9999, which are written with four digits.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
@@ -363,7 +364,7 @@ def _timestamp_texts_column(us: Numbers) -> KernelResult:
     return KernelResult(pc.ascii_rtrim(pc.ascii_rtrim(texts, "0"), "."), fallback=~usual)
 
 
-# -- decimals ---------------------------------------------------------------------------------------------
+# -- conversion of decimals -------------------------------------------------------------------------------
 
 
 def _to_decimal_column(source: Type, target: Type) -> Strict | None:
@@ -434,7 +435,7 @@ def _from_decimal_column(source: Type, kind: Kind) -> Strict | None:
     return conversions.get(kind)
 
 
-# -- tables by source and target type -----------------------------------------------------------------------
+# -- conversions by source and target type ------------------------------------------------------------------
 
 _TO_DECIMAL: dict[Kind, RowFunction] = {
     Kind.DECIMAL: _same,

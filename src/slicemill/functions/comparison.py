@@ -69,7 +69,7 @@ def _exact_common(types: Sequence[Type]) -> Type | None:
     return t.decimal(whole + scale, scale) if whole + scale <= t.MAX_DECIMAL_PRECISION else None
 
 
-# -- equal and less, by row, by column and as source ------------------------------------------------------
+# -- the relations equal and less: row functions, kernels and source text ---------------------------------
 
 
 def equality(type_: Type) -> Callable[[object, object], bool]:
@@ -95,7 +95,7 @@ def _equal_source(kind: Kind, a: str, b: str) -> str:
 
 
 def less(type_: Type) -> RowFunction:
-    """Return the function that tests if a value sorts before another.
+    """Return a function that tests if a value sorts before another value.
 
     The values must not be NULL.
     """
@@ -119,7 +119,10 @@ def less_source(kind: Kind, a: str, b: str) -> str:
 
 
 class ComparisonForms(NamedTuple):
-    """Row, column and source form of a relation between two non-NULL values."""
+    """Row function, kernel and source text that test a relation of two values.
+
+    The values are not NULL. The relation is *equal* or *less*.
+    """
 
     row: Callable[[Type], RowFunction]
     column: Callable[[Type], Test]
@@ -130,7 +133,7 @@ _EQUAL = ComparisonForms(equality, equal_columns, _equal_source)
 _LESS = ComparisonForms(less, _less_columns, less_source)
 
 
-# -- = <> < <= > >=: equal or less, with operands swapped or result negated ----------------------------------
+# -- comparison operators, derived from *equal* and *less* ---------------------------------------------------
 
 
 def _comparison(
@@ -140,9 +143,10 @@ def _comparison(
     swapped: bool = False,
     negated: bool = False,
 ) -> ScalarFunction:
-    """Return the comparison operator of a relation.
+    """Return a comparison operator such as >=, derived from *equal* or *less*.
 
-    `numbers` and `arrow` compare columns of types without NaN.
+    `swapped` exchanges the operands, and `negated` negates the result. `numbers` and `arrow` compare columns
+    of types without NaN.
     """
 
     def row(types: Types, _result: Type) -> RowFunction:
@@ -176,7 +180,7 @@ def _comparison(
 
 
 def _exactly(make: KernelMaker) -> KernelMaker:
-    """Return no kernel for decimals without a common type."""
+    """Return a kernel maker that makes no kernel for decimals without a common type."""
 
     def checked(call: KernelCall) -> Kernel | Strict | None:
         mixed = len(set(call.types)) > 1 and any(type_.kind is Kind.DECIMAL for type_ in call.types)
@@ -186,7 +190,7 @@ def _exactly(make: KernelMaker) -> KernelMaker:
 
 
 def _comparison_source(text: Callable[[Kind, str, str], str], order: bool) -> SourceMaker:
-    """Return the source form of a comparison.
+    """Return Python source text of a comparison, for compiled aggregates.
 
     `order` is set if the comparison depends on the order of strings. Machine code represents strings as
     integer codes, which do not preserve the order.
@@ -231,7 +235,7 @@ def _null_safe_column(call: KernelCall) -> Kernel:
     return Kernel(equal_or_both_null, strict=False)
 
 
-_FEW = 6  # up to this many choices, comparing with each choice is faster than a lookup
+_FEW = 6  # maximum number of IN choices for which comparing with each choice is faster than a hash lookup
 
 
 def _in_row(types: Types, _result: Type) -> RowFunction:

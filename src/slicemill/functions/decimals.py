@@ -1,4 +1,7 @@
-"""Decimal kernels: 64-bit integer arithmetic, where 64 bits suffice."""
+"""Kernels of decimal functions: arithmetic on columns of 64-bit integers.
+
+Rows with more digits are left to the row function, which is plain Python.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def from_unscaled(digits: NDArray[np.int64], type_: Type) -> pa.Array:
 def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | None:
     """Return an Arrow operation on decimals that never rounds.
 
-    The kernel falls back to the row form if Arrow's result type is not `result`, or if Arrow overflows.
+    The kernel falls back to the row function if Arrow's result type is not `result`, or if Arrow overflows.
     """
     wanted = arrow_type(result)
 
@@ -54,7 +57,7 @@ def exact(function: Callable[..., Any], result: Type) -> Callable[..., Any] | No
     return compute
 
 
-# -- arithmetic on unscaled 64-bit integers; the row form evaluates rows with more digits -------------------
+# -- arithmetic on unscaled 64-bit integers -----------------------------------------------------------------
 
 
 def round_column(source: Type, result: Type, places: int) -> Callable[..., KernelResult] | None:
@@ -159,7 +162,7 @@ def _quotients(
 ) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
     """Divide decimals in 128 bits, rounding halves away from zero.
 
-    Return left * 10**places / right, and a mask of rows for the row form. Divisors must be less than
+    Return left * 10**places / right, and a mask of rows for the row function. Divisors must be less than
     `largest`, quotients less than `limit`.
     """
     rows = len(left)
@@ -210,7 +213,7 @@ def _quotients(
 def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., KernelResult] | None:
     """Return a kernel for quotients of decimals.
 
-    The row form rounds twice, first to 39 places. The kernel rounds once. The results are equal if the
+    The row function rounds twice, first to 39 places. The kernel rounds once. The results are equal if the
     divisor has few digits, because then no quotient is close enough to a tie.
     """
     scale = result.scale or 0
@@ -237,7 +240,7 @@ def quotient_column(types: tuple[Type, ...], result: Type) -> Callable[..., Kern
 
 
 def texts_column(source: Type) -> Callable[[pa.Array], pa.Array] | None:
-    """Return a kernel that formats decimals, if Arrow writes no exponent.
+    """Return a kernel that formats decimals, or None if Arrow would write exponents.
 
     Arrow writes small decimals of many places in exponent notation.
     """

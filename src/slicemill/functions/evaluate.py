@@ -1,14 +1,15 @@
-"""Vectorised expression evaluation over Arrow tables, equivalent to the row form.
+"""Vectorised evaluation of expressions over Arrow tables.
 
     price_in_cents = compile_vector(expr, schema)
     column = price_in_cents(table)
 
 Columns are found by their names in the schema; the table may have additional columns. `compile_many`
-evaluates common sub-expressions once. `fallbacks` returns the sub-expressions that have no kernel.
+evaluates common sub-expressions once. `fallbacks` returns the sub-expressions that have no kernel. A *kernel*
+computes a function over whole columns, and its *row function* computes the same value for one row, in Python.
 
-A table is evaluated in blocks that fit into the CPU cache. A kernel marks rows that it cannot evaluate as
-fallbacks. The row form evaluates rows that are still fallbacks after the last step, and returns the value or
-raises the error.
+A table is evaluated in blocks that fit into the CPU cache. A *fallback row* is a row that a kernel could not
+evaluate, for example because of an overflow. After the last kernel, the row function evaluates each fallback
+row whose value is still needed, and returns the value or raises the error.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def _load_column(table: Arrived, expr: ColumnRef) -> pa.ChunkedArray:
 
 
 def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived], list[pa.ChunkedArray]]:
-    """Compile expressions to columns that are NULL on failing rows."""
+    """Compile expressions to a function of tables; failing rows become NULL."""
     program = ColumnProgram(exprs, schema)
     types = [arrow_type(expr.type) for expr in exprs]
 
@@ -109,7 +110,7 @@ def compile_or_null(exprs: Sequence[Expr], schema: Schema) -> Callable[[Arrived]
 
 
 def compile_vector(expr: Expr, schema: Schema) -> Callable[[Arrived], pa.ChunkedArray]:
-    """Compile one expression to a column; raises ExpressionError if a row fails."""
+    """Compile an expression to a function of tables; a failing row raises an error."""
     many = compile_many([expr], schema)
 
     def evaluate(table: Arrived) -> pa.ChunkedArray:
@@ -122,7 +123,7 @@ def compile_vector(expr: Expr, schema: Schema) -> Callable[[Arrived], pa.Chunked
 
 
 def fallbacks(expr: Expr, schema: Schema) -> tuple[Expr, ...]:
-    """Return the sub-expressions without a kernel, which run by row."""
+    """Return the sub-expressions without a kernel, which run row by row."""
     return tuple(step.expr for step in ColumnProgram([expr], schema).steps if not step.vectorised)
 
 
@@ -147,7 +148,7 @@ def blocks(table: Arrived) -> Iterator[pa.RecordBatch]:
 
 
 class RootExpression:
-    """Compiled expression: the index of its result vector, and its row form."""
+    """Compiled expression, with the index of its result among the evaluated columns."""
 
     def __init__(self, expr: Expr, index: int, schema: Schema) -> None:
         self.expr = expr
@@ -160,7 +161,7 @@ class RootExpression:
         return compile_expression(self.expr, self._read)
 
     def evaluate_fallbacks(self, vector: Vector, batch: pa.RecordBatch, *, or_null: bool) -> Vector:
-        """Return the vector with its fallback rows evaluated by the row form.
+        """Evaluate the rows that the kernels of the expression could not evaluate.
 
         A failing row raises its error, or becomes NULL with `or_null`.
         """
@@ -178,7 +179,7 @@ class RootExpression:
             zip(*columns, strict=True) if columns else iter([()] * len(indices))
         )
         values: list[object] = []
-        # Strings that a kernel has computed count towards the limit too.
+        # Strings that a kernel has computed count towards the limit of text length too.
         length = vector.data.nbytes if isinstance(vector.data, pa.StringArray) else 0
         for row in given:
             value = self._value(row, vector, or_null=or_null)
@@ -243,7 +244,7 @@ class ColumnProgram:
         return vectors
 
 
-# Compile expressions into column steps, one per distinct sub-expression.
+# Compilation of expressions into column steps, one for each distinct sub-expression
 #
 # Each step is evaluated for all rows, even under CASE, AND and OR, so that queries can share
 # sub-expressions. A row on which a step fails is only marked (`Vector.fallback`). A CASE above the step
@@ -257,7 +258,7 @@ Run = Callable[[pa.RecordBatch, list[Vector]], Vector]
 class ColumnStep:
     """Computation of one sub-expression from the results of earlier steps.
 
-    A step that is not `vectorised` calls the row form.
+    A step that is not `vectorised` calls the row function.
     """
 
     expr: Expr
@@ -297,9 +298,9 @@ class ColumnSteps:
         return self._known[key]
 
     def _constant(self, expr: Expr) -> int:
-        """Return the step of a constant, evaluated now unless it is slow.
+        """Return the index of a constant's step, evaluated now unless it is slow.
 
-        If the evaluation fails, the row form raises the error for the rows that need the value.
+        If the evaluation fails, the row function raises the error for the rows that need the value.
         """
         if any(isinstance(node, Call) and may_take_long(node) for node in walk(expr)):
             # Evaluate slow calls in `run`, because time limits apply only while a step runs.
@@ -368,7 +369,7 @@ class ColumnSteps:
 
 
 def _value_of(expr: Expr, schema: Schema) -> Vector:
-    """Evaluate a constant expression; a failure is a fallback vector."""
+    """Evaluate a constant expression; if it fails, mark the value as failed."""
     try:
         value = representable(compile_expression(expr, schema)(()), expr.type)
         return constant(value, expr.type)
@@ -383,7 +384,7 @@ def _compute_once(expr: Expr, schema: Schema) -> Run:
     def run(batch: pa.RecordBatch, _inputs: list[Vector]) -> Vector:
         if not known:
             known.append(_value_of(expr, schema))
-        # Full length, because the kernels were chosen for a column and not for a constant.
+        # The constant is repeated for each row, because the kernels were chosen for a column.
         return full_length(known[0], batch.num_rows)
 
     return run
@@ -420,7 +421,7 @@ def _always_null(type_: Type) -> Kernel:
 def _kernel(kernel: Kernel, count: int, expr: Call | Cast, by_row: Run) -> Run:
     """Return a step that runs a kernel on the first `count` inputs.
 
-    The row form reads the remaining inputs, for rows that the kernel marks as fallbacks.
+    The row function reads the remaining inputs, for rows that the kernel marks as fallbacks.
     """
     form = row_form_of(expr)
 
@@ -438,7 +439,7 @@ def _kernel(kernel: Kernel, count: int, expr: Call | Cast, by_row: Run) -> Run:
     return run
 
 
-# Fallback evaluation: run the row form once per distinct combination of arguments.
+# Evaluation of fallback rows, once per distinct combination of arguments
 
 
 RowForm = Callable[[tuple[Any, ...]], object]
@@ -448,7 +449,7 @@ _LONG = 10_000
 
 
 def row_form_of(expr: Call | Cast) -> RowForm:
-    """Return the row form of a call, as a function of `inputs_of(expr)`."""
+    """Return a call's row function, whose parameters are `inputs_of(expr)`."""
     columns = [ColumnRef(str(index), argument.type) for index, argument in enumerate(inputs_of(expr))]
     given: Iterator[Expr] = iter(columns)
     schema = Schema(tuple(Column(column.name, column.type) for column in columns))
@@ -467,10 +468,10 @@ def inputs_of(expr: Call | Cast) -> tuple[Expr, ...]:
 
 
 def _reject_long_texts(form: RowForm) -> RowForm:
-    """Make a row form fail if an integer argument is large.
+    """Return a row function that fails if an integer argument is large.
 
-    An example is `repeat(x, 1000000)`. The row becomes a fallback. If a CASE excludes the row, the value is
-    never computed. Otherwise `RootExpression` evaluates the complete expression for the row.
+    An example is `repeat(x, 1000000)`. The failed row is marked. If a CASE excludes the row, the
+    value is never computed. Otherwise `RootExpression` evaluates the complete expression for the row.
     """
 
     def unless_long(row: tuple[Any, ...]) -> object:
@@ -484,7 +485,7 @@ def _reject_long_texts(form: RowForm) -> RowForm:
 def evaluate_rows(
     form: RowForm, result: Type, vectors: Sequence[Vector], rows: int
 ) -> tuple[list[Any], list[bool]]:
-    """Return the row form's values, and flags of failed rows.
+    """Evaluate a call row by row; return the values, and flags of failed rows.
 
     A failed row has the value None.
     """
@@ -505,12 +506,12 @@ def evaluate_rows(
 
 
 def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows: int) -> Vector:
-    """Evaluate a call over columns; rows on which it fails become fallbacks."""
+    """Evaluate a call once per distinct combination of arguments; mark failed rows."""
     fallback: Bools | None = None
     for vector in vectors:
         fallback = or_masks(fallback, vector.fallback)
     if fallback is not None:
-        # Fallback rows have arbitrary data. NULL is the cheapest argument for them.
+        # Fallback rows contain arbitrary data, so the call gets NULL, which is cheap to evaluate.
         vectors = [
             replace(vector, valid=and_masks(vector.valid, ~fallback), fallback=None) for vector in vectors
         ]
@@ -518,7 +519,7 @@ def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows
     values, failed = evaluate_rows(form, result, [take(vector, first) for vector in vectors], len(first))
     if result.kind is Kind.VARCHAR and len(first) < rows:
         lengths = np.array([len(value or "") for value in values], np.int64)
-        if int(lengths[codes].sum()) > MOST_TEXT:  # a string counts once per row
+        if int(lengths[codes].sum()) > MOST_TEXT:  # the length of a string counts once for each of its rows
             values, failed = [None] * len(values), [True] * len(values)
     found = take(from_values(values, result), codes)
     own = mask_or_none(np.array(failed, np.bool_)[codes]) if any(failed) else None
@@ -526,7 +527,7 @@ def by_distinct_row(form: RowForm, result: Type, vectors: Sequence[Vector], rows
 
 
 def patch(vector: Vector, own: Bools, form: RowForm, arguments: Sequence[Vector], rows: int) -> Vector:
-    """Evaluate a kernel's fallback rows, and merge the values."""
+    """Evaluate the rows that a kernel could not evaluate, and merge the values."""
     indices = np.flatnonzero(np.broadcast_to(own, (rows,)))
     parts = [take(argument, indices) for argument in arguments]
     answer = by_distinct_row(form, vector.type, parts, len(indices))
@@ -539,7 +540,7 @@ def patch(vector: Vector, own: Bools, form: RowForm, arguments: Sequence[Vector]
 
 
 def distinct_codes(vectors: Sequence[Vector], rows: int) -> tuple[Int64s, Int64s]:
-    """Return the code of each row, and each code's first row.
+    """Return a code for each row, and the first row of each code.
 
     Rows with equal arguments have equal codes.
     """
@@ -562,7 +563,10 @@ def _dictionary_codes(array: pa.Array) -> tuple[Int64s, int]:
 
 
 def _parts(vector: Vector) -> list[pa.Array]:
-    """Return arrays that are equal where the vector is; NULL equals NULL."""
+    """Return arrays whose rows are equal exactly where the vector's rows are equal.
+
+    NULL equals NULL.
+    """
     data = vector.data
     if is_constant(vector):
         columns = []

@@ -1,4 +1,8 @@
-"""Function table entries: row form, kernel, source form and DuckDB SQL."""
+"""Entries of the function table: all implementations of a scalar function.
+
+The *row function* is a Python function of one row's values. The *kernel* computes whole columns. The *source
+form* is Python source text for compiled aggregates. The last implementation is the function's SQL in DuckDB.
+"""
 
 from __future__ import annotations
 
@@ -21,21 +25,21 @@ Conversion: TypeAlias = Callable[[Types, Type], Types]
 # of the call.
 Sql: TypeAlias = str | tuple[str, ...] | Callable[[Call], str | None]
 
-SAME: Final = "as in Spark"  # instead of a template: DuckDB and Spark write the call alike
+SAME: Final = "as in Spark"  # marker of a function whose call has the same SQL in DuckDB and in Spark
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """Function or operator, in all forms. `signatures` declares its signatures.
+    """Scalar function or operator, with all its implementations.
 
     - `row` receives the types of a call and returns the function that evaluates one row. This function
       defines the semantics.
-    - `takes` returns the types that the arguments are converted to, in every form.
+    - `takes` returns the types that the arguments are converted to, in every implementation.
     - A `strict` function is not called if an argument is NULL; the result is NULL. Its arguments are
       evaluated from left to right (with `right_first`, from right to left) up to the first NULL. As in Spark,
       arguments after that NULL are not evaluated and cannot fail.
     - A `lazy` function receives getters of its arguments and calls only the getters that it needs.
-    - `column` makes the kernel of a call. The row form runs if `column` is None or returns None.
+    - `column` makes the kernel of a call. The row function runs if `column` is None or returns None.
     - `source` makes the source text of a call in compiled aggregates; None if there is no source form.
     - `duckdb` is the SQL of DuckDB; None if DuckDB has no equivalent. The function's name is Spark's.
     """
@@ -59,7 +63,7 @@ class Abbreviation:
 
 
 def plain(function: RowFunction) -> RowMaker:
-    """Return a row form that is the same for all types."""
+    """Return a maker that returns this row function for all argument types."""
     return lambda _types, _result: function
 
 
@@ -90,7 +94,10 @@ def as_timestamps(types: Types, _result: Type) -> Types:
 
 
 def template(sql: Sql | None, call: Call) -> str | None:
-    """Return a call's DuckDB template: SAME, a text with placeholders, or None."""
+    """Return the DuckDB SQL of a call, with placeholders for its arguments.
+
+    Return SAME if the SQL is that of Spark, and None if DuckDB has no such function.
+    """
     if callable(sql):
         return sql(call)
     if sql is None or sql == SAME:

@@ -2,7 +2,7 @@
 
 Spark's hashes depend on the type of each value: Murmur3 (x86, 32 bits) after Austin Appleby, with Spark's
 own treatment of the last bytes of a string, and XXH64 after Yann Collet. Both start with the seed 42.
-Each value's hash is the seed of the next value; NULL leaves the seed unchanged. The row forms mask Python
+Each value's hash is the seed of the next value; NULL leaves the seed unchanged. The row functions mask Python
 integers to 32 or 64 bits; NumPy columns wrap around. Strings are hashed once per distinct string.
 """
 
@@ -26,7 +26,7 @@ from slicemill.types import Kind, Type
 
 _SEED = 42
 _M32, _M64 = 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF
-_SHORT_DECIMAL_DIGITS = 18  # decimals of higher precision are hashed as bytes
+_SHORT_DECIMAL_DIGITS = 18  # precision above which decimals are hashed as bytes
 _INTS = (Kind.BOOLEAN, Kind.INT, Kind.DATE, Kind.MONTHS)
 _LONGS = (Kind.BIGINT, Kind.TIMESTAMP, Kind.INTERVAL)
 _NAN_BITS = 0x7FF8_0000_0000_0000  # the bits of Java's NaN, used for all NaNs
@@ -181,7 +181,7 @@ def _xx_long_column(value: Words, seed: Words) -> Words:
     return _xx_end_column(_rotate_column((seed + _U5 + np.uint64(8)) ^ word, 27) * _U1 + _U4)
 
 
-# -- by type ----------------------------------------------------------------------------------------------
+# -- hashes by type of value ------------------------------------------------------------------------------
 
 
 def _double_bits(value: float) -> int:
@@ -191,7 +191,7 @@ def _double_bits(value: float) -> int:
 
 
 def _decimal_bytes(digits: int) -> bytes:
-    """Return the shortest big-endian two's complement, as in Java."""
+    """Return the shortest big-endian two's complement of an integer, as in Java."""
     return digits.to_bytes((digits if digits >= 0 else ~digits).bit_length() // 8 + 1, "big", signed=True)
 
 
@@ -233,7 +233,10 @@ def _chain_row(on_int: Seeded, on_long: Seeded, on_bytes: SeededBytes, bits: int
 
 
 def _bits_column(data: Words, type_: Type) -> Words:
-    """Return 64-bit integers; doubles as bits, with one NaN and one zero."""
+    """Return a column's values as 64-bit integers to hash.
+
+    Doubles are returned as bits. All NaNs have the same bits, and so have both zeros.
+    """
     if type_.kind is Kind.DOUBLE:
         found = np.where(np.isnan(data), np.int64(_NAN_BITS), (data + 0.0).view(np.int64))
         return found.view(np.uint64)
@@ -261,7 +264,7 @@ def _chain_column(on_int: SeededColumn, on_long: SeededColumn, dtype: type[np.ge
     return make
 
 
-# -- digests ----------------------------------------------------------------------------------------------
+# -- digests of strings -----------------------------------------------------------------------------------
 
 _SHA2 = {0: "sha256", 224: "sha224", 256: "sha256", 384: "sha384", 512: "sha512"}
 

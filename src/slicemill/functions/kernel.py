@@ -1,4 +1,8 @@
-"""Kernels: functions over columns, made for one call's types and constants."""
+"""Kernels: functions over columns, made for one call's types and constants.
+
+A *fallback row* is a row that a kernel could not compute. The *row function*, which is plain Python, then
+computes the row.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,13 @@ from slicemill.functions.vectors import Data, Vector, and_masks, mask_or_none, o
 from slicemill.kernels.arrays import Bools
 from slicemill.types import Type
 
-VARIES: Final = object()  # stands for the value of an argument that is not a constant
+VARIES: Final = object()  # placeholder of an argument that is not a constant
 
 
 class Fallback(Exception):
     """Raised by a kernel that cannot compute these columns.
 
-    The row form then evaluates all rows. For example, some string kernels support only ASCII.
+    The row function then evaluates all rows. For example, some string kernels support only ASCII.
     """
 
 
@@ -39,27 +43,28 @@ class KernelCall:
 
 
 class KernelResult(NamedTuple):
-    """Kernel result, with masks of rows that are NULL or fallbacks."""
+    """Kernel result, with masks of NULL rows and of rows that it could not compute."""
 
     data: Data
     null: Bools | None = None
     fallback: Bools | None = None
 
     def except_for(self, more: Bools) -> KernelResult:
-        """Return the result with additional fallback rows."""
+        """Return the result with more rows marked as not computed by the kernel."""
         return self._replace(fallback=or_masks(self.fallback, more))
 
 
-# A strict kernel receives and returns column data; `apply` handles NULLs. A free kernel handles Vectors.
+# A strict kernel receives and returns column data without NULL masks, because `apply` handles NULLs.
+# A free kernel receives and returns a `Vector`, which is column data with masks.
 Strict: TypeAlias = Callable[..., Any]
 Free: TypeAlias = Callable[..., Vector]
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Column form of a call.
+    """Implementation of a call over whole columns.
 
-    With `patches`, the row form evaluates the fallback rows directly after the kernel, once per distinct
+    With `patches`, the row function evaluates the fallback rows directly after the kernel, once per distinct
     arguments. This is faster if there are many fallback rows.
     """
 
@@ -82,9 +87,9 @@ def free_kernel(function: Free) -> KernelMaker:
 
 
 def apply(kernel: Kernel, result: Type, vectors: list[Vector]) -> tuple[Vector, Bools | None]:
-    """Run a kernel; return its vector and its own fallback rows.
+    """Run a kernel; return its result, and a mask of rows that it could not compute.
 
-    The fallback rows of the arguments are in the vector.
+    The result marks the fallback rows of the arguments.
     """
     if not kernel.strict:
         return kernel.function(*vectors), None

@@ -1,4 +1,4 @@
-"""List functions. Elements are counted from 1."""
+"""List functions. Positions of elements are counted from 1."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """AND, OR, NOT, CASE and COALESCE, in SQL's three-valued logic.
 
-A row form evaluates an argument only if its value is needed. A kernel evaluates every argument for all rows,
-and ignores fallback rows of arguments that these rows do not use. So `CASE WHEN b <> 0 THEN a / b END` never
-fails.
+A row function (plain Python, one row at a time) evaluates an argument only if its value is needed. A kernel
+(whole columns) evaluates every argument for all rows, but ignores an argument's failure in rows that do not
+use the argument. So `CASE WHEN b <> 0 THEN a / b END` never fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slicemill.functions.vectors import Vector, and_masks, choose_values, is_con
 from slicemill.kernels.arrays import Bools
 from slicemill.types import Type
 
-Getter: TypeAlias = Callable[[Any], object]  # from an environment, such as a row, to a value
+Getter: TypeAlias = Callable[[Any], object]  # function that reads a value from an environment, such as a row
 
 
 def true_rows(vector: Vector) -> Bools:
@@ -105,7 +105,7 @@ def case_column(type_: Type) -> Free:
     null = null_constant(type_)
 
     def choose(*parts: Vector) -> Vector:
-        """Apply the branches in reverse, so that earlier branches override later ones."""
+        """Apply the branches of CASE in reverse, so that earlier branches override later branches."""
         value = parts[-1] if len(parts) % 2 else null
         for index in range(len(parts) // 2 * 2 - 2, -1, -2):
             when = parts[index]
@@ -189,7 +189,7 @@ def _coalesce_column(call: KernelCall) -> Kernel:
     return Kernel(first_known, strict=False)
 
 
-# -- abbreviations ------------------------------------------------------------------------------------------
+# -- functions that are rewritten to CASE or COALESCE -------------------------------------------------------
 
 
 def _if(call: Call) -> Case:

@@ -2,8 +2,9 @@
 
 Where Python raises, the functions return NaN or infinity, as in Java.
 
-Kernels return the same bits as the row forms: Arrow and Python call the same C library functions, whereas
-NumPy's own functions differ in the last bit. The row form evaluates arguments for which Java and C disagree.
+Kernels return the same bits as the row functions: Arrow and Python call the same C library functions, whereas
+NumPy's own functions differ in the last bit. The row function (plain Python, one row at a time) evaluates
+arguments for which Java and C disagree.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from slicemill.types import Kind, Type
 
 
 def _total(function: Callable[[float], float]) -> Callable[[float], float]:
-    """Return NaN or infinity where a function raises, as in IEEE 754."""
+    """Return a function that returns NaN or infinity instead of raising (IEEE 754)."""
 
     def total(value: float) -> float:
         try:
@@ -202,7 +203,7 @@ MATHS: dict[str, ScalarFunction] = {
 }
 
 
-# Rounding functions, and the sign of a number.
+# Rounding functions, and the sign of a number
 
 
 # -- ceil and floor: NaN becomes 0, as in Java -------------------------------------------------------------
@@ -265,7 +266,7 @@ def _is_integer(call: Call) -> bool:
 # -- round: halves away from zero -------------------------------------------------------------------------
 
 _EXACT_DOUBLE = 2.0**53
-_LARGEST_POWER = 15  # powers of ten and their multiples are exact doubles up to here
+_LARGEST_POWER = 15  # exponent of ten up to which multiples of its powers are exact doubles
 
 
 def _round_row(types: Types, result: Type) -> RowFunction:
@@ -287,9 +288,9 @@ def _round_double(value: float, places: int = 0) -> float:
 
 def _half_up(value: Decimal, places: int) -> Decimal:
     if value.adjusted() + places > 150:
-        return value  # all digits precede this decimal place
+        return value  # the value has no digits after the rounded decimal place
     if value.adjusted() + places < -150:
-        return Decimal(0)  # all digits follow this decimal place
+        return Decimal(0)  # the value is far below one unit of the rounded decimal place
     return value.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP, context=EXACT)
 
 
@@ -309,7 +310,8 @@ def _round_column(call: KernelCall) -> Strict | None:
         size = np.abs(number) * power
         whole = np.rint(size)
         rounded = np.copysign(whole / power, number)
-        # Near a tie, rounding depends on the shortest text of the number, which only the row form computes.
+        # Near a tie, rounding depends on the shortest text of the number, which only the row function
+        # computes.
         tie = np.abs(size - np.trunc(size) - 0.5) < 1e-4
         return KernelResult(rounded, fallback=tie | ~(size < _EXACT_DOUBLE / 1e4))
 
@@ -348,7 +350,7 @@ ROUNDING: dict[str, ScalarFunction] = {
 }
 
 
-# Bit operations on integers.
+# Bit operations on integers
 
 
 def _bits_source(sign: str) -> SourceMaker:

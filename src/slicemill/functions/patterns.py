@@ -22,7 +22,7 @@ from slicemill.kernels.arrays import Bools
 
 # -- LIKE -------------------------------------------------------------------------------------------------
 
-# RE2's time may grow with the product of the lengths of pattern and text.
+# Pattern length above which RE2 is not used: its time may grow with pattern length times text length.
 _LONG_PATTERN = 100
 _FIXED = re.compile(r"[^%_]*")
 
@@ -36,9 +36,9 @@ def _ilike_row(text: str, pattern: str, escape: str = "\\") -> bool:
 
 
 def _like_test(pattern: str, escape: str) -> Callable[[pa.Array], Bools] | None:
-    """Return a column test for a LIKE pattern.
+    """Return a function that matches a LIKE pattern against a column of strings.
 
-    Return None if only the row form exists.
+    Return None if only the row function exists.
     """
     if len(escape) != 1 or escape in pattern or len(pattern) > _LONG_PATTERN:
         return None

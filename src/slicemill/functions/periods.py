@@ -22,7 +22,7 @@ from slicemill.types import Kind
 # ruff: noqa: ARG005 (every relation is a formula over a, b, c, d)
 
 
-Period: TypeAlias = tuple[int, ...]  # (begin, end), or (begin, end, is still open)
+Period: TypeAlias = tuple[int, ...]  # (begin, end), or (begin, end, flag for a period that is still open)
 
 # Relations of x = [a, b) to y = [c, d), for numbers and for columns.
 _RELATIONS: dict[str, Callable[[Any, Any, Any, Any], Any]] = {
@@ -62,7 +62,7 @@ def _period_column(begin: Numbers, end: Numbers) -> KernelResult:
     return KernelResult(np.stack(np.broadcast_arrays(begin, end), axis=-1), fallback=begin >= end)
 
 
-# -- lengths in units, rounded towards zero -----------------------------------------------------------------
+# -- lengths of periods in units of time, rounded towards zero ----------------------------------------------
 
 
 def _whole_units_row(length: Period | int, unit_us: int) -> int:

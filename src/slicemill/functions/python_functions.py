@@ -38,7 +38,7 @@ def is_external(name: str) -> bool:
 
 @cache
 def external_function(name: str) -> ScalarFunction:
-    """Return the table entry of a UDF.
+    """Return a Python UDF as a scalar function.
 
     Its module is imported on the first call.
     """
@@ -56,7 +56,7 @@ def external_function(name: str) -> ScalarFunction:
             if rows is None:
                 raise Fallback
             fallback = reduce(or_masks, (vector.fallback for vector in vectors))
-            if fallback is not None:  # fallback rows have arbitrary data
+            if fallback is not None:  # rows that an argument's kernel could not compute have arbitrary data
                 vectors = tuple(
                     replace(v, valid=and_masks(v.valid, ~fallback), fallback=None) for v in vectors
                 )
@@ -96,11 +96,11 @@ def _import_function(name: str) -> Callable[..., Any]:
     return found
 
 
-def _as_array(given: Any, wanted: pa.DataType) -> pa.Array:
+def _as_array(values: Any, wanted: pa.DataType) -> pa.Array:
     """Return a UDF's result as an array of the declared type."""
-    if isinstance(given, pa.Scalar):
-        given = pa.array([given.as_py()], given.type)
-    if isinstance(given, pa.ChunkedArray):
-        given = given.combine_chunks()
-    array = given if isinstance(given, pa.Array) else pa.array(given)
+    if isinstance(values, pa.Scalar):
+        values = pa.array([values.as_py()], values.type)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    array = values if isinstance(values, pa.Array) else pa.array(values)
     return array if array.type == wanted else array.cast(wanted)

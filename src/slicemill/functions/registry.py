@@ -1,4 +1,8 @@
-"""Table of scalar functions and operators, by name and types."""
+"""Table of scalar functions and operators, found by name and argument types.
+
+The *row function* of an entry is a Python function of one row's values, and its *kernel* computes whole
+columns.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +68,7 @@ _LONG = {"levenshtein", "regexp_extract", "regexp_like", "regexp_replace", "rlik
 
 
 def may_take_long(call: Call) -> bool:
-    """Return True if one call may take seconds.
+    """Return True if the evaluation of one call for one row may take seconds.
 
     Such calls run under a time limit.
     """
@@ -72,7 +76,7 @@ def may_take_long(call: Call) -> bool:
 
 
 def expand_abbreviation(call: Call) -> Expr:
-    """Return the expansion of an abbreviation, or the call itself."""
+    """Return the expression that a call abbreviates, or the call itself."""
     abbreviation = ABBREVIATIONS.get(call.function)
     return call if abbreviation is None else abbreviation.expand(call)
 
@@ -80,9 +84,10 @@ def expand_abbreviation(call: Call) -> Expr:
 def row_form(
     name: str, types: Types, result: Type
 ) -> tuple[list[Callable[[object], object] | None], RowFunction, bool]:
-    """Return argument conversions, the row function, and its strictness.
+    """Return a call's argument conversions, its row function, and its strictness.
 
-    The conversion of an unchanged argument is None.
+    The conversion of an argument that keeps its type is None. A strict function is NULL if an argument is
+    NULL.
     """
     function = function_of(name, types)
     wanted = function.takes(types, result)
@@ -96,7 +101,7 @@ def row_form(
 def kernel_of(call: KernelCall) -> Kernel | None:
     """Return the kernel of a call.
 
-    Return None if the call has only a row form.
+    Return None if the call has only a row function.
     """
     column = function_of(call.function, call.types).column
     made = None if column is None else column(call)
@@ -104,7 +109,7 @@ def kernel_of(call: KernelCall) -> Kernel | None:
 
 
 def in_duckdb(call: Call) -> str | None:
-    """Return DuckDB's template for a call.
+    """Return the DuckDB SQL of a call, with placeholders for its arguments.
 
     SAME means that the call is written as in Spark, and None that DuckDB has no equivalent.
     """

@@ -19,7 +19,7 @@ from slicemill.functions.values import ExpressionError
 
 # CPU seconds for matching one text, if RE2 does not match the pattern.
 MATCH_S = 1.0
-# RE2 matches a text only if its instructions times the text length do not exceed this number.
+# Limit for using RE2: number of instructions of the pattern, times text length.
 MOST_STEPS = 3_000_000_000
 
 _LINE_ENDS = "\n\r\u0085\u2028\u2029"
@@ -133,7 +133,7 @@ class JavaPattern:
         return self._linear is not None
 
     def found_in(self, text: str) -> bool:
-        """Return True if the pattern matches somewhere."""
+        """Return True if the pattern matches somewhere in a text."""
         if self._linear is not None and self._linear.takes(text):
             return self._linear.found_in(text)
         return self._search(text, 0) is not None
@@ -162,7 +162,7 @@ class JavaPattern:
         try:
             return self._limited.search(text, place, timeout=MATCH_S)
         except TimeoutError:
-            # Later rows would take as long, so this process stops using the pattern.
+            # Each later row could reach the time limit too, so this process stops using the pattern.
             self._too_slow = (
                 f"'{self.pattern}' took more than {MATCH_S:g} s on one text of {len(text)} characters; "
                 "rewrite it without look-around, back references and repetitions inside repetitions"
@@ -196,7 +196,7 @@ class _LinearPattern:
         place, before, characters = 0, 0, 0
         while place <= len(encoded) and (found := self._compiled.search(encoded, place)) is not None:
             spans = [found.span(number) for number in self._places]
-            # Characters that the end-of-text look-ahead reads belong to no group.
+            # Groups end where the look-ahead for the end of the text begins.
             end = max((found.start(number) for number in self._ends), default=-1)
             if end >= 0:
                 spans = [(min(first, end), min(last, end)) for first, last in spans]
@@ -218,7 +218,10 @@ class _LinearPattern:
 
 
 def _char_span(encoded: bytes, start: int, characters: int, span: tuple[int, int]) -> tuple[int, int]:
-    """Return a byte span in characters; `characters` characters precede the byte `start`."""
+    """Convert a span of bytes to a span of characters.
+
+    `characters` is the number of characters before the byte `start`.
+    """
     if span[0] < 0:
         return span
     first = characters + len(encoded[start : span[0]].decode())
@@ -329,7 +332,7 @@ def _escape(pattern: str, place: int, in_class: bool) -> tuple[str, int]:
 
 
 GROUP, END = "group", "end"
-# RE2 rejects larger counts.
+# Maximum repetition count that RE2 accepts.
 _MOST_REPEATS = 1000
 _RANGES = {
     "CATEGORY_DIGIT": r"0-9",
@@ -375,7 +378,7 @@ class _RE2Writer:
     ends: int = 0
 
     def sequence(self, nodes: Any, ignore_case: bool, *, last: bool) -> str:
-        """Return a sequence of nodes.
+        """Return a sequence of nodes of the syntax tree in RE2's syntax.
 
         `last` means that the pattern ends after the sequence.
         """
@@ -442,9 +445,9 @@ class _RE2Writer:
 
 
 def _has_choices(inside: Any) -> bool:
-    """Return True unless `inside` is one repeated part without a group.
+    """Return True if a repeated pattern may match a text in more than one way.
 
-    An example of such a part is `(?:a*)`.
+    Return False for a single repetition without a group, such as `(?:a*)`.
     """
     return not (
         len(inside) == 1

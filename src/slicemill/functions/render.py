@@ -1,4 +1,4 @@
-"""Render typed expressions as ESL text or SQL.
+"""Render typed expressions as ESL (the language of slicemill) or as SQL.
 
 ESL is for users, SQL for Spark and DuckDB. ESL text has as few parentheses as possible, and binds to the
 same expression again, except for the nesting of long ANDs and ORs. In the SQL of Spark and DuckDB each
@@ -102,7 +102,7 @@ def _render(expr: Expr, dialect: Dialect) -> _Text:
 
 
 def _inside(expr: Expr, dialect: Dialect, weakest: _Precedence) -> str:
-    """Return an operand, in parentheses if its precedence is below `weakest`."""
+    """Render an operand, in parentheses if its precedence is below `weakest`."""
     text, strength = _render(expr, dialect)
     return text if strength >= weakest else f"({text})"
 
@@ -161,9 +161,9 @@ def _logical(call: Call, dialect: Dialect) -> _Text:
 
 
 def _flat(call: Call) -> list[Expr]:
-    """Return all parts of nested ANDs or ORs.
+    """Return all operands of nested ANDs or ORs.
 
-    A pair that is rendered as BETWEEN stays one part.
+    Two comparisons that are rendered as BETWEEN stay one operand.
     """
     parts: list[Expr] = []
     waiting: list[Expr] = [call]
@@ -240,7 +240,7 @@ def _predicate(call: Call, dialect: Dialect, negated: bool = False) -> str | Non
 def _escape(pattern: str, given: tuple[Expr, ...], dialect: Dialect) -> str:
     if given:
         return f" ESCAPE {render(given[0], dialect)}"
-    # Backslash is Spark's default; DuckDB has no default.
+    # Backslash is the default escape character in Spark, but DuckDB has no default escape character.
     return r" ESCAPE '\'" if dialect == "duckdb" and pattern != "rlike" else ""
 
 
@@ -316,7 +316,7 @@ def _query(query: RelationQuery) -> str:
     return " ".join(words)
 
 
-# Names, types and constants in ESL, Spark SQL and DuckDB SQL.
+# Names, types and constants in the language of slicemill (ESL), in Spark SQL and in DuckDB SQL
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -456,7 +456,7 @@ def _months(months: int, dialect: str) -> str:
     return f"INTERVAL '{text}'" if months < 0 else f"INTERVAL {text}"
 
 
-# Render calls and casts in DuckDB's SQL where it differs from Spark's.
+# Calls and casts in DuckDB's SQL, where it differs from Spark's
 #
 # DuckDB is the oracle of the tests, so a function is rendered only if DuckDB has one with the same meaning;
 # otherwise rendering raises an error. The table of functions (`slicemill.functions`) has the DuckDB names.
@@ -468,8 +468,8 @@ _NUMBERS = (*_INTEGERS, *_FRACTIONS)
 
 
 def duckdb_call(node: Call, inner: Callable[[Expr], str]) -> str | None:
-    """Return a call in DuckDB's SQL; None if it equals Spark's."""
-    # Imported here, because the table imports NumPy and Arrow, which rendering ESL does not need.
+    """Render a call in DuckDB's SQL; return None if Spark's SQL is the same."""
+    # Imported here: the function table imports NumPy and Arrow, which are needed only to render DuckDB SQL.
     from slicemill.functions.function import SAME
     from slicemill.functions.registry import in_duckdb
 
@@ -485,7 +485,7 @@ def duckdb_call(node: Call, inner: Callable[[Expr], str]) -> str | None:
 
 
 def duckdb_cast(node: Cast, operand: str) -> str:
-    """Return a cast with Spark's semantics.
+    """Render a cast in DuckDB's SQL, with Spark's semantics.
 
     Fractions are truncated, and times are in seconds.
     """

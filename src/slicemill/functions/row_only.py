@@ -1,7 +1,8 @@
-"""Calls that run row by row, and hints for their replacement.
+"""Calls that run row by row in Python, with hints for faster replacements.
 
-`slicemill check` reports such calls. This module uses only names and types, so that a script can be
-checked without NumPy and Arrow. A test compares it with the steps of `functions.evaluate`.
+`slicemill check` reports calls without a *kernel*, which is an implementation over whole columns. This module
+uses only names and types, so that a script can be checked without NumPy and Arrow. A test compares this
+module with the steps of `functions.evaluate`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from slicemill.types import Kind
 
 _NUMBERS = (Kind.DECIMAL, Kind.DOUBLE)
 _HASHED_BY_ROW = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
-_NO_E = 6  # number of decimal places up to which a decimal is written without an exponent
+_NO_E = 6  # maximum number of decimal places of a decimal that is written without an exponent
 
 # Functions without a kernel, each with an expression to use instead, if there is one.
 _FUNCTIONS: dict[str, str] = {
@@ -56,7 +57,7 @@ _FUNCTIONS: dict[str, str] = {
 
 
 def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
-    """Yield the calls of a bound statement without a kernel, with hints."""
+    """Yield the calls in a bound statement that run row by row, with hints."""
     if isinstance(value, Call | Cast) and (hint := hint_by_row(value)) is not None:
         yield value, hint
     if is_dataclass(value) and not isinstance(value, type):
@@ -68,9 +69,9 @@ def calls_by_row(value: object) -> Iterator[tuple[Call | Cast, str]]:
 
 
 def hint_by_row(expr: Expr) -> str | None:
-    """Return a replacement hint for a call that runs row by row.
+    """Return the hint for replacing a call that runs row by row.
 
-    The hint may be empty. Return None for calls with a kernel.
+    The hint may be empty. Return None for a call that runs over whole columns.
     """
     if isinstance(expr, Cast):
         return _of_cast(expr)

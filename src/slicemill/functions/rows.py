@@ -59,7 +59,7 @@ def compile_condition(expr: Expr, schema: Schema) -> Callable[[tuple[object, ...
 def compile_with(expr: Expr, resolve: Resolve[E]) -> Callable[[E], object]:
     """Compile an expression over an environment.
 
-    `resolve` returns the getter of a leaf.
+    `resolve` returns a function that reads the value of a column, argument or sub-query from an environment.
     """
     if isinstance(expr, Literal):
         return _constant(converter(expr.type, expr.type)(expr.value))
@@ -131,7 +131,7 @@ def _call(call: Call, resolve: Resolve[E]) -> Getter[E]:
 
 
 def _strict(getters: Sequence[Getter[E]], function: RowFunction, right_first: bool = False) -> Getter[E]:
-    """Return a call that is NULL if an argument is NULL.
+    """Return a getter of a call that is NULL if an argument is NULL.
 
     Arguments after the first NULL are not evaluated.
     """
@@ -181,7 +181,7 @@ def _values(getters: Sequence[Getter[E]], function: RowFunction) -> Getter[E]:
     return lambda env: function(*[getter(env) for getter in getters])
 
 
-# Calls on arguments of type ANY, typed at run time by value.
+# Calls with arguments of type ANY, whose types are those of the values at run time
 #
 # The function for each combination of types is resolved once, by the rules of the binder.
 
@@ -191,7 +191,7 @@ _UNARY = ("negative", "~")
 
 
 def dynamic_call(name: str, arguments: Sequence[Expr]) -> RowFunction:
-    """Return a call as a function of its argument values.
+    """Return a Python function that evaluates a call with arguments of type ANY.
 
     The types of ANY arguments are determined by their values, at run time.
     """

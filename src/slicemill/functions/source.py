@@ -1,4 +1,4 @@
-"""Source form of scalar calls, for the code generated for aggregates."""
+"""Python source text of scalar calls, for the code generated for aggregates."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from slicemill.types import Kind, Type
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """Source of a call's result.
+    """Python source text that computes a call's result.
 
-    `bad` is the source of a condition that is true if the call is an error. With `before`, the condition is
+    `bad` is the source text of a condition that is true if the call fails. With `before`, the condition is
     evaluated before the value. Otherwise it is evaluated after the value, and RESULT stands for the value.
-    `twice` is set if the source repeats an argument.
+    `twice` is set if the source text repeats an argument.
     """
 
     value: str
@@ -24,10 +24,10 @@ class Snippet:
     twice: bool = False
 
 
-# Returns the source of a call, given the source of its arguments. `ops` is the runtime of generated code.
+# Function from the source text of arguments to the source text of a call. Generated code imports `ops`.
 SnippetMaker: TypeAlias = Callable[..., Snippet]
-# Receives the argument types, the result type, and whether machine code is generated (there strings are
-# integer codes, and integers wrap round). Returns None for types that have no source form.
+# Function of the argument types, the result type, and a flag for machine code, in which strings are integer
+# codes and integers wrap around. The function returns None for types that have no source text.
 SourceMaker: TypeAlias = Callable[[tuple[Type, ...], Type, bool], SnippetMaker | None]
 
 
@@ -36,7 +36,7 @@ def kinds_of(types: tuple[Type, ...]) -> set[Kind]:
 
 
 def source_of_double(text: str, bad: str | None = None) -> SourceMaker:
-    """Return the source form of a DOUBLE function that may fail."""
+    """Return Python source text of a DOUBLE function that may fail."""
 
     def make(types: tuple[Type, ...], _result: Type, _machine: bool) -> SnippetMaker | None:
         if types[0].kind is not Kind.DOUBLE:

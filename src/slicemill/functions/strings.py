@@ -26,9 +26,9 @@ from slicemill.types import Kind, Type
 
 _END = 0x7FFF_FFFF
 _LONG = 10_000
-# For longer search strings, Arrow's time grows with the product of both lengths.
+# Length of a search string above which Arrow's time grows with the product of both lengths.
 _LONG_SEARCH = 32
-_AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # SQL; NULL stays NULL
+_AT_LEAST_0 = "CASE WHEN {1} < 0 THEN 0 ELSE {1} END"  # SQL text in which NULL stays NULL
 
 
 def _positions(types: Types, _result: Type) -> Types:
@@ -42,7 +42,7 @@ def only_ascii(text: pa.Array) -> pa.Array:
     return text
 
 
-# -- letters ----------------------------------------------------------------------------------------------
+# -- functions of single letters --------------------------------------------------------------------------
 
 
 def _chr(code: int) -> str:
@@ -64,7 +64,7 @@ def _length_column(text: pa.Array) -> Numbers:
     return numbers(pc.utf8_length(text))
 
 
-# -- joining and repeating --------------------------------------------------------------------------------
+# -- concatenation, repetition and padding ----------------------------------------------------------------
 
 
 def _concat_row(*parts: str) -> str:
@@ -79,7 +79,7 @@ def _concat_column(*parts: pa.Array | pa.Scalar) -> pa.Array:
 
 
 def _most_bytes(text: pa.Array | pa.Scalar) -> int:
-    """Return the length of the longest text in bytes."""
+    """Return the length of a column's longest text in bytes."""
     return int(pc.max(pc.binary_length(text)).as_py() or 0)
 
 
@@ -92,7 +92,7 @@ def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
 
 
 def join_texts(name: str, separator: str, parts: Sequence[str | None]) -> str:
-    """Join the parts that are not NULL."""
+    """Join the strings that are not NULL with a separator."""
     known = [part for part in parts if part is not None]
     check_length(name, sum(map(len, known)) + len(separator) * max(len(known) - 1, 0))
     return separator.join(known)
@@ -135,11 +135,11 @@ def _pad_in_duckdb(name: str) -> tuple[str, str]:
     )
 
 
-# -- finding ----------------------------------------------------------------------------------------------
+# -- search for substrings --------------------------------------------------------------------------------
 
 
 def _part_column(function: Callable[..., Any]) -> KernelMaker:
-    """Return the kernel of a string test against a constant part."""
+    """Return a maker of kernels that search columns of strings for a constant."""
 
     def make(call: KernelCall) -> Strict | None:
         part = call.constant(1)
@@ -180,7 +180,7 @@ def _levenshtein(a: str, b: str) -> int:
     return row[-1]
 
 
-# -- parts ------------------------------------------------------------------------------------------------
+# -- substrings -------------------------------------------------------------------------------------------
 
 
 def _slice_column(start: int, stop: int | None = None) -> Strict:

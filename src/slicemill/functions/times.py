@@ -1,6 +1,6 @@
 """Date and time functions in UTC.
 
-Row forms and kernels use the same formulas of `functions.calendar`.
+Row functions and kernels use the same formulas of `functions.calendar`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from slicemill.kernels.arrays import Bools
 from slicemill.time import UNITS_US
 from slicemill.types import Kind, Type
 
-# -- fields -----------------------------------------------------------------------------------------------
+# -- fields of dates and timestamps -----------------------------------------------------------------------
 
 
 def _date_field(field: Callable[[Any], Any], duckdb: Sql) -> ScalarFunction:
-    """Return the function of a date field, as INT."""
+    """Return a scalar function that extracts a date field, such as YEAR, as INT."""
     return ScalarFunction(
         row=plain(field),
         takes=as_dates,
@@ -75,7 +75,7 @@ def _clock_field(unit_us: int, count: int, duckdb: Sql) -> ScalarFunction:
     )
 
 
-# -- beginnings of units ----------------------------------------------------------------------------------
+# -- truncation to units of time --------------------------------------------------------------------------
 
 _UNIT_MONTHS = {
     **dict.fromkeys(("YEAR", "YYYY", "YY"), 12),
@@ -91,7 +91,7 @@ _LEAST_US, _LARGEST_US = -(2**63) + 1000 * DAY_US, 2**63 - 1 - 1000 * DAY_US
 
 
 def _first_day(unit: object) -> Callable[[Any], Any] | None:
-    """Return a function from a day to its unit's first day.
+    """Return a function that truncates a day to a unit, such as MONTH.
 
     Return None if the unit is shorter than a week.
     """
@@ -110,7 +110,7 @@ def _first_day(unit: object) -> Callable[[Any], Any] | None:
 
 
 def _trunc_row(days: int, unit: str) -> int | None:
-    """Return the first day of a unit.
+    """Truncate a day to the first day of a unit, such as MONTH.
 
     Return NULL for an invalid unit, as in Spark.
     """
@@ -162,11 +162,11 @@ def _date_trunc_in_duckdb(call: Call) -> str | None:
 
 
 def _near_the_ends(us: Numbers) -> Bools:
-    """Return a mask of timestamps whose unit may begin outside 64 bits."""
+    """Return a mask of timestamps that may overflow 64 bits when truncated."""
     return np.asarray((us < _LEAST_US) | (us > _LARGEST_US))
 
 
-# -- days and months later --------------------------------------------------------------------------------
+# -- sums and differences of dates ------------------------------------------------------------------------
 
 
 def _days_later(sign: int) -> ScalarFunction:
@@ -197,7 +197,7 @@ def _days_apart_column(end: Numbers, start: Numbers) -> KernelResult:
     return narrow_to_32_bits(in_64_bits(end) - start)
 
 
-# -- from fields and numbers ------------------------------------------------------------------------------
+# -- dates and timestamps from fields and numbers ---------------------------------------------------------
 
 
 def _make_date_row(year: int, month: int, day: int) -> int:
@@ -260,7 +260,7 @@ def _scale_column(unit_us: int) -> Strict:
     return lambda number: times(in_64_bits(number), unit)
 
 
-# -- from and to strings ------------------------------------------------------------------------------------
+# -- dates and timestamps from and to strings ---------------------------------------------------------------
 
 
 def _to_date(text: str, pattern: str | None = None) -> int:
@@ -276,9 +276,10 @@ def _from_unixtime(seconds: int, pattern: str = "yyyy-MM-dd HH:mm:ss") -> str:
 
 
 def _date_format_column(call: KernelCall) -> Strict | None:
-    """Return a kernel that formats each distinct unit of the column once.
+    """Return a kernel of `date_format` that formats each distinct time once.
 
-    Many times of a column are in the same minute or on the same day.
+    Times are first truncated to the resolution of the pattern, such as minutes. Many times of a column are
+    then equal.
     """
     pattern = call.constant(1)
     if not isinstance(pattern, str):

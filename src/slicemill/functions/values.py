@@ -20,11 +20,11 @@ INTS_64 = (Kind.BIGINT, Kind.TIMESTAMP, Kind.INTERVAL)
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 BIGINT_MIN, BIGINT_MAX = -(2**63), 2**63 - 1
 
-# Wide enough that sums and products of two decimals of 38 digits are exact.
+# Decimal arithmetic in which sums and products of two decimals of 38 digits are exact.
 EXACT = Context(prec=160, rounding=ROUND_HALF_UP, Emax=999_999, Emin=-999_999)
 
 
-# Number of characters kept at either end of a long message.
+# Number of characters shown from either end of a long error message.
 _SHOWN = 400
 
 
@@ -41,7 +41,7 @@ class ExpressionError(SlicemillError):
         super().__init__(message)
 
 
-# Limits, in characters: for one string, and for all strings of a column in one block of rows.
+# Maximum number of characters of one string, and of all strings of a column in one block of rows.
 LONGEST_TEXT, MOST_TEXT = 100_000_000, 1 << 30
 
 
@@ -72,7 +72,7 @@ def integer_check(type_: Type) -> Callable[[int], int]:
 
 
 def representable(value: object, type_: Type) -> object:
-    """Return the value; raise if its column type cannot store it."""
+    """Return the value, or raise if the column type cannot represent the value."""
     if isinstance(value, int):
         if type_.kind in INTS_32 and not INT_MIN <= value <= INT_MAX:
             raise ExpressionError(f"{value} is out of the range of {type_}")
@@ -114,7 +114,7 @@ def decimal_digits(value: Decimal, scale: int) -> int:
 
 
 def double_text(value: float) -> str:
-    """Return a double's text in the format of Java.
+    """Format a double as Java does.
 
     >>> double_text(100.0), double_text(1e7), double_text(-0.00025), double_text(float("nan"))
     ('100.0', '1.0E7', '-2.5E-4', 'NaN')
@@ -127,7 +127,7 @@ def double_text(value: float) -> str:
         _, digits, exponent = Decimal(f"{abs(value):.1e}").normalize().as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))
-    point = len(text) + exponent  # digits before the point
+    point = len(text) + exponent  # number of digits before the decimal point
     if value == 0:
         return f"{sign}0.0"
     if -3 < point <= 7:

@@ -1,9 +1,9 @@
-"""Column vectors: NumPy arrays and Arrow arrays with NULL and fallback masks.
+"""Column vectors: NumPy or Arrow arrays with masks of NULL rows and failed rows.
 
 Numbers and times are NumPy arrays, strings and decimals are Arrow arrays.
 
 A Vector has a value for each row, and two masks: `valid` (not NULL) and `fallback`. A *fallback* is a row
-that a kernel could not evaluate, for example because of an overflow. The row form (the Python function of
+that a kernel could not evaluate, for example because of an overflow. The row function (the Python function of
 single values) then returns the value or raises the error of that row. So a kernel needs no error messages;
 it may flag too many rows, but never too few. A constant is a vector without a length (0-dimensional, or an
 Arrow scalar), which NumPy and Arrow broadcast.
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from slicemill.kernels.arrays import Bools
 from slicemill.types import Kind, Type
 
-# NumPy arrays of numbers; their arithmetic has no useful types.
+# NumPy arrays of numbers. The static types of NumPy's arithmetic are too imprecise to be useful.
 Numbers: TypeAlias = Any
 # Numbers, or a pyarrow Array or Scalar for strings and decimals; periods are (n, 2) arrays of begin and end.
 Data: TypeAlias = Any
@@ -61,10 +61,10 @@ _ARROW: dict[Kind, pa.DataType] = {
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Column of values with NULL and fallback masks.
+    """Column of values, with masks of NULL rows and of rows not computed by a kernel.
 
-    `valid` is None if no row is NULL, `fallback` is None if there are no fallbacks. The data of NULLs and of
-    fallbacks is arbitrary.
+    `valid` is None if no row is NULL. `fallback` marks the rows that a kernel could not compute, and is None
+    without such rows. The data of NULLs and of fallback rows is arbitrary.
     """
 
     type: Type
@@ -91,7 +91,7 @@ def dtype_of(type_: Type) -> type[np.generic]:
     return _DTYPES[type_.kind]
 
 
-# -- masks ------------------------------------------------------------------------------------------------
+# -- boolean masks ----------------------------------------------------------------------------------------
 
 
 def and_masks(left: Bools | None, right: Bools | None) -> Bools | None:
@@ -113,7 +113,7 @@ def mask_or_none(mask: Bools | None) -> Bools | None:
     return mask if mask is not None and mask.any() else None
 
 
-# -- Arrow ------------------------------------------------------------------------------------------------
+# -- conversion from and to Arrow -------------------------------------------------------------------------
 
 
 def bits(buffer: pa.Buffer, offset: int, rows: int) -> Bools:
@@ -184,7 +184,7 @@ def from_arrow(array: pa.Array, type_: Type) -> Vector:
 
 
 def to_arrow(vector: Vector, rows: int) -> pa.Array:
-    """Return a vector without fallbacks as an Arrow array; constants are repeated."""
+    """Convert a vector without fallback rows to an Arrow array; repeat constants."""
     type_, data = vector.type, vector.data
     valid = None if vector.valid is None else np.broadcast_to(vector.valid, (rows,))
     target = arrow_type(type_)
@@ -214,7 +214,7 @@ def choose_values(mask: Bools, then: Data, otherwise: Data, type_: Type) -> Data
     return np.where(mask, then, otherwise)
 
 
-# -- Python values, in the representation of the row form --------------------------------------------------
+# -- conversion from and to Python values -------------------------------------------------------------------
 
 
 def from_values(values: Sequence[Any], type_: Type) -> Vector:
@@ -230,7 +230,7 @@ def from_values(values: Sequence[Any], type_: Type) -> Vector:
 
 
 def to_values(vector: Vector, rows: int) -> list[Any]:
-    """Return each row's value in the representation of the row form."""
+    """Return each row's value as the Python object that row-by-row functions use."""
     if vector.type.kind is Kind.LIST:
         return list_values(to_arrow(vector, rows))
     if is_arrow_type(vector.type):
@@ -246,7 +246,7 @@ def to_values(vector: Vector, rows: int) -> list[Any]:
 
 
 def list_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return lists as tuples, with times in microseconds and dates in days."""
+    """Return the lists of a column as tuples of times in microseconds or dates in days."""
     element = array.type.value_type
     if pa.types.is_timestamp(element) or pa.types.is_duration(element):
         array = array.cast(pa.list_(pa.int64()))
@@ -289,11 +289,11 @@ def full_length(vector: Vector, rows: int) -> Vector:
     return replace(vector, data=np.broadcast_to(vector.data, shape).copy())
 
 
-# -- rows -------------------------------------------------------------------------------------------------
+# -- selection and replacement of rows --------------------------------------------------------------------
 
 
 def take(vector: Vector, indices: NDArray[np.int64]) -> Vector:
-    """Return the rows at these indices."""
+    """Return the rows of a vector at these indices."""
     valid, fallback = (
         mask if mask is None or mask.ndim == 0 else mask[indices] for mask in (vector.valid, vector.fallback)
     )
@@ -304,7 +304,7 @@ def take(vector: Vector, indices: NDArray[np.int64]) -> Vector:
 
 
 def replace_values(vector: Vector, rows: int, indices: NDArray[np.int64], values: Sequence[Any]) -> Vector:
-    """Replace the values at these indices; fallbacks are unchanged."""
+    """Replace the values at these indices; leave the mask of fallback rows unchanged."""
     fresh = from_values(values, vector.type)
     valid = np.ones(rows, np.bool_) if vector.valid is None else np.broadcast_to(vector.valid, (rows,)).copy()
     valid[indices] = True if fresh.valid is None else fresh.valid

@@ -1,1 +1,1 @@
-"""Ingest: source readers, order, late rows and watermarks."""
+"""Ingest: source readers, ordering of rows, late rows and watermarks."""

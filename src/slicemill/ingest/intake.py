@@ -1,28 +1,29 @@
-"""Intake of a stream: detects late tuples and sorts the others (M24-M27).
+"""Intake of a stream: detect late tuples, and sort all other tuples by time (M24-M27).
 
 The intake is a state machine without clock, files or threads. A worker passes batches of a reader to the
-intake, and each result becomes one journal record. The intake decides for one tuple after the other, in order
-of arrival, so results do not depend on the borders of batches:
+intake, and each result becomes one commit (journal record). The intake decides for one tuple after the other,
+in order of arrival, so results do not depend on the borders of batches:
 
     SLACK 5                     arrives as       0    1    2    3    4
                                 timestamp        9    5   12    6   11
-    running maximum before it - 5                -    4    4    7    7
+    running maximum before the tuple - 5         -    4    4    7    7
                                                  ok   ok   ok  late  ok
-    watermark after it                           4    4    7    7    7
+    watermark after the tuple                    4    4    7    7    7
     emitted in order                                       5             (9, 11 and 12 are still held)
 
-- A tuple is late if it is below the announced watermark, or more than SLACK below an earlier tuple of its
-  partition. The watermark may have passed a partition that was silent, so its next tuple may be late.
-- Tuples above the watermark are held back in memory, and each is written once to the stream's held log.
-  Tuples up to the watermark are emitted by timestamp, then by arrival. So after a restart, the held-back
-  tuples are the rows of the held log from timestamp `held_from` on.
+- A tuple is late if it is below the watermark that tasks have received, or more than SLACK below an earlier
+  tuple of its partition. The watermark may have passed a silent partition, so the next tuple of this
+  partition may be late.
+- Tuples above the watermark are *held-back tuples*. They stay in memory, and each is written once to the
+  *held log* of the stream. Tuples up to the watermark are emitted by timestamp, then by arrival. So after a
+  restart, the held-back tuples are the rows of the held log from timestamp `held_from` on.
 - `_seq` numbers the emitted tuples. `_seq` increases with `_ts`, so the order by (`_ts`, `_seq`) is the order
   by `_seq`. In the held log and in the late stream, `_seq` numbers the arrivals.
 - Rows that no query needs also advance the watermark. So queries do not change which tuples are late.
 - SLACK is a delay that the user requested. So the arrival time (`_arr`) of a held-back tuple is the end of
-  its slack, and response times are measured from there.
-- Tuples of internal streams, late rows and bad rows get their arrival time as timestamp, or the announced
-  watermark if the watermark is later.
+  its slack, and response times are measured from this end.
+- Late rows, bad rows, and tuples of internal streams (streams without a timestamp column) get their arrival
+  time as timestamp, or the watermark that tasks have received if this watermark is later.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from slicemill.kernels.arrays import Int64s
 from slicemill.metrics.due_times import TimeLine, TimeMoments, moments_of
 from slicemill.time import BEGINNING
 
-# Further fields of a stream's progress: next `_seq`, next arrival number, next number of a bad row.
+# Progress fields of a stream in the journal: next `_seq`, next arrival number, next number of a bad row.
 NEXT_SEQ, NEXT_ARRIVAL, NEXT_ERROR = "next_seq", "next_arrival", "next_error"
 
 # Name of the only partition of an unpartitioned source.
@@ -65,10 +66,10 @@ _FIELDS = [pa.field(name, pa.int64(), nullable=False) for name in (TS, SEQ, ARRI
 
 
 class BatchTimestamps(NamedTuple):
-    """Timestamps of a batch's rows, and a mask of needed rows.
+    """Timestamps of all rows of a batch, and a mask of the rows that queries need.
 
-    The table of the batch has only the needed rows. For an internal stream, only the length of `times` is
-    used.
+    The table of the batch has only the needed rows. For a stream without a timestamp column, only the length
+    of `times` is used.
     """
 
     times: Int64s
@@ -77,18 +78,18 @@ class BatchTimestamps(NamedTuple):
 
 @dataclass(slots=True)
 class Admitted:
-    """Result of one call of the intake, for one journal record."""
+    """Rows and progress that one batch adds to a stream, for one commit."""
 
-    rows: pa.Table  # for the stream's log, sorted, not below earlier rows or watermarks
-    late: pa.Table  # for the late stream's log
-    held: pa.Table  # for the held log: newly held-back tuples
-    errors: pa.Table  # for the error stream's log
-    progress: dict[str, Any]  # fields to set, as JSON; None removes a field
-    moments: list[tuple[int, int]]  # (timestamp, time at which the watermark reached it)
+    rows: pa.Table  # rows for the stream's log, sorted, not below earlier rows or watermarks
+    late: pa.Table  # rows for the log of late rows
+    held: pa.Table  # newly held-back tuples, for the log of held-back tuples
+    errors: pa.Table  # rows for the log of bad rows
+    progress: dict[str, Any]  # changed journal fields of the stream, where None removes a field
+    moments: list[tuple[int, int]]  # (timestamp, time at which the watermark reached this timestamp)
 
 
 class Intake:
-    """Intake of one declared stream.
+    """State machine that orders the tuples of one declared stream and detects late tuples.
 
     `partitions` are the current partitions of the source. A partition that has not been read yet holds back
     the watermark. The progress of other partitions is dropped.
@@ -117,7 +118,7 @@ class Intake:
         self._no_errors = with_system_columns(to_arrow(ERROR_SCHEMA)).empty_table()
 
     def restore(self, held: pa.Table) -> None:
-        """Restore the held-back tuples from the rows of the held log."""
+        """Restore the held-back tuples from the rows of their log."""
         if self._restores_from is None:
             return
         times, seqs = _integers(held.column(TS)), _integers(held.column(SEQ))
@@ -143,11 +144,11 @@ class Intake:
     ) -> Admitted:
         """Process the next batch of a partition, in order of arrival.
 
-        `rows` is None or empty if the read found nothing. `watermark` is the watermark of the stream that
-        units had received when the read was sent, and `side_watermark` that of late and bad rows. The batch
-        contains all rows that had arrived by `seen_us`, the start of the read. `more` means that more rows
-        can be read immediately. An `ended` partition has no more rows. `arrival_us` is one time for all rows,
-        or one per row.
+        `rows` is None or empty if the read returned no rows. `watermark` is the watermark of the stream that
+        tasks had received when the read was sent, and `side_watermark` is the watermark of late and bad rows.
+        The batch contains all rows that had arrived by `seen_us`, the start of the read. `more` means that
+        more rows can be read immediately. An `ended` partition has no more rows. `arrival_us` is one time for
+        all rows, or one time for each row.
         """
         if self._restores_from is not None:
             raise SlicemillError(f"stream {self.stream.name} holds tuples back; restore them before reading")
@@ -172,7 +173,7 @@ class Intake:
             is_late = find_late_rows(times, was.max_ts, self.stream.slack_us, self._watermark)
             self._partitions[partition] = _advance_progress(now, times, arrivals, is_late)
             moments = moments_of(times[~is_late] - self.stream.slack_us, arrivals[~is_late])
-            if self.stream.skew_us is not None:  # silence advances the watermark too
+            if self.stream.skew_us is not None:  # a silent source advances the watermark too
                 self._slack_line.passed(self._watermark, seen_us)
             known, announced = self._slack_line.after(BEGINNING), self._watermark
             for ts, at_us in moments:
@@ -193,7 +194,7 @@ class Intake:
         return Admitted(self._numbered(admitted), late, held, bad, self._progress(ended=False), moments)
 
     def stamps(self, count: int, arrival_us: int | Int64s, watermark: int) -> Int64s:
-        """Return the timestamps of the next `count` rows of an internal stream."""
+        """Return the timestamps of the next `count` rows of a stream without a time column."""
         arrivals = np.broadcast_to(np.asarray(arrival_us, np.int64), count)
         return _stamps(arrivals, max(watermark, self._stamp))
 
@@ -213,7 +214,7 @@ class Intake:
     def _sort_out(
         self, fresh: pa.Table | None, is_late: NDArray[np.bool_], side: int
     ) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """Separate tuples into admitted ones, late ones, and newly held-back ones."""
+        """Separate new tuples: tuples to emit, late tuples, and newly held-back tuples."""
         late, held = self._nothing, self._nothing
         if fresh is not None and is_late.any():
             late = fresh.filter(pa.array(is_late))
@@ -233,13 +234,13 @@ class Intake:
             if upto < fresh.num_rows:
                 held = fresh.slice(upto)
                 self._held.add(held)
-        # A single run is already sorted.
+        # A single table is already sorted.
         return ready[0] if len(ready) == 1 else in_order(ready, self._nothing), late, held
 
     def _after_slack(self, rows: pa.Table, known: TimeMoments, announced: int) -> pa.Table:
-        """Set the arrival of admitted tuples to the end of their SLACK.
+        """Set the arrival time of emitted tuples to the end of their SLACK.
 
-        Tuples up to the announced watermark were released by the time line before this batch.
+        Tuples up to the watermark `announced` were released by the time line before this batch.
         """
         if not self.stream.slack_us or not rows.num_rows:
             return rows
@@ -250,7 +251,7 @@ class Intake:
         return rows.set_column(2, _FIELDS[2], pa.array(np.maximum(arrivals, over)))
 
     def _numbered(self, rows: pa.Table) -> pa.Table:
-        """Number the emitted tuples."""
+        """Assign sequence numbers to the emitted tuples."""
         first, self._next_seq = self._next_seq, self._next_seq + rows.num_rows
         return rows.set_column(1, _FIELDS[1], pa.array(np.arange(first, self._next_seq, dtype=np.int64)))
 
@@ -279,9 +280,9 @@ class Intake:
 
 
 class _HeldTuples:
-    """Held-back tuples, in a few sorted runs of increasing size.
+    """Tuples that wait for the watermark, in a few sorted tables of increasing size.
 
-    So each tuple is merged only a few times.
+    Because of the increasing sizes, each tuple is merged only a few times.
     """
 
     __slots__ = ("_runs",)
@@ -303,7 +304,7 @@ class _HeldTuples:
         self._runs.append((_integers(run.column(TS)), run))
 
     def release(self, watermark: int) -> list[pa.Table]:
-        """Remove the tuples up to a watermark; return sorted tables."""
+        """Remove the tuples up to a watermark; return them as sorted tables."""
         out: list[pa.Table] = []
         kept: list[tuple[Int64s, pa.Table]] = []
         for times, run in self._runs:
@@ -317,7 +318,7 @@ class _HeldTuples:
 
 
 def slack_line(stream: Stream) -> TimeLine:
-    """Return an empty time line of a stream's timestamps minus SLACK."""
+    """Return an empty record of when each timestamp minus SLACK arrived."""
     skew_us, slack_us = stream.skew_us, stream.slack_us
     return TimeLine(None if skew_us is None else max(skew_us - slack_us, 0))
 
@@ -339,9 +340,9 @@ def in_order(tables: Sequence[pa.Table], nothing: pa.Table) -> pa.Table:
 def _advance_progress(
     part: PartitionProgress, times: Int64s, arrivals: Int64s, is_late: NDArray[np.bool_]
 ) -> PartitionProgress:
-    """Return the progress of a partition after a batch.
+    """Return the progress of a source partition after a batch.
 
-    A late tuple does not advance the time, but it shows that the partition is not silent.
+    A late tuple does not advance the time, but shows that the partition is not silent.
     """
     if not len(times):
         return part
@@ -361,7 +362,7 @@ def _select_values(values: NDArray[Any], passed: BatchTimestamps | None) -> NDAr
 def _select_rows(
     rows: pa.Table | None, passed: BatchTimestamps | None, times: Int64s, seqs: Int64s, arrivals: Int64s
 ) -> pa.Table:
-    """Return the needed rows of a batch, with their system columns."""
+    """Return the rows of a batch that queries need, with their system columns."""
     assert rows is not None
     return _with_system(
         rows, _select_values(times, passed), _select_values(seqs, passed), _select_values(arrivals, passed)

@@ -18,14 +18,14 @@ def find_late_rows(times: Int64s, max_ts: int | None, slack_us: int, watermark: 
     """Return a mask of the late rows of one partition.
 
     A row is late if its timestamp is below the watermark, or more than `slack_us` below an earlier row.
-    `max_ts` is the greatest timestamp of previous reads, or None at first.
+    `max_ts` is the greatest timestamp of previous reads, or None before the first read.
 
     >>> find_late_rows(np.array([5, 7, 6, 4, 3]), None, 2, 4).tolist()
     [False, False, False, True, True]
     """
     before = np.empty_like(times)
     if len(times):
-        # Avoid an overflow below the smallest integer.
+        # The initial maximum avoids an overflow below the smallest integer.
         before[0] = BEGINNING + slack_us if max_ts is None else max_ts
         before[1:] = times[:-1]
         np.maximum.accumulate(before, out=before)

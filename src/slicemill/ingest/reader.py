@@ -32,9 +32,9 @@ class SourceBatch:
     errors: pa.Table | None
     offset: Any
     arrival_us: int | npt.NDArray[np.int64]
-    more: bool  # more rows can be read immediately
-    again_us: int | None  # poll again after this time; None: the reader will call notify()
-    ended: bool = False  # no more rows will arrive
+    more: bool  # True if more rows can be read immediately
+    again_us: int | None  # time until the next poll, or None if the reader will call notify()
+    ended: bool = False  # True if no more rows will arrive
     warning: str | None = None  # problem of the source that does not prevent reading
 
 
@@ -49,9 +49,9 @@ class SourceReader(Protocol):
         ...
 
     def commit(self, offset: Any) -> None:
-        """Record that an offset is committed.
+        """Handle that an offset has been committed.
 
-        A spool may then free its rows.
+        A reader with a spool (rows on disk) may then free the rows before the offset.
         """
         ...
 

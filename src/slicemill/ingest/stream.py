@@ -1,4 +1,6 @@
-"""Open stream in a worker: readers, intake, and columns to store.
+"""Reading of a declared stream in a worker: readers, intake, and columns to store.
+
+The *intake* numbers rows, detects late rows, and sorts the other rows by time.
 
 reader ──► rows that queries need ──► intake: number, detect late, sort ──► rows, late, held, errors
            (other rows only advance the watermark)
@@ -26,26 +28,27 @@ from slicemill.plan.projection_pushdown import SourceProjection
 from slicemill.storage.segments import Extent, read_extent
 from slicemill.time import BEGINNING, wall_clock_us
 
-# Field of a stream's progress: rows that arrived before the first read are still skipped (BEGIN LATEST).
+# Progress field of a stream that skips rows that arrived before the first read (BEGIN LATEST).
 SKIPPING = "skipping"
-# Evaluating the conditions of many queries may cost more than storing all rows. A sample of the batch shows
-# whether the conditions drop enough rows.
+# Sizes of a sample of a batch, and of a batch that is sampled. Evaluating the conditions of many queries may
+# cost more than storing all rows, so the conditions are evaluated for all rows only if they drop enough
+# sampled rows.
 _SAMPLED, _MANY = 2_000, 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class StreamPlan:
-    """Plan for reading a stream, as sent to workers."""
+    """Plan for reading a stream, which the driver sends to a worker."""
 
     stream: Stream
     need: SourceProjection
-    folder: Path  # base of relative source paths
-    logs: Mapping[str, Path]  # by role: rows, errors, late rows, held-back rows
+    folder: Path  # base folder of relative source paths
+    logs: Mapping[str, Path]  # folders of the logs of rows, errors, late rows and held-back rows
     spool: Path
-    handed: bool  # the rows arrive through the driver, from Spark or a program
-    columns: pa.Schema  # columns of its log; some may have a default for older rows
-    exchanges: tuple[Exchange, ...] = ()  # of the units that read the stream
-    skips_past: bool = False  # BEGIN LATEST: skip rows that arrived before the first read
+    handed: bool  # True if the driver passes the rows, which come from Spark or a program
+    columns: pa.Schema  # columns of the stream's log, some with a default for older rows
+    exchanges: tuple[Exchange, ...] = ()  # shuffles of the tasks that read the stream
+    skips_past: bool = False  # True to skip rows that arrived before the first read (BEGIN LATEST)
 
     @property
     def external(self) -> bool:
@@ -53,7 +56,7 @@ class StreamPlan:
 
     @property
     def stored(self) -> list[str]:
-        """Return the columns to store.
+        """Return the names of the columns to store.
 
         There is at least one column, because a table without columns would lose its number of rows.
         """
@@ -62,21 +65,21 @@ class StreamPlan:
 
     @property
     def read(self) -> list[str]:
-        """Return the columns to read.
+        """Return the names of the columns to read.
 
-        These are the stored columns, the timestamp, and the columns of the condition.
+        These are the stored columns, the timestamp, and the columns of the filter condition.
         """
         wanted = {*self.stored, self.stream.time_column, *self.need.read}
-        return [name for name in self.stream.sent.names if name in wanted]
+        return [name for name in self.stream.source_schema.names if name in wanted]
 
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
     """Rows that the driver passes to a worker, and their offset.
 
-    All rows that had arrived by `seen_us` have been passed, including these. `order` names the columns that
-    restore the arrival order of rows of several Spark partitions. If the columns are missing, the rows are
-    sorted by time.
+    With these rows, the driver has passed all rows that had arrived by `seen_us`. `order` names the columns
+    that restore the arrival order of rows of several Spark partitions. If the columns are missing, the rows
+    are sorted by time.
     """
 
     folder: Path
@@ -89,7 +92,7 @@ class HandedRows:
 
 
 class Announced(NamedTuple):
-    """Watermarks that units received: of rows, and of late and bad rows."""
+    """Watermarks that tasks have received: of a stream's rows, and of late and bad rows."""
 
     rows: int = BEGINNING
     sides: int = BEGINNING
@@ -102,19 +105,19 @@ class StreamRead:
     admitted: list[Admitted]
     offsets: dict[str, Any]
     rows: int = 0
-    unneeded: int = 0  # rows that no query needs; not stored
+    unneeded: int = 0  # number of rows that are not stored, because no query needs them
     more: bool = False
     again_us: int | None = None
     ended: bool = False
-    skipping: bool = False  # the rows were skipped, and more rows must be skipped
+    skipping: bool = False  # True if the rows were skipped, and more rows must be skipped
     warning: str | None = None
 
 
 class OpenStream:
     """Declared stream that a worker reads.
 
-    `progress` has the journal fields of the stream, and `held` its held-back rows. `now_us` is the mill's
-    time if that is not the wall clock; each read sets it.
+    `progress` has the journal fields of the stream, and `held` its held-back rows. Each read sets `now_us`:
+    the time of the engine, if this is not the wall clock.
     """
 
     def __init__(
@@ -140,7 +143,7 @@ class OpenStream:
         self._skipping = plan.skips_past and (SKIPPING in progress or not progress.get(PARTITIONS))
 
     def replan(self, plan: StreamPlan) -> None:
-        """Change the needed columns, without changing the intake."""
+        """Change the columns to read and store, without a change of the intake."""
         before, self.plan = self.plan, plan
         self._wanted = _condition(plan)
         if before.read != plan.read:
@@ -163,7 +166,7 @@ class OpenStream:
         return wall_clock_us() if self._now_us is None else self._now_us
 
     def commit(self, offsets: Mapping[str, Any]) -> None:
-        """Tell the readers that rows before these offsets are committed."""
+        """Notify the readers that rows before these offsets have been committed."""
         for partition, offset in offsets.items():
             if partition in self._readers:
                 self._readers[partition].commit(offset)
@@ -195,7 +198,7 @@ class OpenStream:
     def replay(self, handed: HandedRows, announced: Announced) -> StreamRead:
         """Process bad rows that were parsed again, without reading the source.
 
-        They are admitted as rows of the first partition. The source may have more rows.
+        The rows are admitted as rows of the first partition. The source may have more rows.
         """
         found = StreamRead([], {})
         partition = next(iter(self._readers), ONLY)
@@ -247,7 +250,7 @@ class OpenStream:
             found.again_us = batch.again_us if found.again_us is None else min(found.again_us, batch.again_us)
 
     def _stamped(self, rows: pa.Table, batch: SourceBatch, announced: Announced) -> pa.Table:
-        """Add the timestamp column that an internal stream declares, if any."""
+        """Add the timestamp column to rows of a stream that gets its timestamps on arrival."""
         name = self.plan.stream.stamp_column
         if name is None:
             return rows
@@ -256,7 +259,7 @@ class OpenStream:
         return rows.append_column(field, pa.array(stamps).cast(field.type))
 
     def _needed(self, table: pa.Table) -> tuple[pa.Table, BatchTimestamps]:
-        """Drop rows that no query needs, if that saves enough.
+        """Drop rows that no query needs, if there are enough such rows.
 
         Otherwise all rows are stored, and queries apply their conditions.
         """
@@ -278,7 +281,7 @@ class OpenStream:
         return 2 * int(_true(self._wanted(table.slice(0, _SAMPLED))).sum()) > _SAMPLED
 
     def _as_arrived(self, table: pa.Table, order: tuple[str, ...]) -> pa.Table:
-        # The sort is stable: rows of one task stay in the order in which the task wrote them.
+        # The sort is stable, so that rows of one Spark task keep the order in which the task wrote them.
         if order and set(order) <= set(table.column_names):
             return table.sort_by([(name, "ascending") for name in order])
         return table.sort_by(str(self.plan.stream.time_column)) if order and self.plan.external else table

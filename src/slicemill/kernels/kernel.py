@@ -1,4 +1,4 @@
-"""Kernel: a function that runs as Python until it is compiled.
+"""Kernel: a function that runs as interpreted Python until it is compiled.
 
 For each combination of argument types, a kernel is in one of three states:
 
@@ -38,11 +38,11 @@ from slicemill.kernels import store
 from slicemill.kernels.store import digest_of
 
 LOAD_AFTER_S = 0.005
-# A kernel runs as Python for this multiple of its compile time, which is estimated from its bytecode length.
+# A kernel runs as Python for this multiple of its compile time, estimated from its bytecode length.
 PATIENCE = 1.0
 _COMPILE_S, _COMPILE_BYTE_S = 0.05, 5e-4
-_GUESS_S = 2e-6  # time per row as Python, until it is measured
-_MANY = 100  # minimum number of rows for a measurement
+_GUESS_S = 2e-6  # assumed time per row of an interpreted kernel, until the time is measured
+_MANY = 100  # minimum number of rows for measuring an interpreted kernel
 _LOOK_EVERY_S = 1.0
 _PIECE_S = 0.05
 _NICENESS = 5
@@ -68,20 +68,20 @@ _AS_READY = _ExecutionMode.AS_READY
 
 
 def python_seconds() -> float:
-    """Return the CPU seconds of kernels that this thread ran as Python."""
+    """Return the CPU seconds that this thread spent in interpreted kernels."""
     return _THREAD.python_s
 
 
 @contextmanager
 def interpret_kernels() -> Iterator[None]:
-    """Run the kernels that this thread calls as Python, within this context."""
+    """Within this context, interpret the kernels that this thread calls as Python."""
     with _calling(_ExecutionMode.INTERPRETED):
         yield
 
 
 @contextmanager
 def inside_python() -> Iterator[None]:
-    """Run nested kernels as Python, with NumPy's warnings disabled.
+    """Within this context, interpret nested kernels, with NumPy's warnings disabled.
 
     The Python version of a kernel runs in this context.
     """
@@ -99,19 +99,19 @@ def _calling(how: _ExecutionMode) -> Iterator[None]:
 
 
 class KernelTrial:
-    """Measurements of a kernel that runs as Python, for given argument types."""
+    """Measurements of an interpreted kernel, for one combination of argument types."""
 
     def __init__(self) -> None:
         self.spent_s = 0.0
         self.row_s = _GUESS_S
         self.looked_s = 0.0
         self.asked = False
-        self.stored = False  # True if the code was stored when it was requested
-        self.ended = threading.Event()  # set when the code is ready, or cannot be compiled
+        self.stored = False  # True if the store had the machine code when it was requested
+        self.ended = threading.Event()  # set when the machine code is ready, or cannot be compiled
 
 
 class KernelFunction:
-    """Function that runs as Python, or as machine code when ready.
+    """Function that runs as Python, or as machine code when compiled.
 
     `rows` is the index of the argument whose length is the number of rows. Without `rows`, the size of the
     largest array is used.
@@ -125,7 +125,7 @@ class KernelFunction:
         self._rows = rows
         self._code: dict[Signature, Callable[..., Any]] = {}
         self._trials: dict[Signature, KernelTrial] = {}
-        self._row_s: float | None = None  # latest measured time per row as Python
+        self._row_s: float | None = None  # latest measured time per row of the interpreted kernel
 
     def __call__(self, *arguments: Any) -> Any:
         calls = _THREAD.calls
@@ -158,11 +158,11 @@ class KernelFunction:
 
     @property
     def targetoptions(self) -> dict[str, Any]:
-        """Return the options. Numba reads them to decide on inlining."""
+        """Return the options of the kernel, which Numba reads to decide on inlining."""
         return self._options
 
     def compile(self, signature: Signature) -> None:
-        """Read the code from the store, or compile it."""
+        """Read the machine code from the store, or compile the kernel."""
         from slicemill.kernels.numba_kernels import compile_kernel
 
         if signature not in self._code:
@@ -176,11 +176,11 @@ class KernelFunction:
         return PATIENCE * (_COMPILE_S + _COMPILE_BYTE_S * len(self.py_func.__code__.co_code))
 
     def piece(self, rows: int) -> int:
-        """Return the number of rows to pass in one call.
+        """Return the number of rows to pass in one call of the kernel.
 
         Callers need to be able to split their rows anywhere. The result is all rows if machine code exists,
-        or if waiting for compilation pays off. Otherwise it is as many rows as run for `_PIECE_S` as Python.
-        The first call gets few rows, to measure the time per row.
+        or if waiting for compilation pays off. Otherwise it is the number of rows that the interpreted kernel
+        processes in `_PIECE_S`. The first call gets few rows, to measure the time per row.
         """
         if self._code or _mode() == "always":
             return rows
@@ -191,7 +191,7 @@ class KernelFunction:
             return rows
         return min(rows, max(_MANY, int(_PIECE_S / row_s)))
 
-    # -- as Python -----------------------------------------------------------------------------------------
+    # -- interpretation as Python --------------------------------------------------------------------------
 
     def _without_code(self, signature: Signature, arguments: tuple[Any, ...]) -> Any:
         trial = self._trials.get(signature)
@@ -250,7 +250,7 @@ def _import_name(module: str, name: str) -> Any:
 
 
 def _to_machine_types(value: Any, dtypes: Mapping[Any, Any]) -> Any:
-    """Convert a Python result to the types that machine code returns.
+    """Convert the result of an interpreted kernel to the types that machine code returns.
 
     NumPy scalars become Python numbers. `dtypes` maps dtypes with attribute access to the original dtypes,
     which compare equal.
@@ -279,7 +279,7 @@ def kernel(*, rows: int | None = None, **options: Any) -> _Decorated: ...
 
 
 def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> Any:
-    """Decorate a function as a kernel. Options are passed to Numba."""
+    """Decorate a function as a kernel; pass the options to Numba."""
 
     def made(python: Any) -> Any:
         return KernelFunction(python, options, rows)
@@ -288,7 +288,7 @@ def kernel(function: Any = None, *, rows: int | None = None, **options: Any) -> 
 
 
 class HelperFunction(KernelFunction):
-    """Function that only kernels call.
+    """Function that only kernels call, compiled into each kernel.
 
     Helpers have no wrappers for Python and C, which saves compile time.
     """
@@ -304,7 +304,7 @@ def helper(function: Function) -> Function:
 
 
 class _Compiler:
-    """Thread of this process that compiles kernels one by one."""
+    """Background thread of this process that compiles kernels one by one."""
 
     def __init__(self) -> None:
         self._process = 0
@@ -321,7 +321,7 @@ class _Compiler:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         while True:
             wanted, signature, trial = self._asked.get()
-            # A kernel that cannot be compiled stays in Python, with the same results.
+            # A kernel that cannot be compiled continues to run as Python, with the same results.
             with suppress(Exception):
                 wanted.compile(signature)
             trial.ended.set()
@@ -330,7 +330,7 @@ class _Compiler:
 _COMPILER = _Compiler()
 
 
-# Records in Python mode: `record.field` works as in machine code.
+# Records in interpreted kernels: `record.field` works as in machine code
 
 
 _get, _set = np.void.__getitem__, np.void.__setitem__
@@ -353,12 +353,13 @@ def with_attributes(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype((AttributeRecord, dtype))
 
 
-# Signatures: the argument types that machine code depends on, and their text form.
+# Signatures: the argument types that machine code depends on, and their text form
 #
-# This part does not import Numba.
+# The functions below do not import Numba.
 
 
-# Per argument: (dtype, dimensions, flags) for an array, (type, *signature of items) for a tuple, else a type.
+# Types of the arguments. An array has (dtype, dimensions, flags), and a tuple has (type, *signature of
+# items).
 Signature: TypeAlias = tuple[Any, ...]
 
 C_ORDER, F_ORDER, WRITEABLE = 0x1, 0x2, 0x400  # NumPy's flag bits

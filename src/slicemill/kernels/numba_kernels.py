@@ -23,7 +23,7 @@ from numba.np.numpy_support import as_dtype, from_dtype
 from slicemill.kernels import store
 from slicemill.kernels.kernel import WRITEABLE, KernelFunction, Signature, array_name, dtype_name, layout_of
 
-# Numba's own annotations are incomplete.
+# The name is typed as Any, because Numba's own annotations are incomplete.
 types: Any = numba_own
 _compiler: Any = compiler
 _passes: Any = typed_passes
@@ -52,9 +52,9 @@ def initialise_numba() -> None:
 
 
 def return_type(function: Any, arguments: tuple[Any, ...]) -> Any:
-    """Return the result type that Numba infers.
+    """Return the result type of a function that Numba infers.
 
-    Raises Numba's error if the function is not supported.
+    Raise Numba's error if the function is not supported.
     """
     typing, target = cpu_target.typing_context, cpu_target.target_context
     with global_compiler_lock:
@@ -86,7 +86,7 @@ def _names(args: Any) -> str:
 
 
 def _name(kind: Any) -> str:
-    """Return the same name as `kernel.names_of`."""
+    """Return the text of a Numba type, equal to the text in `kernel.names_of`."""
     if isinstance(kind, types.Array):
         return array_name(as_dtype(kind.dtype), kind.ndim, kind.layout, kind.mutable)
     if isinstance(kind, types.Literal):
@@ -102,7 +102,7 @@ def _name(kind: Any) -> str:
 
 @dataclass(slots=True)
 class _RunningCompilation:
-    """Compilation in progress. `inside_s` is the CPU time of nested compilations."""
+    """Compilation in progress; `inside_s` is the CPU time of nested compilations."""
 
     names: str
     lock: store.Lock | None
@@ -127,13 +127,13 @@ def compile_for(wanted: KernelFunction, arguments: Any) -> Callable[..., Any]:
         try:
             code: Callable[..., Any] = wanted.dispatcher.compile(arguments)
         finally:
-            while _BEGUN:  # failed compilations
+            while _BEGUN:  # remove failed compilations, which have not been ended
                 _end(_BEGUN.pop())
     return code
 
 
 def _end(begun: _RunningCompilation) -> float:
-    """End a compilation, and return its CPU seconds without nested ones."""
+    """End a compilation; return its CPU seconds without nested compilations."""
     took_s = time.thread_time() - begun.began_s
     if _BEGUN:
         _BEGUN[-1].inside_s += took_s
@@ -143,7 +143,7 @@ def _end(begun: _RunningCompilation) -> float:
 
 
 class _KernelCache(caching._Cache):
-    """Numba's cache interface: read code before compiling, store it afterwards.
+    """Numba's cache interface: read machine code before compiling, store it afterwards.
 
     The lock of the store is held in between, so that only one process compiles a kernel.
     """
@@ -174,9 +174,9 @@ class _KernelCache(caching._Cache):
         if not cres.lifted and not cres.library.has_dynamic_globals:
             code = _serialize.dumps(cres._reduce())
         lock, begun.lock = begun.lock, None
-        told = store.Compilation(self._wanted.name, names, _end(begun), os.getpid())
+        compilation = store.Compilation(self._wanted.name, names, _end(begun), os.getpid())
         if code is not None:
-            store.write(store.key_of(digest, names), told, code)
+            store.write(store.key_of(digest, names), compilation, code)
         if lock is not None:
             lock.release()
 

@@ -15,7 +15,7 @@ from slicemill.kernels.store import SHIPPED, read
 
 
 def ship(folder: Path, target: Path = SHIPPED, package: str = "slicemill") -> int:
-    """Copy the code of a package's kernels; return the file count."""
+    """Copy the machine code of a package's kernels; return the number of files."""
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     count = 0

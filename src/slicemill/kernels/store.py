@@ -1,10 +1,10 @@
-"""Store of machine code: a file per function and argument types.
+"""Store of compiled kernels: a file for each function and its argument types.
 
 The file name is a digest of the function's digest, the types, the versions of Python, NumPy, Numba, LLVM
 and slicemill, and the processor. A file is written under a temporary name and then renamed, so that
 readers see complete files. A process holds a lock with the key's name while it compiles; other processes
 wait for the lock and then read the file. If the folder is not writable, or other users can write to it,
-each process compiles for itself.
+each process compiles its kernels without the store.
 
 There are two folders: the user's cache, and a folder in the package with code that runs on any processor of
 its architecture (`ship` fills it before a wheel is built).
@@ -40,7 +40,7 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """Metadata of a stored function: name, argument types, and compile time."""
+    """Metadata of a compiled function: name, argument types, and compile time."""
 
     name: str
     types: str
@@ -49,7 +49,7 @@ class Compilation:
 
 
 def cache_folder() -> Path:
-    """Return SLICEMILL_CACHE, or the user's cache folder."""
+    """Return the folder of compiled code: SLICEMILL_CACHE, or the user's cache folder."""
     chosen = os.environ.get("SLICEMILL_CACHE")
     if chosen:
         return Path(chosen) / "code"
@@ -58,13 +58,13 @@ def cache_folder() -> Path:
 
 
 def key_of(digest: str, types: str, processor: str | None = None) -> str:
-    """Return the file name of a function's code."""
+    """Return the file name of a function's machine code."""
     made_for = processor or _processor()
     return hashlib.sha256("\0".join((digest, types, _environment_id(), made_for)).encode()).hexdigest()[:40]
 
 
 def find(digest: str, types: str) -> Path | None:
-    """Return the file of a function's code, or None.
+    """Return the file of a function's machine code, or None.
 
     Files in a cache folder that other users can write to are ignored.
     """
@@ -76,7 +76,7 @@ def find(digest: str, types: str) -> Path | None:
 
 
 def read(path: Path) -> tuple[Compilation, bytes] | None:
-    """Return a file's content, or None if missing or damaged."""
+    """Return the content of a code file, or None if it is missing or damaged."""
     try:
         content = path.read_bytes()
         digest, rest = content[:_DIGEST], content[_DIGEST:]
@@ -88,9 +88,9 @@ def read(path: Path) -> tuple[Compilation, bytes] | None:
         return None
 
 
-def write(key: str, told: Compilation, code: bytes) -> None:
-    """Store a function's code. Errors are ignored."""
-    rest = json.dumps(asdict(told)).encode() + b"\n" + code
+def write(key: str, compilation: Compilation, code: bytes) -> None:
+    """Store a function's machine code, ignoring errors."""
+    rest = json.dumps(asdict(compilation)).encode() + b"\n" + code
     with contextlib.suppress(OSError):
         folder = cache_folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,7 +107,7 @@ def write(key: str, told: Compilation, code: bytes) -> None:
 
 
 def list_compilations(folder: Path) -> Iterator[Compilation]:
-    """Yield the metadata of all files in a folder."""
+    """Yield the metadata of all compiled functions in a folder."""
     for path in sorted(folder.iterdir()) if folder.exists() else ():
         found = None if path.suffix else read(path)
         if found is not None:
@@ -142,7 +142,7 @@ def acquire_lock(key: str) -> Lock | None:
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == os.fstat(handle).st_ino:
                     return Lock(path, handle)
-            os.close(handle)  # the previous owner has removed the file
+            os.close(handle)  # the previous owner of the lock has removed the lock file
     except OSError:
         return None
 
@@ -150,7 +150,7 @@ def acquire_lock(key: str) -> Lock | None:
 def _is_ours(folder: Path) -> bool:
     """Return True if no other user can write to the folder.
 
-    Code of other users must not run.
+    Machine code that other users wrote must not run.
     """
     found = folder.stat()
     return found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
@@ -171,9 +171,9 @@ def _processor() -> str:
 
     The identifier is Numba's setting, or a digest of the system's description.
     """
-    told = os.environ.get("NUMBA_CPU_NAME")
-    if told:
-        return told
+    configured = os.environ.get("NUMBA_CPU_NAME")
+    if configured:
+        return configured
     features = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
@@ -183,7 +183,7 @@ def _processor() -> str:
     return hashlib.sha256((features or platform.processor()).encode()).hexdigest()
 
 
-# Digest of everything that a function's machine code depends on.
+# Digest of everything that a function's machine code depends on
 #
 # The digest covers the byte code and constants, the global constants that the function uses, and all
 # kernels that it calls. The digest is the same on all machines. File names, line numbers and comments do not
@@ -227,9 +227,9 @@ def _code_parts(code: CodeType, names: set[str]) -> Iterator[str]:
 
 
 def _value_parts(name: str, value: Any, names: set[str], seen: set[CodeType]) -> Iterator[str]:
-    """Yield the digest parts of a global variable.
+    """Yield the parts of the digest that describe a global variable.
 
-    For a slicemill module, these are the parts of the attributes that the code uses.
+    The parts of a slicemill module are those of the attributes that the code uses.
     """
     python = getattr(value, "py_func", value)
     if isinstance(python, FunctionType):

@@ -92,7 +92,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
 def parser_of(stream: Stream, folder: Path) -> LineParser:
     """Return a parser of a stream's bad rows (lines or JSON)."""
     wanted = WantedColumns.of(stream, stream.schema.names)
-    names = stream.sent.names
+    names = stream.source_schema.names
     if stream.source == SourceSpec():
         return LineParser(wanted, JSON, csv_format(names, {}))
     origin = origin_of(stream.source, stream.name, folder)

@@ -273,7 +273,7 @@ class TableVersions:
             return self._write_version(table, TableFile(new)), content  # keep the row numbers
         gone = np.array(after.gone, np.int64)
         first = content.next - len(after.added)
-        file = file_in(before.file).child_file(before.file.name, gone, new, first)
+        file = file_in(before.file).next_version(before.file.name, gone, new, first)
         if not file.is_long(len(content.rows)):
             return self._write_version(table, file), content
         numbers, rows = columns_in(before.file)
@@ -711,7 +711,7 @@ def _rows_in(file: Path, schema: Schema) -> NumberedRows:
     added = plain_rows(said.rows, schema)
     if said.parent is None:
         return NumberedRows(dict(enumerate(added)), len(added))
-    return _rows_in(file.parent / said.parent, schema).after(said.gone.tolist(), added)
+    return _rows_in(file.parent / said.parent, schema).after(said.deleted.tolist(), added)
 
 
 @lru_cache(maxsize=16)
@@ -722,8 +722,8 @@ def columns_in(file: Path) -> tuple[Int64s, pa.Table]:
     if said.parent is None:
         return own, said.rows
     numbers, rows = columns_in(file.parent / said.parent)
-    if len(said.gone):
-        stays = np.isin(numbers, said.gone, invert=True)
+    if len(said.deleted):
+        stays = np.isin(numbers, said.deleted, invert=True)
         numbers, rows = numbers[stays], rows.filter(pa.array(stays))
     added = said.rows.replace_schema_metadata(None)
     return np.concatenate([numbers, own]), pa.concat_tables([rows, added])

@@ -1,9 +1,10 @@
-"""Vectorized ASOF join.
+"""Vectorized ASOF join: join with the latest earlier row of the same key.
 
-The versions of the second input are stored as an LSM tree. A *version* of a key is a row of the second input.
-New versions become a *run*, sorted by (key, time). Runs of similar size are merged, so that a row probes few
-runs, and each version is rewritten only a few times. A merge evicts versions that no row can match any more.
-A version is evicted if the next version of its key is not later than any future row of the first input.
+A *version* of a key is a row of the second input. Versions are stored as a log-structured merge tree (LSM
+tree). New versions become a *sorted run*, which is an immutable table sorted by (key, time). Sorted runs of
+similar size are merged, so that a row probes few sorted runs, and each version is rewritten only a few times.
+A merge evicts versions that no row can match any more. A version is evicted if the next version of its key is
+not later than any future row of the first input.
 """
 
 from __future__ import annotations
@@ -34,16 +35,17 @@ from slicemill.time import BEGINNING, END
 from slicemill.types import Row, Schema, Timed
 
 _KEY, _ROW = "#key", "."
-_MASK = "#mask0"  # blocks have a mask, which is not used here
+_MASK = "#mask0"  # mask column that hash blocks require; the ASOF join does not use the mask
 _SYSTEM = ("_ts", "_seq", "_arr")
 
 
 @stored_as("asof", version=1)
 @dataclass(slots=True)
 class AsOfState:
-    """Waiting rows of input 0, and runs of versions, oldest first.
+    """State of an ASOF join: waiting rows of input 0, and stored rows of input 1.
 
-    A row waits while later versions may still match.
+    A row waits while later rows of input 1 may still match. `runs` has the rows of input 1 in sorted tables,
+    the oldest first.
     """
 
     waiting: pa.Table | None = None
@@ -65,8 +67,7 @@ class AsOfStep:
             [compile_vector(key, schema) for key in keys]
             for keys, schema in zip(join.keys, context.schemas, strict=True)
         ]
-        # A run may have been stored before a column was added to the stream. The column is then added to the
-        # run.
+        # A stored table may be older than a column of the stream. This empty table adds the column to it.
         rows = to_arrow(context.schemas[1])
         self._nothing = pa.schema([field.with_name(_ROW + field.name) for field in rows]).empty_table()
         self._blocks: dict[int, Block] = {}
@@ -96,7 +97,7 @@ class AsOfStep:
             return None
         return BEGINNING, int(waiting.column("_ts")[0].as_py()) + (not self._join.strict)
 
-    # -- versions --------------------------------------------------------------------------------------
+    # -- stored rows of input 1 (versions) -------------------------------------------------------------
 
     def _add(self, table: pa.Table) -> None:
         hashed = hash_keys([key(table) for key in self._keys[1]], table.num_rows)
@@ -124,7 +125,7 @@ class AsOfStep:
         return self._blocks[id(run)]
 
     def _merge(self, earliest: int) -> None:
-        """Merge runs of similar size, and evict versions.
+        """Merge stored tables of similar size, and evict rows that cannot match any more.
 
         `earliest` is a lower bound of the timestamps of future rows of input 0.
         """
@@ -143,7 +144,7 @@ class AsOfStep:
         self._blocks = {key: block for key, block in self._blocks.items() if key in there}
 
     def _needed(self, block: Block, earliest: int) -> NDArray[np.bool_]:
-        """Return the mask of versions that rows from `earliest` on can match."""
+        """Return the mask of stored rows that input rows from `earliest` on can match."""
         kept = np.ones(block.rows, np.bool_)
         same = block.hashes[1:] == block.hashes[:-1]
         for name in (name for name in block.table.column_names if name.startswith(_KEY)):
@@ -164,10 +165,10 @@ class AsOfStep:
         latest = np.full(left.num_rows, BEGINNING, np.int64)
         for number, run in enumerate(self.state.runs if left.num_rows else ()):
             block = self._block(run)
-            rows = self._found(block, hashed.hashes, hashed.columns, times)
+            rows = self._last_matches(block, hashed.hashes, hashed.columns, times)
             if hashed.valid is not None:
                 rows[~hashed.valid] = -1
-            # At equal timestamps, the version in the later run arrived later.
+            # At equal timestamps, the version in the later stored table arrived later.
             better = (rows >= 0) & (block.times[np.maximum(rows, 0)] >= latest)
             run_of[better], row_of[better] = number, rows[better]
             latest[better] = block.times[rows[better]]
@@ -176,10 +177,10 @@ class AsOfStep:
             left, run_of, row_of = left.filter(pa.array(there)), run_of[there], row_of[there]
         return self._results(left, run_of, row_of)
 
-    def _found(
+    def _last_matches(
         self, block: Block, hashes: NDArray[np.uint64], keys: Sequence[pa.Array], times: Int64s
     ) -> Int64s:
-        """Return each row's last matching version of a run, or -1."""
+        """Return the last row of a stored table that matches each input row, or -1."""
         window = self._join.window_us
         starts, ends = (np.empty(len(hashes), np.int32) for _ in range(2))
         none = np.zeros(0, np.int64)
@@ -190,7 +191,8 @@ class AsOfStep:
         )  # fmt: skip
         rows = np.where(ends > starts, ends - 1, -1).astype(np.int64)
         while keys:
-            # Hashes are equal. If keys differ, an earlier version may have the same hash and the same key.
+            # The hashes of both rows are equal. If their keys differ, a preceding stored row may have an
+            # equal key.
             asked = np.flatnonzero(rows >= 0)
             same = np.ones(len(asked), np.bool_)
             for index, own in enumerate(keys):
@@ -219,14 +221,14 @@ class AsOfStep:
         return pa.table(columns)
 
 
-# ASOF join row by row, for the reference engine.
+# ASOF join row by row, for the reference engine
 
 
 class AsOfByRows:
-    """Processes rows of both inputs by (timestamp, input).
+    """ASOF join that processes single rows of both inputs by (timestamp, input).
 
     At equal timestamps, rows of input 0 precede rows of input 1. Unless the join is `strict`, rows with equal
-    timestamps match. A row of input 0 then waits until its timestamp is complete.
+    timestamps match. A row of input 0 then waits until the watermark passes its timestamp.
     """
 
     waits_for_time = True

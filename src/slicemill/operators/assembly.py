@@ -1,8 +1,9 @@
-"""Assembly of output rows from input rows and results of calls.
+"""Assembly of output rows from input rows and results of aggregate calls.
 
-A call returns its result for a row at once, at the end of a slot, or again when the row leaves the window
-(ACTIVE EXPIRATION). Output rows are ordered by (time, arrivals before expiries, sequence number). A row
-therefore waits until all calls have returned their results for all earlier rows.
+An aggregate call returns its result for a row at once, or at the end of a slot (a slide of the window). With
+ACTIVE EXPIRATION, it returns another result when a row leaves the window, which is an *expiry*. Output rows
+are ordered by (time, arrivals before expiries, sequence number). A row therefore waits until all calls have
+returned their results for all earlier rows.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SYSTEM = (_TS, _SEQ, _ARRIVAL)
 
 
 class CallAnswerBatch(Protocol):
-    """Results of a call in a run (`slicemill.aggregates.calls.CallAnswers`)."""
+    """Results of one aggregate call in a micro-batch."""
 
     @property
     def numbers(self) -> NDArray[np.int64]: ...
@@ -47,9 +48,9 @@ class CallAnswerBatch(Protocol):
 @stored_as("assembly.returned", version=1, stored_names={"index": "place"})
 @dataclass(slots=True)
 class _PendingAnswers:
-    """Results of one call that wait for other calls, in order.
+    """Results of one aggregate call that wait for results of other calls, in order.
 
-    `index` numbers the results for the same row.
+    `index` numbers the results for one input row.
     """
 
     ts: NDArray[np.int64]
@@ -69,9 +70,9 @@ class _PendingAnswers:
 @stored_as("assembly", version=1)
 @dataclass(slots=True)
 class AssemblyState:
-    """Rows for which a call may still return results, and waiting results.
+    """Input rows with outstanding results of aggregate calls, and waiting results.
 
-    `first` is the number of the first of these rows.
+    `first` is the number of the first row in `rows`.
     """
 
     first: int = 0
@@ -81,10 +82,10 @@ class AssemblyState:
 
 
 class Assembly:
-    """Assembles output rows. `names` are the output columns of each call.
+    """Assembler of output rows from input rows and results of aggregate calls.
 
-    `slides` are the slot lengths of the calls, or None. Without `numbering`, output rows have the sequence
-    numbers of their input rows.
+    `names` are the output columns of each call. `slides` are the slot lengths of the calls, or None. Without
+    `numbering`, output rows have the sequence numbers of their input rows.
     """
 
     def __init__(
@@ -102,18 +103,18 @@ class Assembly:
             state.waiting = [None] * len(names)
 
     def run(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> pa.Table:
-        """Add new rows and results. Return the output rows that are complete."""
+        """Add new rows and results of calls; return the complete output rows."""
         out, leave = self._run(rows, answers)
         return self._numbering.apply(out, leave)
 
     def _run(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> tuple[pa.Table, Bools]:
-        """Return complete rows, and flags for expiries.
+        """Return complete output rows, and a mask of rows that an expiry has caused.
 
-        The rows have the sequence numbers of their input rows.
+        The output rows have the sequence numbers of their input rows.
         """
         state = self.state
-        if self._one_each(rows, answers):
-            return self._beside(rows, answers), np.zeros(rows.num_rows, np.bool_)
+        if self._has_one_result_each(rows, answers):
+            return self._append_results(rows, answers), np.zeros(rows.num_rows, np.bool_)
         held = rows if state.rows is None else concat_with_nulls([state.rows, rows])
         times = held.column(_TS).to_numpy()
         returned = [
@@ -138,10 +139,10 @@ class Assembly:
         state.rows, state.first = held.slice(needed - state.first), needed
         return out
 
-    def _one_each(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> bool:
-        """Return True if each call returned one result per new row.
+    def _has_one_result_each(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> bool:
+        """Return True if each call returned one result for each new row.
 
-        False if older rows or results are waiting.
+        Return False if older rows or results are waiting.
         """
         state, count = self.state, rows.num_rows
         if (state.rows is not None and state.rows.num_rows) or any(
@@ -154,8 +155,8 @@ class Assembly:
         wanted = np.arange(state.first, end)
         return all(not a.expired.any() and np.array_equal(a.numbers, wanted) for a in answers)
 
-    def _beside(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> pa.Table:
-        """Append the results to the rows."""
+    def _append_results(self, rows: pa.Table, answers: Sequence[CallAnswerBatch]) -> pa.Table:
+        """Append the results of calls as columns to the rows."""
         for names, answer in zip(self._names, answers, strict=True):
             for name, column in zip(names, answer.columns, strict=True):
                 rows = rows.append_column(name, to_arrow(column, rows.num_rows))
@@ -164,8 +165,8 @@ class Assembly:
         return rows
 
     def _assemble(self, held: pa.Table, parts: Sequence[_PendingAnswers]) -> tuple[pa.Table, Bools]:
-        # Results of one call are in order. Results of several calls are sorted. Results for the same event
-        # share a row.
+        # Results of one call are in order, and results of several calls are sorted. The results of all calls
+        # for one arrival or one expiry of an input row are in one output row.
         ts, expired, numbers, index = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("ts", "expired", "numbers", "index")
@@ -235,16 +236,16 @@ def _append_answers(waiting: _PendingAnswers | None, new: _PendingAnswers) -> _P
 
 
 def _before(part: _PendingAnswers, ts: int, number: int) -> Bools:
-    """Return the mask of results before the arrival of row `number`.
+    """Return the mask of results that precede the input row `number` in the output.
 
-    The row arrives at time `ts`.
+    The input row arrived at time `ts`.
     """
     earlier: Bools = (part.ts < ts) | ((part.ts == ts) & ~part.expired & (part.numbers < number))
     return earlier
 
 
 def _scatter_column(column: pa.ChunkedArray, rows: NDArray[np.int64], count: int) -> pa.ChunkedArray:
-    """Return a column with these values in `rows`, else NULL."""
+    """Return a column with these values at the positions `rows`, and NULL elsewhere."""
     indices = np.full(count, -1, np.int64)
     indices[rows] = np.arange(len(rows))
     return column.take(pa.array(indices, mask=indices < 0))

@@ -2,10 +2,10 @@
 
 | aggregate | evaluated by |
 |---|---|
-| built-in with a kernel, such as a median | `_kernel_values`: the kernel that also evaluates OVER |
-| models and other aggregates that share state | `_joint_values`: all such calls of a query together |
-| other aggregates of a user or an extension | `_routine_values`: the routine, with each window as a group |
-| built-in without a kernel, such as a synopsis | `_row_values`: row by row |
+| built-in with a kernel (compiled loop), such as a median | `_kernel_values`: the kernel that also evaluates
+OVER | | models and other aggregates that share state | `_joint_values`: all such calls of a query together |
+| other aggregates of a user or an extension | `_routine_values`: their code, with each window as a group | |
+built-in without a kernel, such as a synopsis | `_row_values`: row by row |
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from slicemill.types import Column, Kind, Row, Type
 
 Call: TypeAlias = AggregateCall | WindowCall
 
-_AT_ONCE = 2**20  # number of window rows that are evaluated together
+_AT_ONCE = 2**20  # maximum number of window rows that are evaluated together
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRows:
-    """Rows of windows, with partition numbers and columns.
+    """Materialized rows of windows, with partition numbers and columns.
 
     A window is a range of these rows.
     """
@@ -51,9 +51,9 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True)
 class CallValues:
-    """Result rows of windows.
+    """Result rows of aggregate calls over windows.
 
-    `windows` has the window of each result row, ascending.
+    `windows` has the window number of each result row, ascending.
     """
 
     windows: Int64s
@@ -61,13 +61,13 @@ class CallValues:
 
 
 Evaluate: TypeAlias = Callable[[WindowRows, Windows], CallValues]
-Argument: TypeAlias = tuple[str, Type]  # (name of the argument's column, its type)
+Argument: TypeAlias = tuple[str, Type]  # (name of the column with the argument, type of the argument)
 
 
 def evaluators(
     calls: Sequence[AggregateCall], columns: Mapping[Expr, str], context: StepContext
 ) -> tuple[Evaluate, ...]:
-    """Return evaluators for these calls.
+    """Return evaluators of aggregate calls over materialized windows.
 
     `columns` has the column name of each argument.
     """
@@ -94,7 +94,7 @@ def evaluators(
 def column_arguments(call: AggregateCall, catalog: Catalog) -> tuple[Expr, ...]:
     """Return the arguments that an evaluator reads from columns.
 
-    A kernel takes constant arguments from the call.
+    A kernel gets its constant arguments from the call, not from columns.
     """
     return (
         call.arguments[: count_stored_arguments(call)] if has_group_kernel(call, catalog) else call.arguments
@@ -104,7 +104,7 @@ def column_arguments(call: AggregateCall, catalog: Catalog) -> tuple[Expr, ...]:
 def has_group_kernel(call: Call, catalog: Catalog) -> bool:
     """Return True if a kernel evaluates a call over windows in FROM.
 
-    False for synopses, which need row numbers that such windows do not provide.
+    Return False for synopses (such as sketches), which need row numbers that windows in FROM do not have.
     """
     numbered = is_numbered(call) or call.name.startswith("approx")
     return not is_defined(call, catalog) and has_kernel(call) and not numbered
@@ -140,9 +140,9 @@ def _joint_values(joint: JointCalls, arguments: Sequence[Argument], columns: Seq
 
 
 def _routine_values(uda: Uda, arguments: Sequence[Argument], columns: Sequence[Column]) -> Evaluate:
-    """Return an evaluator of a routine.
+    """Return an evaluator of an aggregate of a user or an extension.
 
-    A window has the results of its last row, then the results of TERMINATE.
+    The results of a window are the results for its last row, then the results of TERMINATE.
     """
     shown = [(index, column) for index, column in enumerate(columns) if column.type.kind is not Kind.ANY]
 
@@ -196,7 +196,7 @@ def _row_values(
 
 
 def align_results(found: Sequence[CallValues], windows: int) -> CallValues:
-    """Align the result rows of several calls.
+    """Combine the results of several calls to rows, by position in each window.
 
     The i-th row of a window has the i-th result of each call, or NULL.
     """
@@ -213,7 +213,7 @@ def align_results(found: Sequence[CallValues], windows: int) -> CallValues:
 
 
 def calls_together(calls: Sequence[Call], catalog: Catalog) -> JointCalls | None:
-    """Combine the calls that share state, if they can be compiled together."""
+    """Combine the aggregate calls that share state, if they can be compiled together."""
     asked = [found for call in calls if (found := joint_call(call, catalog)) is not None]
     if not asked or not asked[-1].shares_with(asked[:-1]):
         return None
@@ -235,8 +235,8 @@ def _tuples(arguments: Sequence[Vector], owners: NDArray[np.int32]) -> Tuples:
 def _pieces(windows: Windows) -> Iterator[tuple[int, Int64s, NDArray[np.int32]]]:
     """Yield batches of windows with a bounded number of rows.
 
-    A batch is (number of the first window, rows of all windows, window of each row). The windows of rows are
-    counted from the first window.
+    A batch is (number of the first window, rows of all windows, window of each row), with windows numbered
+    from the first window of the batch.
     """
     lengths = windows.ends - windows.starts
     reached = np.cumsum(lengths)

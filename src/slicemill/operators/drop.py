@@ -1,4 +1,4 @@
-"""Execution of drop boxes (S54)."""
+"""Execution of drop operators, which drop rows before a query under load (S54)."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class DropState:
 
 
 class DropStep:
-    """Passes a share of the rows.
+    """Step that passes a share of its rows and drops the other rows.
 
-    The share is set before each run.
+    The share is set before each micro-batch.
     """
 
     def __init__(self, operator: Drop, context: StepContext) -> None:
@@ -61,15 +61,15 @@ class DropStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         table = tables[0]
-        kept = self._kept(table)
+        kept = self._rows_to_pass(table)
         if table.num_rows:
             self._count(table, kept)
         if kept is not None:
             table = table.filter(pa.array(kept))
         return table, complete[0]
 
-    def _kept(self, table: pa.Table) -> npt.NDArray[np.bool_] | None:
-        """Return the mask of rows that are passed; None for all rows."""
+    def _rows_to_pass(self, table: pa.Table) -> npt.NDArray[np.bool_] | None:
+        """Return the mask of rows to pass, or None for all rows."""
         dropping, operator = self._dropping, self._operator
         if not table.num_rows or dropping == NOTHING:
             return None
@@ -86,12 +86,12 @@ class DropStep:
         report = self._state.report
         report.arrived += arrived
         report.dropped += arrived - stayed
-        # The accuracy of results is estimated as the share of rows that are passed.
+        # The accuracy of results is estimated as the share of passed rows.
         report.add(int(pc.max(table.column(TS)).as_py()), AccuracySums(float(stayed), arrived))
 
 
 class WholeWindowsStep:
-    """Passes only results of windows from which the box dropped no row."""
+    """Step that passes only results of windows without dropped rows."""
 
     def __init__(self, operator: WholeWindows) -> None:
         self._box = operator.box

@@ -1,4 +1,4 @@
-"""Execution of filter and projection, which have no state."""
+"""Execution of filters and projections, which have no state."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def project_step(_: Project, context: StepContext) -> ProjectStep | ProjectChang
     return _project_step(context.node, *context.schemas)
 
 
-# A task may have a thousand filters. The cache reuses the steps of other queries when a query is added or
-# removed.
+# A task may have a thousand filters. When a query is added or removed, the cache reuses the steps of the
+# task's other queries.
 @lru_cache(_REMEMBERED)
 def _filter_step(node: Node, schema: Schema) -> FilterStep | FilterChangesStep:
     assert isinstance(node.operator, Filter)
@@ -71,7 +71,7 @@ def _project_step(node: Node, schema: Schema) -> ProjectStep | ProjectChangesSte
     return (InsertsStep if node.schema.changelog else ProjectStep)(node.operator.items, schema)
 
 
-# Vectorized filter, projection and predicate masks.
+# Vectorized filter, projection and predicate masks
 #
 # System columns (`_ts`, `_seq`, `_arr`) are passed through. Conditions and items are compiled once per
 # schema, and then evaluated on any number of tables.
@@ -84,7 +84,9 @@ Columns: TypeAlias = Callable[[Arrived], list[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class Masks:
-    """Predicate bits: bit b of `words[w, row]` is predicate 64 w + b.
+    """Results of many predicates for each row, as bits.
+
+    Bit b of `words[w, row]` is the result of predicate 64 w + b.
 
     A predicate that raised an error has no bit set.
     """
@@ -94,12 +96,12 @@ class Masks:
 
 
 def filter_table(table: pa.Table, condition: Callable[[Arrived], pa.ChunkedArray]) -> pa.Table:
-    """Return the rows for which the condition is true."""
+    """Return the rows of a table for which the condition is true."""
     return table.filter(condition(table))
 
 
 def project_table(table: pa.Table, names: Sequence[str], columns: Columns) -> pa.Table:
-    """Return system columns and computed columns. Raise the first error."""
+    """Return the system columns and the computed columns, or raise the first error."""
     arrays = {name: table.column(name) for name in table.column_names if is_system_column(name)}
     for name, outcome in zip(names, columns(table), strict=True):
         if isinstance(outcome, ExpressionError):
@@ -109,7 +111,7 @@ def project_table(table: pa.Table, names: Sequence[str], columns: Columns) -> pa
 
 
 def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arrived], Masks]:
-    """Compile conditions into one program that returns their bits.
+    """Compile predicates to one function that returns their results as bits.
 
     Common subexpressions are evaluated once.
     """
@@ -125,9 +127,9 @@ def compile_masks(conditions: Sequence[Expr], schema: Schema) -> Callable[[Arriv
 
 
 def predicate_mask(table: Arrived, masks: Callable[[Arrived], Masks]) -> NDArray[np.uint64]:
-    """Return the bits of compiled conditions for a table.
+    """Evaluate compiled predicates for a table; return their results as bits.
 
-    Raise the first error.
+    Raise the first error of a predicate.
     """
     found = masks(table)
     for error in found.errors.values():
@@ -140,7 +142,7 @@ def _truth(vector: Vector, rows: int) -> Bools:
 
 
 def pack_masks(truths: Sequence[Sequence[Bools]], rows: int) -> NDArray[np.uint64]:
-    """Pack masks into the bits of 64-bit words.
+    """Pack boolean masks into the bits of 64-bit words.
 
     All masks have the same chunks. A mask without chunks sets no bits.
     """
@@ -150,7 +152,7 @@ def pack_masks(truths: Sequence[Sequence[Bools]], rows: int) -> NDArray[np.uint6
     for number, size in enumerate(len(piece) for piece in max(truths, key=len, default=())):
         pieces = [truth[number].view(np.uint8) if truth else None for truth in truths]
         for first in range(0, len(pieces), 8):
-            # Eight masks are combined in a vector of bytes before the words are written.
+            # Eight masks are combined to a vector of bytes before the words are written.
             octet, shifted = np.zeros(size, np.uint8), np.empty(size, np.uint8)
             for bit, piece in enumerate(pieces[first : first + 8]):
                 if piece is not None:
@@ -160,9 +162,9 @@ def pack_masks(truths: Sequence[Sequence[Bools]], rows: int) -> NDArray[np.uint6
     return words
 
 
-# Filter and projection of changelogs.
+# Filter and projection of changelogs
 #
-# A filter may keep an update, turn it into an insert or a delete, or drop it.
+# A filter may pass an update, turn it into an insert or a delete, or drop it.
 
 
 class FilterChangesStep:
@@ -175,9 +177,9 @@ class FilterChangesStep:
 
 
 class ProjectChangesStep:
-    """Projection of a changelog. Drops updates that change no selected column.
+    """Projection of a changelog, which drops updates that change no selected column.
 
-    The first item is the operation.
+    The first SELECT item is the operation.
     """
 
     def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
@@ -197,7 +199,7 @@ class ProjectChangesStep:
 
 
 class InsertsStep:
-    """Converts insert-only input to a changelog."""
+    """Step that converts insert-only input to a changelog."""
 
     def __init__(self, items: Sequence[SelectItem], schema: Schema) -> None:
         self._names = [item.name for item in items if item.name != OP]

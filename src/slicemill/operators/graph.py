@@ -1,4 +1,4 @@
-"""Query graph (M1): sources, operators and sinks, connected by arcs."""
+"""Query graph: sources, operators and sinks, connected by arcs (M1)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from slicemill.types import Schema
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Operator in the graph. `schema` and `kind` describe its output.
+    """Operator in the query graph, with its inputs; `schema` and `kind` describe its output.
 
-    `label` is the displayed name: the id without its digest. `owner` is the query, stream or view that has
-    the node for itself. It is empty for a node that several queries may share.
+    `label` is the displayed name: the id without its digest. `owner` is the only query, stream or view that
+    uses the node, or empty for a node that several queries may share.
     """
 
     id: str
@@ -30,8 +30,7 @@ class Node:
     owner: str = ""
 
     def __hash__(self) -> int:
-        # Nodes are keys of caches that every statement reads, so hashing must be fast. The id is nearly
-        # unique.
+        # Nodes are keys of caches that every statement reads, so hashing must be fast. Ids are nearly unique.
         return hash(self.id)
 
     @property
@@ -40,16 +39,16 @@ class Node:
 
     @property
     def waits_for_time(self) -> bool:
-        """Return True if the operator is idle-waiting-prone (IWP, M21).
+        """Return True if the operator holds rows until watermarks of its inputs pass them.
 
-        Such an operator holds rows until its inputs are complete.
+        The specification calls such operators idle-waiting-prone (M21).
         """
         return kind_of(self.operator).waits_for_time(self.operator, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """Buffer between two nodes; `port` is the input number of `target`."""
+    """Arc between two nodes of the query graph; `port` is the input number of `target`."""
 
     source: str
     target: str
@@ -60,7 +59,7 @@ class Arc:
 
 @dataclass(frozen=True)
 class QueryGraph:
-    """Nodes in topological order.
+    """Query graph, with its nodes in topological order.
 
     `streams` maps the name of a derived stream to the node that produces it.
     """
@@ -98,12 +97,12 @@ class QueryGraph:
         return tuple(node for node in self if isinstance(node.operator, QueryResults))
 
     def stream_of(self, node_id: str) -> str | None:
-        """Return the first stream that a node produces, or None."""
+        """Return the name of the first derived stream that a node produces, or None."""
         names = self._streams_named.get(node_id)
         return names[0] if names else None
 
     def has_parts(self, node_id: str) -> bool:
-        """Return True if several queries share the node (see `Part`)."""
+        """Return True if several queries share the node, each with its part of the result."""
         return any(isinstance(reader.operator, Part) for reader in self.consumers(node_id))
 
     def consumers(self, node_id: str) -> tuple[Node, ...]:
@@ -118,7 +117,7 @@ class QueryGraph:
         return {source: tuple(nodes.values()) for source, nodes in found.items()}
 
     def ancestors(self, node_id: str) -> frozenset[str]:
-        """Return the node and all nodes on which it depends."""
+        """Return a node and all nodes from which it receives rows, directly or indirectly."""
         found: set[str] = set()
         waiting = [node_id]
         while waiting:
@@ -129,7 +128,7 @@ class QueryGraph:
         return frozenset(found)
 
     def only(self, node_ids: Iterable[str]) -> QueryGraph:
-        """Return the graph of these nodes, which must include their inputs."""
+        """Return the subgraph of these nodes, which must include their inputs."""
         kept = sorted(set(node_ids), key=self._positions.__getitem__)
         streams = {name: node_id for node_id in kept for name in self._streams_named.get(node_id, ())}
         return QueryGraph({node_id: self[node_id] for node_id in kept}, streams)
@@ -140,7 +139,7 @@ class QueryGraph:
 
     @cached_property
     def _streams_named(self) -> dict[str, list[str]]:
-        """Return the stream names by producing node."""
+        """Return the names of the derived streams that each node produces."""
         found: dict[str, list[str]] = {}
         for name, node_id in self.streams.items():
             found.setdefault(node_id, []).append(name)

@@ -68,12 +68,12 @@ def _qualify(alias: str, name: str) -> str:
     return f"{alias}.{name}" if alias else name
 
 
-# Vectorized lookup join with a table, or with the window of a view (M40).
+# Vectorized lookup join with a table, or with the window of a view (M40)
 #
-# Equalities between the two sides are hash keys. NULL equals no value. The rest of the condition is evaluated
-# only on pairs with equal keys, so that it raises no error on other pairs. Without an equality, every pair is
-# a candidate. Pairs are built in blocks to bound memory. The output is in the order of the stream, then of
-# the table.
+# Equalities between the two sides are hash keys, where NULL equals no value. The residual condition is
+# evaluated only for pairs with equal keys, so that it raises no error for other pairs. Without an equality,
+# every pair is a candidate. Pairs are built in blocks to limit memory. The output is in the order of the
+# stream, then of the table.
 
 
 PAIRS_PER_BLOCK = 1 << 18
@@ -83,7 +83,7 @@ KeyColumn = Callable[[Arrived], pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class LookupKeys:
-    """Condition, split into equal keys of both sides and a residual condition."""
+    """Join condition, split into equal keys of both sides and a residual condition."""
 
     stream: tuple[Expr, ...]
     table: tuple[Expr, ...]
@@ -91,7 +91,7 @@ class LookupKeys:
 
 
 def keys_of(condition: Expr | None, stream: Schema, table: Schema) -> LookupKeys:
-    """Split a condition into hash keys and a residual condition."""
+    """Split a join condition into hash keys and a residual condition."""
     of_stream, of_table = frozenset(stream.names), frozenset(table.names)
     stream_keys: list[Expr] = []
     table_keys: list[Expr] = []
@@ -133,9 +133,9 @@ class RowRange:
 
 
 class LookupMatcher:
-    """Compiled condition between stream rows and table rows.
+    """Compiled join condition between stream rows and table rows.
 
-    The columns of the two sides have different names, which the condition uses. A left join emits stream rows
+    The condition uses the column names of both sides, which differ. A left join emits stream rows
     without a match, with NULLs in the columns of the table.
     """
 
@@ -149,7 +149,7 @@ class LookupMatcher:
         self._stream_keys = [compile_vector(key, stream_schema) for key in keys.stream]
         self._table_keys = [compile_vector(key, table_schema) for key in keys.table]
         self._rest = None if keys.rest is None else compile_vector(keys.rest, both)
-        # A condition without columns still needs a column, from which the row count is taken.
+        # A condition without columns needs at least one column, which determines the number of rows.
         self._read = (columns_of(keys.rest) if keys.rest is not None else None) or self._columns[:1]
 
     def index(self, table: pa.Table) -> Index:
@@ -158,10 +158,10 @@ class LookupMatcher:
     def join(
         self, stream: pa.Table, table: pa.Table, index: Index | None = None, stretch: RowRange | None = None
     ) -> pa.Table:
-        """Return the joined rows: stream columns, then table columns.
+        """Join stream rows with table rows; return stream columns, then table columns.
 
-        The output has the system columns of the stream. Without `index`, an index is built of the table rows
-        whose key occurs in `stream`.
+        The output has the system columns of the stream. Without `index`, the function builds an index of the
+        table rows whose key occurs in `stream`.
         """
         keys = [key(stream) for key in self._stream_keys]
         if index is None:
@@ -182,9 +182,9 @@ class LookupMatcher:
     def _matches(
         self, stream: pa.Table, table: pa.Table, tuples: Int64s, rows: Int64s, block: range
     ) -> tuple[Int64s, Int64s]:
-        """Return the index pairs of matching rows.
+        """Return the positions of matching rows in the stream and in the table.
 
-        Table row -1 means no match.
+        The position -1 in the table means that a stream row has no match.
         """
         if self._rest is not None and len(tuples):
             held = self._rest(self._pairs(stream, table, tuples, rows))
@@ -218,7 +218,7 @@ class LookupMatcher:
 
 
 class TableLookup:
-    """Stored table with its index."""
+    """Lookup join with a stored table and its hash index."""
 
     def __init__(
         self,
@@ -237,9 +237,10 @@ class TableLookup:
 
 
 class Index:
-    """Hash index: `rows` by key, then in table order.
+    """Index of a table: row numbers grouped by join key.
 
-    With `wanted`, only rows whose first key column has one of these values are included.
+    `rows` has the row numbers by key, and in table order for equal keys. With `wanted`, only rows whose first
+    key column has one of these values are included.
     """
 
     def __init__(
@@ -262,16 +263,16 @@ class Index:
         order = np.argsort(group, kind="stable") if keys else indices
         order = order[np.count_nonzero(group < 0) :]
         self.rows: Int64s = indices[order]
-        # Combine group and row into one number, so that the rows of a group within a range are adjacent.
+        # Key and row are combined to one number, so that the rows of a key within a row range are adjacent.
         self._span = rows + 1
         self._indices: Int64s = group[order] * self._span + self.rows
 
     def groups(
         self, keys: list[pa.ChunkedArray], tuples: int, stretch: RowRange | None = None
     ) -> tuple[Int64s, Int64s]:
-        """Return the start and the size of each stream row's group.
+        """Return the table rows with the key of each stream row, as a start and a count.
 
-        The start is an index into `rows`.
+        The start is a position in `rows`.
         """
         group: Int64s = np.zeros(tuples, np.int64)
         for key, (values, groups) in zip(keys, self._levels, strict=True):
@@ -282,7 +283,7 @@ class Index:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert doubles to bits, with one NaN and one zero."""
+    """Convert a column of doubles to bits, with one bit pattern for NaN and one for zero."""
     if not pa.types.is_floating(key.type):
         return key
     chunks = []
@@ -294,19 +295,17 @@ def _comparable(key: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _codes(keys: pa.ChunkedArray, values: pa.Array) -> Int64s:
-    """Return the index of each key among the values.
-
-    -1 for NULL and for values that do not occur.
-    """
+    """Return the position of each key in `values`, or -1 for NULL and missing keys."""
     found = pc.index_in(keys, value_set=values, skip_nulls=True)
     indices: Int64s = pc.fill_null(found, -1).combine_chunks().to_numpy(zero_copy_only=False).astype(np.int64)
     return indices
 
 
 def _combine_codes(group: Int64s, key: pa.ChunkedArray, values: pa.Array) -> Int64s:
-    """Combine group numbers and codes of another key column.
+    """Combine the key numbers of some columns with the codes of another key column.
 
-    The number is -1 if the group or the code is -1. Numbers are below the square of the table's row count.
+    The result is -1 if the key number or the code is -1. Results are below the square of the table's row
+    count.
     """
     codes = _codes(key, values)
     return np.where((group < 0) | (codes < 0), -1, group * max(len(values), 1) + codes)
@@ -317,9 +316,9 @@ def _nullable(codes: Int64s) -> pa.ChunkedArray:
 
 
 def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield ranges of stream rows with a bounded number of pairs each.
+    """Yield ranges of stream rows, each with a bounded number of candidate pairs.
 
-    Each range has at least one row.
+    Each range has at least one stream row.
     """
     total = np.cumsum(counts)
     start = 0
@@ -334,16 +333,19 @@ def _concat(parts: list[Int64s]) -> Int64s:
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
-# Lookup in a view over a stream, as of the time of the row (M40).
+# Lookup join of a stream with a view over another stream (M40)
 #
-# view    a   b       c   d           [ROWS 2]          view rows of the same time precede the stream row
-# stream        x   y       z         x: a b   y: a b   z: c d
+# A stream row is joined with the content of the view at the timestamp of the row. At equal timestamps, view
+# rows precede stream rows. In this example the view contains the last two rows (ROWS 2):
+#
+#     view    a   b       c   d
+#     stream        x   y       z         x: a b   y: a b   z: c d
 
 
 @stored_as("view_lookup", version=1)
 @dataclass(slots=True)
 class ViewState:
-    """Window content of the view, and waiting rows of both inputs.
+    """State of a lookup in a view: the view's window content, and waiting rows.
 
     The first `passed` rows of `content` have left the window.
     """
@@ -354,10 +356,10 @@ class ViewState:
 
 
 class ViewLookupStep:
-    """Joins rows of both inputs by time.
+    """Step that joins each stream row with the view's content at the row's timestamp.
 
-    At equal times, view rows precede stream rows. The result does not depend on the boundaries between runs.
-    `stream` and `view` have the output column names.
+    At equal timestamps, view rows precede stream rows. The result does not depend on the division of the
+    input into micro-batches. `stream` and `view` have the output column names.
     """
 
     def __init__(
@@ -370,7 +372,7 @@ class ViewLookupStep:
         seq_bits: int,
     ) -> None:
         self.state = state
-        assert window.extent is not None, "the binder asks for a window with a beginning"
+        assert window.extent is not None, "the binder requires a window with a begin"
         self._extent = window.extent
         self._by_rows = window.frame is FrameUnit.ROWS
         self._matching = matching
@@ -399,8 +401,8 @@ class ViewLookupStep:
         ]
         new = new.drop_columns([SEQ, ARRIVAL]).combine_chunks()
         content = concat_with_nulls([*(piece.table for piece in state.content), new]).slice(state.passed)
-        out = self._met(stream, content)
-        passed = state.passed + self._passed(_times(content), until)
+        out = self._join_content(stream, content)
+        passed = state.passed + self._count_expired(_times(content), until)
         state.content, state.passed = drop_first_rows(state.content, new, passed)
         return out, until
 
@@ -408,8 +410,8 @@ class ViewLookupStep:
         waiting = self.state.waiting
         return due_in_turn([table.column(TS)[0].as_py() if table.num_rows else None for table in waiting])
 
-    def _met(self, stream: pa.Table, content: pa.Table) -> pa.Table:
-        """Join stream rows with view rows, in stream order.
+    def _join_content(self, stream: pa.Table, content: pa.Table) -> pa.Table:
+        """Join stream rows with the rows of the view, in stream order.
 
         The matches of a stream row are ordered oldest first.
         """
@@ -424,8 +426,8 @@ class ViewLookupStep:
             return RowRange(np.maximum(ends - self._extent, 0), ends)
         return RowRange(np.searchsorted(times, ts - self._extent, side="right"), ends)
 
-    def _passed(self, times: Int64s, until: int) -> int:
-        """Count the view rows that no later stream row can match."""
+    def _count_expired(self, times: Int64s, until: int) -> int:
+        """Return the number of view rows that no later stream row can match."""
         if self._by_rows:
             return max(len(times) - self._extent, 0)
         return int(np.searchsorted(times, max(until - self._extent, BEFORE_ALL), side="right"))

@@ -1,4 +1,4 @@
-"""Execution of reordering: rows wait until no earlier row can arrive.
+"""Execution of reordering by a new timestamp: rows wait until no earlier row can arrive.
 
 own time        1   2   3   4   5   6              SLACK 2
 column          -   1   -   2   5   -
@@ -28,7 +28,7 @@ from slicemill.time import BEGINNING, END
 class ReorderState:
     """Waiting rows in arrival order, with their new timestamps.
 
-    `least` is the lowest of these.
+    `least` is the lowest new timestamp.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -43,7 +43,7 @@ class ReorderStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         until = self._watermark(complete[0])
-        new = self._stamped(tables[0])
+        new = self._with_new_timestamps(tables[0])
         rows = pa.concat_tables([*(piece.table for piece in self.state.pieces), new]).combine_chunks()
         times, seqs = rows.column(TS).to_numpy(), rows.column(SEQ).to_numpy()
         ready = times < until if until != END else np.ones(len(times), np.bool_)
@@ -60,10 +60,10 @@ class ReorderStep:
         """Return the output watermark: input watermark minus slack."""
         return complete if complete == END else max(complete - self._slack, BEGINNING)
 
-    def _stamped(self, table: pa.Table) -> pa.Table:
+    def _with_new_timestamps(self, table: pa.Table) -> pa.Table:
         """Set the new timestamps of rows.
 
-        Rows are dropped if the new timestamp is NULL or too early.
+        Rows are dropped if the new timestamp is NULL or before the output watermark.
         """
         table = table.select(self._schema.names).cast(self._schema)
         column = table.column(self._column).combine_chunks()

@@ -1,4 +1,8 @@
-"""Rescale of an operator: subtasks of rows before and after the rescale (S41)."""
+"""Redistribution of operator state when the number of subtasks changes (S41).
+
+A subtask is a parallel instance of a task, with its own keys or *stripes*. A stripe has every n-th group of
+rows by sequence number. After a rescale, each new subtask selects its rows from the state of old subtasks.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,8 @@ T = TypeVar("T")
 class Dimension:
     """Dimension of a grid of subtasks, partitioned by keys or stripes.
 
-    `keys` is None for stripes of sequence numbers. `index` is the index of the new subtask in this dimension.
+    `keys` is None for stripes of sequence numbers. `index` is the position of the new subtask in this
+    dimension.
     """
 
     count: int
@@ -33,7 +38,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class InputChange:
-    """Rescale of one input.
+    """Rescale of one input of an operator, as seen by one new subtask.
 
     `sources` are old subtasks that together have read each row once. `dimensions` determine the rows that the
     new subtask reads.
@@ -56,7 +61,7 @@ class KeptRows:
 
 @dataclass(frozen=True, slots=True)
 class Redistribution:
-    """Rescale, as seen by one new subtask.
+    """Rescale of an operator, as seen by one new subtask.
 
     All old subtasks have read the rows of `heavy` keys.
     """
@@ -67,7 +72,7 @@ class Redistribution:
     heavy: tuple[HeavyKey, ...] = ()
 
     def reading_states(self, input_: int, subtasks: Sequence[T | None]) -> list[T]:
-        """Return states that together have read each row once."""
+        """Return the states of old subtasks that together have read each row once."""
         found = (subtasks[index] for index in self.inputs[input_].sources)
         return [one for one in found if one is not None]
 
@@ -78,7 +83,7 @@ class Redistribution:
         return self.reading_states(input_, subtasks)
 
     def is_read(self, input_: int, rows: KeptRows) -> Bools:
-        """Return the mask of rows that the new subtask reads."""
+        """Return the mask of rows in old state that the new subtask must have read."""
         found = np.ones(len(rows), np.bool_)
         for along in self.inputs[input_].dimensions:
             if along.keys is None:
@@ -89,7 +94,7 @@ class Redistribution:
         return found
 
     def is_stored(self, input_: int, rows: KeptRows) -> Bools:
-        """Return the mask of rows that the new subtask stores."""
+        """Return the mask of rows in old state that the new subtask stores."""
         if self.after.by_time:
             return np.asarray(stripes_of(rows.seqs, self.after.count) == self.after.number)
         return self.is_read(input_, rows)

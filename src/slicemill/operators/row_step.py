@@ -1,10 +1,11 @@
 """Fallback step that executes an operator row by row, without kernels.
 
-Rows are processed in order, as far as all inputs are complete. A row operator does not return which input row
-caused an output row. An operator without keys has a single subtask, and its output rows are renumbered. For
-an operator with keys, the output rows of an input row get the sequence number of the input row. Output rows
-that the watermark releases follow. They are ordered by timestamp, then by a hash of their values, so that
-the order is the same for any number of subtasks.
+Rows are processed in order, up to the watermarks of all inputs. A row operator (state machine that processes
+one row at a time) does not return which input row caused an output row. An operator without keys has a single
+subtask, and its output rows are renumbered. For an operator with keys, the output rows of an input row get
+the sequence number of the input row. Output rows that the watermark releases follow these rows. Released rows
+are ordered by timestamp, then by a hash of their values, so that the order is the same for any number of
+subtasks.
 
 Joins of three or more streams over row counts run row by row (`join.rows`). Coalescing runs row by row under
 a budget of runs, or over row counts under any budget (`temporal.rows`).
@@ -35,8 +36,8 @@ from slicemill.storage.state_size import state_bytes
 from slicemill.time import END
 from slicemill.types import Row, Schema, Timed
 
-# Input row, and output row, with the sequence number and arrival time of the input row. The number may be
-# None.
+# Row with the sequence number and arrival time of its input row: an input row, or an output row, whose
+# sequence number may be None.
 Arrived: TypeAlias = tuple[Timed, int, int]
 Caused: TypeAlias = tuple[Timed, int | None, int]
 
@@ -46,7 +47,7 @@ Caused: TypeAlias = tuple[Timed, int | None, int]
 class RowState:
     """State of a row operator, and rows that wait for other inputs.
 
-    The operator itself is created from the plan.
+    The operator is created from the plan, not from the state.
     """
 
     operator: Any
@@ -56,10 +57,10 @@ class RowState:
 
 
 class RowStep:
-    """Executes an operator row by row.
+    """Step that executes an operator row by row.
 
     `numbering` is set if the operator has keys. Rows of several inputs are processed by (timestamp, input,
-    sequence number), so that the order does not depend on run boundaries.
+    sequence number), so that the order does not depend on the division of the input into micro-batches.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class RowStep:
         return self._table(out), until if held is None else min(until, held)
 
     def _table(self, out: list[Caused]) -> pa.Table:
-        """Return output rows in order.
+        """Return output rows as a table, in order.
 
         Rows that the watermark released have no arrival time.
         """
@@ -135,7 +136,7 @@ class RowStep:
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
         """Return the report of rows that were dropped for lack of memory.
 
-        Empty if the operator drops no rows.
+        The report is empty if the operator drops no rows.
         """
         return {node_id: self._operator.report} if isinstance(self._operator, LossReporter) else {}
 
@@ -181,20 +182,20 @@ def _by_values(row: Row) -> int:
     return int.from_bytes(blake2b(repr(row).encode(), digest_size=5).digest())
 
 
-# Interface between the execution cycle and row operators.
+# Interface between the loop that executes row operators and these operators
 #
-# A row operator is a pure state machine without access to buffers, schedulers or clocks. The execution cycle
-# selects the input whose first row is next (NOS rules, TSM registers: M15-M26), and passes the row to the
-# operator. The operator returns its output rows in timestamp order.
+# A row operator is a pure state machine without access to buffers, schedulers or clocks. The executing loop
+# selects the input whose first row is next by (timestamp, input), according to the watermarks of the inputs
+# (M15-M26). It passes the row to the operator. The operator returns its output rows in timestamp order.
 
 
 @runtime_checkable
 class RowOperator(Protocol):
     """Operator that processes one row at a time.
 
-    `waits_for_time` is True for idle-waiting-prone operators (IWP, M21): unions, window joins, and aggregates
-    whose output waits for the end of a slot or an expiry. Only for these operators, the cycle has a TSM
-    register per input and calls `advance`.
+    `waits_for_time` is True for operators that wait for a silent input (idle waiting, M21): unions, window
+    joins, and aggregates whose output waits for the end of a slot or an expiry. Only for these operators, the
+    executing loop tracks the watermark of each input and calls `advance`.
     """
 
     @property
@@ -227,7 +228,7 @@ class RestorableOperator(Protocol):
     """
 
     def state(self) -> Any:
-        """Return the whole state, as plain values for `slicemill.codec`."""
+        """Return the whole state of the operator, as plain values for `slicemill.codec`."""
         ...
 
     def restore(self, state: Any) -> None:
@@ -239,21 +240,18 @@ class RestorableOperator(Protocol):
 class DelayedOutput(Protocol):
     """Row operator that holds output back until a known time.
 
-    Without this interface, the cycle assumes that later output is not before the last input time. The cycle
-    then schedules no timer, so that held output is emitted with the next row or enabling timestamp.
+    Without this interface, the executing loop assumes that later output is not before the last input time.
+    The loop then sets no timer, so that held output is emitted with the next row or watermark.
     """
 
     def held_from(self) -> int | None:
-        """Return the lowest timestamp of held output.
-
-        None if no output is held.
-        """
+        """Return the lowest timestamp of held output, or None without held output."""
         ...
 
     def due(self) -> int | None:
         """Return the timestamp at which `advance` releases output.
 
-        None if no output is held.
+        Return None without held output.
         """
         ...
 
@@ -263,7 +261,7 @@ class InitialOutput(Protocol):
     """Row operator that has output without input rows."""
 
     def begin(self) -> Sequence[Timed]:
-        """Return the rows that precede the first input row, at `EARLIEST`.
+        """Return the output rows that precede the first input row, at `EARLIEST`.
 
         A second call returns no rows.
         """
@@ -272,14 +270,14 @@ class InitialOutput(Protocol):
 
 @runtime_checkable
 class LossReporter(Protocol):
-    """Row operator that may drop rows."""
+    """Row operator that may drop rows, and reports them."""
 
     @property
     def report(self) -> AccuracyReport: ...
 
 
 def predicate(condition: Expr | None, schema: Schema) -> Callable[[Row], bool]:
-    """Compile a condition.
+    """Compile a condition to a function of a row.
 
     A row passes only if the condition is TRUE, and not NULL.
     """

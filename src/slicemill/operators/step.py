@@ -1,7 +1,8 @@
-"""Interfaces of execution steps.
+"""Interfaces of steps: executions of an operator over micro-batches.
 
 A step reads new rows and watermarks, and returns output rows. A shared step returns a result for each of its
-members. An error of one member does not affect other members.
+*members*, which are the queries or calls that share the operator. An error of one member does not affect
+other members.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ StepResult: TypeAlias = tuple[pa.Table, int] | SlicemillError
 
 
 class Step(Protocol):
-    """Execution of an operator over new rows.
+    """Execution of an operator over the rows of a micro-batch.
 
     `complete` are the input watermarks: no later row of input i has a timestamp below `complete[i]`. `run`
     returns the output rows and the output watermark.
@@ -54,7 +55,7 @@ class Stateful(Protocol):
     """Step with a state that checkpoints store.
 
     The state has plain values, arrays, tables and registered classes (`codec`). A `Slice` in the state is
-    written once, and later checkpoints refer to it. Large states therefore consist of slices, so that the
+    written once, and later checkpoints reference it. Large states therefore consist of slices, so that the
     cost of a checkpoint depends only on the changes.
     """
 
@@ -64,25 +65,25 @@ class Stateful(Protocol):
     def due(self) -> Due | None:
         """Return the input watermarks that release held rows.
 
-        None if no rows are held. A number applies to all inputs. A tuple has a watermark for each input, and
-        all of them are needed. A list of tuples has alternatives.
+        Return None if no rows are held. A number applies to all inputs. A tuple has a watermark for each
+        input, and all of them must be reached. A list of tuples has alternatives.
         """
         ...
 
 
 class StatefulStep(Step, Stateful, Protocol):
-    """Execution of one operator with state."""
+    """Execution of one operator with state over the rows of a micro-batch."""
 
 
 class SharedStep(Stateful, Protocol):
-    """Execution of one operator, with one result for each member."""
+    """Execution of a shared operator, with one result for each query or call."""
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]: ...
 
 
 @runtime_checkable
 class SheddingStep(Protocol):
-    """Step that may shed rows.
+    """Step that may drop rows because of load or memory limits.
 
     Shed rows are reported by node: the node of the step, or the nodes of its members.
     """
@@ -99,7 +100,7 @@ class MemoryReporter(Protocol):
 
 @runtime_checkable
 class ComparisonCounter(Protocol):
-    """Step that counts its comparisons of rows by age."""
+    """Join step that counts comparisons of rows, grouped by the age of the stored row."""
 
     @property
     def compared(self) -> Comparisons: ...
@@ -109,7 +110,8 @@ class ComparisonCounter(Protocol):
 class KeyPartitionedStep(Protocol):
     """Step of a task that is partitioned by key.
 
-    The step reports its work by key. Before each run, the heavy keys are set, whose rows all subtasks read.
+    The step reports its work by key. Before each micro-batch, the heavy keys are set, whose rows all subtasks
+    read.
     """
 
     @property
@@ -120,9 +122,9 @@ class KeyPartitionedStep(Protocol):
 
 @runtime_checkable
 class LoadControlledStep(Protocol):
-    """Step that sheds load.
+    """Step that drops rows under load.
 
-    Before each run, the share of rows or pairs to shed is set for each node.
+    Before each micro-batch, the share of rows or pairs to drop is set for each node.
     """
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None: ...
@@ -132,8 +134,8 @@ class LoadControlledStep(Protocol):
 class InitialRowStep(Protocol):
     """Step that may emit a row before its first input row.
 
-    An example is a global aggregate. `emits_first_row` is set before each run. It is False in a replay of
-    runs that did not emit the row.
+    An example is a global aggregate. `emits_first_row` is set before each micro-batch. It is False in a
+    replay of micro-batches that did not emit the row.
     """
 
     emits_first_row: bool
@@ -143,8 +145,8 @@ class InitialRowStep(Protocol):
 class FinalOutputStep(Protocol):
     """Step that emits rows at the end of input.
 
-    Their timestamp is that of the last row. `latest_elsewhere` is the time of the last row in other subtasks,
-    which is set before each run.
+    The emitted rows have the timestamp of the last input row. `latest_elsewhere` is the time of the last row
+    in other subtasks, which is set before each micro-batch.
     """
 
     latest_elsewhere: int
@@ -153,21 +155,22 @@ class FinalOutputStep(Protocol):
     def latest_ts(self) -> int: ...
 
 
-# Context of an execution step.
+# Context of a step
 
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """Node of a step, with graph, catalog, tables and last state."""
+    """Inputs for creating a step: its node, graph, catalog, tables and last state."""
 
     node: Node
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
     state: object | None
-    newcomers: Covers = field(default_factory=dict)  # members of shared operators that have no state yet
+    # New members of shared operators, which have no state yet.
+    newcomers: Covers = field(default_factory=dict)
     subtask: Subtask = WHOLE
-    # By member of a shared operator: the replaced member whose state it takes over.
+    # Replaced member of a shared operator, whose state a new member takes over, by new member.
     successors: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -177,14 +180,14 @@ class StepContext:
 
     @property
     def seq_bits(self) -> int:
-        """Return the maximum bits of the inputs' sequence numbers (`columns.order`)."""
+        """Return the maximum bit width of the sequence numbers of the inputs."""
         return input_bits(self.node, self.graph, self.catalog)
 
     def rows_of(self, relation: str) -> Sequence[Row]:
         return relation_rows(relation, self.catalog, self.tables)
 
     def definition(self, call: AggregateCall | WindowCall) -> RowAggregate:
-        """Return an aggregate's row form, with the call's result type."""
+        """Return the row-by-row definition of an aggregate, with the result type of a call."""
         definition = aggregate_lookup(self.catalog, self.rows_of)(call.name, call.distinct)
         if definition.columns == 1:
             definition = replace(definition, finish=result_converter(call.columns[0].type))
@@ -192,9 +195,10 @@ class StepContext:
 
 
 def step_of(context: StepContext) -> Step | StatefulStep | SharedStep | None:
-    """Return the step of a node; None for tables, views and parts.
+    """Create the step of a node; return None for nodes that are not executed.
 
-    Operators that look up a table or view read it directly.
+    These are tables, views, and parts of shared operators. Operators that look up a table or view read it
+    directly.
     """
     operator = context.node.operator
     name = kind_of(operator).step
@@ -210,13 +214,13 @@ def input_nodes(node: Node, graph: QueryGraph) -> tuple[str, ...]:
 
 
 def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
-    """Return the maximum bits of the sequence numbers that an operator reads."""
+    """Return the maximum bit width of the sequence numbers that an operator reads."""
     kind = kind_of(node.operator)
     return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
 
 
 def bits_of(sources: Iterable[str], graph: QueryGraph, catalog: Catalog) -> int:
-    """Return the maximum bits of the sequence numbers of some nodes."""
+    """Return the maximum bit width of the sequence numbers that some nodes emit."""
     return max((_output_bits(graph[source], graph, catalog) for source in sources), default=SEQ_BITS)
 
 
@@ -241,19 +245,19 @@ def view_content(view: View, rows: Sequence[Timed], now: int) -> list[Row]:
 
     `rows` are all rows of the view, in time order.
     """
-    assert isinstance(view.query, SelectQuery), "the binder asks for one window"
+    assert isinstance(view.query, SelectQuery), "the binder requires one window"
     window = view.query.inputs[0].window
-    assert window is not None and window.extent is not None, "the binder asks for a window with a beginning"
+    assert window is not None and window.extent is not None, "the binder requires a window with a begin"
     if window.frame is FrameUnit.ROWS:
         return [timed.row for timed in rows[-window.extent :]]
     return [timed.row for timed in rows if timed.ts > now - window.extent]
 
 
-# Expressions over new rows, and partition numbers of rows.
+# Expressions over new rows, and partition numbers of rows
 
 
 class CompiledColumns:
-    """Expressions over new rows, in groups, compiled together."""
+    """Groups of expressions over new rows, such as keys and arguments, compiled together."""
 
     def __init__(self, groups: Sequence[Sequence[Expr]], schema: Schema) -> None:
         self._sizes = [len(group) for group in groups]
@@ -261,7 +265,7 @@ class CompiledColumns:
         self._compute = compile_many([expr for group in groups for expr in group], schema)
 
     def of(self, table: pa.Table) -> list[list[pa.Array]]:
-        """Return the columns of each group. Raise the first error."""
+        """Evaluate all expressions; return the columns of each group, or raise an error."""
         arrays = []
         for outcome in self._compute(table):
             if isinstance(outcome, ExpressionError):
@@ -275,7 +279,7 @@ class CompiledColumns:
 
 
 class PartitionNumbers:
-    """Computes the partition number of each row."""
+    """Compiled partition keys, which map each row to the number of its partition."""
 
     def __init__(self, keys: Sequence[Expr], schema: Schema) -> None:
         self._columns = CompiledColumns([keys], schema)

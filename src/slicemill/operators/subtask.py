@@ -1,4 +1,4 @@
-"""Cell: the partition of a task's state in which a step runs."""
+"""Subtask: parallel instance of a task, with its own part of the task's state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from slicemill.time import END
 
 @dataclass(frozen=True, slots=True)
 class Subtask:
-    """Cell `number` of `count`: a task's partition of a task's state.
+    """Subtask `number` of `count`: a parallel instance of a task, with its own keys.
 
     With `by_time`, all subtasks read all rows, and each subtask stores the rows of one stripe
     (`columns.keys.stripes_of`). The pair of two rows is found by the subtask that stores the older row (S33).

@@ -1,4 +1,4 @@
-"""Execution of UNION: sort-merge with waiting rows (M21-M25)."""
+"""Execution of UNION: sort-merge of inputs, in which rows wait for watermarks (M21-M25)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class MergeState:
 
 
 class MergeStep:
-    """UNION by (timestamp, input, sequence number), independent of run boundaries.
+    """UNION step, which emits rows in the order of (timestamp, input, sequence number).
+
+    The order does not depend on the division of the input into micro-batches.
 
     A sequence number has the input in its first `ranks` bits, followed by the number in the input. Without
     `ranks`, rows are renumbered.
@@ -61,7 +63,7 @@ class MergeStep:
             new if old is None else concat_with_nulls([old, new])
             for old, new in zip(waited, named, strict=True)
         ]
-        registers = [max(known, told) for known, told in zip(state.registers, complete, strict=True)]
+        registers = [max(known, new) for known, new in zip(state.registers, complete, strict=True)]
         merged = merge_tables(inputs, registers, in_order=True)
         state.waiting, state.registers = list(merged.waiting), list(merged.registers)
         out = merged.table
@@ -87,23 +89,23 @@ def merge(operator: Merge, context: StepContext) -> MergeStep:
     return MergeStep(state, len(context.schemas), node.schema, ranks)
 
 
-# Sort-merge of ordered inputs on whole tables (M21-M25).
+# Sort-merge of ordered inputs on whole tables (M21-M25)
 #
-# The TSM register of an input is its watermark: the timestamp of its last row, or a later enabling timestamp.
+# The register of an input is its watermark: the timestamp of its last row, or a later enabling timestamp.
 # τ is the lowest register. Rows at or before τ are emitted, ordered by (timestamp, input, position). Later
 # rows wait:
 #
 #     A: 1 3 3   register 3                    out:     1 2
 #     B: 2       register 2     τ = 2          waiting: A: 3 3
 #
-# In the rule of the reference (M21), a row at τ is emitted at once, even if more rows at τ may follow. The
+# In the reference engine (M21), a row at τ is emitted at once, even if more rows at τ may follow. The
 # order of rows with equal timestamps then depends on their arrival. With `in_order`, a row also waits for
 # rows that precede it by (timestamp, input), so that the result depends only on the input.
 
 
 @dataclass(frozen=True, slots=True)
 class MergeOutput:
-    """Emitted rows, waiting rows by input, and registers for the next call."""
+    """Emitted rows, waiting rows of each input, and watermark of each input."""
 
     table: pa.Table
     waiting: tuple[pa.Table, ...]
@@ -123,8 +125,8 @@ def merge_tables(
 ) -> MergeOutput:
     """Merge tables of one schema, each in timestamp order.
 
-    Each table has waiting rows, followed by new rows. `registers` are the registers of the last call, or
-    later enabling timestamps.
+    Each table has waiting rows, followed by new rows. `registers` are the watermarks of the inputs: those of
+    the last call, or later watermarks.
     """
     times = [_times(table, time_column) for table in inputs]
     known = [
@@ -147,9 +149,9 @@ def _times(table: pa.Table, time_column: str) -> NDArray[np.int64]:
 
 
 def _borders(registers: Sequence[int], in_order: bool) -> list[int]:
-    """Return by input the timestamp below which rows are emitted.
+    """Return for each input the timestamp below which rows are emitted.
 
-    END for all rows.
+    The timestamp is END if all rows are emitted.
     """
     if in_order:
         return borders(registers)
@@ -161,6 +163,7 @@ def _merge_by_time(parts: Sequence[pa.Table], moments: Sequence[NDArray[np.int64
     table = pa.concat_tables([part.rename_columns(parts[0].column_names) for part in parts])
     ts = np.concatenate(moments)
     if np.all(ts[1:] >= ts[:-1]):
-        return table  # a single input, or inputs that follow each other: no copy
+        # Rows of a single input, or of inputs that follow each other in time, need no copy.
+        return table
     # A stable sort of sorted inputs is a merge by (timestamp, input, position).
     return table.take(pa.array(np.argsort(ts, kind="stable")))

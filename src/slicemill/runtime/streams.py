@@ -302,7 +302,7 @@ class RunningStream:
 
     def feed(self, table: pa.Table, now: int) -> None:
         """Check and queue rows of a program."""
-        check_columns(self.stream.sent, table.column_names)
+        check_columns(self.stream.source_schema, table.column_names)
         stamp = self.stream.stamp_column
         if stamp is not None and stamp.lower() in (name.lower() for name in table.column_names):
             raise SlicemillError(

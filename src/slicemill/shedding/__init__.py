@@ -1,4 +1,4 @@
 """Load shedding: choice of the tuples to drop at load or memory limits.
 
-The package has no input or output. The engine and the oracle use it.
+The package does no input or output. The engine and the reference engine (oracle) use it.
 """

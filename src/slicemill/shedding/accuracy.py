@@ -1,8 +1,10 @@
 """Accuracy of temporal results with missing tuples (L9-L13).
 
-A coalesced tuple of the exact result is a value with an interval. The approximate result has some
-fragments of each exact tuple: disjoint parts of its interval. Fragments are matched with the tuple that
-they originate from, so a value that occurs twice counts twice.
+A temporal query merges tuples with equal values and adjacent periods. Such a sequence of tuples is a *run* of
+equal values, and each run becomes one result row, with the interval of the run. Without load shedding the
+result is *exact*. After load shedding, the approximate result has only *fragments* of each run: disjoint
+parts of its interval. Fragments are compared with the run that they originate from, so a value that occurs in
+two runs counts twice.
 """
 
 from __future__ import annotations
@@ -22,18 +24,20 @@ Interval: TypeAlias = tuple[int, int]
 
 
 class Preference(StrEnum):
-    """Relation of two intervals in a PQI interval order (L12).
+    """Relation of two intervals: disjoint, overlapping or nested (L12).
 
-    Intervals with an equal end count as contained.
+    The relations are those of a PQI interval order, a preference structure of decision theory.
+
+    Intervals with an equal begin or end are nested.
     """
 
-    STRICT = "P"  # disjoint
-    WEAK = "Q"  # partial overlap
-    INDIFFERENT = "I"  # one contains the other
+    STRICT = "P"  # relation of disjoint intervals
+    WEAK = "Q"  # relation of intervals with a partial overlap
+    INDIFFERENT = "I"  # relation of intervals of which one contains the other
 
 
 def preference(x: Interval, y: Interval) -> Preference:
-    """Return the preference relation of two intervals (L12).
+    """Return the relation of two intervals: disjoint, overlapping or nested (L12).
 
     >>> [str(preference((0, 4), y)) for y in ((2, 6), (1, 3), (4, 9))]
     ['Q', 'I', 'P']
@@ -46,31 +50,33 @@ def preference(x: Interval, y: Interval) -> Preference:
 
 
 def similarity(x: Interval, y: Interval) -> Fraction:
-    """Return the length of the intersection divided by that of the hull."""
+    """Return the length of two intervals' intersection, divided by the length of their hull."""
     return Fraction(max(0, min(x[1], y[1]) - max(x[0], y[0])), max(x[1], y[1]) - min(x[0], y[0]))
 
 
 def jaccard(fragments: Sequence[int]) -> Fraction:
-    """Return the Jaccard similarity of values, ignoring intervals (L11).
+    """Return the Jaccard similarity of exact and approximate values (L11).
 
-    `fragments` has the number of fragments of each exact tuple.
+    Intervals are ignored. `fragments` has the number of result rows that load shedding left of each exact
+    row.
     """
     union = sum(max(1, count) for count in fragments)
     return Fraction(sum(min(1, count) for count in fragments), union) if union else Fraction(1)
 
 
-def kept_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
-    """Return the share of a tuple's time that its fragments cover (PQI, L12).
+def covered_share(exact: Interval, fragments: Sequence[Interval]) -> Fraction:
+    """Return the share of an exact interval that its remaining parts cover (L12).
 
-    The fragments lie inside the tuple's interval.
+    The remaining parts (fragments) lie inside the exact interval.
     """
     return Fraction(_length(fragments), _length([exact]))
 
 
 class AccuracySums(NamedTuple):
-    """Numerator and denominator of accuracy (L13).
+    """Numerator and denominator of the accuracy of results after load shedding (L13).
 
-    The numerator is the sum of the remaining shares of time, the denominator the number of results.
+    The numerator is the sum of the remaining shares of each exact interval. The denominator is the number of
+    results.
     """
 
     shares: float
@@ -80,7 +86,7 @@ class AccuracySums(NamedTuple):
 def accuracy_sums(
     exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]
 ) -> AccuracySums:
-    """Return accuracy sums in floating point, for adding up many results."""
+    """Return numerator and denominator of the accuracy, to be summed over many outputs."""
     shares = sum(_length(approximate.get(run, ())) / _length([one]) for run, one in exact.items())
     return AccuracySums(float(shares), _results(exact, approximate))
 
@@ -88,8 +94,8 @@ def accuracy_sums(
 def _results(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> int:
     """Return the denominator of accuracy: the number of results.
 
-    A fragment counts even if its run is not in the exact result. A condition may hold for a fragment and not
-    for its run.
+    A fragment of a run counts even if the run is not in the exact result, because a condition may hold for
+    the fragment and not for the run.
     """
     wrong = sum(len(fragments) for run, fragments in approximate.items() if run not in exact)
     return wrong + sum(max(1, len(approximate.get(run, ()))) for run in exact)
@@ -100,36 +106,36 @@ def _length(intervals: Sequence[Interval]) -> int:
 
 
 def accuracy(exact: Mapping[int, Interval], approximate: Mapping[int, Sequence[Interval]]) -> Fraction:
-    """Return ACC, from 0 to 1: accuracy of values and intervals (L13).
+    """Return the accuracy of values and intervals, from 0 to 1 (L13).
 
-    Both arguments are by run number.
+    Both arguments have intervals by run number. A run is a sequence of adjacent tuples with equal values.
 
     >>> accuracy({1: (0, 4), 2: (4, 13)}, {1: [(0, 4)], 2: [(4, 7), (10, 13)]})
     Fraction(5, 9)
     """
-    shares = sum(kept_share(one, approximate.get(run, ())) for run, one in exact.items())
+    shares = sum(covered_share(one, approximate.get(run, ())) for run, one in exact.items())
     results = _results(exact, approximate)
     return Fraction(shares, results) if results else Fraction(1)
 
 
-# Sample of the exact runs, against which accuracy is measured (L25).
+# Sample of exact runs of equal values, with which results after load shedding are compared (L25)
 #
-# The begin and end of each run are recorded before any of its tuples is dropped, and stay recorded when all
-# its tuples are dropped. They give the accuracy of the remaining tuples. This accuracy is exact, except for
-# the oldest run of a partition if the first tuple in the window was dropped. If there are many runs, only a
-# sample is recorded, selected by run number, and accuracy is that of the sample.
+# The begin and end of each run are recorded before any of its tuples is dropped, and remain recorded when all
+# its tuples are dropped. The accuracy of the remaining tuples is computed from them. This accuracy is exact,
+# except for the oldest run of a partition if the first tuple in the window was dropped. If there are many
+# runs, only a sample is recorded, selected by run number, and the reported accuracy is that of the sample.
 
 
 LIMIT = 1024
 _LEAST = 64
-ORIGINAL_BYTES = 400  # per stored run, in the row-wise form
+ORIGINAL_BYTES = 400  # estimated number of bytes of an `OriginalRun`
 SEED = 0x5AD0
 
 
-def runs_remembered(capacity: int) -> int:
-    """Return the number of runs stored beside a memory of this capacity.
+def run_sample_size(capacity: int) -> int:
+    """Return the number of exact runs to sample for a budget of `capacity` tuples.
 
-    >>> [runs_remembered(capacity) for capacity in (10, 2_500, 100_000)]
+    >>> [run_sample_size(capacity) for capacity in (10, 2_500, 100_000)]
     [64, 312, 1024]
     """
     return min(LIMIT, max(_LEAST, capacity // 8))
@@ -138,10 +144,10 @@ def runs_remembered(capacity: int) -> int:
 @stored_as("shed.original", version=1)
 @dataclass(slots=True)
 class OriginalRun:
-    """A run before anything was dropped.
+    """Run of equal values as it was before load shedding.
 
-    `last_begin` and `last_number` belong to its last tuple. `lost_begin` is the begin of its latest
-    dropped tuple.
+    `last_begin` and `last_number` are begin and number of the last tuple of the run. `lost_begin` is the
+    begin of the latest dropped tuple of the run.
     """
 
     values: Values
@@ -156,7 +162,7 @@ class OriginalRun:
 @stored_as("shed.shadow", version=1)
 @dataclass(slots=True)
 class RunSample:
-    """Sample of runs, by partition.
+    """Sample of runs of equal values before load shedding, by partition.
 
     Whenever there are more than `limit` runs, a pseudo-random half of them is dropped.
     """
@@ -170,9 +176,9 @@ class RunSample:
         return self._count
 
     def add_tuple(self, tuple_: Tuple, partition: Hashable) -> None:
-        """Add a tuple whose period has ended.
+        """Add a tuple whose period has ended to the sampled runs.
 
-        The tuple continues its run, or begins a new run.
+        The tuple extends its run of equal values, or begins a new run.
         """
         runs = self._partitions.setdefault(partition, {})
         known = runs.get(tuple_.run)
@@ -193,7 +199,7 @@ class RunSample:
             known.lost_begin = max(known.lost_begin, last)
 
     def expire(self, passed: Callable[[Hashable, OriginalRun], bool]) -> None:
-        """Drop runs that left the window."""
+        """Drop the sampled runs for which `passed` is true, which have left the window."""
         self._keep(lambda partition, _, original: not passed(partition, original))
         if not self._count:
             self.halvings = 0
@@ -203,11 +209,11 @@ class RunSample:
 
     @property
     def share(self) -> float:
-        """Return the share of runs that are stored."""
+        """Return the share of all runs of equal values that are in the sample."""
         return 0.5**self.halvings
 
     def samples(self, run: int) -> bool:
-        """Return True if this run is in the sample."""
+        """Return True if the run with this number is sampled."""
         return not self.halvings or splitmix64(run, SEED) & ((1 << self.halvings) - 1) == 0
 
     def _keep(self, wanted: Callable[[Hashable, int, OriginalRun], bool]) -> None:
@@ -219,7 +225,7 @@ class RunSample:
         self._count = sum(map(len, self._partitions.values()))
 
 
-# Report of load shedding: dropped tuples, and accuracy over time (L25).
+# Report of load shedding: dropped tuples, and accuracy over time (L25)
 
 
 BUCKETS = 64
@@ -229,7 +235,7 @@ SLIDES = 128
 @stored_as("shed.bucket", version=1)
 @dataclass(slots=True)
 class Bucket:
-    """Accuracy of the outputs in one time span."""
+    """Accuracy of the outputs in one interval of time."""
 
     begin: int
     end: int
@@ -246,7 +252,7 @@ class Bucket:
 class AccuracyReport:
     """Number of arrived and dropped tuples, and accuracy by time bucket.
 
-    The number of buckets is limited: neighbours are merged.
+    The number of buckets is limited: adjacent buckets are merged.
     """
 
     arrived: int = 0
@@ -258,12 +264,12 @@ class AccuracyReport:
 
     @property
     def accuracy(self) -> float:
-        """Return the accuracy over all outputs, 1 before the first."""
+        """Return the accuracy over all outputs, or 1 before the first output."""
         whole = Bucket(0, 0, sum(b.shares for b in self.buckets), sum(b.results for b in self.buckets))
         return whole.accuracy
 
     def plain(self) -> dict[str, object]:
-        """Return a form for JSON."""
+        """Return the report as plain values for JSON."""
         return {
             "arrived": self.arrived,
             "dropped": self.dropped,
@@ -277,9 +283,9 @@ class AccuracyReport:
 class MemoryReport(AccuracyReport):
     """Report of a temporal query with a memory budget.
 
-    `dropped` counts tuples dropped before they left the window. `runs` is the number of runs of all
-    tuples. `capacity` is the memory size, and `in_window` the number of tuples in the latest window.
-    `sampled` is the share of runs for which accuracy is measured.
+    `dropped` counts tuples dropped before they left the window. `runs` is the number of runs of equal values
+    among all tuples. `capacity` is the maximum number of stored tuples, and `in_window` the number of tuples
+    in the latest window. `sampled` is the share of runs for which accuracy is measured.
     """
 
     capacity: int = 0
@@ -289,16 +295,17 @@ class MemoryReport(AccuracyReport):
 
     @property
     def coalescing(self) -> float:
-        """Return the share of tuples that continue their predecessor's run."""
+        """Return the share of tuples that coalescing merges with their predecessor."""
         return 1 - self.runs / self.arrived if self.arrived else 0.0
 
     @property
     def memory_ratio(self) -> float:
-        """Return the memory capacity per tuple of the latest window."""
+        """Return the budget in tuples, divided by the number of tuples in the latest window."""
         return self.capacity / self.in_window if self.in_window else 1.0
 
     def plain(self) -> dict[str, object]:
-        # super() does not work here: slots=True creates a new class, but super() refers to the old one.
+        # super() does not work here, because slots=True creates a new class but super() refers to the old
+        # class.
         return AccuracyReport.plain(self) | {
             "memory_ratio": round(self.memory_ratio, 4),
             "coalescing": round(self.coalescing, 4),
@@ -316,7 +323,7 @@ def merge_reports(reports: Sequence[AccuracyReport]) -> AccuracyReport:
 
 
 def thin_slides(until: deque[tuple[int, int]]) -> None:
-    """Drop every second entry except the newest, if there are too many."""
+    """Drop every second entry of a list of slides except the newest, if it is long."""
     if len(until) > SLIDES:
         newest = until[-1]
         kept = [*until][::2]

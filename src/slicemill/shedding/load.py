@@ -1,8 +1,8 @@
-"""Load shedding: the tuples that a query drops under load.
+"""Load shedding: choice of the tuples that a query drops under load.
 
-A drop box is placed between a stream and a query. The functions `keep_random`, `keep_useful` and
-`keep_windows` return a mask of the tuples of a batch to keep. Random decisions depend on the timestamp and
-arrival number of a tuple, so the same tuples are kept for any number of partitions and batches.
+A drop operator is placed between a stream and a query. The functions `keep_random`, `keep_useful` and
+`keep_windows` return a mask of the tuples of a micro-batch to keep. Random decisions depend on the timestamp
+and arrival number of a tuple, so the same tuples are kept for any number of partitions and batches.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from slicemill.kernels.arrays import Bools, Int64s
 
 @dataclass(frozen=True, slots=True)
 class SheddingDecision:
-    """Decision for one run: share to keep, or windows to skip.
+    """Shedding decision for one micro-batch: share of tuples to keep, or windows to skip.
 
     For a join, `share` is the share of comparisons to make, and `reach` is the newest share of each window
     that is searched.
@@ -37,12 +37,12 @@ NOTHING = SheddingDecision()
 
 
 def keep_random(times: Int64s, seqs: Int64s, share: float) -> Bools:
-    """Keep each tuple with the same probability."""
+    """Return a mask of tuples to keep, each with probability `share`."""
     return _chances(times, seqs) < share
 
 
 def keep_useful(times: Int64s, seqs: Int64s, utility: npt.NDArray[np.float64], share: float) -> Bools:
-    """Keep the most useful tuples, with random choice among equal ones.
+    """Return a mask of the most useful tuples, chosen at random among equal utilities.
 
     Tuples without a utility (NaN) are dropped first.
     """
@@ -54,7 +54,7 @@ def keep_useful(times: Int64s, seqs: Int64s, utility: npt.NDArray[np.float64], s
 
 
 def keep_windows(times: Int64s, range_us: int, skipped: tuple[tuple[int, int], ...]) -> Bools:
-    """Keep the tuples of windows that are not skipped.
+    """Return a mask of the tuples in windows that are not skipped.
 
     Windows [end - range, end) with an end in one of the spans (first, last] are skipped. A tuple is dropped
     if all its windows are skipped.
@@ -69,7 +69,7 @@ def keep_windows(times: Int64s, range_us: int, skipped: tuple[tuple[int, int], .
 
 
 def in_whole_windows(ends: Int64s, skipped: tuple[tuple[int, int], ...]) -> Bools:
-    """Return a mask of the results whose windows were not skipped.
+    """Return a mask of the results whose windows are complete, because they were not skipped.
 
     `ends` are the ends of the results' windows.
 
@@ -92,33 +92,34 @@ def _chances(times: Int64s, seqs: Int64s) -> npt.NDArray[np.float64]:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-# Overload detector: computes the share of tuples that can be processed in time.
+# Overload detector: share of tuples that can be processed in time
 #
-# Before each run of a query's task, the pending work of the machine is added up. Work of queries without a
-# budget is done in full. The rest of the permitted lag is divided among queries with a budget, by weight.
-# Under constant overload, a round over all tasks takes half of the lag: tuples wait for one round and are
-# processed in the next.
+# Before each micro-batch of a query's task, the pending work of the machine is added up. Queries without a
+# budget process all tuples. The remaining time of the permitted lag is divided among queries with a budget,
+# by weight. Under constant overload, one micro-batch of each task takes half of the lag in total. Tuples wait
+# during these micro-batches and are processed in the next.
 #
-# The share drops at once and rises in steps of 0.1. A share close to 1 counts as 1, so that it does not
-# oscillate at the limit.
+# The share of processed tuples drops at once and rises in steps of 0.1. A share close to 1 is set to 1, so
+# that it does not oscillate at the limit.
 
 
-# Target delay, as a share of the permitted lag. The rest is a reserve for a run that takes longer.
+# Target delay of tuples, as a share of the permitted lag. The remaining lag is a reserve for slow
+# micro-batches.
 _AIM = 0.8
 _RISE = 0.1
 _NEARLY_ALL = 0.95
-# Minimum time per round, as a share of the lag. With no time, a query would drop everything and never catch
-# up.
+# Minimum time for one micro-batch of each task, as a share of the permitted lag. Without a minimum, a query
+# with a large backlog would drop all tuples.
 _AT_LEAST = 0.1
 _PERIOD = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """Pending work of the machine, in seconds.
+    """Pending work of the machine, in seconds of processing.
 
-    `certain_s` is the work that cannot be dropped. `weighted_s` is the work that can be dropped, as the sum
-    of each task's time multiplied by its weight.
+    `certain_s` is the work that shedding cannot drop. `weighted_s` is the work that shedding can drop: the
+    sum of each task's time multiplied by its weight.
     """
 
     certain_s: float
@@ -127,7 +128,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class WaitingLoad:
-    """Pending input of a run, and the current state size."""
+    """Pending input of a task's next micro-batch, and the current state size."""
 
     waited_s: float
     rows: int
@@ -140,7 +141,7 @@ class WaitingLoad:
 class ShareController:
     """Controller of the share of tuples that queries with one budget process.
 
-    `weight` determines their part of the available time.
+    `weight` determines the part of the available time that these queries get.
     """
 
     budget: LoadBudget
@@ -167,11 +168,11 @@ class ShareController:
 
 @dataclass(slots=True)
 class WindowSkipper:
-    """Converter of a share into spans of skipped windows.
+    """Planner of the windows to skip, so that a given share of the work is done.
 
-    A span (first, last] covers the windows with these ends. Skipping a window saves only tuples that no
-    other window needs, so a span must be long compared with the range. Its length is the skipped share of
-    a period of eight ranges, plus one range.
+    Windows are skipped in spans. A span (first, last] covers the windows whose end is in the span. Skipping a
+    window saves only tuples that no other window needs, so a span must be long compared with the range. Its
+    length is the skipped share of a period of eight ranges, plus one range.
     """
 
     range_us: int
@@ -179,7 +180,7 @@ class WindowSkipper:
     next_us: int | None = None
 
     def plan(self, share: float, first_us: int) -> tuple[tuple[int, int], ...]:
-        """Return the spans that affect tuples from `first_us` on.
+        """Return the spans of skipped windows that have tuples from `first_us` on.
 
         A new span is added when the last period is over.
         """
@@ -192,11 +193,12 @@ class WindowSkipper:
         return self.spans
 
 
-# Age statistics of join comparisons, for load shedding (S54, S55).
+# Age statistics of join comparisons, for load shedding (S54, S55)
 #
-# Under load, a join does not compare tuples that are far apart in time. To predict the savings, each slice
-# that is searched reports the number of comparisons and the age of its rows. The counts of all partitions of
-# a task are added up, so that decisions do not depend on the number of partitions.
+# Under load, a join does not compare tuples that are far apart in time. To predict the savings, each searched
+# slice of join state (rows of similar age) reports the number of comparisons and the age of its rows. The
+# counts of all partitions of a task are added up, so that decisions do not depend on the number of
+# partitions.
 
 
 # Number of age buckets for the longest window of an input.
@@ -208,10 +210,10 @@ _STEPS = 30
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """Comparisons of one run, per input.
+    """Number of join comparisons in one micro-batch, by input and age of the stored row.
 
     `parts` has the number of comparisons by age bucket, the youngest first. `oldest` is the bucket of the
-    oldest rows that were searched, -1 if there were none.
+    oldest searched rows, or -1 without searched rows.
     """
 
     parts: tuple[tuple[int, ...], ...]
@@ -223,9 +225,9 @@ class Comparisons:
 
 
 class ComparisonCounter:
-    """Counter of the comparisons of one run.
+    """Counter of the join comparisons in one micro-batch.
 
-    The counter uses Python numbers, because runs may be short.
+    The counter uses Python numbers, because micro-batches may be small.
     """
 
     def __init__(self, inputs: int) -> None:
@@ -237,7 +239,7 @@ class ComparisonCounter:
         self._oldest = [-1] * self._inputs
 
     def add(self, side: int, youngest: float, oldest: float, count: int) -> None:
-        """Count comparisons with the rows of a slice.
+        """Count comparisons with the rows of a slice of join state.
 
         Ages are shares of the input's longest window. Rows are assumed to be evenly distributed between
         the two ages.
@@ -258,14 +260,14 @@ class ComparisonCounter:
     def found(self) -> Comparisons:
         parts = []
         for counts in self._counts:
-            # Round cumulative counts, to preserve the sum.
+            # Cumulative counts are rounded, to preserve the sum.
             upto = [round(so_far) for so_far in accumulate(counts)]
             parts.append(tuple(after - before for before, after in pairwise((0, *upto))))
         return Comparisons(tuple(parts), tuple(self._oldest))
 
 
 class ComparisonsByAge:
-    """Average comparisons per arriving row, by input and age bucket."""
+    """Average number of join comparisons per arriving row, by input and age bucket."""
 
     def __init__(self, inputs: int = 2) -> None:
         self._parts = np.zeros((inputs, PARTS))
@@ -273,7 +275,7 @@ class ComparisonsByAge:
 
     @property
     def parts(self) -> NDArray[np.float64]:
-        """Return the averages.
+        """Return the average number of comparisons for each input and age bucket.
 
         Buckets without data get the mean of the input's other buckets.
         """
@@ -281,25 +283,26 @@ class ComparisonsByAge:
         means = np.where(self._known, self._parts, 0.0).sum(axis=1) / np.maximum(known, 1)
         return np.where(self._known, self._parts, means[:, None])
 
-    def add(self, subtasks: Sequence[Comparisons], rows: int, looked: float = 1.0) -> None:
-        """Add the counts of a run over `rows` rows.
+    def add(self, subtasks: Sequence[Comparisons], rows: int, searched: float = 1.0) -> None:
+        """Add the counts of a micro-batch of `rows` rows, by subtask.
 
-        `looked` is the share of the windows that was searched. Averages of older buckets stay unchanged.
+        `searched` is the share of each window that was searched. Averages of older buckets stay unchanged.
         """
         if not rows or not subtasks:
             return
         oldest = np.max([subtask.oldest for subtask in subtasks], axis=0)
         ends = np.arange(1, PARTS + 1) / PARTS
-        seen = (np.arange(PARTS) <= oldest[:, None]) & (ends <= looked + 1e-9)
+        seen = (np.arange(PARTS) <= oldest[:, None]) & (ends <= searched + 1e-9)
         now = np.sum([np.array(subtask.parts, np.float64) for subtask in subtasks], axis=0) / rows
         weight = np.where(self._known, 1 - _DECAY, 1.0)
         self._parts = np.where(seen, (1 - weight) * self._parts + weight * now, self._parts)
         self._known |= seen
 
     def within(self, windows: Sequence[float], share: float) -> float:
-        """Return the comparisons with rows in the newest `share` of the windows.
+        """Return the average number of comparisons if joins search only the newest rows.
 
-        `windows` are shares of the longest window.
+        Joins search the newest `share` of each window. `windows` are the window lengths of the inputs, as
+        shares of the longest window.
         """
         return sum(
             float(np.interp(window * share * PARTS, np.arange(PARTS + 1), np.append(0.0, np.cumsum(side))))
@@ -307,9 +310,10 @@ class ComparisonsByAge:
         )
 
     def reach(self, windows: Sequence[float], share: float) -> float:
-        """Return the newest share of the windows with `share` of the comparisons.
+        """Return the share of each window to search, so that `share` of the work is done.
 
-        The newest rows are counted first. Without data all ages are equally likely.
+        Work is measured in comparisons, and the newest rows are searched first. Without data all ages are
+        equally likely.
         """
         whole = self.within(windows, 1.0)
         if share >= 1.0 or whole <= 0.0:

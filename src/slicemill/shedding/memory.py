@@ -1,8 +1,11 @@
-"""Bounded memory of tuples, in one chain for each partition (L14, L16).
+"""Stores of tuples with a limited capacity, which drop tuples when full (L14, L16).
 
-A *run* is a sequence of tuples with equal values and adjacent periods, which coalescing turns into one
-result. `ChainMemory` is the base of all memories. A tuple is added when its end is known, which is when the
-next tuple of its partition arrives. That next tuple, the follower, is stored separately and is never dropped.
+A temporal query with a memory budget stores its tuples in such a store. A *run* (value run) is a sequence of
+tuples with equal values and adjacent periods, which coalescing merges into one result row. A *chain* is the
+list of stored tuples of one partition. `ChainMemory` is the base class of all stores. A tuple is added when
+its end is known, which is when the next tuple of its partition arrives. This next tuple is the *follower* of
+the chain. It is stored separately and is never dropped. CALS is the shedding method that drops the tuple with
+the least cost.
 """
 
 from __future__ import annotations
@@ -23,21 +26,22 @@ Values = Hashable
 
 @stored_as("shed.follower", version=1)
 class NewestTuple(NamedTuple):
-    """Newest tuple of a partition, whose end is not known yet."""
+    """Newest tuple of a partition; the end of its period is not known yet."""
 
     values: Values
     begin: int
 
-    def goes_on(self, values: Values, end: int) -> bool:
-        """Return True if the tuple continues a run that ends at `end`."""
+    def extends(self, values: Values, end: int) -> bool:
+        """Return True if the tuple extends a run of `values` that ends at `end`."""
         return self.begin == end and self.values == values
 
 
 class Tuple:
-    """A tuple with its interval, or several merged tuples.
+    """Stored tuple with its interval, or several merged tuples.
 
-    `number` counts arrivals in the tuple's partition, and `serial` all arrivals. `run` is the number of the
-    run that the tuple belonged to before anything was dropped. `tie` is its rank among tuples of equal cost.
+    `number` is the arrival number in the partition, and `serial` the arrival number in all partitions. `run`
+    is the number of the run of equal values to which the tuple belonged before load shedding. `tie` is the
+    rank of the tuple among tuples of equal cost.
     """
 
     __slots__ = (
@@ -71,7 +75,7 @@ class Tuple:
         self.fragment: Any = None
         self.tie = 0
 
-    def goes_on(self, values: Values, end: int) -> bool:
+    def extends(self, values: Values, end: int) -> bool:
         return self.begin == end and self.values == values
 
     @property
@@ -83,7 +87,7 @@ class Tuple:
 
 
 class TupleChain:
-    """Kept tuples of one partition, oldest first."""
+    """Stored tuples of one partition, the oldest first."""
 
     __slots__ = ("first", "follower", "last", "partition")
 
@@ -101,14 +105,14 @@ class TupleChain:
 
 
 class DroppedTuple(NamedTuple):
-    """A dropped tuple with its partition."""
+    """Tuple that load shedding dropped, with its partition."""
 
     partition: Hashable
     tuple: Tuple
 
 
 class ChainMemory(ABC):
-    """Up to `capacity` tuples of all partitions, and their followers."""
+    """Store of up to `capacity` tuples, and of the newest tuple of each partition."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
@@ -118,16 +122,16 @@ class ChainMemory(ABC):
     def arrive(
         self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None
     ) -> DroppedTuple | None:
-        """Process a new tuple, which ends its predecessor's period.
+        """Process a new tuple, which ends the period of its predecessor.
 
         Return the dropped tuple, if any. `closed` is the predecessor, and `follower` is the new tuple. Each
-        is None if it belongs to no run.
+        is None if the query does not select it, or if its period is empty.
         """
         self.add(partition, closed, follower)
         return self.shed()
 
     def add(self, partition: Hashable, closed: Tuple | None, follower: NewestTuple | None) -> None:
-        """Like `arrive`, without dropping."""
+        """Process a new tuple like `arrive`, without dropping a tuple."""
         chain = self.chains.get(partition)
         if chain is None:
             chain = self.chains[partition] = TupleChain(partition)
@@ -148,9 +152,9 @@ class ChainMemory(ABC):
         return DroppedTuple(partition, victim)
 
     def expire(self, partition: Hashable, begin: int | None = None, number: int | None = None) -> None:
-        """Expire tuples of a partition that begin earlier, or have lower numbers.
+        """Expire tuples of a partition before a time `begin` or an arrival number `number`.
 
-        Expired tuples do not count as dropped.
+        Expired tuples are not counted as dropped.
         """
         chain = self.chains.get(partition)
         while chain is not None and (oldest := chain.first) is not None:
@@ -159,7 +163,7 @@ class ChainMemory(ABC):
             self._remove(oldest)
 
     def forget(self, partition: Hashable) -> None:
-        """Remove a partition without tuples in the window."""
+        """Remove a partition, which has no tuples in the window."""
         self.expire(partition, number=2**63)
         self.chains.pop(partition, None)
 
@@ -167,8 +171,8 @@ class ChainMemory(ABC):
         return list(self.chains.get(partition, ()))
 
     @property
-    def beside(self) -> int:
-        """Return the number of timestamps stored beside tuples."""
+    def extra_timestamps(self) -> int:
+        """Return the number of timestamps that are stored in addition to tuples."""
         return 0
 
     @abstractmethod
@@ -176,13 +180,13 @@ class ChainMemory(ABC):
         """Return the tuple to drop."""
 
     def _added(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
-        """Called after a tuple was appended to its chain."""
+        """Handle that a tuple was appended to the chain of its partition."""
 
     def _before_remove(self, tuple_: Tuple) -> None:  # noqa: B027 - not all need it
-        """Called before a tuple is removed from its chain."""
+        """Handle that a tuple will be removed from the chain of its partition."""
 
     def _after_follower_change(self, chain: TupleChain) -> None:  # noqa: B027 - not all need it
-        """Called after the follower of a chain has changed."""
+        """Handle that a partition has a new newest tuple (the follower of its chain)."""
 
     def _append(self, chain: TupleChain, tuple_: Tuple) -> None:
         tuple_.chain, tuple_.before, tuple_.after = chain, chain.last, None
@@ -210,14 +214,14 @@ class ChainMemory(ABC):
         self.held -= 1
 
     def state(self) -> dict[str, Any]:
-        """Return the stored form: chains as lists, without derived structures."""
+        """Return the tuples of each partition as lists, for a checkpoint."""
         chains = [
             (key, chain.follower, [tuple_.plain() for tuple_ in chain]) for key, chain in self.chains.items()
         ]
         return {"chains": chains}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Fill an empty memory of the same kind from its stored form."""
+        """Fill an empty store of the same class with the result of `state`."""
         for key, follower, tuples in state["chains"]:
             chain = self.chains[key] = TupleChain(key)
             chain.follower = follower
@@ -225,10 +229,10 @@ class ChainMemory(ABC):
                 self._append(chain, Tuple(*plain))
 
 
-# Memory of runs: tuples are coalesced on arrival, and capacity counts runs (L24).
+# Store of runs of equal values: tuples are merged on arrival, and the capacity limits runs (L24)
 #
-# A run of many tuples takes one slot. Only whole runs are dropped, the shortest first. A run that may still
-# grow is dropped only if no other run is stored.
+# A run of many tuples takes one slot. Only whole runs are dropped, the shortest first. The newest run of a
+# partition may still grow, so it is dropped only if all other stored runs may grow too.
 #
 # A run does not store the begins of its tuples. But when a window starts inside a run, the run must begin
 # with its first tuple in the window. Windows start only at multiples of the slide. So for each partition and
@@ -241,13 +245,13 @@ _Entry: TypeAlias = tuple[bool, int, int, int, Tuple]
 
 
 class RunMemory(ChainMemory):
-    """Memory of runs.
+    """Store of runs of equal values, which drops the shortest run when full.
 
-    In this class a `Tuple` is a run, and its `fragment` is the number of its heap entry.
+    In this class a `Tuple` is a run of several tuples, and its `fragment` is the number of its heap entry.
     """
 
     def __init__(self, capacity: int, method: Method, extent: int = 0, slide: int = 1) -> None:
-        """Create a memory for windows of `extent` that end at multiples of `slide`."""
+        """Create a store for windows of length `extent` that end at multiples of `slide`."""
         super().__init__(capacity)
         self.method = method
         self._extent, self._slide = extent, slide
@@ -261,7 +265,7 @@ class RunMemory(ChainMemory):
             if not starts or self._index(starts[-1]) < self._index(closed.begin):
                 starts.append(closed.begin)
         last = self.chains[partition].last if partition in self.chains else None
-        if closed is None or last is None or not closed.goes_on(last.values, last.end):
+        if closed is None or last is None or not closed.extends(last.values, last.end):
             super().add(partition, closed, follower)
             return
         last.end, last.number, last.count = closed.end, closed.number, last.count + closed.count
@@ -279,7 +283,7 @@ class RunMemory(ChainMemory):
         while starts and starts[0] < begin:
             starts.popleft()
         while chain is not None and (oldest := chain.first) is not None and oldest.begin < begin:
-            # Runs do not overlap, so a tuple that begins before the end of this run belongs to it.
+            # Runs do not overlap, so a tuple that begins before the end of this run belongs to this run.
             if starts and starts[0] < oldest.end:
                 oldest.begin = starts[0]
                 self._offer(oldest)
@@ -291,8 +295,8 @@ class RunMemory(ChainMemory):
         self._starts.pop(partition, None)
 
     @property
-    def beside(self) -> int:
-        """Return the number of tuple times stored beside the runs."""
+    def extra_timestamps(self) -> int:
+        """Return the number of tuple begins that are stored in addition to the runs."""
         return sum(map(len, self._starts.values()))
 
     def state(self) -> dict[str, Any]:
@@ -314,7 +318,7 @@ class RunMemory(ChainMemory):
     def _offer(self, run: Tuple) -> None:
         assert run.chain is not None
         follower = run.chain.follower
-        grows = run.after is None and follower is not None and follower.goes_on(run.values, run.end)
+        grows = run.after is None and follower is not None and follower.extends(run.values, run.end)
         run.fragment = next(self._entries)
         heappush(self._heap, (grows, run.length, self.method.tie(run.serial), run.fragment, run))
         if len(self._heap) > 4 * self.held + _SLACK:
@@ -323,7 +327,7 @@ class RunMemory(ChainMemory):
 
     def _added(self, tuple_: Tuple) -> None:
         if tuple_.before is not None:
-            self._offer(tuple_.before)  # this run cannot grow any more
+            self._offer(tuple_.before)  # the priority changes, because this run cannot grow any more
         self._offer(tuple_)
 
     def _before_remove(self, tuple_: Tuple) -> None:
@@ -334,16 +338,16 @@ class RunMemory(ChainMemory):
             self._offer(chain.last)
 
 
-# CALS by definition: computes all costs at every decision (L15-L17).
+# CALS by its definition: drop the tuple with the least cost, among the costs of all tuples (L15-L17)
 #
-# The linear search is slow and serves as the reference.
+# The linear search is slow. It serves as the reference for `FastMemory`.
 
 
 class ScanMemory(ChainMemory):
-    """Memory that drops a tuple with minimal cost.
+    """Store that searches all its tuples for a tuple with the least cost to drop.
 
-    Among tuples of equal cost, ends of runs are dropped first if splits have a cost. Then the method's tie
-    rule decides.
+    Among tuples of equal cost, the first or last tuple of a run is dropped before an inner tuple, if splits
+    of runs have a cost. Then the tie rule of the method decides.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -363,18 +367,18 @@ class ScanMemory(ChainMemory):
         return best[1]
 
     def _whole(self, tuple_: Tuple) -> int | None:  # noqa: ARG002
-        """Return the original length of a tuple's run.
+        """Return the length that the run of a tuple had before load shedding.
 
-        None selects the length of the run of kept neighbours.
+        None selects the length of the adjacent tuples with equal values that are still stored.
         """
         return None
 
 
 class OriginalRunMemory(ScanMemory):
-    """`ScanMemory` with costs relative to the original runs (`exact` in L15).
+    """Store whose costs are relative to runs of equal values before load shedding.
 
-    `_runs` has the begin in the window, the end and the number of kept tuples of each run. It contains the
-    runs with kept tuples, and the newest run of each partition.
+    This is the method `exact` (L15). `_runs` has the begin in the window, the end and the number of stored
+    tuples of each run. It contains the runs with stored tuples, and the newest run of each partition.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -386,11 +390,13 @@ class OriginalRunMemory(ScanMemory):
         before = self.kept(partition)
         super().expire(partition, begin, number)
         for tuple_ in before:
-            if tuple_.chain is None and tuple_.run in self._runs:  # its run begins after the tuple
+            # If a tuple has expired, its run begins after the tuple.
+            if tuple_.chain is None and tuple_.run in self._runs:
                 _, end, count = self._runs[tuple_.run]
                 self._runs[tuple_.run] = tuple_.end, end, count
         for tuple_ in self.kept(partition)[:1]:
-            if begin is not None:  # dropped tuples that began earlier have left the window as well
+            # Tuples that were dropped and began before `begin` have left the window as well.
+            if begin is not None:
                 first, end, count = self._runs[tuple_.run]
                 self._runs[tuple_.run] = max(first, begin), end, count
 
@@ -425,21 +431,22 @@ class OriginalRunMemory(ScanMemory):
         self._runs, self._newest = dict(state["runs"]), dict(state["newest"])
 
 
-# CALS with a heap of runs: O(log n) per decision (L22).
+# CALS (drop the tuple with the least cost) with a heap: O(log n) per decision (L22)
 #
-# A *fragment* is a sequence of adjacent kept tuples of one run. A split costs at least as much as losing a
-# whole run. So the cheapest tuple is the first or last tuple of its fragment, and the heap has one entry for
-# each fragment, with the cheaper of these two tuples. If only time counts (CALS-I), an inner tuple may be the
-# cheapest. In this case each fragment has a heap of its tuples by length, and a split moves the smaller part.
+# A *fragment* is a sequence of adjacent stored tuples of one run of equal values. Dropping an inner tuple
+# splits a fragment. If a split costs at least as much as the loss of a whole run, the first or the last tuple
+# of a fragment has the least cost. The heap then has one entry for each fragment, with the cheaper of these
+# two tuples. If only lost time has a cost (method `interval`), an inner tuple may have the least cost. In
+# this case each fragment has a heap of its tuples by length, and a split moves the smaller part.
 
 
 _HEAP_SLACK = 64
 
 
 class RunFragment:
-    """Fragment: a sequence of adjacent kept tuples of one run.
+    """Sequence of adjacent stored tuples of one run of equal values.
 
-    Its valid heap entry has the number `entry`; older entries are void.
+    The valid heap entry of the fragment has the number `entry`; older entries are void.
     """
 
     __slots__ = ("by_length", "entry", "first", "last")
@@ -458,7 +465,7 @@ _HeapEntry: TypeAlias = tuple[float, int, int, RunFragment, Tuple]
 
 
 class FastMemory(ChainMemory):
-    """Memory that makes the same choices as `ScanMemory`."""
+    """Store that makes the choices of `ScanMemory` in logarithmic time, with a heap."""
 
     def __init__(self, capacity: int, method: Method) -> None:
         super().__init__(capacity)
@@ -470,7 +477,7 @@ class FastMemory(ChainMemory):
         self._entries = count()
         self._fragments = 0
 
-    # -- the heap ---------------------------------------------------------------------------------------
+    # -- heap of fragments by cost ----------------------------------------------------------------------
 
     def _victim(self) -> Tuple:
         while True:
@@ -480,7 +487,7 @@ class FastMemory(ChainMemory):
             heappop(self._heap)
 
     def _offer(self, fragment: RunFragment) -> None:
-        """Push a new heap entry for a changed fragment."""
+        """Push a new heap entry for a changed fragment of a run."""
         fragment.entry = next(self._entries)
         heappush(self._heap, self._entry(fragment))
         if len(self._heap) > 4 * self._fragments + _HEAP_SLACK:
@@ -509,9 +516,9 @@ class FastMemory(ChainMemory):
         return cost, first.tie, fragment.entry, fragment, first
 
     def _cost(self, dropped: int, length: int, grows: bool) -> float:
-        """Return the cost of dropping a fragment's first or last tuple.
+        """Return the cost of dropping the first or last of some adjacent tuples.
 
-        `dropped` is the length of this tuple, and `length` that of the fragment.
+        `dropped` is the length of the dropped tuple, and `length` the length of its fragment of a run.
         """
         threshold = self._threshold
         if threshold is None or grows:
@@ -522,7 +529,7 @@ class FastMemory(ChainMemory):
         return self._lost * ((length - (rest if rest >= threshold else 0)) / length)
 
     def _grows(self, last: Tuple) -> bool:
-        """Return True if the newest tuple of the partition continues `last`.
+        """Return True if the newest tuple of the partition extends the run of `last`.
 
         A tuple that is being removed is still linked, so its predecessor does not count as growing.
         """
@@ -532,17 +539,17 @@ class FastMemory(ChainMemory):
         follower = last.chain.follower
         return follower is not None and follower.begin == last.end and follower.values == last.values
 
-    # -- fragments --------------------------------------------------------------------------------------
+    # -- fragments of runs ------------------------------------------------------------------------------
 
     def _added(self, tuple_: Tuple) -> None:
         tuple_.tie = self.method.tie(tuple_.serial)
         before = tuple_.before
-        if before is not None and tuple_.goes_on(before.values, before.end):
+        if before is not None and tuple_.extends(before.values, before.end):
             fragment: RunFragment = before.fragment
             fragment.last = tuple_
         else:
             if before is not None:
-                self._offer(before.fragment)  # this fragment cannot grow any more
+                self._offer(before.fragment)  # this fragment cannot grow any more, which may change its cost
             fragment = RunFragment(tuple_)
             self._fragments += 1
         self._take(fragment, tuple_)
@@ -574,9 +581,9 @@ class FastMemory(ChainMemory):
             self._split(fragment, tuple_)
 
     def _split(self, fragment: RunFragment, tuple_: Tuple) -> None:
-        """Split a fragment at a tuple, and move its smaller part.
+        """Split adjacent tuples at a dropped tuple; move the smaller part.
 
-        So each tuple is moved at most a logarithmic number of times.
+        The smaller part gets a new fragment. So each tuple is moved at most a logarithmic number of times.
         """
         left, right = tuple_.before, tuple_.after
         assert left is not None and right is not None
@@ -605,13 +612,13 @@ class FastMemory(ChainMemory):
         return moved
 
 
-# RAND: drop a random tuple when the memory is full (L18).
+# RAND: drop a random tuple when the store is full (L18)
 
 
 class RandomMemory(ChainMemory):
-    """Memory with random victims.
+    """Store that drops a random tuple when full.
 
-    The slot of a victim depends only on the seed and the number of earlier victims.
+    The slot of the dropped tuple depends only on the seed and the number of earlier dropped tuples.
     """
 
     def __init__(self, capacity: int, method: Method) -> None:
@@ -630,14 +637,14 @@ class RandomMemory(ChainMemory):
         self._slots.append(tuple_)
 
     def _before_remove(self, tuple_: Tuple) -> None:
-        """Move the last tuple to the free slot."""
+        """Move the tuple in the last slot to the slot of the removed tuple."""
         index, last = self._indices.pop(tuple_.serial), self._slots.pop()
         if last is not tuple_:
             self._slots[index] = last
             self._indices[last.serial] = index
 
     def state(self) -> dict[str, Any]:
-        slots = [one.serial for one in self._slots]
+        slots = [tuple_.serial for tuple_ in self._slots]
         return super().state() | {"slots": slots, "drawn": self._drawn}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -648,15 +655,15 @@ class RandomMemory(ChainMemory):
         self._drawn = state["drawn"]
 
 
-# Cost of dropping one tuple, by the definition (L15, L23).
+# Cost of dropping one tuple, as the specification defines it (L15, L23)
 
 
 def run_around(kept: Sequence[Tuple], index: int) -> tuple[int, int]:
-    """Return the bounds of the run around a kept tuple."""
+    """Return the first and last index of adjacent tuples with the values of a tuple."""
     first = last = index
-    while first > 0 and kept[first].goes_on(kept[first - 1].values, kept[first - 1].end):
+    while first > 0 and kept[first].extends(kept[first - 1].values, kept[first - 1].end):
         first -= 1
-    while last + 1 < len(kept) and kept[last + 1].goes_on(kept[last].values, kept[last].end):
+    while last + 1 < len(kept) and kept[last + 1].extends(kept[last].values, kept[last].end):
         last += 1
     return first, last
 
@@ -664,14 +671,14 @@ def run_around(kept: Sequence[Tuple], index: int) -> tuple[int, int]:
 def cost(
     kept: Sequence[Tuple], index: int, follower: NewestTuple | None, method: Method, whole: int | None = None
 ) -> tuple[float, bool]:
-    """Return a tuple's cost, and True if dropping it splits its run.
+    """Return the cost of dropping a tuple, and True if the drop splits a result row.
 
-    `kept` are the tuples of the partition in order of time. Lost time is a share of the run of kept
-    neighbours, or of `whole`, the original length of the run (L15).
+    `kept` are the stored tuples of the partition in order of time. Lost time is measured as a share of the
+    stored adjacent tuples with equal values, or of `whole`, their length before load shedding (L15).
     """
     first, last = run_around(kept, index)
     begin, end, dropped = kept[first].begin, kept[last].end, kept[index]
-    grows = method.lookahead and follower is not None and follower.goes_on(kept[last].values, end)
+    grows = method.lookahead and follower is not None and follower.extends(kept[last].values, end)
     inner = index > first and (index < last or grows)
     of = end - begin if whole is None else whole
     if method.threshold is None or grows:
@@ -683,11 +690,11 @@ def cost(
     return method.split * max(0, len(parts) - 1) + method.lost * lost, inner
 
 
-# Choice of the memory implementation for a budget.
+# Choice of the store for a budget
 
 
 def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> ChainMemory:
-    """Return an empty memory with the capacity and method of a budget.
+    """Return an empty tuple store with the capacity and shedding method of a budget.
 
     `extent` and `slide` describe the query's window.
     """
@@ -698,6 +705,6 @@ def memory_of(budget: Budget, extent: int | None = None, slide: int = 1) -> Chai
         return RandomMemory(budget.capacity, method)
     if method.original:
         return OriginalRunMemory(budget.capacity, method)
-    # If a split costs less than lost time, an inner tuple may be the cheapest.
+    # An inner tuple may have the least cost if splitting a run costs less than losing all its time.
     any_tuple = 0 < method.split < method.lost or (method.split == 0 and method.threshold is not None)
     return ScanMemory(budget.capacity, method) if any_tuple else FastMemory(budget.capacity, method)

@@ -1,4 +1,4 @@
-"""Shedding methods, by the names that queries use."""
+"""Shedding methods: costs of dropping a tuple, by the method names that queries use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _MASK = 2**64 - 1
 
 
 class TieBreak(StrEnum):
-    """Choice among tuples with equal cost."""
+    """Rule that chooses among tuples with equal cost."""
 
     RANDOM = "random"
     OLDEST = "oldest"
@@ -18,15 +18,17 @@ class TieBreak(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """Cost of dropping a tuple.
+    """Shedding method: weights and options of the cost of dropping a tuple.
 
-    - `split`: cost of each additional result, when a run is split
-    - `lost`: cost of lost time, as a share of the run
-    - `lookahead`: a run that continues with the newest tuple has no end yet, so its last tuple is an inner
-      tuple (L21)
-    - `threshold`: results of shorter runs are not wanted (L23)
-    - `blind`: victims are random
-    - `original`: lost time is a share of the original run instead of its remainder (L15)
+    A run is a sequence of adjacent tuples with equal values, which becomes one result row.
+
+    - `split`: cost of each additional result row, when a drop splits a run
+    - `lost`: cost of losing the whole time of a run
+    - `lookahead`: a run that the newest tuple extends has no end yet, so its last tuple is an inner tuple
+      (L21)
+    - `threshold`: minimum length of a run, because the query ignores shorter results (L23)
+    - `blind`: dropped tuples are chosen at random
+    - `original`: lost time is a share of the run before load shedding, not of its remainder (L15)
     """
 
     split: float = 1.0
@@ -39,7 +41,7 @@ class Method:
     seed: int = 1
 
     def tie(self, number: int) -> int:
-        """Return the rank among tuples with equal cost. The lowest is dropped."""
+        """Return a tuple's rank among tuples of equal cost, of which the lowest is dropped."""
         if self.ties is TieBreak.RANDOM:
             return splitmix64(number, self.seed)
         return number if self.ties is TieBreak.OLDEST else -number
@@ -54,18 +56,19 @@ METHODS = {
     "exact": Method(original=True),
     "random": Method(blind=True),
 }
-"""Methods by name (L15-L23).
+"""Shedding methods by name (L15-L23).
 
-`cals` is CALS as published. `value` counts only results, and `interval` only lost time. `lookahead` is CALS
-with look-ahead, `threshold` with the query's minimum duration, and `exact` with original runs. `random` is
-RAND.
+`cals` drops the tuple with the least cost (CALS as published). In `value` only additional results have a
+cost, and in `interval` only lost time. `lookahead` is CALS with look-ahead, `threshold` is CALS with the
+minimum duration of the query, and `exact` is CALS with costs relative to runs before load shedding. `random`
+drops a random tuple (RAND).
 """
 
 
 def method_of(
     name: str, threshold: int | None = None, seed: int = 1, weights: tuple[float, float] | None = None
 ) -> Method:
-    """Return the method with this name.
+    """Return the shedding method with this name.
 
     `weights` are the costs of an additional result and of lost time (L17).
     """

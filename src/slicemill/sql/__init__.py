@@ -1,1 +1,1 @@
-"""ESL, an SQL for streams: lexer, syntax tree, grammar, printer and diagnostics."""
+"""ESL, the SQL for streams: lexer, syntax tree, grammar, printer and diagnostics."""

@@ -22,8 +22,8 @@ from slicemill.sql.nodes import at
 
 T = TypeVar("T")
 
-# Maximum nesting depth. A level takes up to fifteen Python frames, so 40 levels stay below the recursion
-# limit.
+# Maximum nesting depth of a text. A level takes up to fifteen Python frames, so 40 levels remain below
+# Python's recursion limit.
 MAX_DEPTH = 40
 
 _NUMBER = re.compile(r"\d*\.?\d*(?:[eE][+-]?\d+)?", re.ASCII)
@@ -39,7 +39,7 @@ class Cursor:
         self._expected: list[str] = []
         self._expected_at = -1
 
-    # -- reading ---------------------------------------------------------------------------------------
+    # -- reading of tokens without consuming ------------------------------------------------------------
 
     @property
     def done(self) -> bool:
@@ -50,7 +50,7 @@ class Cursor:
         return self.tokens[place] if place < len(self.tokens) else None
 
     def word(self, ahead: int = 0) -> str:
-        """Return the word or symbol at the cursor, as `word_of` does."""
+        """Return the word or symbol at the cursor in upper case, or "" for other tokens."""
         token = self.token(ahead)
         return "" if token is None else word_of(token)
 
@@ -71,7 +71,7 @@ class Cursor:
             return start
         return TextSpan(start.start, max(start.end, self.tokens[self.index - 1].end + 1))
 
-    # -- consuming -------------------------------------------------------------------------------------
+    # -- consuming of tokens ---------------------------------------------------------------------------
 
     def advance(self) -> Token:
         token = self.tokens[self.index]
@@ -79,7 +79,7 @@ class Cursor:
         return token
 
     def accept(self, *words: str) -> bool:
-        """Consume these words if all of them come next, and return True."""
+        """Consume these words and return True if they are the next words."""
         if self.looking_at(*words):
             self.index += len(words)
             return True
@@ -87,7 +87,7 @@ class Cursor:
         return False
 
     def take(self, word: str) -> bool:
-        """Like `accept`, but do not list the word in error messages.
+        """Consume a word like `accept`, but do not list the word in error messages.
 
         An example is the sign before a number.
         """
@@ -187,7 +187,7 @@ class Cursor:
         return True
 
     def parse_nested(self, parse: Callable[[], T]) -> T:
-        """Parse one nesting level deeper.
+        """Call a parser one nesting level deeper.
 
         Raise StatementError beyond the maximum depth.
         """
@@ -199,15 +199,15 @@ class Cursor:
             self.depth -= 1
 
     def check_depth(self, more: int) -> None:
-        """Raise StatementError unless `more` levels can be opened here."""
+        """Raise StatementError unless `more` nesting levels can be opened here."""
         if self.depth + more > MAX_DEPTH:
             hint = "name a part of it with CREATE STREAM or CREATE VIEW"
             raise StatementError(f"this is nested more than {MAX_DEPTH} levels deep", self.span(), hint)
 
-    # -- warning and failing -----------------------------------------------------------------------------
+    # -- warnings and errors -----------------------------------------------------------------------------
 
     def warn(self, message: str, span: TextSpan, hint: str) -> None:
-        """Add a warning about text that is probably not meant as written."""
+        """Add a warning about a text that probably has an unintended meaning."""
         warning = Diagnostic(message, span, hint, warning=True)
         if warning not in self.warnings:  # some texts are parsed twice
             self.warnings.append(warning)
@@ -219,15 +219,15 @@ class Cursor:
             self._expected.append(expected)
 
     def fail(self, hint: str = "") -> NoReturn:
-        """Raise an error with the found and the expected tokens.
+        """Raise an error that names the current token and the expected tokens.
 
         `hint` applies if no expected word is spelt similarly.
         """
         expected = self._expected if self._expected_at == self.index else []
         found = self.token()
         what = "the text ends here" if found is None else f"did not expect {describe_token(found)} here"
-        # A long list of expected words does not help, so show only closing brackets. The hint names a similar
-        # word.
+        # A long list of expected words does not help, so the message lists only closing brackets. The hint
+        # names a similar word.
         shown = [word for word in expected if word not in ("AND", "OR") or "an operator" not in expected]
         if len(shown) > 6:
             shown = [word for word in shown if word in (")", "]", "}")]
@@ -248,12 +248,12 @@ class Cursor:
             return "only letters, digits and _ can stand in a name without quotes"
         keywords = [word for word in expected if word[0].isupper()]
         if word_of(found) in RESERVED:
-            # The word is spelt right but incomplete, as in GROUP without BY.
+            # The word is spelt correctly but incomplete, as in GROUP without BY.
             whole = next((word for word in keywords if word.startswith(f"{word_of(found)} ")), "")
             return f"write {whole}" if whole else ""
         if near := self._near(found, keywords):
             return near
-        # A misspelt keyword is often parsed as an alias, and the error is found at the next word.
+        # A misspelt keyword is often parsed as an alias, and the error occurs at the next word.
         before = self.token(-1) if self.index else None
         if before is None or word_of(before) in RESERVED:
             return ""
@@ -269,7 +269,7 @@ class Cursor:
 def word_of(token: Token) -> str:
     """Return a token's word or symbol in upper case.
 
-    Strings, numbers and quoted names return "".
+    The result is "" for strings, numbers and quoted names.
     """
     if token.token_type in (TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER):
         return ""
@@ -283,9 +283,9 @@ def describe_token(token: Token) -> str:
 
 
 def quote_symbol(word: str) -> str:
-    """Return a word unchanged and a symbol in quotes.
+    """Return a word unchanged, or a symbol in quotes.
 
-    Without quotes a comma would read as punctuation.
+    Without quotes a comma would look like punctuation of the message.
     """
     return word if any(char.isalnum() for char in word) else f"'{word}'"
 
@@ -296,11 +296,11 @@ def hint_for_reserved(word: str) -> str:
     return f"{word} is a reserved word; write it in double quotes to use it as a name"
 
 
-# Report too deeply nested texts as errors with a position.
+# Errors with a position for texts that are nested too deeply
 #
-# Without this, Python would raise RecursionError without a position. Parsers and binders are recursive, and
-# the permitted depth depends on the kind of nesting. So the limit is that of the interpreter, and the
-# position is searched after the RecursionError.
+# Parsers and binders are recursive, and Python's RecursionError has no position in the text. The permitted
+# depth depends on the kind of nesting. So the limit is that of the interpreter, and the position is
+# determined after the RecursionError.
 
 
 _OPENS = frozenset("([{") | {"CASE"}
@@ -311,7 +311,7 @@ _HINT = "take it apart: name parts of it WITH, or with CREATE VIEW"
 
 @contextmanager
 def report_deep_nesting(source: SourceText) -> Iterator[None]:
-    """Turn RecursionError into an EslError at the deepest position."""
+    """Convert a RecursionError to an EslError at the most deeply nested position."""
     try:
         yield
     except RecursionError:
@@ -322,7 +322,7 @@ def report_deep_nesting(source: SourceText) -> Iterator[None]:
 
 
 def too_deep_error(source: SourceText, within: TextSpan | None = None) -> Diagnostic:
-    """Return the error of a too deeply nested text.
+    """Return the error of a text that is nested too deeply.
 
     >>> too_deep_error(SourceText("SELECT ((1))")).span
     TextSpan(start=8, end=9)
@@ -348,7 +348,7 @@ def _deepest(text: str, within: TextSpan | None) -> TextSpan:
     return found
 
 
-# Split a text into statements before parsing them.
+# Splitting of a text into statements before parsing
 #
 # A server accepts different kinds of statements in one text: declarations, commands such as SHOW, and ad
 # hoc SQL queries. Each piece keeps its position in the text, so that positions in error messages are right.
@@ -361,7 +361,7 @@ QUERY_STARTS = ("SELECT", "WITH", "(", "VALUES", "FROM")
 class StatementPiece:
     """One statement of a text, without its semicolon.
 
-    `words` are its first two words in upper case.
+    `words` are the first two words of the statement in upper case.
     """
 
     source: SourceText
@@ -373,13 +373,13 @@ class StatementPiece:
         return self.source.text[self.span.start : self.span.end]
 
     def to(self, other: StatementPiece) -> StatementPiece:
-        """Return a piece that covers both pieces and the text between them."""
+        """Return a piece from the start of this statement to the end of another."""
         return StatementPiece(self.source, self.span.to(other.span), self.words)
 
     def alone(self) -> SourceText:
-        """Return the text with all other pieces replaced by blanks.
+        """Return the whole text with all other statements replaced by blanks.
 
-        Blanks keep the positions in error messages right.
+        Because of the blanks, positions in error messages are correct.
         """
         before, after = self.source.text[: self.span.start], self.source.text[self.span.end :]
         return SourceText(_blank(before) + self.text + _blank(after), self.source.name)
@@ -406,12 +406,13 @@ def pieces(source: SourceText) -> list[StatementPiece]:
         depth += (word == "{") - (word == "}")
         brackets += (word == "(") - (word == ")")
         following = words[place + 1] if place + 1 < len(words) else ""
-        # The theses write a `;` before SOURCE. In a model, `;` separates the parameters from the constants.
+        # A `;` inside the brackets of a CREATE does not end the statement. Published ESL has a `;` before
+        # SOURCE, and in a model `;` separates the parameters from the constants.
         between = brackets > 0 and begin is not None and words[begin] == "CREATE"
         semicolon = word == ";" and depth <= 0 and not between and following not in ("SOURCE", "USING")
         if not semicolon and begin is None:
             begin = place
-        # In an ad hoc query braces enclose struct values, not a body.
+        # In an ad hoc query, braces enclose struct values, not the body of an aggregate.
         body_ends = word == "}" and depth <= 0 and following != ";"
         asks = begin is not None and words[begin] in QUERY_STARTS
         ends = place == len(tokens) - 1 or (body_ends and not asks)

@@ -39,5 +39,5 @@ class Esl(Dialect):
     generator_class = EslGenerator
 
     def parse(self, sql: str, **opts: Any) -> list[exp.Expr | None]:
-        del opts  # sqlglot's error levels: every error here is an EslError
+        del opts  # options of sqlglot such as the error level have no effect
         return list(parse(sql))

@@ -1,4 +1,4 @@
-"""ESL diagnostics: errors and warnings with position and hint."""
+"""Diagnostics of statements: errors and warnings with position and hint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_LINE = 140
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """Error, or `warning` about text that is probably wrong.
+    """Error in a statement, or a `warning` about text that is probably wrong.
 
     `span` is the text to underline. `hint` suggests a correction.
     """
@@ -29,7 +29,7 @@ class Diagnostic:
 class StatementError(Exception):
     """Error of a statement, raised inside the front end.
 
-    `slicemill.binder` turns it into an EslError.
+    `slicemill.binder` converts it to an EslError.
     """
 
     def __init__(self, message: str, span: TextSpan, hint: str = "") -> None:
@@ -65,7 +65,7 @@ def render(source: SourceText, diagnostic: Diagnostic) -> str:
     text, before = _excerpt(SourceText(mask_secrets(source.text)).line_text(line), column - 1)
     gutter = f"{line:>4} | "
     width = max(1, min(diagnostic.span.end - diagnostic.span.start, len(text) - before))
-    # Tabs are kept in the second line, so that the marks align with the text.
+    # Tabs are copied to the second line, so that the marks align with the text.
     indent = "".join("\t" if char == "\t" else " " for char in text[:before])
     severity = "warning" if diagnostic.warning else "error"
     rows = [
@@ -91,18 +91,18 @@ def _excerpt(text: str, before: int) -> tuple[str, int]:
     return f"{lead}{text[start : start + MAX_LINE]}{tail}", before - start + len(lead)
 
 
-# Positions in ESL text: character spans, lines and columns.
+# Positions in ESL text: character spans, lines and columns
 
 
 @dataclass(frozen=True, slots=True)
 class TextSpan:
-    """Half-open range of character offsets."""
+    """Range of character offsets in a text, without the end."""
 
     start: int
     end: int
 
     def __deepcopy__(self, memo: object) -> TextSpan:
-        # Spans are immutable, so the copy of a syntax tree shares them.
+        # Spans are immutable, so a copied syntax tree shares the spans of the original tree.
         return self
 
     def to(self, other: TextSpan) -> TextSpan:

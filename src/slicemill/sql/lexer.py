@@ -15,7 +15,7 @@ from sqlglot.tokens import Tokenizer
 
 from slicemill.sql.errors import StatementError, TextSpan
 
-# Words that must be quoted to name a column, stream or alias, because they would make a clause ambiguous.
+# Reserved words, which must be quoted as names, because they would make a clause ambiguous.
 _RESERVED = """
     ALL AND AS BETWEEN BY CASE CAST CREATE CROSS DELETE DISTINCT DROP ELSE END EXISTS FALSE FROM FULL GROUP
     HAVING IN INNER INSERT INTERVAL INTO IS JOIN LEFT LIKE LIMIT NOT NULL ON OR ORDER OVER RIGHT SELECT SET
@@ -31,7 +31,7 @@ _CLAUSE_STARTS = """
 NOT_AN_ALIAS = RESERVED | frozenset(_CLAUSE_STARTS.split())
 
 
-# Symbols as printed in books and papers.
+# Comparison operators as printed in books and papers, with their spelling in ESL.
 PRINTED_SIGNS = {"≤": "<=", "≥": ">=", "≠": "<>"}
 PRINTED_QUOTES = "‘’"
 
@@ -92,10 +92,10 @@ _LINE_COMMENT = re.compile(r"--[^\r\n]*")
 
 
 def find_unclosed_quote(text: str) -> tuple[str, int]:
-    """Return the mark and offset of an unclosed quote or comment.
+    """Return the opening mark and the offset of an unclosed quote or comment.
 
-    A missing quote makes each later opening quote a closing one. So if a quote is open at the end, the
-    function reports the first quoted text that extends over a line end.
+    After a missing quote, each later opening quote is read as a closing quote. So if a quote is open at the
+    end, the function reports the first quoted text that extends over a line end.
 
     >>> find_unclosed_quote("SELECT 'it''s' -- don't")
     ('', 23)
@@ -128,7 +128,7 @@ def find_unclosed_quote(text: str) -> tuple[str, int]:
 
 
 def _comment_end(text: str, start: int, opening: str, closing: str) -> int:
-    """Return the offset after a comment, or -1 if it is unclosed.
+    """Return the offset after a comment, or -1 for an unclosed comment.
 
     Comments nest.
     """

@@ -1,7 +1,7 @@
-"""Syntax nodes for parts of ESL without a sqlglot class.
+"""Syntax nodes for parts of ESL that have no sqlglot class.
 
-The parse tree consists of sqlglot expressions, so sqlglot's tree walking, diffing and printing work on
-ESL. Every node that the grammar creates has its position in the text as a TextSpan in `meta["span"]`.
+The syntax tree consists of sqlglot expressions, so sqlglot's functions that walk, compare and print trees
+work on ESL. Every node that the grammar creates has its position in the text as a TextSpan in `meta["span"]`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def at(node: Node, span: TextSpan) -> Node:
 def span_of(node: exp.Expression) -> TextSpan:
     """Return the span of a node.
 
-    A node without a span gets the range of its descendants.
+    The span of a node without a position is the range of its descendants' spans.
     """
     own: TextSpan | None = node.meta.get("span")
     if own is not None:
@@ -69,13 +69,13 @@ class CreateObject(ExtensionNode):
 
 
 class TypeName(exp.Expression):
-    """Type as written, such as `decimal(10, 2)`, or a `list` of it."""
+    """Name of a type in a statement, such as `decimal(10, 2)`, or of a `list` of this type."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "expressions": False, "list": False}
 
 
 class ColumnDeclaration(exp.Expression):
-    """`name [type [unit]]` in a stream, table or aggregate.
+    """Column declaration `name [type [unit]]` of a stream, table or aggregate.
 
     The unit applies if a source sends times as numbers. A column of a table may be `required` (NOT NULL) or
     `primary`. A column added by ALTER STREAM may have a `default` for older rows.
@@ -92,26 +92,23 @@ class ColumnDeclaration(exp.Expression):
 
 
 class Duration(exp.Expression):
-    """Duration as written, such as `1 HOUR 30 MINUTES`.
-
-    It is a list of number and unit pairs.
-    """
+    """Duration in a statement, such as `1 HOUR 30 MINUTES`, as number and unit pairs."""
 
     arg_types: ClassVar[dict[str, bool]] = {"expressions": True}
 
 
 class DurationPart(exp.Expression):
-    """One `number unit` pair of a Duration."""
+    """One pair `number unit` of a Duration, such as `30 MINUTES`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "unit": True}
 
 
 class FrameClause(exp.Expression):
-    """`ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`.
+    """Window frame `ROWS|RANGE extent [PRECEDING] [SLIDE length | ACTIVE EXPIRATION]`.
 
-    Without `this`, the window is UNBOUNDED. With `from_start`, it grows from a multiple of the extent to its
-    full length (CUMULATE). A `SESSION` has the gap in `this`, or in `until` a column with the time up to
-    which a tuple keeps the session open. The condition `close` marks the last tuple of a session or
+    Without `this`, the window is UNBOUNDED. With `from_start`, the window grows from a multiple of the extent
+    to its full length (CUMULATE). A `SESSION` has the gap in `this`, or in `until` a column with the time up
+    to which a tuple keeps the session open. The condition `close` marks the last tuple of a session or
     punctuation window. `expires` is the latest time at which a tuple leaves the window of a join.
     """
 
@@ -303,7 +300,7 @@ class CreateQuery(exp.Expression):
 
 
 class CreateFunction(exp.Expression):
-    """Function in ESL (`body`) or Python (`external`).
+    """CREATE FUNCTION with a `body` in ESL, or an `external` Python function.
 
     A function that returns rows has a list of columns as `returns`, and a query as `body`.
     """
@@ -350,10 +347,7 @@ class DropObject(exp.Expression):
 
 
 class CreateMode(exp.Expression):
-    """Wrapper of a CREATE node.
-
-    Its `mode` is `OR REPLACE` or `IF NOT EXISTS`.
-    """
+    """CREATE node with a `mode`, which is `OR REPLACE` or `IF NOT EXISTS`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "mode": True}
 
@@ -367,7 +361,7 @@ class ChangeLifecycle(exp.Expression):
 class AlterQuery(exp.Expression):
     """`ALTER QUERY name SET (option = value, …)`.
 
-    NULL resets an option to its default.
+    The value NULL resets an option to its default.
     """
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "options": True}
@@ -386,7 +380,7 @@ class SetOption(exp.Expression):
 
 
 class CreateAggregate(exp.Expression):
-    """Aggregate with `bodies` in ESL, or an `external` class."""
+    """CREATE AGGREGATE with `bodies` in ESL, or an `external` Python class."""
 
     arg_types: ClassVar[dict[str, bool]] = {
         "this": True,
@@ -408,7 +402,7 @@ class LocalTableDeclaration(exp.Expression):
 
 
 class AggregateBody(exp.Expression):
-    """Statements of one or more states: `INITIALIZE: ITERATE: { … }`."""
+    """Statements of one or more phases of an aggregate: `INITIALIZE: ITERATE: { … }`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"states": True, "statements": True}
 
@@ -459,8 +453,8 @@ class DeleteFrom(exp.Expression):
 
 
 def child(node: exp.Expression, key: str) -> Any:
-    """Return the argument `key` of a node.
+    """Return the child node `key` of a syntax node.
 
-    The type is Any because sqlglot's argument map is untyped.
+    The type is Any because sqlglot's map of children is untyped.
     """
     return node.args.get(key)

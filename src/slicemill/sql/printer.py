@@ -1,7 +1,4 @@
-"""Print syntax nodes as canonical ESL text.
-
-The text parses to the same tree again.
-"""
+"""Print syntax nodes as canonical ESL text, from which the parser creates an equal tree."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from slicemill.sql.nodes import IF_ABSENT, REPLACE, child
 
 
 def _by_name(generator: Generator, e: exp.Expression) -> str:
-    # sqlglot looks methods up by name only for its own nodes.
+    # The method is looked up here, because sqlglot looks methods up by name only for its own nodes.
     sql: str = getattr(generator, f"{type(e).__name__.lower()}_sql")(e)
     return sql
 
@@ -58,7 +55,8 @@ class EslGenerator(Generator):
 
     def interval_sql(self, e: exp.Interval) -> str:
         text = self.sql(e, "this")
-        # Several units, or a sign, need quotes: an unquoted sign would apply to the whole expression.
+        # An interval with several units or a sign is quoted. An unquoted sign would apply to the whole
+        # expression.
         return f"INTERVAL '{text}'" if len(e.this.expressions) > 1 or "-" in text else f"INTERVAL {text}"
 
     def anonymous_sql(self, e: exp.Anonymous) -> str:
@@ -195,7 +193,7 @@ class EslGenerator(Generator):
         return f"{self._with(e)}{left}{self.seg(word)}{self.sep()}{right}{self._ends(e)}"
 
     def subquery_sql(self, e: exp.Subquery, sep: str = " AS ") -> str:
-        del sep  # the alias is printed with the FROM entry, not with the sub-query
+        del sep  # the separator is not needed, because the alias is printed with the FROM entry
         return self._with(e) + self._wrapped(e.this)
 
     def _with(self, e: exp.Expression) -> str:
@@ -409,7 +407,7 @@ class EslGenerator(Generator):
     def deletefrom_sql(self, e: nodes.DeleteFrom) -> str:
         return f"DELETE FROM {self.sql(e, 'this')}{self._where(e)}"
 
-    # -- helpers ---------------------------------------------------------------------------------------
+    # -- helper functions ------------------------------------------------------------------------------
 
     def _where(self, e: exp.Expression) -> str:
         return f" WHERE {self.sql(e, 'where')}" if child(e, "where") else ""

@@ -1,1 +1,1 @@
-"""Durable storage of a home: segments, logs, the journal and checkpoints."""
+"""Durable storage of a home directory: segments, logs, the journal and checkpoints."""

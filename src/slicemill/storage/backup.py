@@ -1,4 +1,4 @@
-"""Backup and upgrade of homes."""
+"""Backup and upgrade of home directories, which hold the data of an engine."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from slicemill.storage.journal import Progress
 
 
 def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None) -> HomeReport:
-    """Copy a home to a new folder, and check the copy.
+    """Copy a home directory to a new folder, and check the copy.
 
-    No mill may run in the home, because spooled input of sources must match the journal. The copy appears
-    whole or not at all.
+    No engine may run in the home directory, because spooled input of sources must match the journal. The copy
+    is renamed to its final name only when it is complete.
     """
     require_home(folder)
     if target.exists():
@@ -47,9 +47,9 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
             unfinished.chmod(PRIVATE_FOLDER)
             os.sync()
         report = check_home(unfinished, progress=progress)
-        if report.mistakes:
+        if report.errors:
             raise HomeError(
-                f"the copy of {folder} is not whole: {report.mistakes[0]}; "
+                f"the copy of {folder} is not whole: {report.errors[0]}; "
                 "run 'slicemill home check' on the home itself"
             )
         unfinished.rename(target)
@@ -61,17 +61,17 @@ def backup_home(folder: Path, target: Path, progress: Progress = lambda _: None)
 
 
 def _files_to_omit(home: Path, folder: str, names: list[str]) -> set[str]:
-    """Return the files that a backup omits: locks, trash and temporary files."""
+    """Return the file names that a backup omits: locks, trash and temporary files."""
     unfinished = {name for name in names if name.endswith(TEMPORARY) and not Path(folder, name).is_dir()}
     return unfinished | ({LOCK, TRASH, STEPS} if Path(folder) == home else set())
 
 
 def upgrade_home(folder: Path) -> str:
-    """Upgrade a home to the current FORMAT; return what was done.
+    """Upgrade a home directory to the current FORMAT; return a report as text.
 
-    FORMAT 2 changed names of task fields and digests of plans. FORMAT 3 changed pending results, folder
-    names, and Spark checkpoints, which are now per stream: tasks cannot use older state. FORMAT 5 had no
-    checksums of extents and checkpoints.
+    FORMAT is the version number of the folder layout. FORMAT 2 changed names of task fields and digests of
+    plans. FORMAT 3 changed pending results, folder names, and Spark checkpoints, of which each stream now has
+    its own. Tasks cannot restore older state. FORMAT 5 had no checksums of extents and checkpoints.
     """
     require_home(folder)
     found = read_format(folder)

@@ -1,14 +1,16 @@
-"""Journal records: a `Change` as JSON.
+"""Journal records, which are commits to a home directory, as JSON.
+
+An *epoch* is what one commit appended to a log, and an *extent* is a range of bytes with rows in a file.
 
     {"e": 17, "at": 1700000000000000,                          epoch and time of the commit
      "logs": {"bid": [min_ts, max_ts, arrival_us, [["w3.2-0.arrows", 328, 2304, 50, 473190221]]]},
      "units": {"u4": {"cursors": {"bid": 17}}},                fields to set; null removes a field
      "streams": {"bid": {"watermark": 5000}},
      "created": {"hot": ["<Arrow schema, base64>", "hot"]},    new logs, with the names of their folders
-     "columns": {"hot": "<Arrow schema, base64>"},             logs with other columns after this record
-     "widened": {"bid": "<Arrow schema, base64>"},             logs whose rows all get these columns
+     "columns": {"hot": "<Arrow schema, base64>"},             new columns of rows after this record
+     "widened": {"bid": "<Arrow schema, base64>"},             new columns of all rows, with defaults
      "dropped_logs": [], "dropped_units": [], "dropped_streams": [],
-     "freed": {"bid": 9},                                      the first epoch that is kept
+     "freed": {"bid": 9},                                      the first epoch to retain
      "based": {"top": [9, min_ts, max_ts, arrival_us, […]]},   a table in place of changes up to epoch 9
      "lost": {"bid": [["w3.2-0.arrows", 328]]},                unreadable extents that are dropped
      "catalog": [{"at": 1, "by": "ann", "text": "CREATE …"}],
@@ -17,7 +19,7 @@
      "lives": {"hot": {"paused": {"epoch": 16, …}}}}           pauses and retries of queries and streams
 
 Empty fields are omitted. A record is applied in this order: drop logs and tasks, create logs, append
-rows, free or fold epochs, drop damaged extents. So a record may replace a log by a new one of the same
+rows, free or fold epochs, drop damaged extents. So a record may replace a log by a new log of the same
 name.
 """
 
@@ -39,7 +41,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 @dataclass(slots=True)
 class Appended:
-    """Rows that one epoch adds to a log."""
+    """Rows that one commit appends to a log."""
 
     extents: list[Extent]
     min_ts: int | None
@@ -56,7 +58,7 @@ class Appended:
 
 
 def merge_appended(parts: Iterable[Appended]) -> Appended:
-    """Merge several parts of one epoch, such as those of partitions."""
+    """Merge the rows that several partitions append to one log in one commit."""
     found = list(parts)
     if len(found) == 1:
         return found[0]
@@ -72,10 +74,11 @@ def merge_appended(parts: Iterable[Appended]) -> Appended:
 
 @dataclass(slots=True)
 class Change:
-    """Changes of a home that one commit applies.
+    """Changes of a home directory that one commit applies.
 
-    Fields of tasks, streams and lives are merged into the known fields; None removes a field. Values must be
-    plain JSON. Fields of a task whose names start with "checkpoint" refer to files in its checkpoint folder.
+    Fields of tasks, streams and lives (pauses and retries) are merged into the existing fields, where None
+    removes a field. Values must be plain JSON. Fields of a task whose names start with "checkpoint" refer to
+    files in its checkpoint folder.
     """
 
     logs: dict[str, Appended] = field(default_factory=dict)
@@ -100,9 +103,9 @@ class Change:
 
 
 def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, str]) -> bytes:
-    """Return a record as one line of JSON.
+    """Encode a journal record as JSON.
 
-    `folders` has the folders of new logs.
+    `folders` has the folder names of new logs.
     """
     record: dict[str, Any] = {"e": epoch, "at": at_us}
     if change.logs:
@@ -129,7 +132,7 @@ def encode_record(epoch: int, at_us: int, change: Change, folders: Mapping[str, 
     return _encode(record).encode()
 
 
-# Fields of a change that are stored as they are.
+# Fields of a change that are stored without conversion.
 _PLAIN = (
     "tasks",
     "streams",
@@ -144,7 +147,7 @@ _PLAIN = (
     "lives",
 )
 
-# Keys of a record that differ from the names of the fields. Homes of earlier versions have these keys.
+# JSON keys that differ from the names of the fields, because home directories of earlier versions have them.
 _KEYS = {"tasks": "units", "dropped_tasks": "dropped_units"}
 
 
@@ -157,24 +160,25 @@ def decode_schema(text: str) -> pa.Schema:
 
 
 def dump_json(value: object) -> bytes:
-    """Return compact JSON."""
+    """Return a value as compact JSON."""
     return _encode(value).encode()
 
 
-# Framing of the journal's records: lines with a checksum.
+# Framing of journal records: lines with a checksum
 #
 #     1c291ca3 {"e":17,…}\n          crc32 of the JSON in hexadecimal, a blank, the JSON, a newline
 #
-# JSON has no raw newline, so line starts can be found again after damage. A crash during an append leaves
-# an incomplete last line or a wrong checksum there. A bad line that whole lines follow is damage.
+# JSON contains no raw newline, so a reader finds the next line start behind damaged bytes. A crash during an
+# append leaves an incomplete last line, or a last line with a wrong checksum. An incomplete line before
+# complete lines is damage.
 
 
 class FramedLines(NamedTuple):
-    """Whole lines at the start of some bytes, without their frames."""
+    """Complete lines at the start of a journal file, without their checksums."""
 
     contents: list[bytes]
-    end: int  # start of the first line that is not whole
-    damaged: bool  # whole lines follow after it
+    end: int  # offset behind the last complete line
+    damaged: bool  # True if complete lines follow an incomplete line
 
 
 def frame(content: bytes) -> bytes:
@@ -182,7 +186,7 @@ def frame(content: bytes) -> bytes:
 
 
 def unframe(line: bytes) -> bytes | None:
-    """Return the content of a line; None if it is not whole."""
+    """Return the JSON of a journal line, or None if its checksum is wrong."""
     if len(line) < 10 or line[8:9] != b" " or line[-1:] != b"\n":
         return None
     content = line[9:-1]
@@ -190,7 +194,7 @@ def unframe(line: bytes) -> bytes | None:
 
 
 def split_lines(data: bytes) -> FramedLines:
-    """Split bytes into lines, up to the first that is not whole."""
+    """Split journal bytes into lines, up to the first incomplete line."""
     contents: list[bytes] = []
     start = 0
     while end := data.find(b"\n", start) + 1:

@@ -1,8 +1,8 @@
-"""Check of a home: verify all files that its journal refers to.
+"""Check and repair of a home directory: verify all files that its journal references.
 
 All files with a checksum are read and verified. Files of FORMAT 5 have no checksum: they are counted as
-unverified, and only decoding errors are found. Nothing is changed, and a mill may run in the home
-meanwhile.
+unverified, and only decoding errors are found. A check changes nothing, and the engine may
+run in the home directory meanwhile. An *extent* is a range of bytes with rows in a file of a log.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from slicemill.storage.table_files import TableDamaged, read_table_file
 
 @dataclass(slots=True)
 class Damage:
-    """Unreadable parts of a home, for `repair_home`."""
+    """Unreadable parts of a home directory, for `repair_home`."""
 
-    extents: dict[str, list[Extent]] = field(default_factory=dict)  # by log
-    checkpoints: dict[str, set[str]] = field(default_factory=dict)  # by task: the fields that refer to them
+    extents: dict[str, list[Extent]] = field(default_factory=dict)  # unreadable rows by log
+    checkpoints: dict[str, set[str]] = field(default_factory=dict)  # checkpoint fields with damage, by task
     tables: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class HomeReport:
-    """Content of a home, and the damage that a check found."""
+    """Content of a home directory, and the damage that a check found."""
 
     folder: Path
     format: int
@@ -67,15 +67,16 @@ class HomeReport:
     bytes: int
     tasks: int
     statements: int
-    torn: int  # bytes of an incomplete last commit; the next start removes them
-    unverified: int = 0  # extents and files without a checksum
-    mistakes: list[str] = field(default_factory=list)
+    torn: int  # number of bytes of an incomplete last commit, which the next start removes
+    unverified: int = 0  # number of extents and files without a checksum
+    errors: list[str] = field(default_factory=list)
     damage: Damage = field(default_factory=Damage)
 
 
 def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lambda _: None) -> HomeReport:
-    """Verify a home; raise only if the journal itself cannot be read."""
-    end = read_end(folder / JOURNAL, files)  # read before the records, because a mill may append more
+    """Verify a home directory; raise only if the journal itself cannot be read."""
+    # The end of the journal is read before the records, because a running engine may append records.
+    end = read_end(folder / JOURNAL, files)
     home = HomeReader(folder, files)
     report = HomeReport(
         folder,
@@ -91,21 +92,21 @@ def check_home(folder: Path, files: FileSystem = LOCAL, progress: Progress = lam
     )
     missing = missing_commits(folder, home.epoch, home.torn, end)
     if missing is not None:
-        report.mistakes.append(missing.words)
-    report.mistakes += _journal_errors(home, files)
+        report.errors.append(missing.words)
+    report.errors += _journal_errors(home, files)
     for name in sorted(home.logs):
         progress(f"log {name}: {home.logs[name].rows:,} rows")
-        report.mistakes += _log_errors(home, name, files, report)
+        report.errors += _log_errors(home, name, files, report)
     for name in sorted(home.tasks):
         progress(f"task {name}")
-        report.mistakes += _task_errors(home, name, files, report)
+        report.errors += _task_errors(home, name, files, report)
     for name, file in sorted(home.tables.items()):
-        report.mistakes += _table_errors(home, name, file, files, report)
+        report.errors += _table_errors(home, name, file, files, report)
     return report
 
 
 def _journal_errors(home: HomeReader, files: FileSystem) -> Iterator[str]:
-    """Verify older snapshots and records, which opening does not read."""
+    """Verify older snapshots and records, which opening a home directory does not read."""
     names = files.names(home.folder / JOURNAL)
     for base in bases(names, SNAPSHOT):
         path = snapshot_path(home.folder, base)
@@ -114,7 +115,7 @@ def _journal_errors(home: HomeReader, files: FileSystem) -> Iterator[str]:
         except SnapshotDamaged as problem:
             yield f"{path} is damaged: {problem}; another snapshot, or the records, replace it"
         except FileNotFoundError:
-            continue  # a running mill has removed it
+            continue  # a running engine has removed the old snapshot
     listed = bases(names, RECORDS)
     for base in listed[:-1]:
         path = records_path(home.folder, base)
@@ -123,7 +124,7 @@ def _journal_errors(home: HomeReader, files: FileSystem) -> Iterator[str]:
         except FileNotFoundError:
             continue
         if (end := split_lines(data).end) < len(data):
-            yield f"{path} is damaged at byte {end}; the snapshot behind it has what it says"
+            yield f"{path} is damaged at byte {end}; a later snapshot contains the commits of this file"
 
 
 def _log_errors(home: HomeReader, name: str, files: FileSystem, report: HomeReport) -> Iterator[str]:
@@ -131,14 +132,14 @@ def _log_errors(home: HomeReader, name: str, files: FileSystem, report: HomeRepo
     for epoch in log.all_epochs():
         for extent in epoch.extents:
             if not extent.rows:
-                continue  # dropped by a repair
+                continue  # a repair has dropped the rows of the extent
             report.unverified += extent.crc == UNVERIFIED
             mistake = _extent_error(log, epoch, extent, reader)
             if not mistake:
                 continue
             home.poll()
             now = home.logs.get(name)
-            # A running mill may have freed the rows since the index was read.
+            # A running engine may have freed the rows since the index of the log was read.
             if now is not None and now.folder == log.folder and now.first <= epoch.number:
                 report.damage.extents.setdefault(name, []).append(extent)
                 yield f"log {name}: {mistake}"
@@ -186,7 +187,7 @@ def _table_errors(
 
 
 def _checkpoint_files(task: dict[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield the checkpoint fields of a task with their file entries."""
+    """Yield each checkpoint field of a task, with the entries of its files."""
     for name, value in task.items():
         if name.startswith(CHECKPOINT_FIELD):
             for entry in _entries(value):
@@ -205,20 +206,20 @@ def _entries(value: object) -> Iterator[list[Any]]:
                 yield from _entries(inner)
 
 
-# Repair of a home: continue without the parts that cannot be read.
+# Repair of a home directory, which drops the parts that cannot be read
 #
-# One record drops damaged extents, and selects the newest whole checkpoint of each task. Files are not
-# changed, and all losses are reported.
+# The repair commits one journal record. The record drops damaged extents, and selects the newest undamaged
+# checkpoint of each task. Files are not changed, and all losses are reported.
 
 
 _OF_STATE = ("due", "latest", "heavy", *SINCE_CHECKPOINT, "resumable", BEFORE)
 
 
 def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
-    """Drop damaged parts of a home; return messages about losses and repairs.
+    """Drop damaged parts of a home directory; return messages about the losses.
 
-    The list is empty if the home is undamaged. Raises JournalDamaged if records in the middle of the journal
-    cannot be read.
+    The list is empty if the home directory is undamaged. Raise JournalDamaged if records in the middle of the
+    journal cannot be read.
     """
     require_home(folder)
     home = Home(folder, durability="machine")
@@ -232,7 +233,7 @@ def repair_home(folder: Path, progress: Progress = lambda _: None) -> list[str]:
         if missing is not None:
             done.append(f"the commits of epochs {home.epoch + 1} and later are lost")
         report = check_home(folder, progress=progress)
-        done += report.mistakes
+        done += report.errors
         change = Change(tables=dict.fromkeys(report.damage.tables))
         change.lost = {
             log: [(extent.segment, extent.offset) for extent in extents]
@@ -279,7 +280,7 @@ def _can_replay(home: Home, checkpoint: Mapping[str, Any]) -> bool:
 
 
 def _resume(tasks: Mapping[str, dict[str, Any]], change: Change) -> None:
-    """Resume queries whose whole task stopped because of damage."""
+    """Resume the queries of a task if damage has stopped all its queries."""
     for name, task in tasks.items():
         stopped = task.get("resumable", ())
         if stopped and "failed" not in change.tasks.get(name, {}):

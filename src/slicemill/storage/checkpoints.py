@@ -1,19 +1,19 @@
 """Checkpoints: operator state of one partition, in files.
 
-A checkpoint has one head file, and one file for each new slice.
+A checkpoint has one head file, and one file for each new *slice*, which is an immutable table of state rows.
 
-    encoded = encode_states(states)               # between two runs: copies only mutable state
+    encoded = encode_states(states)               # between two micro-batches: copies only mutable state
     files = write(folder, encoded)                # in any thread, at any later time
     states = read_checkpoint(folder, files)
 
-A slice (`slicemill.columns.pieces`) is immutable, so it is written once, and later checkpoints only refer
-to it. It is mapped on first access. All other state is in the head file:
+A slice (`slicemill.columns.pieces`) is written once, and later checkpoints only reference it. Its file is
+mapped into memory on first access. All other state is in the head file:
 
     SLMSTATE  version  crc32 of the JSON  length of the JSON  JSON  padding  buffers (aligned to 64 bytes)
 
 The JSON has the tree of the states (`slicemill.codec`), the names of the slices and the position of each
 buffer. A head file is mapped too: tables are views of its bytes. File names are unique, and a file is not
-read before the journal names it. So files are written in place, and a crash only leaves orphans.
+read before the journal names it. So files are written in place, and a crash only leaves unreferenced files.
 
 The journal has the CRC-32 of every file. The head file is verified before it is decoded. A slice is
 verified when it is mapped. When state is restored, slices are verified with the head file, so that damage
@@ -40,8 +40,8 @@ from slicemill.codec.state import decode, encode
 from slicemill.columns.pieces import Slice
 from slicemill.storage.filesystem import LOCAL, FileSystem, ensure_folder, unique_name
 
-# JSON of [path, checksum, bytes] for each file, relative to the folder, the head file first. FORMAT 5 has no
-# checksum: [path, bytes].
+# JSON list with [path, checksum, bytes] of each file, in which the head file is first and paths are relative
+# to the folder. In FORMAT 5, entries are [path, bytes] without a checksum.
 CheckpointFiles: TypeAlias = list[list[Any]]
 
 HEAD_SUFFIX, SLICE_SUFFIX = ".state", ".arrow"
@@ -54,15 +54,15 @@ _REPAIR = "restore it from a copy, or run 'slicemill home repair' to let its que
 
 
 class CheckpointDamaged(StorageError):
-    """Checkpoint file that is missing or whose bytes have changed."""
+    """Error: a checkpoint file is missing, or its bytes have changed."""
 
 
 class SliceFile(NamedTuple):
-    """File of a stored slice; the value of `Slice.stored`."""
+    """File of a stored table of state rows; the value of `Slice.stored`."""
 
     path: str
     bytes: int
-    crc: int | None = None  # None: written in FORMAT 5
+    crc: int | None = None  # checksum of the file, or None for a file in FORMAT 5
 
     def file_entry(self) -> list[Any]:
         """Return the entry of the file in `CheckpointFiles`."""
@@ -71,7 +71,7 @@ class SliceFile(NamedTuple):
 
 @dataclass(slots=True)
 class EncodedStates:
-    """Snapshot of operator states, ready to be written."""
+    """Encoded operator states of a checkpoint, ready to be written to files."""
 
     encoded: Encoded
     slices: list[Slice] = field(default_factory=list)
@@ -84,7 +84,7 @@ class EncodedStates:
 def write_checkpoint(
     folder: Path, states: Mapping[str, object], files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
-    """Write operator states by node; return the files for `read_checkpoint`.
+    """Write the states of operators, given by node; return the checkpoint's files.
 
     The list is empty if there is no state.
     """
@@ -92,7 +92,7 @@ def write_checkpoint(
 
 
 def encode_states(states: Mapping[str, object], *, copied: bool = True) -> EncodedStates:
-    """Encode states; mutable data is copied unless `copied` is False."""
+    """Encode operator states; copy mutable data unless `copied` is False."""
     slices: list[Slice] = []
 
     def store(slice_: Slice) -> int:
@@ -105,7 +105,7 @@ def encode_states(states: Mapping[str, object], *, copied: bool = True) -> Encod
 def write(
     folder: Path, states: EncodedStates, files: FileSystem = LOCAL, durable: bool = False
 ) -> CheckpointFiles:
-    """Write a head file, and the slices not yet in the folder.
+    """Write a checkpoint: the head file, and the state tables that have no file yet.
 
     The states are released while they are written, to save memory, so they can be written only once.
     """
@@ -125,9 +125,9 @@ def write(
 def read_checkpoint(
     folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL, *, whole: bool = False
 ) -> dict[str, object]:
-    """Return the states of a checkpoint by node, or raise CheckpointDamaged.
+    """Read the operator states of a checkpoint, by node, or raise CheckpointDamaged.
 
-    Slices are mapped and verified on first access; with `whole` they are verified at once.
+    State tables in files of their own are mapped and verified on first access, or at once with `whole`.
     """
     if not written:
         return {}
@@ -149,7 +149,7 @@ def read_checkpoint(
 
 
 def damage(folder: Path, entry: Sequence[Any], files: FileSystem = LOCAL) -> str:
-    """Return the damage of a file of `CheckpointFiles`, or ""."""
+    """Return a description of a checkpoint file's damage, or "" for an undamaged file."""
     path, *crc, size = entry
     try:
         found = files.stat(folder / path).bytes
@@ -165,19 +165,20 @@ def damage(folder: Path, entry: Sequence[Any], files: FileSystem = LOCAL) -> str
 
 
 def describe(folder: Path, written: Sequence[Sequence[Any]], files: FileSystem = LOCAL) -> dict[str, Any]:
-    """Return the JSON of a checkpoint's head, for inspection."""
+    """Return the JSON of a checkpoint's head file, for inspection."""
     content, _ = _read_head(folder, written[0], files)
     return content
 
 
-# -- slices -------------------------------------------------------------------------------------------------
+# -- files of state tables (slices) -------------------------------------------------------------------------
 
 
 def _store_slice(folder: Path, slice_: Slice, files: FileSystem, durable: bool) -> SliceFile:
     known = slice_.stored
     if isinstance(known, SliceFile) and _exists(folder / known.path, known.bytes, files):
         return known
-    # The slice is new, or its file was swept with an uncommitted checkpoint, or is in another folder.
+    # The slice is new, or its file was removed with an uncommitted checkpoint, or its file is in another
+    # folder.
     data = _encode_table(slice_.table)
     made = SliceFile(unique_name() + SLICE_SUFFIX, data.size, zlib.crc32(data))
     files.write(folder / made.path, data)
@@ -222,7 +223,7 @@ def _map_slice(folder: Path, stored: SliceFile, files: FileSystem, *, verify: bo
         raise CheckpointDamaged(f"the slice {path} cannot be read: {problem}") from problem
 
 
-# -- the head -----------------------------------------------------------------------------------------------
+# -- head file of a checkpoint ------------------------------------------------------------------------------
 
 
 def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
@@ -238,7 +239,7 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
     text = json.dumps(content, separators=(",", ":"), allow_nan=False).encode()
     begin = _align(_START.size + len(text))
     data = pa.allocate_buffer(begin + end)
-    # NumPy releases the GIL while it copies, so other threads keep running.
+    # NumPy releases the global interpreter lock while it copies, so other threads continue to run.
     out = np.frombuffer(data, np.uint8)
     start = _START.pack(_MAGIC, _VERSION, zlib.crc32(text), len(text))
     out[:begin] = np.frombuffer((start + text).ljust(begin, b"\0"), np.uint8)
@@ -247,7 +248,7 @@ def _head(encoded: Encoded, slices: Sequence[SliceFile]) -> pa.Buffer:
         at, buffer = begin + offset, buffers.pop()
         out[at : at + size] = np.frombuffer(buffer, np.uint8) if size else 0
         out[at + size : _align(at + size)] = 0
-        del buffer  # release its memory before the next buffer is copied
+        del buffer  # the memory of the buffer is released before the next buffer is copied
     return data
 
 

@@ -1,7 +1,8 @@
-"""File operations of commits, behind one protocol.
+"""File operations on home directories: append, sync, rename, remove.
 
-A home has two kinds of files. Segments and the journal are append-only: a crash can only damage the last
-append. All other files appear whole or not at all: they are written under a temporary name and then renamed.
+A home directory has two kinds of files. Segments and the journal are append-only: a crash can only damage the
+last append. All other files appear whole or not at all: they are written under a temporary name and then
+renamed.
 
 There are two levels of safety. A process may be killed at any instruction, because the kernel keeps written
 data. A loss of power is safe only if files are synced: the content before the rename, and the folder after
@@ -31,7 +32,8 @@ from slicemill.time import wall_clock_us
 
 TEMPORARY = ".tmp"
 
-# File systems allow 255 bytes in a name; suffixes and temporary names need some of them.
+# Maximum length of a quoted name. File systems allow 255 bytes, of which suffixes and temporary names need
+# some.
 _LONGEST_NAME = 150
 _CAPITAL = re.compile("[A-Z]")
 
@@ -39,7 +41,7 @@ PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
 
 
 class StorageFull(SlicemillError):
-    """Full disk or quota; nothing has changed, retry is possible."""
+    """Error: the disk or quota is full; nothing has changed, and a retry is possible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +51,16 @@ class FileStat:
 
 
 class AppendFile(Protocol):
-    """File that is open for appending, by one process at a time."""
+    """File that one process has open for appending."""
 
     def write(self, data: bytes | pa.Buffer) -> None:
-        """Append the data; a failure may leave any part of it."""
+        """Append the data; after a failure the file may have any part of the data."""
 
     def cut(self, size: int) -> None:
-        """Truncate the file to a size."""
+        """Truncate the file to a size in bytes."""
 
     def sync(self) -> None:
-        """Make content and size survive a loss of power (fdatasync)."""
+        """Sync content and size to disk (fdatasync), so that they survive a loss of power."""
 
     def is_removed(self) -> bool:
         """Return True if the open file was removed or moved."""
@@ -67,19 +69,19 @@ class AppendFile(Protocol):
 
 
 class FileSystem(Protocol):
-    """File operations of commits.
+    """File operations with which home directories are read and written.
 
-    A missing file is a FileNotFoundError, except in `remove`.
+    Operations on a missing file raise FileNotFoundError, except `remove`.
     """
 
     def read(self, path: Path, offset: int = 0, length: int | None = None) -> bytes:
-        """Return up to `length` bytes from an offset, fewer at the end."""
+        """Return up to `length` bytes of a file from an offset, fewer at the end of the file."""
 
     def map(self, path: Path) -> pa.Buffer:
-        """Return the current content of a file without a copy."""
+        """Map a file into memory, and return its current content without a copy."""
 
     def names(self, folder: Path) -> list[str]:
-        """Return the names in a folder, unordered; empty for a missing folder."""
+        """Return the file names in a folder, unordered; none if the folder is missing."""
 
     def stat(self, path: Path) -> FileStat: ...
 
@@ -90,13 +92,13 @@ class FileSystem(Protocol):
         """
 
     def write(self, path: Path, data: bytes | pa.Buffer) -> None:
-        """Create or overwrite a file; a crash may leave any part of the data."""
+        """Create or overwrite a file; after a crash it may have any part of the data."""
 
     def sync(self, path: Path) -> None:
-        """Make a file's content or folder's names survive a power loss."""
+        """Sync a file's content, or the names in a folder, to disk."""
 
     def replace(self, source: Path, target: Path) -> None:
-        """Rename a file, replacing the target."""
+        """Rename a file, replacing the target file."""
 
     def remove(self, path: Path) -> None:
         """Remove a file if it exists."""
@@ -109,25 +111,25 @@ class FileSystem(Protocol):
 
 
 def now_us() -> int:
-    """Return the time in µs; it never goes back within a process."""
+    """Return the time in µs, which never decreases within a process."""
     return wall_clock_us()
 
 
 def unique_name() -> str:
-    """Return a globally unique part of a file name."""
+    """Return a globally unique text for a file name."""
     return uuid.uuid4().hex
 
 
 def folder_name(name: str) -> str:
     """Encode any name as the name of one file or folder.
 
-    Characters other than letters, digits, `_`, `-` and `.` are percent-encoded. Long names get a digest, and
-    names with capital letters too, because some file systems ignore case.
+    Characters other than letters, digits, `_`, `-` and `.` are percent-encoded. A digest is appended to long
+    names, and to names with capital letters, because some file systems ignore case.
 
     >>> folder_name("hot_items"), folder_name("select from bid"), folder_name("../x"), folder_name("Bid")
     ('hot_items', 'select%20from%20bid', '%2E.%2Fx', 'Bid~a30b5d49')
     """
-    # The tilde separates suffixes of slicemill, so it is encoded in names.
+    # slicemill separates its suffixes with a tilde, so tildes in names are encoded.
     quoted = quote(name, safe="", errors="surrogatepass").replace("~", "%7E") or "%"
     if quoted.startswith("."):
         quoted = f"%2E{quoted[1:]}"
@@ -139,7 +141,7 @@ def folder_name(name: str) -> str:
 
 
 def open_private(path: Path) -> int:
-    """Open a home's file to read and append, for its owner only."""
+    """Open a file for reading and appending; create it with access for the owner only."""
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
 
 
@@ -155,7 +157,7 @@ def raise_storage_full(path: Path) -> Iterator[None]:
 
 
 def is_full(problem: OSError) -> bool:
-    """Return True if disk, quota or file size limit is exhausted."""
+    """Return True if an error means that disk, quota or file size limit is exhausted."""
     return problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -192,7 +194,7 @@ def ensure_folder(files: FileSystem, folder: Path, durable: bool = False) -> Non
 def remove_temporary(files: FileSystem, folder: Path) -> None:
     """Remove temporary files of crashed writers.
 
-    No writer may be at work in the folder.
+    No process may be writing to the folder.
     """
     for name in files.names(folder):
         if name.endswith(TEMPORARY):
@@ -221,7 +223,8 @@ class LocalAppendFile:
         size = len(data)
         written = os.write(self._descriptor, data)
         if written < size:
-            # A write may stop short: always above 2 GiB, and on a full disk at any size.
+            # The operating system may write less than the data: always above 2 GiB, and on a full disk at any
+            # size.
             rest = memoryview(data)[written:]
             while rest:
                 rest = rest[os.write(self._descriptor, rest) :]
@@ -244,7 +247,7 @@ class LocalAppendFile:
 
 @dataclass(frozen=True, slots=True)
 class LocalFiles:
-    """Local files; the umask reduces the modes of new files."""
+    """File operations on local files; the umask restricts the modes of new files."""
 
     folder_mode: int = PRIVATE_FOLDER
     file_mode: int = _PRIVATE_FILE
@@ -266,7 +269,7 @@ class LocalFiles:
             os.close(descriptor)
 
     def map(self, path: Path) -> pa.Buffer:
-        # Closing releases the descriptor; the mapping stays valid while a buffer refers to it.
+        # Closing releases the file descriptor. The mapping stays valid while a buffer references it.
         with pa.memory_map(os.fspath(path)) as mapped:
             return mapped.read_buffer()
 
@@ -322,6 +325,6 @@ class LocalFiles:
                 raise
 
 
-# A home is private to its owner; files that sinks write for other users follow the umask.
+# Files of a home directory are private to its owner. Files that sinks write for other users follow the umask.
 LOCAL = LocalFiles()
 SHARED = LocalFiles(0o777, 0o666)

@@ -1,12 +1,13 @@
-"""Garbage collection: remove files that no journal record references any more.
+"""Garbage collection and retention: remove files that the journal no longer references.
 
 Files that were never referenced are moved to the trash instead. A segment is removed when all its extents are
 freed and its writer no longer appends to the segment. The writer has then ended, or has committed rows in a
 later segment of the same log.
 
-A state file is removed when no kept checkpoint references the file and the file is older than these
-checkpoints. A slice that left the state never returns. So files of uncommitted checkpoints are removed after
-the next committed checkpoint.
+A *slice* is an immutable table of operator state with a file of its own. A state file is removed when no
+retained checkpoint references the file and the file is older than these checkpoints. A slice that was dropped
+from the state is never added again. So files of uncommitted checkpoints are removed after the next committed
+checkpoint.
 
 All functions may be interrupted at any step and called again.
 """
@@ -25,8 +26,8 @@ from slicemill.storage.log import Log
 from slicemill.storage.segments import parse_segment
 from slicemill.storage.table_files import TableDamaged, files_of_versions
 
-# A file written this long before a commit cannot belong to a later checkpoint. The margin covers a checkpoint
-# that is being written while another one is committed, and clock differences between hosts.
+# Minimum age, before a commit, of state files that cannot belong to a later checkpoint. The margin covers a
+# checkpoint that is written while another checkpoint is committed, and clock differences between hosts.
 _CHECKPOINT_GRACE_US = 60_000_000
 
 
@@ -54,7 +55,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         removed += _remove_states(files, folder, named, committed_us)
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
-        # A replaced version may be in force again, or may be the parent of a version in force.
+        # A replaced version of a table may be the current version again, or the parent of a current version.
         used = _tables_in_use(state, files)
         for name in state.garbage.tables - used:
             files.remove(state.folder / TABLES / name)
@@ -64,7 +65,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
 
 
 def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str], trash: Trash) -> int:
-    """Move files that were never referenced to the trash; return their number.
+    """Move files that the journal never referenced to the trash; return their number.
 
     An empty `writers` means that no process writes to the home.
     """
@@ -90,9 +91,9 @@ def remove_orphans(state: HomeState, files: FileSystem, writers: frozenset[str],
 
 
 def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
-    """Return the files of the table versions in force.
+    """Return the files of the current versions of all tables.
 
-    If a damaged file hides its parent, all files count as in use.
+    If a damaged file does not name its parent, all files count as used.
     """
     try:
         return files_of_versions(files, state.folder / TABLES, state.tables.values())
@@ -102,7 +103,8 @@ def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
 
 def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: int) -> int:
     """Remove unreferenced state files that were written before a time."""
-    # Compare file times with each other if possible: the mill's clock may be ahead of the file system's.
+    # File times are compared with each other if possible, because the clocks of engine and file system may
+    # differ.
     heads = [name for name in named if name.endswith(HEAD_SUFFIX) and exists(files, folder / name)]
     written = [files.stat(folder / name).modified_us for name in heads]
     before_us = min(written, default=before_us) - _CHECKPOINT_GRACE_US
@@ -144,22 +146,22 @@ def _folders(files: FileSystem, parent: Path) -> list[Path]:
     return [parent / name for name in sorted(files.names(parent))]
 
 
-# Trash of a home: unreferenced files, deleted after a day.
+# Trash of a home directory: unreferenced files, deleted after a day
 #
 #     trash/1700000000000000/logs/bid/w3.2-0.arrows     moved there at that time (µs)
 #
-# A crashed writer leaves such files, and they are useless. But after external damage the journal may fail
-# to reference files that are needed, so opening a home only moves files. `mv trash/<time>/* .` in the home
-# restores them. The folder may be removed at any time to free space.
+# A crashed writer leaves unreferenced files, which are useless. But a damaged journal may not reference files
+# that are needed, so opening a home directory only moves files. `mv trash/<time>/* .` in the home directory
+# restores these files. The folder may be removed at any time to free space.
 
 
 TRASH = "trash"
 KEPT_US = 86_400_000_000
-_NESTED = (LOGS, CHECKPOINTS)  # their files are in folders of logs and tasks
+_NESTED = (LOGS, CHECKPOINTS)  # folders with a subfolder for each log or task
 
 
 class Trash:
-    """Trash of a home; `now_us` names the folder of moved files."""
+    """Trash of a home directory; `now_us` names the subfolder of newly moved files."""
 
     __slots__ = ("_files", "_home", "_now_us")
 
@@ -169,7 +171,7 @@ class Trash:
         self._now_us = now_us
 
     def take(self, path: Path) -> bool:
-        """Move a file to the trash. False if it does not exist.
+        """Move a file to the trash; return False if the file does not exist.
 
         On a full disk, or across file systems, the file stays where it is.
         """
@@ -211,32 +213,32 @@ def remove_tree(files: FileSystem, folder: Path) -> int:
     return len(names)
 
 
-# Retention: find consumed epochs whose retention time is over.
+# Retention: search for consumed log epochs whose retention time has passed
 #
-# A consumer's cursor in a log is the number of the last epoch that it has read (-1: none). Many consumers
-# share one stored copy of the rows (in the theses: queues with dummy buffers). Epochs are freed in order, so
-# one number per log is enough.
+# An epoch is what one commit appended to a log. A consumer's cursor in a log is the number of the last epoch
+# that the consumer has read (-1 for none). Many consumers share one stored copy of the rows. Epochs are freed
+# in order, so one number per log is enough.
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Retention of epochs after all consumers have read them."""
+    """Minimum age and number of log epochs to retain after all consumers have read them."""
 
-    age_us: int = 0  # since arrival
-    epochs: int = 0  # number of newest epochs to keep
+    age_us: int = 0  # minimum time since the arrival of a freed epoch
+    epochs: int = 0  # number of newest epochs to retain
 
 
 def slowest(consumers: Iterable[Mapping[str, int]], log: str) -> int | None:
-    """Return the smallest cursor of a log. None without a reader."""
+    """Return the smallest cursor of a log's consumers, or None without consumers."""
     return min((cursors[log] for cursors in consumers if log in cursors), default=None)
 
 
 def epochs_to_free(
     logs: Iterable[Log], consumers: Sequence[Mapping[str, int]], kept_us: Mapping[str, int], now_us: int
 ) -> dict[str, int]:
-    """Return by log the first epoch to keep, for `Change.freed`.
+    """Return the first epoch to retain for each log, for `Change.freed`.
 
-    Logs without an epoch to free are left out.
+    The result omits logs without an epoch to free.
     """
     freed = {}
     for log in logs:
@@ -248,9 +250,9 @@ def epochs_to_free(
 
 
 def keep_from(log: Log, slowest_cursor: int | None, retention: Retention, now_us: int) -> int:
-    """Return the first epoch to keep, for `Change.freed`.
+    """Return the first epoch of a log to retain, for `Change.freed`.
 
-    It is at most log.first if no epoch can be freed.
+    The result is at most log.first if no epoch can be freed.
     """
     read = log.head if slowest_cursor is None else min(slowest_cursor, log.head)
     upto = min(read, log.newest(retention.epochs) - 1)

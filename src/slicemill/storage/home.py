@@ -1,12 +1,12 @@
-"""Home: the folder with a mill's logs and state, and its commits.
+"""Home directory: logs and state of a running engine, and commits to them.
 
     FORMAT                  version number of the folder's layout
-    lock                    held by the process that writes, with its id
+    lock                    locked by the process that writes; contains its id
     journal/                records and snapshots      (slicemill.storage.journal)
     logs/<name>/            segments of rows           (slicemill.storage.segments)
     checkpoints/<task>/     state files                (slicemill.storage.checkpoints)
     tables/                 rows of tables, by version     (slicemill.storage.table_files)
-    trash/                  unreferenced files, kept for a day     (slicemill.storage.garbage)
+    trash/                  unreferenced files, deleted after a day     (slicemill.storage.garbage)
     sources/ sinks/ readers/   files of sources, sinks and external readers
 
 Workers append rows to segments and write checkpoints, which are not visible yet. `commit` appends one
@@ -78,14 +78,14 @@ Durability = Literal["process", "machine"]
 
 _LOGGER = logging.getLogger(__name__)
 
-# A snapshot is due when the records are as large as the last snapshot, within these bounds. The lower bound
-# avoids many small snapshot files. The upper bound limits the time to replay records.
+# A snapshot of the journal is due when the records are as large as the last snapshot, within these bounds.
+# The lower bound avoids many small snapshot files. The upper bound limits the time to replay records.
 _SNAPSHOT_EVERY = (4 << 20, 32 << 20)
 _BETWEEN_EMPTYING_US = 3_600_000_000
 
 
 class Home:
-    """Home that one process loads, commits to and cleans up. Thread-safe."""
+    """Home directory that one process loads, commits to and cleans up; thread-safe."""
 
     def __init__(
         self,
@@ -108,20 +108,20 @@ class Home:
         self._state = HomeState(folder, files)
         self._journal: JournalWriter | None = None
         self._end: JournalEndWriter | None = None
-        self._emptied_us = 0  # when expired trash was last deleted
-        self._folders: set[str] = set()  # folders of logs since the home was opened
+        self._emptied_us = 0  # time of the last deletion of expired trash
+        self._folders: set[str] = set()  # folder names of all logs since the home directory was opened
         self._announced_streams: Mapping[str, dict[str, Any]] = {}
         self._snapshot_bytes = 0
         self._snapshot: threading.Thread | None = None
 
     @property
     def epoch(self) -> int:
-        """Return the number of the last commit; -1 before the first."""
+        """Return the number of the last commit, or -1 before the first commit."""
         return self._state.epoch
 
     @property
     def committed_us(self) -> int:
-        """Return the time of the last commit; 0 before the first."""
+        """Return the time of the last commit, or 0 before the first commit."""
         return self._state.committed_us
 
     @property
@@ -131,7 +131,7 @@ class Home:
 
     @property
     def logs(self) -> Mapping[str, Log]:
-        """Return the logs, including announced logs."""
+        """Return all logs, including logs that the next commit creates."""
         announced, logs = self._state.announced, self._state.logs
         return ChainMap(announced, logs) if announced else logs
 
@@ -141,7 +141,7 @@ class Home:
 
     @property
     def streams(self) -> Mapping[str, dict[str, Any]]:
-        """Return the fields of streams, including announced fields."""
+        """Return the journal fields of streams, including fields that the next commit sets."""
         streams = self._state.streams
         if not self._announced_streams:
             return streams
@@ -164,7 +164,7 @@ class Home:
 
     @property
     def lives(self) -> Mapping[str, dict[str, Any]]:
-        """Return pauses and retries of queries and streams, by log."""
+        """Return pauses and retries of queries and streams, by the name of their log."""
         return self._state.lives
 
     def source_folder(self, stream: str) -> Path:
@@ -176,9 +176,9 @@ class Home:
         return self._state.checkpoint_folder(task)
 
     def lock(self) -> None:
-        """Lock the home for this process, or raise.
+        """Lock the home directory for this process, or raise HomeLocked.
 
-        The lock ends with the process. Locking is quick: call it before any slow work.
+        The lock ends with the process. Locking is fast, so lock before any slow work.
         """
         check_format(self.folder, self._files)
         self._owner.take()
@@ -187,9 +187,9 @@ class Home:
         self._owner.release()
 
     def open(self, progress: Progress | None = None, *, without_lost: bool = False) -> None:
-        """Lock and load the home; move orphaned files to the trash.
+        """Lock and load the home directory; move unreferenced files to the trash.
 
-        Raises JournalDamaged if commits are missing at the end of the journal, unless `without_lost` accepts
+        Raise JournalDamaged if commits are missing at the end of the journal, unless `without_lost` accepts
         the loss.
         """
         if self._files is LOCAL:
@@ -224,7 +224,7 @@ class Home:
                 self._end.note(self._state.epoch)
             trash = self._trash()
             for path in loaded.damaged:
-                trash.take(path)  # a damaged snapshot must not count as one of the last two
+                trash.take(path)  # a damaged snapshot must not count as one of the last two snapshots
             trash.empty()
             for folder in (self.folder, self.folder / JOURNAL):
                 remove_temporary(self._files, folder)
@@ -237,7 +237,7 @@ class Home:
         """Commit a change atomically and return its epoch.
 
         An empty change writes nothing. Rows of one writer must be committed in the order in which the writer
-        appended them. After StorageFull nothing has changed, and a later commit can succeed.
+        appended the rows. After StorageFull nothing has changed, and a later commit can succeed.
         """
         with self._lock:
             if not change:
@@ -260,8 +260,8 @@ class Home:
     def free(self, writers: Collection[str] = ()) -> int:
         """Remove unreferenced files, and return their number.
 
-        These are files of freed epochs, dropped logs and old checkpoints. Segments to which one of `writers`
-        may still append are kept.
+        Unreferenced are files of freed epochs, dropped logs and old checkpoints. Segments to which one of
+        `writers` may still append are not removed.
         """
         with self._lock:
             if self._clock() >= self._emptied_us + _BETWEEN_EMPTYING_US:
@@ -275,14 +275,14 @@ class Home:
     def sweep(self, writers: Collection[str] = ()) -> int:
         """Move segments that were never referenced to the trash; return their number.
 
-        `writers` must name every writer with uncommitted rows; their segments are kept. If it is empty,
-        no process writes to the home, and unreferenced checkpoints are moved too.
+        `writers` must name every writer with uncommitted rows, whose segments are not moved. If `writers` is
+        empty, no process writes to the home directory, and unreferenced checkpoints are moved too.
         """
         with self._lock:
             return remove_orphans(self._state, self._files, frozenset(writers), self._trash())
 
     def close(self) -> None:
-        """Finish a pending snapshot and release the home."""
+        """Finish a pending snapshot, and release the lock of the home directory."""
         if self._snapshot is not None:
             self._snapshot.join()
         with self._lock:
@@ -296,9 +296,9 @@ class Home:
 
     @property
     def is_interrupted(self) -> bool:
-        """Return True if a commit was written but not applied.
+        """Return True if a commit was written to the journal but not applied in memory.
 
-        The home must then be opened again.
+        The home directory must then be opened again.
         """
         return self._journal is not None and self._journal.epoch != self._state.epoch
 
@@ -311,7 +311,7 @@ class Home:
 
     @contextlib.contextmanager
     def announcing(self) -> Iterator[None]:
-        """Withdraw logs and fields that the block announces but does not commit."""
+        """After this context, withdraw announced logs and fields that are not committed."""
         with self._lock:
             logs, streams = set(self._state.announced), self._announced_streams
         try:
@@ -328,10 +328,10 @@ class Home:
     def announce(
         self, created: Mapping[str, pa.Schema], streams: Mapping[str, dict[str, Any]] | None = None
     ) -> None:
-        """Show logs and fields of streams before the commit that creates them.
+        """Make logs and stream fields visible before the commit that creates them.
 
-        A statement's tasks are prepared with logs that the statement's own record creates. A crash before
-        that record leaves nothing.
+        The tasks of a statement are prepared with logs that the journal record of the statement creates. A
+        crash before this record leaves no trace of the logs.
         """
         with self._lock:
             folders = self._make_folders(created) if created else {}
@@ -365,19 +365,19 @@ class Home:
         return folders
 
     def _take_snapshot(self, journal: JournalWriter) -> None:
-        """Start a new file of records, and write a snapshot of the previous state."""
+        """Start a new journal file, and write a snapshot of the state before it."""
         if self._snapshot is not None and self._snapshot.is_alive():
             return
         base = self._state.epoch + 1
         try:
             journal.rotate(base)
         except OSError:
-            return  # retried at the next commit; the current commit is valid
+            return  # the next commit retries the snapshot, and the current commit is valid
         parts = encode_snapshot(self._state)
         self._snapshot_bytes = sum(len(part) for part in parts)
 
         def write() -> None:
-            # Without a snapshot, opening reads more records until the next snapshot.
+            # If writing fails, opening the home directory reads the records since the previous snapshot.
             with contextlib.suppress(OSError):
                 write_snapshot(self.folder, base, parts, self._files, self._durable)
 
@@ -393,9 +393,9 @@ def _silent(_: str) -> None:
 
 
 def _warn_of_permissions(folder: Path) -> None:
-    """Warn if other users can read an existing home.
+    """Warn if other users can read an existing home directory.
 
-    New homes are private.
+    New home directories are private.
     """
     mode = stat.S_IMODE(folder.stat().st_mode)
     if mode & ~PRIVATE_FOLDER:
@@ -410,26 +410,27 @@ def _warn_of_permissions(folder: Path) -> None:
 __all__ = ["CHECKPOINTS", "LOGS", "Durability", "Home", "HomeError"]
 
 
-# FORMAT: the version number of a home's layout.
+# FORMAT: file with the version number of the layout of a home directory
 
 
 FORMAT = "FORMAT"
 CURRENT = 6
-# FORMAT 6 added checksums of extents and checkpoint files. A home of FORMAT 5 is read as it is, and data
-# without a checksum is not verified. Its FORMAT becomes 6 when a mill opens it.
+# FORMAT 6 added checksums of extents and checkpoint files. A home directory of FORMAT 5 is read without
+# conversion, and data without a checksum is not verified. FORMAT becomes 6 when an engine opens the
+# directory.
 READABLE = (5, CURRENT)
 
 _PARTS = (JOURNAL, LOGS, CHECKPOINTS)
 
 
 class FormatError(HomeError):
-    """Home that this version of slicemill cannot read."""
+    """Error: this version of slicemill cannot read a home directory."""
 
 
 def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
-    """Return the number in FORMAT; None without a home.
+    """Return the layout version of a home directory, from its file FORMAT.
 
-    The number is 0 for a home of an early version without FORMAT.
+    Return None if the folder is no home directory, and 0 for an early version without FORMAT.
     """
     try:
         text = files.read(folder / FORMAT).decode(errors="replace").strip()
@@ -441,7 +442,7 @@ def read_format(folder: Path, files: FileSystem = LOCAL) -> int | None:
 
 
 def _has_content(folder: Path, files: FileSystem) -> bool:
-    """Return True if a folder without FORMAT has data of a home."""
+    """Return True if a folder without the file FORMAT has data of an early version."""
     if any(files.names(folder / part) for part in (LOGS, CHECKPOINTS, TABLES)):
         return True
     journal = folder / JOURNAL
@@ -449,7 +450,7 @@ def _has_content(folder: Path, files: FileSystem) -> bool:
 
 
 def check_format(folder: Path, files: FileSystem = LOCAL) -> None:
-    """Raise, with advice, if this slicemill cannot read the home."""
+    """Raise, with advice, if this version of slicemill cannot read a home directory."""
     found = read_format(folder, files)
     if found is None or found in READABLE:
         return
@@ -465,16 +466,16 @@ def check_format(folder: Path, files: FileSystem = LOCAL) -> None:
 
 
 def require_home(folder: Path, files: FileSystem = LOCAL) -> None:
-    """Raise if there is no home in the folder."""
+    """Raise if a folder is no home directory."""
     if read_format(folder, files) is None:
         raise FormatError(f"there is no home in {folder}; a mill makes one when it runs with --home")
 
 
 def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
-    """Create a home's folders and journal, and FORMAT last.
+    """Create the folders, the journal and finally the FORMAT file of a home directory.
 
-    Existing files stay. Because FORMAT is created last, a home with FORMAT and without a journal has lost its
-    journal.
+    Existing files are not changed. Because FORMAT is created last, a home directory with FORMAT and without a
+    journal has lost its journal.
     """
     for part in _PARTS:
         ensure_folder(files, folder / part, durable)
@@ -486,23 +487,26 @@ def make_home(folder: Path, files: FileSystem = LOCAL, durable: bool = False) ->
 
 
 def write_format(folder: Path, files: FileSystem = LOCAL, durable: bool = False) -> None:
-    """Set FORMAT to the current number."""
+    """Write the current version number of the directory layout to the file FORMAT."""
     if read_format(folder, files) != CURRENT:
         write_atomically(files, folder / FORMAT, f"{CURRENT}\n".encode(), durable)
 
 
-# Lock of a home: only one process writes at a time.
+# Lock of a home directory, to which only one process writes at a time
 
 
 LOCK = "lock"
 
 
 class HomeLocked(HomeError):
-    """Home that is locked by another process."""
+    """Error: another process has locked the home directory."""
 
 
 class HomeLock:
-    """`flock` with the holder's id; released when the process ends."""
+    """File lock (`flock`) with the process id of its holder.
+
+    The operating system releases the lock when the process ends.
+    """
 
     __slots__ = ("_file", "_folder")
 
@@ -511,12 +515,12 @@ class HomeLock:
         self._file: IO[str] | None = None
 
     def take(self, advice: str = "stop it, or give this one a home of its own") -> None:
-        """Take the lock; raise HomeLocked if another process has it."""
+        """Acquire the lock, or raise HomeLocked if another process holds it."""
         if self._file is not None:
             return
         try:
             self._folder.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-            # Opening must not truncate: the file may name the current holder.
+            # Opening must not truncate the lock file, which may name the current holder.
             file = os.fdopen(open_private(self._folder / LOCK), "a+", encoding="utf-8")
         except OSError as problem:
             raise HomeError(
@@ -542,7 +546,7 @@ class HomeLock:
 
 
 def _describe_holder(text: str) -> str:
-    """Return the holder of a lock as text, "" if unknown."""
+    """Return the holder of a lock as text, or "" for an unknown holder."""
     try:
         holder = json.loads(text)
         return f" (process {holder['pid']} on {holder['host']}, since {holder['since']})"

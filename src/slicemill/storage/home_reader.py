@@ -1,10 +1,10 @@
-"""Reader of a home in another process, while its mill runs.
+"""Reader of a home directory in another process, while the engine writes to it.
 
-The reader follows the journal without a lock. A record counts once it is whole, so the reader always sees
-the state after some commit, and never goes back. The reader sees a record as soon as it is written. With
-durability "machine" this is some milliseconds before the record survives a loss of power.
+The reader follows the journal without a lock. It applies only complete records, so it always has the state
+after some commit, and never returns to an earlier commit. The reader applies a record as soon as it is
+written. With durability "machine" this is some milliseconds before the record survives a loss of power.
 
-Reading rows that were freed meanwhile raises `ExtentFreed`; call `poll` and retry.
+Reading rows that were freed meanwhile raises `ExtentFreed`. The caller then calls `poll` and retries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from slicemill.storage.home_state import HomeError, HomeState, UnreferencedFiles
 from slicemill.storage.journal import JournalDamaged, JournalPosition, apply_lines, load, records_path
 from slicemill.storage.log import Log
 
-# Attempts to load a snapshot. An attempt fails only if the writer has written two newer snapshots meanwhile.
+# Maximum number of attempts to load a snapshot. An attempt fails only if two newer snapshots are written
+# meanwhile.
 _ATTEMPTS = 100
 _LOOKS = 3
 
@@ -28,7 +29,10 @@ T = TypeVar("T")
 
 
 class HomeReader:
-    """Follower of a home's journal, for one thread; `poll` reads new commits."""
+    """Follower of the journal of a home directory, for one thread.
+
+    `poll` reads new commits.
+    """
 
     def __init__(self, folder: Path, files: FileSystem = LOCAL) -> None:
         require_home(folder, files)
@@ -37,7 +41,7 @@ class HomeReader:
         self._files = files
         self._state = HomeState(folder, files)
         self._position = JournalPosition(0, 0)
-        self.torn = 0  # bytes after the last whole record, when the journal was loaded
+        self.torn = 0  # number of bytes after the last complete record when the journal was loaded
         self._load()
 
     @property
@@ -73,7 +77,7 @@ class HomeReader:
 
     @property
     def lives(self) -> Mapping[str, dict[str, Any]]:
-        """Return pauses and retries of queries and streams, by log."""
+        """Return pauses and retries of queries and streams, by the name of their log."""
         return self._state.lives
 
     def checkpoint_folder(self, task: str) -> Path:
@@ -87,15 +91,15 @@ class HomeReader:
             while self._repeated(self._follow):
                 continue
         except FileNotFoundError:
-            # The writer has removed the next file because a snapshot replaces it, or the journal is still
-            # empty.
+            # The writer has removed the next journal file because of a newer snapshot, or the journal is
+            # still empty.
             self._load()
-        # Only the writer removes files.
+        # The reader forgets unreferenced files, because only the writer removes files.
         self._state.garbage = UnreferencedFiles()
         return self._state.epoch - before
 
     def _follow(self) -> bool:
-        """Apply new records; return True if there is a next file."""
+        """Apply new records of a journal file; return True if there is a next file."""
         base, offset = self._position
         path = records_path(self.folder, base)
         data = self._files.read(path, offset)

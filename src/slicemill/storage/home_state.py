@@ -1,4 +1,4 @@
-"""In-memory state of a home: the result of its journal's records."""
+"""In-memory state of a home directory, which results from the records of its journal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from slicemill.storage.log import EPOCH_COLUMNS, EXTENT_COLUMNS, Hold, Log, LogC
 LOGS = "logs"
 CHECKPOINTS = "checkpoints"
 TABLES = "tables"
-STEPS = "steps"  # the steps that workers run, only while a mill is running
+STEPS = "steps"  # task field with the steps that workers run, set only while the engine is running
 
 # Fields of a task with this prefix refer to files in its checkpoint folder.
 CHECKPOINT_FIELD = "checkpoint"
@@ -30,27 +30,27 @@ T = TypeVar("T")
 
 
 class HomeError(SlicemillError):
-    """Home that cannot be opened, read or written."""
+    """Error: a home directory cannot be opened, read or written."""
 
 
 @dataclass(slots=True)
 class UnreferencedFiles:
-    """Files that are no longer referenced by any record, to be removed."""
+    """Files to remove, which no record of the journal references any more."""
 
-    segments: dict[Path, set[str]] = field(default_factory=dict)  # by the log's folder
+    segments: dict[Path, set[str]] = field(default_factory=dict)  # segment names by folder of the log
     checkpoints: dict[Path, int] = field(
         default_factory=dict
-    )  # by the task's folder: time of the last checkpoint
-    folders: set[Path] = field(default_factory=set)  # of dropped logs and tasks
-    tables: set[str] = field(default_factory=set)  # of replaced versions
+    )  # time of the last checkpoint, by folder of the task
+    folders: set[Path] = field(default_factory=set)  # folders of dropped logs and tasks
+    tables: set[str] = field(default_factory=set)  # files of replaced table versions
 
 
 @dataclass(slots=True)
 class HomeState:
-    """Logs, tasks, streams, statements, tables, alerts and lives after record `epoch`.
+    """Content of a home directory after the commit `epoch`.
 
     Other threads may read at any time. So the fields of a task or stream are replaced as a whole. A
-    dictionary is replaced when a name is added or removed. `lives` has pauses and retries.
+    dictionary is replaced when a name is added or removed.
     """
 
     folder: Path
@@ -63,10 +63,10 @@ class HomeState:
     statements: list[dict[str, Any]] = field(default_factory=list)
     tables: dict[str, str] = field(default_factory=dict)  # file of each table's rows
     alerts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    # pauses and retries of queries and streams, by log
+    # Pauses and retries of queries and streams, by the name of their log.
     lives: dict[str, dict[str, Any]] = field(default_factory=dict)
     garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
-    # Logs that the next record creates; this process uses them before the record is written.
+    # Logs that the next journal record creates. This process uses the logs before the record is written.
     announced: dict[str, Log] = field(default_factory=dict)
 
     def check(self, change: Change) -> None:
@@ -98,7 +98,7 @@ class HomeState:
                 raise HomeError(f"{name}: fields must be a dictionary, not {fields!r}")
 
     def apply(self, record: Mapping[str, Any]) -> None:
-        """Apply a record, in the order that `slicemill.storage.changes` describes."""
+        """Apply a journal record, in the order that `slicemill.storage.changes` describes."""
         for name in record.get("dropped_logs", ()):
             self.garbage.folders.add(self.logs[name].folder)
             self.logs = _without(self.logs, name)
@@ -112,7 +112,7 @@ class HomeState:
             self.logs = {**self.logs, name: self.new_log(name, schema, folder)}
         epoch = record["e"]
         for name, schema in record.get("columns", {}).items():
-            # Rows of the same record have the old columns.
+            # Rows that this record appends have the old columns.
             first = epoch + 1 if name in record.get("logs", ()) else epoch
             self.logs[name].change_columns(first, decode_schema(schema))
         for name, schema in record.get("widened", {}).items():
@@ -144,7 +144,7 @@ class HomeState:
         self.committed_us = record["at"]
 
     def hold(self, name: str) -> None:
-        """Set or remove the read limit of a log, by its pause."""
+        """Limit reads of a log to its rows at a pause, or remove the limit."""
         if name in self.logs:
             paused = self.lives.get(name, {}).get("paused")
             self.logs[name].hold = None
@@ -179,7 +179,7 @@ class HomeState:
 def checkpoint_files(task: Mapping[str, Any]) -> set[str]:
     """Return the names of a task's checkpoint files.
 
-    These are all strings in its checkpoint fields.
+    The names are all strings in the checkpoint fields of the task.
     """
     found: set[str] = set()
     for name, value in task.items():
@@ -211,28 +211,29 @@ def _without(known: dict[str, T], name: str) -> dict[str, T]:
 
 
 def merge_fields(before: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge changed fields; None removes a field."""
+    """Merge changed journal fields into existing fields; None removes a field."""
     both = {**before, **fields}
     if None in fields.values():
         return {name: value for name, value in both.items() if value is not None}
     return both
 
 
-# Snapshots: the state of a home before an epoch, in one file.
+# Snapshots: the state of a home directory before an epoch (commit), in one file
 #
 #     <crc32> {"epoch": 16, "units": …, "logs": [[name, schema, folder, first, freed, head, …], …]}\n
 #     Arrow stream: the epochs of all logs, one log after the other
-#     Arrow stream: their extents
+#     Arrow stream: the extents (positions of rows in segments) of all logs
 #
-# The first line is framed like a journal record. It has the lengths and checksums of the streams.
+# The first line starts with a checksum, as a journal record does. It has the lengths and checksums of the
+# streams.
 
 
 class SnapshotDamaged(ValueError):
-    """Bytes that are not a whole snapshot."""
+    """Error: bytes are not a complete snapshot of the journal."""
 
 
 def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
-    """Return the parts of a snapshot file, independent of the state."""
+    """Return the parts of a snapshot file, which later changes of the state do not affect."""
     dumped = [log.dump() for log in state.logs.values()]
     tables = [
         _stream(EPOCH_COLUMNS, [columns.epochs for columns in dumped]),
@@ -273,7 +274,7 @@ def encode_snapshot(state: HomeState) -> list[bytes | pa.Buffer]:
 
 
 def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
-    """Return the state in a snapshot, or raise SnapshotDamaged."""
+    """Decode the state in a snapshot, or raise SnapshotDamaged."""
     end = data.find(b"\n") + 1
     content = unframe(data[:end])
     if content is None:
@@ -305,7 +306,7 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
 
 
 def _stream(names: tuple[str, ...], logs: list[list[array[int]]]) -> pa.Buffer:
-    """Return the columns of all logs as one Arrow stream."""
+    """Return the index columns of all logs as one Arrow stream."""
     arrays = [
         pa.array(np.concatenate([np.frombuffer(log[i], np.int64) for log in logs] or [np.empty(0, np.int64)]))
         for i in range(len(names))
@@ -326,16 +327,16 @@ def _cut(columns: list[np.ndarray[Any, np.dtype[np.int64]]], start: int, count: 
     return [array("q", column[start : start + count].tobytes()) for column in columns]
 
 
-# Journal fields that select a task's checkpoint to restore.
+# Journal fields that select the checkpoint of a task to restore
 
 
 CHECKPOINT, BEFORE = "checkpoint", "checkpoint_before"
-# Changes of a task's state since the checkpoint (`runtime.tasks`).
+# Fields with changes of a task's state since the checkpoint (`runtime.tasks`).
 SINCE_CHECKPOINT = ("newcomers", "successors", "parts_taken")
 
 
 def fallback_fields(before: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a task that returns to its previous checkpoint."""
+    """Return the journal fields with which a task restores its previous checkpoint."""
     checkpoint = {name: value for name, value in before.items() if name not in SINCE_CHECKPOINT}
     since = {name: before.get(name) or None for name in SINCE_CHECKPOINT}
     return {CHECKPOINT: checkpoint, **since, BEFORE: None}

@@ -1,4 +1,4 @@
-"""Journal: an append-only sequence of records, and snapshots of the resulting state.
+"""Journal of a home directory: a log of commits, and snapshots of the resulting state.
 
     journal/000000000000.records      lines, see slicemill.storage.changes; the first has epoch 0
     journal/000000041200.snapshot     state before epoch 41200
@@ -7,11 +7,12 @@
 
 A commit is one append. When the records since the last snapshot are large, the writer starts a new file of
 records and writes a snapshot of the state before it. A crash in between leaves two files of records, which
-are read one after the other. The last two snapshots and the records since the older one are kept. So the
-older snapshot can replace a damaged one, and a reader that lags a little still finds the next records.
+are read one after the other. The last two snapshots and the records since the older snapshot are retained. So
+the older snapshot can replace a damaged newer snapshot, and a reader that lags a little still finds the next
+records.
 
 Opening reads the newest snapshot and the records after it. An incomplete last record, left by a crash, is
-cut off. A damaged or missing record before other records is an error, because later records build on it.
+truncated. A damaged or missing record before other records is an error, because later records build on it.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _TOLD_EVERY = 50_000
 
 
 class JournalDamaged(HomeError):
-    """Damaged or missing records in the middle of the journal."""
+    """Error: records in the middle of the journal are damaged or missing."""
 
 
 class JournalPosition(NamedTuple):
-    """Position in the journal: first epoch of the file, and offset."""
+    """Position in the journal: first epoch of a journal file, and offset in the file."""
 
     base: int
     offset: int
@@ -51,8 +52,8 @@ class JournalPosition(NamedTuple):
 class LoadedJournal(NamedTuple):
     state: HomeState
     position: JournalPosition
-    torn: int  # bytes after the last whole record
-    damaged: list[Path]  # snapshots that could not be read
+    torn: int  # number of bytes after the last complete record
+    damaged: list[Path]  # files of snapshots that could not be read
 
 
 def records_path(home: Path, base: int) -> Path:
@@ -64,14 +65,17 @@ def snapshot_path(home: Path, base: int) -> Path:
 
 
 def bases(names: Iterable[str], suffix: str) -> list[int]:
-    """Return the first epochs of the files with a suffix, sorted."""
+    """Return the first epochs of the journal files with a suffix, sorted."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(int(stem) for stem in stems if stem.isdigit())
 
 
 def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
-    """Read the journal; FileNotFoundError if a running writer removed a file meanwhile."""
-    # List the files before reading: when a listed file was created, all earlier records were complete.
+    """Read the journal of a home directory.
+
+    Raise FileNotFoundError if a running writer removed a file meanwhile.
+    """
+    # The files are listed before reading, because all records before a listed file are complete.
     names = files.names(home / JOURNAL)
     listed = bases(names, RECORDS)
     if not listed:
@@ -99,14 +103,14 @@ def load(home: Path, files: FileSystem, progress: Progress) -> LoadedJournal:
 
 
 class MissingCommits(NamedTuple):
-    """Commits that were acknowledged and are not in the journal."""
+    """Acknowledged commits that are missing in the journal."""
 
     words: str
-    is_binding: bool  # a loss of power cannot explain the missing commits
+    is_binding: bool  # True if a loss of power cannot explain the missing commits
 
 
 def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) -> MissingCommits | None:
-    """Compare a journal's end with the noted last commit.
+    """Compare the last record of a journal with the last commit in the file `end`.
 
     Return None if no commit is missing.
     """
@@ -126,9 +130,9 @@ def missing_commits(home: Path, last: int, torn: int, end: JournalEnd | None) ->
 
 
 def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress: Progress) -> int:
-    """Apply the whole records in `data`; return the offset of their end.
+    """Apply the complete records in `data`; return the offset of their end.
 
-    `data` was read at offset `start`.
+    `data` was read from a journal file at offset `start`.
     """
     lines = split_lines(data)
     if lines.damaged:
@@ -157,7 +161,7 @@ def apply_lines(state: HomeState, data: bytes, path: Path, start: int, progress:
 
 
 def read_snapshot(home: Path, files: FileSystem, path: Path) -> HomeState:
-    """Return the state in a snapshot, or raise SnapshotDamaged."""
+    """Read the state in a snapshot of the journal, or raise SnapshotDamaged."""
     try:
         return decode_snapshot(files.read(path), home, files)
     except SnapshotDamaged:
@@ -184,9 +188,9 @@ def _newest_snapshot(
 
 
 class JournalWriter:
-    """Writer of records.
+    """Writer of journal records.
 
-    A failed append is truncated at once, or else before the next append.
+    The bytes of a failed append are truncated at once, or else before the next append.
     """
 
     __slots__ = ("_broken", "_dirty", "_durable", "_file", "_files", "_home", "base", "end", "epoch")
@@ -198,14 +202,14 @@ class JournalWriter:
         self._files = files
         self._durable = durable
         self._broken = False
-        # The first append truncates the file after its last whole record.
+        # The first append truncates the file after its last complete record.
         self._dirty = True
         self._file = files.append(records_path(home, self.base))
         if durable:
             files.sync(home / JOURNAL)
 
     def append(self, epoch: int, content: bytes) -> None:
-        """Append a record. The record is committed if and only if this method returns."""
+        """Append a record, which is committed if and only if this method returns."""
         if self._broken:
             raise HomeError(f"the journal of {self._home} could not be synced to disk; open the home again")
         line = frame(content)
@@ -224,7 +228,7 @@ class JournalWriter:
         self.epoch, self.end, self._dirty = epoch, self.end + len(line), False
 
     def rotate(self, base: int) -> None:
-        """Start a new file, whose first record will have epoch `base`."""
+        """Start a new journal file, whose first record will have epoch `base`."""
         file = self._files.append(records_path(self._home, base))
         self._file.close()
         self._file, self.base, self.end, self._dirty = file, base, 0, True
@@ -245,8 +249,8 @@ class JournalWriter:
         try:
             sync()
         except OSError as problem:
-            # After a failed sync, the content of the disk is unknown until it is read again. A retry does not
-            # help.
+            # After a failed sync, the content of the disk is unknown until it is read again, so a retry is
+            # useless.
             self._broken = True
             raise HomeError(f"the journal of {self._home} cannot be synced to disk: {problem}") from problem
 
@@ -265,16 +269,16 @@ def write_snapshot(
                 files.remove(home / JOURNAL / f"{old:012d}{suffix}")
 
 
-# End of the journal: a file with the last commit's epoch.
+# The file `end` of the journal, with the epoch of the last commit
 #
-#     journal/end      framed like records: <crc32> {"e":17,"boot":"5f0a…"}; the last whole line counts
+#     journal/end      lines like records: <crc32> {"e":17,"boot":"5f0a…"}; the last complete line counts
 #
-# If a journal loses whole records at its end, the rest looks like a valid older journal. This file reveals
-# the loss when the home is opened. Its line is written after the record. So after a crash the last line may
-# be missing, but no line names a commit that was not made.
+# If a journal loses complete records at its end, the remaining file is a valid older journal. The file `end`
+# reveals the loss when the home directory is opened. A line is written after its record. So after a crash the
+# last line may be missing, but no line names a commit that was not made.
 #
 # With durability "process" a loss of power may destroy records whose line survives. So the line has the
-# boot id of the machine: after another boot, missing records are only reported and the home opens. With
+# boot id of the machine: after another boot, missing records are only reported and opening succeeds. With
 # durability "machine" the record is on disk before the line is written, so the line counts after any boot.
 
 
@@ -285,7 +289,10 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class JournalEnd:
-    """Last known commit; `boot` is empty if its record was synced first."""
+    """Last commit according to the file `end`.
+
+    `boot` is empty if the commit's record was synced to disk before the line was written.
+    """
 
     epoch: int
     boot: str
@@ -297,7 +304,7 @@ class JournalEnd:
 
 
 def this_boot() -> str:
-    """Return the machine's boot id, "unknown" if there is none."""
+    """Return the boot id of the machine, or "unknown" if the machine has none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -305,7 +312,7 @@ def this_boot() -> str:
 
 
 def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
-    """Return the last commit in the file. None without a line."""
+    """Read the last commit in the file `end` of a journal, or None if it has no line."""
     try:
         data = files.read(journal / END_FILE)
     except FileNotFoundError:
@@ -319,9 +326,9 @@ def read_end(journal: Path, files: FileSystem) -> JournalEnd | None:
 
 
 class JournalEndWriter:
-    """Writer of the file `end`.
+    """Writer of the file `end` of a journal.
 
-    Errors are ignored, because an older line stays true.
+    Errors are ignored, because an older line remains correct.
     """
 
     __slots__ = ("_boot", "_bytes", "_file")
@@ -329,7 +336,7 @@ class JournalEndWriter:
     def __init__(self, journal: Path, files: FileSystem, durable: bool) -> None:
         self._boot = b"" if durable else this_boot().encode()
         self._file: AppendFile = files.append(journal / END_FILE)
-        self._bytes = _MOST_BYTES  # size of the existing file: unknown
+        self._bytes = _MOST_BYTES  # assumed size of an existing file, whose size is unknown
 
     def note(self, epoch: int) -> None:
         line = frame(b'{"e":%d,"boot":"%b"}' % (epoch, self._boot))

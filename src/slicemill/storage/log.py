@@ -1,9 +1,10 @@
-"""Log index: the epochs of a log and their extents.
+"""Log index: positions of a log's rows in files, by commit.
 
-A log stores a stream, a derived stream or the results of a query. Each journal record may append one
-epoch to a log. Epochs are numbered by record, with one sequence for the whole home, so a log's epochs
-have gaps. A log of one day has millions of epochs. So the index consists of columns of integers, about 90
-bytes for an epoch with one extent:
+A log stores a stream, a derived stream or the results of a query. Each commit (journal record) may append
+rows to a log. These rows are one *epoch* of the log. An *extent* is a range of bytes with rows in a segment
+file. Epochs have the number of their commit, and commits of the whole home directory are numbered in one
+sequence, so the epochs of one log have gaps. A log of one day has millions of epochs. So the index consists
+of columns of integers, about 90 bytes for an epoch with one extent:
 
     epochs   number  arrival_us  min_ts  max_ts  rows so far  extents so far
     extents  segment (position in a list of names)  offset  length  rows  checksum
@@ -15,11 +16,11 @@ epoch with the resulting table as inserts. The base has the number of the last f
              changes     │ changes                           rows │ changes
 
 So a reader that starts at the beginning gets the current table. A reader that has read only some of the
-folded epochs has `has_freed_after` changes and must start again. If the definition of a changelog is
-replaced, an epoch deletes all rows of the old table. The new table starts after that epoch (`begun_after`). A
-reader with a cursor reads these deletes. A reader from the beginning (-1) skips all epochs up to
-`begun_after`, because they cancel out. While a log is paused, readers see the definition at the pause. Only
-`HomeState.apply` changes an index; any thread may read it.
+folded epochs must start again (`has_freed_after`). If the query of a changelog is replaced, an epoch deletes
+all rows of the old table. The new table starts after that epoch (`begun_after`). A reader with a cursor reads
+these deletes. A reader from the beginning (-1) skips all epochs up to `begun_after`, because their changes
+cancel out. While a query is paused, readers see the version of the query at the pause: the *visible version*.
+Only `HomeState.apply` changes an index; any thread may read it.
 """
 
 from __future__ import annotations
@@ -53,16 +54,14 @@ from slicemill.time import BEFORE_ALL
 from slicemill.types import OP, Schema
 
 # Number of epochs among which the oldest arrival is searched.
-_LOOKED_AT = 1_000
-
-# Stands for "no timestamp" in a column of integers.
+_SEARCHED_EPOCHS = 1_000
 
 EPOCH_COLUMNS = ("number", "arrival_us", "min_ts", "max_ts", "rows_so_far", "extents_so_far")
 EXTENT_COLUMNS = ("segment", "offset", "length", "rows", "crc")
 
 
 class EpochSpans(NamedTuple):
-    """Columns of the epochs with rows: number, timestamp range, rows."""
+    """Arrays of the number, timestamp range and row count of epochs with rows."""
 
     numbers: NDArray[np.int64]
     first_ts: NDArray[np.int64]
@@ -71,7 +70,10 @@ class EpochSpans(NamedTuple):
 
 
 class LogColumns(NamedTuple):
-    """Log index as stored in snapshots (EPOCH_COLUMNS, EXTENT_COLUMNS)."""
+    """Log index as stored in snapshots, in columns of integers.
+
+    The columns are EPOCH_COLUMNS and EXTENT_COLUMNS.
+    """
 
     epochs: list[array[int]]
     extents: list[array[int]]
@@ -79,21 +81,21 @@ class LogColumns(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """Last epoch of a log (-1: none), and its greatest timestamp."""
+    """Last epoch of a log (-1 for an empty log), and the log's greatest timestamp."""
 
     epoch: int = -1
     max_ts: int | None = None
 
 
 class Hold(NamedTuple):
-    """Readable end of a paused log; `as_of` is the newest record at the pause."""
+    """Readable end of a paused log; `as_of` is the newest commit at the pause."""
 
     end: LogEnd
     as_of: int
 
 
 class LogOutline(NamedTuple):
-    """Fields of a log that another process needs to read given epochs."""
+    """Fields of a log with which another process can read given epochs."""
 
     name: str
     folder: Path
@@ -102,15 +104,15 @@ class LogOutline(NamedTuple):
 
 
 class Log:
-    """Index of one log; while the log is paused, `hold` is its visible end."""
+    """Index of one log; while the log is paused, `hold` is its readable end."""
 
     def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
         self.name = name
         self.folder = folder
-        # for each schema: its first epoch, the schema, and the schema with system columns
+        # First epoch of each schema, with the schema without and with system columns.
         self._columns = [(0, columns, with_system_columns(columns))]
         self.first = 0
-        self.freed = -1  # the last freed epoch; a reader with an earlier cursor has missed rows
+        self.freed = -1  # last freed epoch; a reader with an earlier cursor has missed rows
         self.end = LogEnd()
         self.hold: Hold | None = None
         self._files = files
@@ -133,43 +135,45 @@ class Log:
 
     @classmethod
     def from_outline(cls, outline: LogOutline) -> Log:
-        """Return a log without epochs, which can read given epochs."""
+        """Return a log with an empty index, to read epochs that another process passes."""
         log = cls(outline.name, outline.folder, outline.columns[-1][1])
         log._columns, log.hold = outline.columns, outline.hold
         return log
 
     @property
     def columns(self) -> pa.Schema:
-        """Return the columns of new rows."""
+        """Return the columns of newly appended rows."""
         return self._columns[-1][1]
 
     @property
     def columns_shown(self) -> pa.Schema:
-        """Return the columns of the visible definition."""
+        """Return the columns of the visible version of the query."""
         return self._shown()[1]
 
     @property
     def begun_after(self) -> int:
-        """Return the epoch up to which a changelog's rows cancel out."""
+        """Return the last epoch before the current version of the query.
+
+        The changes up to this epoch cancel out.
+        """
         return _begun_after(*self._columns[-1])
 
     @property
     def shown_begun_after(self) -> int:
-        """Like `begun_after`, for the visible definition."""
+        """Like `begun_after`, for the visible version of the query."""
         return _begun_after(*self._shown())
 
     def _shown(self) -> tuple[int, pa.Schema, pa.Schema]:
         hold, found = self.hold, self._columns[-1]
         if hold is not None:
-            # A change of columns applies from its own epoch, or from the next epoch if its record has
-            # deletes.
+            # New columns apply to the commit that sets them, or to the next commit if the commit has deletes.
             found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
         return found
 
     def schema_shown(self, now: Schema) -> Schema:
-        """Return the schema of the visible definition; `now` is the current schema.
+        """Return the schema of the visible version; `now` is the current schema.
 
-        Changes of an earlier definition need no key, because each change has the whole row.
+        The schema of an earlier version omits the key, because each change has all columns.
         """
         if self._shown() is self._columns[-1]:
             return now
@@ -177,37 +181,38 @@ class Log:
 
     @property
     def changes(self) -> bool:
-        """Return True for a changelog. A reader from the beginning gets its whole table."""
+        """Return True for a changelog, whose rows are inserts, updates and deletes."""
         return OP in self.columns.names
 
     @property
     def first_columns(self) -> pa.Schema:
-        """Return the columns of the first rows."""
+        """Return the columns of the oldest rows of the log."""
         return self._columns[0][1]
 
     @property
     def changes_of_columns(self) -> list[tuple[int, pa.Schema]]:
-        """Return the schemas after the first schema, each with its first epoch."""
+        """Return each later schema of the log with its first epoch, without the first schema."""
         return [(epoch, columns) for epoch, columns, _ in self._columns[1:]]
 
     def change_columns(self, epoch: int, columns: pa.Schema) -> None:
-        """Set the columns of rows from an epoch on.
+        """Change the columns of rows from an epoch on.
 
         A changelog starts with an empty table at this epoch, even if its columns stay the same.
         """
         if columns.equals(self.columns, check_metadata=True):
-            columns = self.columns  # readers compare schemas by identity
+            columns = self.columns  # the old object is reused, because readers compare schemas by identity
         self._columns = [*self._columns, (epoch, columns, with_system_columns(columns))]
 
     def widen(self, columns: pa.Schema) -> None:
-        """Set the columns of all rows.
+        """Add columns to all rows of the log, including stored rows.
 
-        Columns that a stored row lacks have their defaults.
+        `columns` is the complete new schema. A stored row without a new column is read with the column's
+        default.
         """
         self._columns = [(0, columns, with_system_columns(columns))]
 
     def columns_at(self, epoch: int) -> pa.Schema:
-        """Return the columns of the rows of an epoch."""
+        """Return the columns of the rows that an epoch appended."""
         return next(columns for first, columns, _ in reversed(self._columns) if first <= epoch)
 
     def _stored_schema_at(self, epoch: int) -> pa.Schema:
@@ -215,17 +220,17 @@ class Log:
 
     @property
     def schema(self) -> Schema:
-        """Return the columns of new rows as an ESL schema."""
+        """Return the columns of newly appended rows as a SQL schema."""
         return from_arrow(self.columns)
 
     @property
     def head(self) -> int:
-        """Return the last readable epoch; -1 before the first."""
+        """Return the last readable epoch, or -1 for an empty log."""
         return self._read_end.epoch
 
     @property
     def max_ts(self) -> int | None:
-        """Return the greatest readable timestamp."""
+        """Return the greatest timestamp of the readable rows."""
         return self._read_end.max_ts
 
     @property
@@ -240,7 +245,7 @@ class Log:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of the extents that are not freed."""
+        """Return the total size in bytes of the extents that are not freed."""
         return self._bytes
 
     def __len__(self) -> int:
@@ -248,13 +253,13 @@ class Log:
         return self._until() - self._start
 
     def _until(self) -> int:
-        """Return the position after the last readable epoch."""
+        """Return the index position after the last readable epoch."""
         numbers = self._epochs[0]
         return len(numbers) if self.hold is None else bisect_right(numbers, self.head, lo=self._start)
 
     @property
     def base(self) -> int | None:
-        """Return the number of the base epoch, None without one."""
+        """Return the epoch with the folded table of a changelog, or None without this epoch."""
         with self._lock:
             there = self._start < len(self._epochs[0]) and self._epochs[0][self._start] == self.freed
             return self.freed if there else None
@@ -262,7 +267,7 @@ class Log:
     def has_freed_after(self, cursor: int) -> bool:
         """Return True if epochs after a cursor were freed.
 
-        A reader from the beginning (-1) has missed nothing.
+        The result is False for a reader from the beginning (cursor -1), which gets the folded table.
         """
         return 0 <= cursor < self.freed
 
@@ -276,9 +281,9 @@ class Log:
     def epochs(self, after: int = -1, upto: int | None = None, of_now: bool = False) -> list[Epoch]:
         """Return the epochs after cursor `after`, up to and including `upto`.
 
-        A cursor is the last epoch that was read. From the beginning (-1), only epochs of the visible
-        definition are returned. With `of_now`, only epochs of the newest definition are returned: none while
-        the log is paused at an earlier definition.
+        A cursor is the last epoch that was read. From the beginning (-1), only epochs of the visible version
+        of the query are returned. With `of_now`, only epochs of the newest version are returned: none while
+        the log is paused at an earlier version.
         """
         with self._lock:
             begun = self.begun_after if of_now else self.shown_begun_after
@@ -289,12 +294,18 @@ class Log:
             return [self._epoch(position) for position in range(begin, end)]
 
     def all_epochs(self) -> list[Epoch]:
-        """Return all epochs that are not freed, ignoring pauses and definitions."""
+        """Return all epochs that are not freed, including epochs hidden from readers.
+
+        Hidden are epochs after a pause, and epochs of earlier versions of the query.
+        """
         with self._lock:
             return [self._epoch(position) for position in range(self._start, len(self._epochs[0]))]
 
     def spans(self) -> EpochSpans:
-        """Return numbers, timestamps and rows of the epochs without reading any."""
+        """Return numbers, timestamp ranges and row counts of the readable epochs.
+
+        Only the index is read, not the rows.
+        """
         with self._lock:
             numbers, _, first_ts, last_ts, rows_so_far, _ = (
                 np.array(column[self._start : self._until()], np.int64) for column in self._epochs
@@ -305,7 +316,7 @@ class Log:
         return EpochSpans(numbers[filled], first_ts[filled], last_ts[filled], rows[filled])
 
     def take(self, after: int, most_rows: float) -> tuple[list[Epoch], int | None]:
-        """Return the next epochs, and the least timestamp of later epochs.
+        """Return the next epochs after a cursor, and the least timestamp of later epochs.
 
         The epochs have at most `most_rows` rows, but at least one epoch is returned. Rows are in timestamp
         order, so the first later epoch with rows has the least timestamp.
@@ -327,14 +338,15 @@ class Log:
             end = min(bisect_right(numbers, upto, lo=begin), self._until())
             if begin >= end:
                 return 0, 0, None
-            # Arrivals may step back with the clock or between writers; the first epochs are a good estimate.
-            oldest = min(arrivals[begin : min(end, begin + _LOOKED_AT)])
+            # Arrival times may decrease with the clock or between writers. The first epochs are a good
+            # estimate.
+            oldest = min(arrivals[begin : min(end, begin + _SEARCHED_EPOCHS)])
             return end - begin, self._rows_until(end) - self._rows_until(begin), oldest
 
     def last_before(self, ts: int) -> int:
-        """Return the last epoch before a time, -1 if none.
+        """Return the last epoch whose rows are all before a time, or -1 without such an epoch.
 
-        All rows up to this epoch are before the time.
+        The rows of earlier epochs are before the time too.
         """
         with self._lock:
             numbers, greatest, found = self._epochs[0], self._epochs[3], -1
@@ -354,8 +366,8 @@ class Log:
     def first_arrived_after(self, arrival_us: int, upto: int) -> int:
         """Return the first epoch that arrived after a time.
 
-        Return `upto` + 1 if no epoch up to `upto` did. Epochs are freed in order, so this is the first epoch
-        that an age limit keeps. Arrivals may step back with the clock.
+        Return `upto` + 1 if no epoch up to `upto` arrived after the time. Epochs are freed in order, so the
+        result is the first epoch that a retention by age retains. Arrival times may decrease with the clock.
         """
         with self._lock:
             numbers, arrivals = self._epochs[0], self._epochs[1]
@@ -379,7 +391,7 @@ class Log:
     def read(self, epoch: Epoch, needed: frozenset[str] = frozenset()) -> pa.Table:
         """Return the rows of an epoch; see also `read_epochs`."""
         if len(epoch.extents) == 1 and epoch.rows and not needed:
-            # Fast path: nearly all epochs of a live query have one extent with a row or two.
+            # Fast path: nearly all epochs of a running query have one extent with one or two rows.
             try:
                 table = read_extent(self.folder, epoch.extents[0], self._files)
             except ExtentDamaged as problem:
@@ -389,7 +401,7 @@ class Log:
         return read_epochs(self.folder, self.columns_at(epoch.number), [epoch], needed, self._files)
 
     def scan(self, epochs: Iterable[Epoch], columns: Collection[str]) -> pa.Table:
-        """Return `_ts` and some columns of epochs; other columns are not decoded."""
+        """Read `_ts` and some columns of epochs, without decoding other columns."""
         wanted = {TS, *columns}
         shown = with_system_columns(self.columns_shown)
         schema = pa.schema([field for field in shown if field.name in wanted])
@@ -410,7 +422,7 @@ class Log:
         return [self.read(epoch) for epoch in run]
 
     def read_after(self, after: int = -1) -> tuple[list[Epoch], list[pa.Table]]:
-        """Return the epochs after a cursor and their rows, consistent despite retention."""
+        """Read the epochs after a cursor; retry if retention frees rows meanwhile."""
         while True:
             freed, epochs = self.freed, self.epochs(after)
             try:
@@ -427,7 +439,7 @@ class Log:
         max_ts: int | None,
         arrival_us: int,
     ) -> None:
-        """Add an epoch; extents are (segment, offset, length, rows, checksum).
+        """Add an epoch to the index; extents are (segment, offset, length, rows, checksum).
 
         Records of FORMAT 5 have no checksum.
         """
@@ -453,7 +465,7 @@ class Log:
             self.end = LogEnd(number, max(known, default=None))
 
     def free(self, first: int) -> list[str]:
-        """Free the epochs before `first`; return the segments without a live extent."""
+        """Free the epochs before `first`; return the segments that are no longer used."""
         with self._lock:
             emptied = self._free(first)
             if self._start * 2 > len(self._epochs[0]):
@@ -468,7 +480,7 @@ class Log:
         max_ts: int | None,
         arrival_us: int,
     ) -> list[str]:
-        """Replace epochs by the rows of a table; return unused segments."""
+        """Replace the epochs up to `upto` by the rows of a table; return unused segments."""
         with self._lock:
             emptied = self._free(upto + 1)
             self._compact()
@@ -477,7 +489,8 @@ class Log:
             segments = [self._segment_index(segment) for segment in columns[0]]
             rows = sum(columns[3])
             self._bytes += sum(columns[2])
-            # Adjust the freed totals, so that the running totals after the base stay the same.
+            # The totals of freed epochs are reduced, so that the running totals of later epochs stay the
+            # same.
             rows_so_far, extents_so_far = self._freed_rows, self._freed_extents
             self._freed_rows -= rows
             self._freed_extents -= len(segments)
@@ -493,7 +506,8 @@ class Log:
     def lose(self, lost: Collection[tuple[str, int]]) -> None:
         """Drop the rows of unreadable extents, given as (segment, offset).
 
-        The extents stay, with 0 rows: readers skip them, and their segments are removed when they are freed.
+        The extents remain in the index with 0 rows, so readers skip them. Their segments are removed when the
+        extents are freed.
         """
         with self._lock:
             indexes, offsets, _, counts, _ = self._extents
@@ -501,7 +515,7 @@ class Log:
             for position, (index, offset) in enumerate(zip(indexes, offsets, strict=True)):
                 if (self._segments[index], offset) in lost:
                     missing[position], counts[position] = counts[position], 0
-            # Running totals count from the first epoch ever, including freed epochs.
+            # Running totals include all epochs since the log was created, also freed epochs.
             missed_so_far = np.concatenate(([0], np.cumsum(missing)))
             rows_so_far = self._epochs[4]
             for position in range(self._start, len(rows_so_far)):
@@ -513,7 +527,7 @@ class Log:
             return self._live.get(segment, 0) > 0
 
     def is_superseded(self, segment: str) -> bool:
-        """Return True if the writer has moved to a later segment."""
+        """Return True if the segment's writer has started a later segment."""
         parsed = parse_segment(segment)
         with self._lock:
             return parsed is not None and parsed[1] < self._newest.get(parsed[0], -1)
@@ -524,7 +538,7 @@ class Log:
             return [segment for segment, count in self._live.items() if count]
 
     def dump(self) -> LogColumns:
-        """Return a copy of the index without freed epochs."""
+        """Return a copy of the log index without freed epochs."""
         with self._lock:
             gone = self._extents_until(self._start)
             return LogColumns(
@@ -534,7 +548,7 @@ class Log:
             )
 
     def load(self, stored: LogColumns) -> None:
-        """Load an index from `dump` into this empty log."""
+        """Load the result of `dump` into this empty log index."""
         with self._lock:
             self._epochs, self._extents = stored.epochs, stored.extents
             if len(self._extents) < len(EXTENT_COLUMNS):  # FORMAT 5 had no checksums
@@ -585,15 +599,15 @@ class Log:
             self._newest[writer] = max(number, self._newest.get(writer, -1))
 
     def _behind(self, after: int) -> int:
-        """Return the position of the first epoch after a cursor."""
+        """Return the index position of the first epoch after a cursor."""
         return bisect_right(self._epochs[0], self.begun_after if after < 0 else after, lo=self._start)
 
     def _rows_until(self, position: int) -> int:
-        """Return the number of rows before a position, including freed rows."""
+        """Return the number of rows before an index position, including freed rows."""
         return self._epochs[4][position - 1] if position else self._freed_rows
 
     def _extents_until(self, position: int) -> int:
-        """Return the position of the first extent of an epoch."""
+        """Return the index position of the first extent of an epoch."""
         return self._epochs[5][position - 1] - self._freed_extents if position else 0
 
     def _epoch(self, position: int) -> Epoch:
@@ -615,7 +629,7 @@ class Log:
         )
 
     def _compact(self) -> None:
-        """Release the memory of freed epochs, and renumber the segments."""
+        """Release the memory of freed epochs, and renumber the segments of the index."""
         gone = self._extents_until(self._start)
         self._freed_rows = self._rows_until(self._start)
         self._freed_extents += gone
@@ -641,11 +655,11 @@ def _with_crc(extent: Sequence[Any]) -> Sequence[Any]:
     return extent if len(extent) == len(EXTENT_COLUMNS) else (*extent, UNVERIFIED)
 
 
-# Epochs, and functions that read their rows.
+# Epochs of a log, and functions that read their rows
 
 
 class Epoch(NamedTuple):
-    """Rows that one record appended to a log."""
+    """Rows that one commit (journal record) appended to a log."""
 
     number: int
     extents: tuple[Extent, ...]
@@ -657,9 +671,9 @@ class Epoch(NamedTuple):
 
 
 def adjacent_epochs(epochs: Iterable[Epoch]) -> Iterator[list[Epoch]]:
-    """Yield runs of epochs whose rows are adjacent in one segment.
+    """Group successive epochs whose rows are adjacent in one segment file.
 
-    An epoch with several extents is a run of its own.
+    An epoch with several extents is a group of its own.
     """
     run: list[Epoch] = []
     for epoch in epochs:
@@ -687,11 +701,11 @@ def read_epochs(
     needed: frozenset[str] = frozenset(),
     files: FileSystem = LOCAL,
 ) -> pa.Table:
-    """Return the rows of epochs sorted by (`_ts`, `_seq`).
+    """Read the rows of epochs, sorted by (`_ts`, `_seq`).
 
-    The system columns precede the other columns. Nothing is copied unless the times of extents overlap. A
-    column that was not stored is NULL. An extent without a `needed` column is left out, because it was stored
-    before its reader existed.
+    The system columns precede the other columns. No row is copied unless the timestamps of extents overlap. A
+    column that was not stored is NULL. An extent without a `needed` column is omitted, because the extent was
+    stored before the query of the reader existed.
     """
     schema = with_system_columns(columns)
     found = read_stored_tables(folder, epochs, needed, files)
@@ -702,9 +716,9 @@ def read_epochs(
 def read_stored_tables(
     folder: Path, epochs: Iterable[Epoch], needed: frozenset[str] = frozenset(), files: FileSystem = LOCAL
 ) -> Iterator[tuple[pa.Table, int]]:
-    """Yield the extents of epochs as stored, with arrival times; see `read_epochs`.
+    """Yield the stored tables of epochs, with arrival times.
 
-    Extents with tie columns, which order rows of several partitions, are merged into one table.
+    Tables with tie columns, which order rows of several partitions, are merged into one table.
     """
     for epoch in epochs:
         tied = []
@@ -725,7 +739,7 @@ def read_stored_tables(
 
 
 def lost_rows(folder: Path, epochs: Sequence[Epoch], problem: ExtentDamaged) -> ExtentDamaged:
-    """Return an error with log, epochs and timestamps of damaged rows."""
+    """Return an error that names the log, epochs and timestamps of damaged rows."""
     first, last = epochs[0], epochs[-1]
     numbers = f"epoch {first.number}" if first is last else f"epochs {first.number} to {last.number}"
     spans = [ts for epoch in epochs for ts in (epoch.min_ts, epoch.max_ts) if ts is not None]

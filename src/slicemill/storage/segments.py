@@ -6,15 +6,16 @@
              ^ extent: (segment, offset, length, rows, checksum)
 
 Each writer appends messages to its own segment. No two processes write to one file, and no byte is
-overwritten. A batch becomes valid when a journal record names its extent; bytes that a crashed writer left
-are ignored. A writer starts a new segment when the schema changes or the old segment is full.
+overwritten. An *extent* is the position of rows in a segment. A batch becomes valid when a journal record
+names its extent. Other bytes of a crashed writer are ignored. A writer starts a new segment when the schema
+changes or the old segment is full.
 
 An extent's checksum is the CRC-32 of the segment's schema message followed by the extent's bytes. The
 journal has the checksum, so a segment stays a plain Arrow stream. A reader verifies an extent before parsing:
 after each read, or once per mapping. Extents of FORMAT 5 have no checksum and are read unverified.
 
 Segments are memory-mapped: columns are views of the page cache, shared by all processes of the machine. A
-small batch at the end of a growing segment is read instead, because mapping a file again takes longer
+small batch at the end of a growing segment is read and not mapped, because mapping a file again takes longer
 than copying some kilobytes.
 """
 
@@ -45,8 +46,8 @@ from slicemill.storage.filesystem import (
 SUFFIX = ".arrows"
 ROLL_BYTES = 64 << 20
 
-# Above this size LZ4 takes less time than writing the bytes that it saves. Columns of very many rows compress
-# much slower, so they are split.
+# Size above which LZ4 compression takes less time than writing the saved bytes. Columns of very many rows
+# compress much slower, so they are split.
 _COMPRESSED_BYTES = 1 << 16
 _COMPRESSED_ROWS = 1 << 17
 _COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
@@ -55,10 +56,10 @@ _COMPRESSION = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _KNOWN_SEGMENTS = 1_024
 _OPEN_FILES = 400
 
-# Number of mappings between searches for removed files.
-_MAPS_BETWEEN_LOOKS = 16
+# Number of files to map into memory between two searches for mapped files that have been removed.
+_MAPS_BETWEEN_SEARCHES = 16
 
-# A batch up to this size is read instead of mapped, until its segment has had this many reads.
+# A batch of at most _READ_BYTES is read and not mapped, until its segment has had _READS_BEFORE_MAP reads.
 _READ_BYTES = 1 << 18
 _READS_BEFORE_MAP = 256
 _SCHEMA_BYTES = 1 << 12
@@ -70,24 +71,24 @@ _REPAIR = (
 
 
 class SegmentError(SlicemillError):
-    """Table that cannot be appended, or extent that cannot be read."""
+    """Error: a table cannot be appended to a segment, or rows cannot be read."""
 
 
 class ExtentFreed(SegmentError):
-    """Segment that was removed because its rows were freed."""
+    """Error: a segment was removed because its rows were freed."""
 
 
 class ExtentDamaged(SegmentError):
-    """Extent or schema whose bytes have changed since they were written."""
+    """Error: the bytes of rows or of a schema have changed since they were written."""
 
 
-UNVERIFIED = -1  # checksum of an extent that has none
+UNVERIFIED = -1  # value that stands for a missing checksum of an extent
 
 
 class Extent(NamedTuple):
-    """Position of rows in a segment: usually one record batch.
+    """Position of rows in a segment file: usually one record batch.
 
-    Many compressed rows take several batches.
+    An extent with many compressed rows has several record batches.
     """
 
     segment: str
@@ -102,7 +103,7 @@ def segment_name(writer: str, number: int) -> str:
 
 
 def parse_segment(name: str) -> tuple[str, int] | None:
-    """Return writer and number of a segment. None for other names.
+    """Return the writer and the number of a segment name, or None for other names.
 
     >>> parse_segment("w3.2-17.arrows")
     ('w3.2', 17)
@@ -145,9 +146,10 @@ class SegmentWriter:
         self._unsynced: set[int] = set()
 
     def append(self, table: pa.Table, *, compress: bool = False) -> Extent:
-        """Append rows; `compress` is for rows that need no mapping.
+        """Append rows; return their position.
 
-        If the disk is full, raise StorageFull; a later append continues as if this one had not happened.
+        Compressed rows cannot be mapped into memory without a copy. If the disk is full, raise StorageFull; a
+        later append then continues after the previous successful append.
         """
         schema = table.schema
         start = -1
@@ -179,13 +181,13 @@ class SegmentWriter:
         self._unsynced.clear()
 
     def release(self) -> None:
-        """Close the descriptor; the next append opens the segment again."""
+        """Close the file descriptor; the next append opens the segment again."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def finish(self) -> None:
-        """End the segment; the next append starts a new one."""
+        """End the segment; the next append starts a new segment."""
         self.release()
         self._schema = None
 
@@ -193,25 +195,26 @@ class SegmentWriter:
         return self._folder / segment_name(self._writer, number)
 
     def _segment(self, schema: pa.Schema) -> AppendFile:
-        """Return the segment to append to.
+        """Return the file of the segment to append to.
 
         A new segment is started if the last segment is full, has another schema or was removed.
         """
         if self._schema is not None and self._end < self._roll_bytes and _same(schema, self._schema):
             if self._file is None and exists(self._files, self._path(self._number)):
                 self._file = self._files.append(self._path(self._number))
-            # A home may be opened again while a worker keeps running; opening removes unreferenced files.
+            # Another process may open the home directory while a worker continues. Opening removes
+            # unreferenced files.
             if self._file is not None and not self._file.is_removed():
                 return self._file
         return self._roll(schema)
 
     def _roll(self, schema: pa.Schema) -> AppendFile:
-        """Start a segment; its first message is the schema."""
+        """Start a segment, whose first message is the schema."""
         if any(pa.types.is_dictionary(field.type) for field in schema):
             raise SegmentError("a dictionary column cannot be stored; decode it before it is appended")
         self.finish()
         while self._file is None:
-            # Never reuse a number: readers may have cached the segment of that name.
+            # A number is never reused, because readers may have cached the segment with this name.
             self._number += 1
             try:
                 self._file = self._files.append(self._path(self._number), new=True)
@@ -226,9 +229,9 @@ class SegmentWriter:
         return self._file
 
     def _undo(self, end: int) -> None:
-        """Cut off a failed append, so that the segment can continue."""
+        """Truncate the bytes of a failed append, so that the segment can continue."""
         if self._file is not None and self._schema is None:
-            # The first message failed: remove the file, so that a full disk does not fill with empty files.
+            # The append of the schema failed. Without removal, retries would add empty files to a full disk.
             self.release()
             self._files.remove(self._path(self._number))
         elif self._file is not None and end >= 0:
@@ -260,7 +263,7 @@ class SegmentWriters:
         return writer.append(table, compress=compress)
 
     def sync(self) -> None:
-        """Sync all appends to any log since the last sync."""
+        """Sync all appends since the last sync, to any log, to disk."""
         for writer in self._writers.values():
             writer.sync()
 
@@ -290,9 +293,9 @@ def _same(one: pa.Schema, other: pa.Schema) -> bool:
 
 
 def _messages(table: pa.Table, compress: bool) -> list[pa.Buffer]:
-    """Return rows as messages of an Arrow stream.
+    """Serialize rows as messages of an Arrow stream.
 
-    There is one message unless they are compressed or have more than 2 GiB of text.
+    There is one message unless the rows are compressed or have more than 2 GiB of text.
     """
     batches = table.to_batches()
     if len(batches) > 1:
@@ -311,16 +314,17 @@ def _compress(table: pa.Table) -> list[pa.Buffer]:
     with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSION) as writer:
         writer.write_table(table, max_chunksize=_COMPRESSED_ROWS)
     stream = sink.getvalue()
-    # A stream is the schema, which the segment already has, the batches, and an end mark of 8 bytes.
+    # The Arrow stream has the schema, the batches and an end mark of 8 bytes. The segment already has the
+    # schema.
     head = len(table.schema.serialize())
     return [stream.slice(head, len(stream) - head - 8)]
 
 
 @dataclass(slots=True)
 class _OpenSegment:
-    """Cached segment of a reader.
+    """Segment file in the cache of a reader.
 
-    Its schema is parsed after a checksum has verified the message.
+    The schema is parsed after a checksum has verified the schema message.
     """
 
     path: Path
@@ -330,7 +334,7 @@ class _OpenSegment:
     mapped: pa.Buffer | None = None
     size: int = 0
     reads: int = 0
-    verified: set[int] = field(default_factory=set)  # offsets of extents, since it was mapped
+    verified: set[int] = field(default_factory=set)  # offsets of extents verified since the file was mapped
 
     @property
     def schema(self) -> pa.Schema:
@@ -348,7 +352,7 @@ class _OpenSegment:
 
 
 class _ConcatenatedFile:
-    """File over two buffers that Arrow reads without a copy."""
+    """File-like object over two buffers, from which Arrow reads without a copy."""
 
     closed = False
 
@@ -356,8 +360,8 @@ class _ConcatenatedFile:
         self._parts = [first, second]
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        # Messages do not cross the border: the first buffer is one message, and the second buffer starts with
-        # one.
+        # No message spans both buffers: the first buffer is one message, and the second starts with a
+        # message.
         while len(self._parts) > 1 and not len(self._parts[0]):
             del self._parts[0]
         part = self._parts[0]
@@ -385,7 +389,7 @@ def _raise_extent_damage(path: Path, offset: int) -> Iterator[None]:
 
 
 class SegmentReader:
-    """Reader of extents, with a bounded cache of mapped segments and schemas."""
+    """Reader of rows in segments, with a bounded cache of mapped files and schemas."""
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -403,11 +407,11 @@ class SegmentReader:
         with _raise_extent_damage(folder / extent.segment, 0):
             segment = self._segment(folder, extent)
             if segment.parsed is None:
-                self._buffer(segment, [extent])  # verifies the schema too
+                self._buffer(segment, [extent])  # reading the extent also verifies the schema
             return list(segment.schema.names)
 
     def read_columns(self, folder: Path, run: Sequence[Extent], columns: Collection[str]) -> pa.Table:
-        """Return some columns of adjacent extents; other columns are not decoded."""
+        """Read some columns of adjacent extents, without decoding other columns."""
         rows = sum(extent.rows for extent in run)
         with _raise_extent_damage(folder / run[0].segment, run[0].offset):
             segment = self._segment(folder, run[0])
@@ -461,14 +465,14 @@ class SegmentReader:
 
     def _map(self, segment: _OpenSegment) -> None:
         self._maps += 1
-        if self._maps % _MAPS_BETWEEN_LOOKS == 0:
+        if self._maps % _MAPS_BETWEEN_SEARCHES == 0:
             self._forget_removed()
         mapped = self._files.map(segment.path)
         segment.mapped, segment.size, segment.reads = mapped, len(mapped), 0
         segment.verified = set()
 
     def _forget_removed(self) -> None:
-        """Unmap removed files, which use disk space while mapped."""
+        """Unmap removed files, which use disk space while they are mapped."""
         with self._lock:
             known = list(self._segments.items())
         mapped = [(key, segment.path) for key, segment in known if segment.mapped is not None]
@@ -482,12 +486,12 @@ _LOCAL_READER = SegmentReader(LOCAL)
 
 
 def reader_of(files: FileSystem) -> SegmentReader:
-    """Return the reader of a file system (one for local files)."""
+    """Return the segment reader of a file system; local files share one reader."""
     return _LOCAL_READER if files is LOCAL else SegmentReader(files)
 
 
 def read_extent(folder: Path, extent: Extent, files: FileSystem = LOCAL) -> pa.Table:
-    """Return the rows of an extent; raise ExtentFreed if they were freed."""
+    """Read the rows at a position in a segment; raise ExtentFreed if they were freed."""
     return reader_of(files).read(folder, extent)
 
 
@@ -497,7 +501,7 @@ def _schema_message(files: FileSystem, path: Path, end: int) -> bytes:
     The first extent starts at `end` or later.
     """
     head = files.read(path, 0, min(_SCHEMA_BYTES, end))
-    # A message starts with a mark of 4 bytes and the length of the rest.
+    # A message starts with a mark of 4 bytes and the length of its remaining bytes.
     length = 8 + int.from_bytes(head[4:8], "little")
     if length > end:
         raise EOFError("its schema is damaged")

@@ -1,4 +1,4 @@
-"""Memory size of operator state."""
+"""Estimates of the memory size of operator state."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from slicemill.columns.pieces import Slice
 from slicemill.storage.checkpoints import SliceFile
 
 _SAMPLE = 64
-_ARRAY = 112  # header of an array
-_OBJECT = 200  # entry of an object by key
+_ARRAY = 112  # number of bytes of an array's header
+_OBJECT = 200  # number of bytes of an entry of `ObjectsByKey`, without key and object
 
 
 def state_bytes(states: Mapping[str, object]) -> int:
-    """Estimate the bytes of some nodes' states; long lists are sampled.
+    """Estimate the bytes of operator states, given by node; sample long lists.
 
-    State that is not stored, because it can be recomputed, does not count.
+    State that checkpoints omit, because it can be recomputed, is not counted.
     """
     total = 0.0
-    seen: dict[int, object] = {}  # by id; keeps the values, so that no id is reused
-    # Values to visit, with the number of values that each one represents.
+    seen: dict[int, object] = {}  # visited values by id; references to values prevent the reuse of ids
+    # Values to visit, with the number of values that each sampled value represents.
     left: list[tuple[Any, float]] = [(state, 1.0) for state in states.values()]
     while left:
         value, share = left.pop()
@@ -43,11 +43,11 @@ def state_bytes(states: Mapping[str, object]) -> int:
 
 
 def _own_bytes(value: Any) -> int:
-    """Return the bytes of a value without those of its parts."""
+    """Return the bytes of a value without the bytes of its parts."""
     if isinstance(value, (pa.Table, pa.Array, pa.ChunkedArray)):
         return int(value.nbytes)
     if isinstance(value, np.ndarray):
-        # A view counts as its whole base array, such as the spare capacity of growing accumulators.
+        # A view is counted through its base array, which includes the spare capacity of growing accumulators.
         return _ARRAY if isinstance(value.base, np.ndarray) else int(value.nbytes) + _ARRAY
     if isinstance(value, Slice):
         return value.stored.bytes if isinstance(value.stored, SliceFile) else int(value.table.nbytes)
@@ -59,7 +59,7 @@ def _own_bytes(value: Any) -> int:
 
 
 def _parts(value: Any) -> Iterator[tuple[Any, float]]:
-    """Yield the parts of a value, each with its sampling weight."""
+    """Yield the parts of a value, with the number of parts that each yielded part represents."""
     if isinstance(value, (str, bytes, Slice, pa.Table, pa.Array, pa.ChunkedArray)):
         return
     if isinstance(value, np.ndarray):
@@ -68,7 +68,7 @@ def _parts(value: Any) -> Iterator[tuple[Any, float]]:
         elif value.dtype == np.object_:
             yield from _sample_items(value.ravel().tolist())
     elif isinstance(value, ObjectsByKey):
-        # Pieces are not visited: they are in files, or will be encoded by the thread that writes them.
+        # The snapshot tables of objects are not counted, because they are in files or not encoded yet.
         more = max(1.0, len(value) / _SAMPLE)
         yield from ((part, more) for part in value.sample(_SAMPLE))
     elif isinstance(value, Mapping):

@@ -1,11 +1,12 @@
-"""Table files: a whole version, or the difference to another version.
+"""Files of tables (CREATE TABLE): a whole version, or the difference to another version.
 
     tables/item-5f0a….arrow     100 000 rows
     tables/item-77c1….arrow     parent item-5f0a….arrow; deletes its rows 3 and 17; adds one row
 
-The rows of a whole file are numbered from 0; rows that later files add continue the numbers. So one
-INSERT into a large table writes a small file. Each file is an Arrow file with the other fields in its
-metadata. A version that would consist of too many files or changes is written whole.
+The *parent* of a file is the file of the previous version, to which it adds and deletes rows. The rows of a
+whole file are numbered from 0, and rows that later files add continue the numbers. So one INSERT into a large
+table writes a small file. Each file is an Arrow file with parent and deletes in its metadata. A version that
+would consist of too many files or changes is written as a whole file.
 """
 
 from __future__ import annotations
@@ -25,54 +26,57 @@ from slicemill.kernels.arrays import Int64s
 from slicemill.storage.filesystem import FileSystem
 
 _DIGEST_BYTES = 12
-_PARENT, _GONE = b"slicemill.parent", b"slicemill.gone"
+_PARENT, _DELETED = b"slicemill.parent", b"slicemill.gone"
 _FIRST, _DEPTH, _CHANGES = b"slicemill.first", b"slicemill.depth", b"slicemill.changes"
 
 MOST_FILES = 64
-# A version is written whole if this share of its rows has changed since the last whole version.
+# Share of changed rows, since the last whole file, above which a version is written as a whole file.
 _MOST_CHANGED = 0.5
 
 
 class TableDamaged(SlicemillError):
-    """Table file whose bytes have changed since they were written."""
+    """Error: the bytes of a table file have changed since they were written."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """Decoded table file: new rows, and deleted rows of its parent.
+    """Decoded table file: new rows, and deleted rows of the previous version's file.
 
-    Rows are numbered from `first`. `depth` is the number of files before it. `changes` is the number of rows
-    added and deleted since the last whole file.
+    Rows are numbered from `first`. `depth` is the number of files between this file and the last whole file.
+    `changes` is the number of rows added and deleted since the last whole file.
     """
 
     rows: pa.Table
     parent: str | None = None
-    gone: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    deleted: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     first: int = 0
     depth: int = 0
     changes: int = 0
 
     @property
     def next(self) -> int:
-        """Return the number of the next row."""
+        """Return the row number that the next added row gets."""
         return self.first + int(self.rows.num_rows)
 
-    def child_file(self, name: str, gone: Int64s, rows: pa.Table, next_: int) -> TableFile:
-        """Return the next version's file, a child of this file `name`."""
-        changes = self.changes + len(gone) + rows.num_rows
-        return TableFile(rows, name, gone, next_, self.depth + 1, changes)
+    def next_version(self, name: str, deleted: Int64s, rows: pa.Table, first: int) -> TableFile:
+        """Return the file of the table's next version, with this file as its parent.
+
+        `name` is the name of this file, and `first` is the number of the first added row.
+        """
+        changes = self.changes + len(deleted) + rows.num_rows
+        return TableFile(rows, name, deleted, first, self.depth + 1, changes)
 
     def is_long(self, rows: int) -> bool:
-        """Return True if a version should be written whole."""
+        """Return True if a version of `rows` rows should be written as a whole file."""
         return self.depth >= MOST_FILES or self.changes > _MOST_CHANGED * rows
 
     def encoded(self) -> pa.Buffer:
         schema = self.rows.schema.remove_metadata()
         if self.parent is not None:
-            said = {_PARENT: self.parent.encode(), _GONE: self.gone.tobytes()}
+            metadata = {_PARENT: self.parent.encode(), _DELETED: self.deleted.tobytes()}
             for key, value in ((_FIRST, self.first), (_DEPTH, self.depth), (_CHANGES, self.changes)):
-                said[key] = str(value).encode()
-            schema = schema.with_metadata(said)
+                metadata[key] = str(value).encode()
+            schema = schema.with_metadata(metadata)
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, schema) as writer:
             writer.write_table(self.rows.combine_chunks().cast(schema))
@@ -80,7 +84,7 @@ class TableFile:
 
 
 def content_digest(content: bytes | pa.Buffer) -> str:
-    """Return the digest that is part of a table file's name."""
+    """Return the digest of a table file's content, which its file name contains."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -102,21 +106,21 @@ def read_table_file(files: FileSystem, path: Path) -> TableFile:
         )
     with pa.ipc.open_file(pa.py_buffer(content)) as reader:
         rows = reader.read_all()
-    said = rows.schema.metadata or {}
-    if _PARENT not in said:
+    metadata = rows.schema.metadata or {}
+    if _PARENT not in metadata:
         return TableFile(rows)
-    first, depth, changes = (int(said[key]) for key in (_FIRST, _DEPTH, _CHANGES))
-    gone = np.frombuffer(said[_GONE], np.int64)
-    return TableFile(rows, said[_PARENT].decode(), gone, first, depth, changes)
+    first, depth, changes = (int(metadata[key]) for key in (_FIRST, _DEPTH, _CHANGES))
+    deleted = np.frombuffer(metadata[_DELETED], np.int64)
+    return TableFile(rows, metadata[_PARENT].decode(), deleted, first, depth, changes)
 
 
 def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) -> set[str]:
-    """Return the files that versions consist of.
+    """Return the files of table versions, including the files of their parents.
 
-    A missing file has no parent. Raise TableDamaged if a damaged file hides its parent.
+    A missing file is returned without parents. Raise TableDamaged if a file is damaged.
     """
     found: set[str] = set()
-    disk: Any = files  # a FileSystem is hashable, as the cache requires
+    disk: Any = files  # typed as Any, because the cache of `_parent` requires a hashable type
     for version in versions:
         name: str | None = version
         while name is not None and name not in found:
@@ -130,8 +134,8 @@ def files_of_versions(files: FileSystem, folder: Path, versions: Iterable[str]) 
 
 @lru_cache(maxsize=4 * MOST_FILES)
 def _parent(files: Any, path: Path) -> str | None:
-    """Return the parent of a table file.
+    """Return the name of the file of the previous version, or None for a whole file.
 
-    The parent can be cached, because files are named by their content.
+    The name can be cached, because a table file is named by its content and never changes.
     """
     return read_table_file(files, path).parent

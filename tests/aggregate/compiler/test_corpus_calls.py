@@ -84,13 +84,13 @@ def test_only_the_listed_corpus_calls_are_not_compiled_to_machine_code() -> None
     forms = [prepare(case.values[1], case.values[0]).how for case in cases()]
     others = {str(how) for how in forms if how.form != MACHINE}
     assert others == {
-        "interpreter, because avg is an aggregate of the user's own",
-        "interpreter, because spread is an aggregate of the user's own",
-        "interpreter, because median of DOUBLE has no form in generated code",
-        "interpreter, because the stored table bands is read, which only the interpreter does",
-        "interpreter, because the stored table Bonus is read, which only the interpreter does",
-        "interpreter, because reach is an aggregate of the user's own",
+        "interpreter, because avg is a user-defined aggregate",
+        "interpreter, because spread is a user-defined aggregate",
+        "interpreter, because median of DOUBLE cannot be compiled",
+        "interpreter, because only the interpreter can read the stored table bands",
+        "interpreter, because only the interpreter can read the stored table Bonus",
+        "interpreter, because reach is a user-defined aggregate",
         "interpreter, because max is a built-in aggregate",  # under panes
-        "interpreter, because GROUP BY and DISTINCT in a body have no form in generated code",
-        "Python, because concat has no machine form",
+        "interpreter, because GROUP BY and DISTINCT in an aggregate cannot be compiled",
+        "Python, because concat cannot be compiled to machine code",
     }

@@ -170,9 +170,9 @@ def test_shared_state_stores_each_core_statistic_once() -> None:
     asked = [ModelCall(model(name), (A, B)[: len(model(name).parameters)]) for name in names]
     calls = ModelCalls(asked, frame_over(WINDOWS[0]), form=PYTHON)
     sums = [name for name in calls.uda.start().arrays["S"].dtype.names if re.fullmatch(r"h\d+", name)]
-    # n is always counted.
-    assert len(sums) + 1 == len(joint_state(asked).kept) == 7
-    assert len(joint_state(asked).kept) < sum(len(each.model.cores) for each in asked) / 4
+    # n is counted in any case.
+    assert len(sums) + 1 == len(joint_state(asked).cores) == 7
+    assert len(joint_state(asked).cores) < sum(len(each.model.cores) for each in asked) / 4
 
 
 def test_state_of_removed_models_is_dropped() -> None:

@@ -56,7 +56,7 @@ def test_a_decimal_average_has_its_declared_scale() -> None:
 def test_a_scalar_subquery_returns_at_most_one_row() -> None:
     query = "SELECT (SELECT y FROM b) AS v FROM a"
     assert ask(query, {"a": [(1, 1, "")], "b": []}) == [(None,)]
-    with pytest.raises(SlicemillError, match="gave 2 rows; aggregate them"):
+    with pytest.raises(SlicemillError, match="returned 2 rows; aggregate them"):
         ask(query, {"a": [(1, 1, "")], "b": [(1, 1.0), (2, 2.0)]})
 
 

@@ -73,7 +73,7 @@ def test_a_timestamp_is_stored_unchanged_and_other_values_are_rejected() -> None
     text = """CREATE AGGREGATE moment(t Timestamp, s Char(2)) : (t Timestamp, s Char(2)) {
       INITIALIZE: ITERATE: { INSERT INTO RETURN VALUES (t, s); } };"""
     assert over_table(text, "moment", (1_500_000, "abc")) == [(1_500_000, "ab")]
-    with pytest.raises(SlicemillError, match=r"'noon' is no TIMESTAMP"):
+    with pytest.raises(SlicemillError, match=r"'noon' is not a TIMESTAMP"):
         over_table(text, "moment", ("noon", ""))
 
 

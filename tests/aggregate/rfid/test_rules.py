@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slicemill.extensions.rfid import case_numbers, is_new, stolen
+from slicemill.extensions.rfid import case_numbers, door_alarms, is_new
 
 TIMES = st.lists(st.integers(0, 30), max_size=15).map(sorted)
 
@@ -30,7 +30,7 @@ def test_readings_without_a_longer_gap_are_in_one_case(times: list[int], longest
 def test_g19_an_item_without_a_person_nearby_is_stolen() -> None:
     at = np.array([0, 3, 20, 40, 44, 50, 55.5]) * 1_000_000
     authorised = np.array([False, True, False, True, False, False, True])
-    assert stolen(at.astype(np.int64), authorised, 5_000_000).tolist() == [2, 5]
+    assert door_alarms(at.astype(np.int64), authorised, 5_000_000).tolist() == [2, 5]
 
 
 @settings(max_examples=40)
@@ -44,7 +44,7 @@ def test_an_item_is_stolen_if_no_person_is_read_in_time(
     alone = [
         i for i in range(size) if not authorised[i] and not any(abs(p - times[i]) <= near for p in persons)
     ]
-    assert stolen(np.array(times, np.int64), np.array(authorised, np.bool_), near).tolist() == alone
+    assert door_alarms(np.array(times, np.int64), np.array(authorised, np.bool_), near).tolist() == alone
 
 
 def test_g21_a_reading_close_to_the_previous_reading_of_its_key_is_a_duplicate() -> None:

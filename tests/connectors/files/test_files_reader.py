@@ -409,7 +409,7 @@ def test_an_unreadable_file_stops_its_stream_until_it_is_readable(tmp_path: Path
     path.unlink()
     path.symlink_to(path)
     for _ in range(2):
-        with pytest.raises(SlicemillError, match="reading goes on when it can be read or is gone"):
+        with pytest.raises(SlicemillError, match="reading continues when the file is readable or removed"):
             source.read()
     path.unlink()
     source.put("a.csv", "1,x\n2,x\n", 1.0)

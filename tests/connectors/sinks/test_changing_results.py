@@ -200,7 +200,7 @@ def test_a_sink_with_changelog_true_writes_the_changes_themselves(
 @pytest.mark.parametrize(
     ("url", "schema", "told"),
     [
-        ("json:out", COUNTS, "a file takes no row back"),
+        ("json:out", COUNTS, "rows in a file cannot be retracted"),
         ("parquet:out", COUNTS, r"parquet:out\?changelog=true"),
         ("memory:?rows=3", COUNTS, r"memory:\?changelog=true&rows=3"),
         ("postgres://ada@db/shop", WITHOUT_KEY, "no columns tell its rows apart"),

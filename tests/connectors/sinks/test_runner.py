@@ -218,7 +218,7 @@ def test_freed_results_that_a_sink_has_missed_are_reported(tmp_path: Path) -> No
         runner.add("q", opened(received))
         runner.deliver_new()
     assert received.calls[-1] == (7, [7])
-    assert problems == ["sink q: epochs after 4, up to 6, are freed; it goes on after them"]
+    assert problems == ["sink q: epochs after 4, up to 6, are freed; the sink continues after these epochs"]
 
 
 def test_epochs_of_other_queries_do_not_count_as_freed_results(tmp_path: Path) -> None:

@@ -311,7 +311,7 @@ def test_a_condition_without_a_value_is_told_to_who_asks(mill: Mill, hook: Webho
     [
         ("ON deer WEBHOOK 'http://h/'", "there is no query or stream deer", "did you mean dear?"),
         ("ON bid WEBHOOK 'http://h/'", "bid is a stream", "CREATE QUERY all_of_bid"),
-        ("ON ANY QUERY WEBHOOK 'http://h/'", "rows are told of one query", "WHEN state = 'failed'"),
+        ("ON ANY QUERY WEBHOOK 'http://h/'", "an alert on rows needs one query", "WHEN state = 'failed'"),
         ("ON dear WEBHOOK 'ftp://h/'", "is no address of a webhook", "http:// or https://"),
         ("ON dear WEBHOOK 'https://me:pw@h/'", "with a password", "leave user and password out"),
         ("ON dear WEBHOOK 'http://h:99999/'", "is no address", ""),

@@ -234,7 +234,11 @@ def test_a_query_from_the_past_can_go_at_any_step(mill: Mill, clock: Clock) -> N
             "an ad hoc query reads what tables hold now",
             "leave FROM out",
         ),
-        ("CREATE QUERY q FROM TIMESTAMP 'monday' AS SELECT k FROM s", "'monday' is no timestamp", "in UTC"),
+        (
+            "CREATE QUERY q FROM TIMESTAMP 'monday' AS SELECT k FROM s",
+            "'monday' is not a timestamp",
+            "in UTC",
+        ),
         (
             "CREATE QUERY q FROM yesterday AS SELECT k FROM s",
             "did not expect yesterday",

@@ -181,7 +181,7 @@ def test_rows_of_windows_that_began_before_their_query_are_held_back(bids: Bids)
 @pytest.mark.parametrize(
     ("clause", "message", "hint"),
     [
-        (" BEGIN 'yesterday'", "'yesterday' is no timestamp", "BEGIN EARLIEST, BEGIN LATEST"),
+        (" BEGIN 'yesterday'", "'yesterday' is not a timestamp", "BEGIN EARLIEST, BEGIN LATEST"),
         (" BEGIN LATEST BEGIN EARLIEST", "BEGIN is given twice", "keep one"),
     ],
 )

@@ -116,12 +116,12 @@ def test_plans_hold_the_name_of_a_table_and_the_home_one_version(tmp_path: Path)
         assert sizes[0] == sizes[1]
         mill.home.free()
         assert len(list((home / "tables").iterdir())) == 1
-    assert not check_home(home).mistakes
+    assert not check_home(home).errors
     (file,) = (home / "tables").iterdir()
     file.write_bytes(file.read_bytes()[:100])
-    assert "is damaged" in check_home(home).mistakes[0]
+    assert "is damaged" in check_home(home).errors[0]
     file.unlink()
-    assert check_home(home).mistakes == [f"table t: file {file.name} is missing"]
+    assert check_home(home).errors == [f"table t: file {file.name} is missing"]
 
 
 def test_a_table_that_is_dropped_is_gone(tmp_path: Path) -> None:

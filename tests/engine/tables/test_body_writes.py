@@ -128,7 +128,7 @@ def test_tables_have_every_row_once(steps: list[tuple[list[Bid], str]]) -> None:
         _finish(mill)
         _assert_written(mill, sent, ended=True)
         mill.close()
-        assert not check_home(Path(folder)).mistakes
+        assert not check_home(Path(folder)).errors
 
 
 def test_a_crash_between_any_two_commits_loses_and_doubles_nothing(
@@ -346,7 +346,7 @@ _WRITES = "{ INSERT INTO counts VALUES (item, 1); INSERT INTO RETURN VALUES (ite
         ),
         (
             f"CREATE ALGEBRAIC AGGREGATE f(item bigint) : bigint {{ INITIALIZE: ITERATE: {_WRITES} }}",
-            "each of them would write counts",
+            "each partial aggregate would write counts",
             "ALGEBRAIC",
         ),
         (
@@ -371,7 +371,7 @@ _WRITES = "{ INSERT INTO counts VALUES (item, 1); INSERT INTO RETURN VALUES (ite
             f"CREATE AGGREGATE f(item bigint) : bigint {{ INITIALIZE: ITERATE: {_WRITES} }};"
             'CREATE QUERY "q into counts" AS SELECT item FROM bid;'
             "CREATE QUERY q AS SELECT f(item) AS n FROM bid",
-            "which is taken",
+            "which is already used",
             "another name",
         ),
     ],

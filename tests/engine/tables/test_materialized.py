@@ -72,10 +72,10 @@ def test_what_has_not_changed_is_not_read_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [
-        ("CREATE TABLE t AS MATERIALIZED plain", "would grow for ever", "QUALIFY row_number()"),
+        ("CREATE TABLE t AS MATERIALIZED plain", "would grow without a limit", "QUALIFY row_number()"),
         ("CREATE TABLE t AS MATERIALIZED nothing", "there is no query nothing", ""),
         ("INSERT INTO total VALUES (1, 2)", "are results of totals", "rows of its own"),
-        ("DROP QUERY totals", "totals is used by total", "drop those first"),
+        ("DROP QUERY totals", "totals is used by total", "drop these objects first"),
         ("CREATE TABLE t AS SELECT 1", "did not expect AS", ""),
     ],
 )

@@ -143,7 +143,7 @@ def test_changes_leave_what_duckdb_leaves(changes: list[str], often_whole: bool)
             assert found == _rows_of(mill)
             mill.home.free()
             mill.close()
-            assert not check_home(Path(folder) / "home").mistakes
+            assert not check_home(Path(folder) / "home").errors
     finally:
         table_files._MOST_CHANGED = limit
         model.close()

@@ -242,5 +242,5 @@ def test_lines_that_begin_with_the_comment_mark_are_skipped() -> None:
 
 def test_selected_lines_have_the_requested_numbers() -> None:
     lines = split(b"a\nbb\n\nccc\n")
-    taken = lines.taken(np.array([1, 3]))
+    taken = lines.select(np.array([1, 3]))
     assert [taken.line(n) for n in range(len(taken))] == [b"bb", b"ccc"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.connectors.spellings import TYPES, comparable, texts
 
 from slicemill import types as t
-from slicemill.ingest.formats.values import TypedValues, by_rule, from_column, from_texts
+from slicemill.ingest.formats.values import TypedValues, convert_each, from_column, from_texts
 from slicemill.types import Type
 
 USUAL: dict[str, st.SearchStrategy[str]] = {
@@ -46,7 +46,7 @@ def plain(values: TypedValues) -> tuple[list[object], dict[int, str]]:
 def assert_by_rule(column: list[str | None], type_: Type) -> None:
     found = from_texts(pa.array(column, pa.string()), type_)
     found.array.validate(full=True)
-    assert plain(found) == plain(by_rule(list(column), type_))
+    assert plain(found) == plain(convert_each(list(column), type_))
 
 
 @settings(max_examples=40, deadline=None)
@@ -72,7 +72,7 @@ def test_one_bad_string_among_many_is_bad_alone(type_: Type) -> None:
     for bad in ("x", "2026-02-30", "99999999999999999999", "0x1F"):
         column[777] = bad
         found = from_texts(pa.array(column), type_)
-        ruled = by_rule([bad], type_)
+        ruled = convert_each([bad], type_)
         assert found.bad == {777: ruled.bad[0]} if ruled.bad else not found.bad
         assert found.array[777].as_py() == ruled.array[0].as_py()
         assert found.array.null_count == ruled.array.null_count
@@ -92,7 +92,7 @@ NUMBERS = st.one_of(
 @settings(max_examples=100, deadline=None)
 @given(column=NUMBERS, type_=st.sampled_from(TYPES))
 def test_columns_of_numbers_convert_like_single_numbers(column: pa.Array, type_: Type) -> None:
-    assert plain(from_column(column, type_)) == plain(by_rule(column.to_pylist(), type_))
+    assert plain(from_column(column, type_)) == plain(convert_each(column.to_pylist(), type_))
 
 
 def test_nanosecond_timestamps_are_truncated_to_microseconds() -> None:

@@ -150,15 +150,19 @@ CREATE STREAM I(v int, ts timestamp) ORDER BY current_time;"""
 @pytest.mark.parametrize(
     ("source", "options", "said"),
     [
-        ("I(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS LATE 5 SECONDS", "", "no tuple of R is late"),
+        ("I(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS LATE 5 SECONDS", "", "tuples of R are never late"),
         ("S(v) AS R RANGE 9 ROWS SLIDES 3 ROWS LATE 5 SECONDS", "", "windows that count rows"),
-        ("S(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS CHANGES LATE 5 SECONDS", "", "CHANGES cannot"),
+        (
+            "S(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS CHANGES LATE 5 SECONDS",
+            "",
+            "not possible with CHANGES",
+        ),
         ("S(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS LATE 0 SECONDS", "", "later than this"),
         ("S(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS LATE 5", "", "LATE needs a length"),
         (
             "S(v) AS R RANGE 9 SECONDS SLIDES 3 SECONDS LATE 5 SECONDS",
             "WITH (memory = '5 tuples')",
-            "may be gone",
+            "may have been dropped",
         ),
     ],
 )

@@ -47,4 +47,4 @@ def test_of_each_slide_one_tuple_is_known_beside_the_runs() -> None:
     for ts in range(5000):
         operator.process(0, Timed(ts, (None, "a", 1.0, "x", True)))
     assert operator._memory.held == 1
-    assert operator._memory.beside <= 11
+    assert operator._memory.extra_timestamps <= 11

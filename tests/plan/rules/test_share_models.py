@@ -104,7 +104,8 @@ def test_every_explain_format_lists_the_shared_core_statistics() -> None:
     graph = shared(A + B)
     line = "sum(x^2) about a pivot for tilt(x) of a, slope(x, y) of b"
     text = explain_text(graph, 120)
-    assert "γ Cores of 3 models  6 cores, asked for 11 times" in text and f"core          {line}" in text
+    assert "γ Core statistics of 3 models  6 core statistics, used 11 times" in text
+    assert f"core          {line}" in text
     assert line in explain_svg(graph)
     (found,) = [n for n in explain_data(graph)["nodes"] if n["operator"] == "shared_models"]
     assert len(found["cores"]) == 6

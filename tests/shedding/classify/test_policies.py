@@ -14,7 +14,7 @@ from slicemill.extensions.classify.model import (
     decide,
     decide_all,
     observe_stream,
-    view_of,
+    unobserved_arrays,
     zero_one,
 )
 from slicemill.extensions.classify.policies import (
@@ -47,7 +47,7 @@ def unit(seed: int, capacity: int, missing: float = 0.0) -> TimeUnit:
     values = random.random((TASKS, FEATURES))
     values[random.random(values.shape) < missing] = np.nan
     base = np.repeat(model.log_prior[..., np.newaxis], SAMPLES, axis=-1)
-    view = view_of(model, base, sampled, expected, values)
+    view = unobserved_arrays(model, base, sampled, expected, values)
     return TimeUnit(view, capacity, random.random((TASKS, FEATURES)), np.random.default_rng(seed))
 
 
@@ -158,8 +158,8 @@ def test_pruning_skips_tasks_and_streams_with_little_gain() -> None:
     quality = np.array([[0.4, 0.002], [0.3, 0.2]])
     for _ in range(2):
         assert pruning.candidates(risks, everything).all()
-        pruning.note(quality, everything)
-    # The threshold is the 20th percentile of these Q, 0.1208. Task 1 has less risk, and stream 1 less Q.
+        pruning.record(quality, everything)
+    # Threshold: the 20th percentile of these Q, 0.1208. Task 1 has less risk than that, stream 1 less Q.
     assert pruning.candidates(risks, everything).tolist() == [[True, False], [False, False]]
     # The risk of task 0 has changed, so its streams are evaluated again.
     assert pruning.candidates(np.array([0.9, 0.001]), everything).tolist() == [[True, True], [False, False]]

@@ -149,8 +149,8 @@ def _shared(values: Floats, rounds: int) -> dict[str, Any]:
     dearest = max(TOGETHER, key=best.__getitem__)
     return {
         "models": TOGETHER,
-        "cores together": len(joint_state(models).kept),
-        "cores apart": sum(len(joint_state([one]).kept) for one in models),
+        "cores together": len(joint_state(models).cores),
+        "cores apart": sum(len(joint_state([one]).cores) for one in models),
         "rows per CPU second together": len(values) / together,
         "rows per CPU second apart": len(values) / apart,
         "over apart": together / apart,

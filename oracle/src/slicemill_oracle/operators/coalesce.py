@@ -128,7 +128,7 @@ class CoalesceOperator(SlidingPartitions[_Partition]):
         rows = [
             Timed(now, (*partition.head, *values, period, *self._goes_on_at(period, now)))
             for values, period in coalesce(closed)
-            if self._temporal.tells(period, now)
+            if self._temporal.emits(period, now)
         ]
         return shown_first[0] if shown_first else self._taken, rows
 

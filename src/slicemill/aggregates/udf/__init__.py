@@ -1,1 +1,1 @@
-"""User-defined aggregates: an interpreter and a compiler."""
+"""User-defined aggregates, written in ESL or Python: an interpreter and a compiler."""

@@ -1,7 +1,9 @@
-"""Interpreter fallback for calls without a compiled form.
+"""Aggregate calls that the interpreter runs row by row, because they cannot be compiled.
 
-The interface is that of compiled calls. Checkpoints store only the data of accumulators. After a restart, the
-call creates the accumulators again and loads the data.
+The interface is that of compiled calls. An aggregate has a variant for unbounded streams (CREATE AGGREGATE),
+a variant for windows (CREATE WINDOW AGGREGATE), or both. A slot is one interval of SLIDE, a pane an interval
+between two window borders. Checkpoints store only the data of accumulators. After a restart, the call creates
+the accumulators again and loads the data.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from slicemill.types import Row, Type
 
 
 class ResultRow(NamedTuple):
-    """Output row with its tuple's number, its time and an expiry flag."""
+    """Output row of an aggregate call, with the number of its tuple, its time and an expiry flag."""
 
     number: int
     ts: int
@@ -51,37 +53,38 @@ class ResultRow(NamedTuple):
     expired: bool = False
 
 
-# Checkpoints encode at most about _FRESH states of groups or partitions. Runs encode all other states in
-# batches of _TOGETHER or more, beginning with the states that have been unchanged for longest.
+# States of groups or partitions are encoded as JSON between checkpoints, so that a checkpoint has to encode
+# only about _FRESH states that have changed recently. Other states are encoded in batches of _TOGETHER or
+# more.
 _FRESH, _TOGETHER = 1_024, 256
 _STATE = "state"
 
 
 @dataclass(slots=True)
 class RunningCall:
-    """Running state of a call.
+    """State of an aggregate call with its accumulators.
 
-    A call has groups or, with a window, partitions. `fresh` has the numbers of the groups or partitions that
-    have changed since they were encoded; the last number changed most recently. `encoded` has the states of
-    all other groups or partitions as JSON, so that a checkpoint writes them only once. After a restart, a
-    state is decoded when its next tuple arrives.
+    A call without a window has `groups`. A call with a window has `partitions`, each with its number of
+    arrived tuples. `slot_end` is the end of the current slide interval in time. `opened` has, for each
+    partition with a tuple in this interval, the number and timestamp of its last tuple. Under ACTIVE
+    EXPIRATION, `negatives` has the expiry time, number and partition of each tuple.
+
+    `fresh` has the numbers of the groups or partitions that have changed since they were encoded. The last
+    number changed most recently. `encoded` has the states of all other groups or partitions as JSON, so that
+    a checkpoint writes them only once. After a restart, a state is decoded when its next tuple arrives.
     """
 
-    groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)  # without a window
-    partitions: dict[int, tuple[PartitionWindow, int]] = field(
-        default_factory=dict
-    )  # with the number of arrived tuples
-    # Open time slot: its end, and per partition the number and timestamp of the yield tuple.
+    groups: dict[int, tuple[BaseAccumulator, Stepper]] = field(default_factory=dict)
+    partitions: dict[int, tuple[PartitionWindow, int]] = field(default_factory=dict)
     slot_end: int = 0
     opened: dict[int, tuple[int, int]] = field(default_factory=dict)
-    # Under ACTIVE EXPIRATION: expiry time, number and partition of each tuple.
     negatives: deque[tuple[int, int, int]] = field(default_factory=deque)
     arrivals: int = 0
     encoded: RowsByNumber = field(default_factory=RowsByNumber)
     fresh: dict[int, None] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
-        """Return the stored form, without code."""
+        """Return the state of the call in its checkpoint format, without accumulators."""
         of_groups = {number: self.state_of(number) for number in self.fresh if number in self.groups}
         of_partitions = {number: self.state_of(number) for number in self.fresh if number in self.partitions}
         return {
@@ -95,24 +98,24 @@ class RunningCall:
         }
 
     def state_of(self, number: int) -> Any:
-        """Return the stored form of one group or partition."""
+        """Return the state of one group or partition in its checkpoint format."""
         if number in self.groups:
             return self.groups[number][1].state()
-        partition, came = self.partitions[number]
-        return partition.state(), came
+        partition, arrived = self.partitions[number]
+        return partition.state(), arrived
 
     def changed(self, number: int) -> None:
         self.fresh.pop(number, None)
         self.fresh[number] = None
 
     def encode_some(self) -> None:
-        """Encode the states that have been unchanged for longest, in large batches."""
+        """Encode the states of groups or partitions that have been unchanged for longest, in batches."""
         if len(self.fresh) < _FRESH + _TOGETHER:
             return
         numbers, texts = [], []
         for number in list(islice(self.fresh, len(self.fresh) - _FRESH)):
             made = encode(self.state_of(number))
-            if not made.payloads:  # states with long values are not encoded
+            if not made.payloads:  # states with long values remain as they are
                 numbers.append(number)
                 texts.append(json.dumps(made.tree, separators=(",", ":"), allow_nan=False).encode())
                 del self.fresh[number]
@@ -130,9 +133,9 @@ class RunningCall:
 
 @dataclass(slots=True)
 class InterpretedState:
-    """State of a call.
+    """State of an interpreted aggregate call, as operators and checkpoints store it.
 
-    After a restart, `running` is None until the call is used, and `stored` has the stored form.
+    After a restart, `running` is None until the call is used. Until then, `stored` has the checkpoint format.
     """
 
     running: RunningCall | None
@@ -143,12 +146,15 @@ class InterpretedState:
 
 
 def _with_partitions(old: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade the first version, whose windows are stored in another format.
+    """Upgrade a stored state of version 1, in which windows have another format.
 
-    The format of groups is the same.
+    Only states without windows can be upgraded.
     """
     if old["running"] is not None:
-        raise StorageError("windows of this version are no longer read: begin the query anew")
+        raise StorageError(
+            "the checkpoint has windows in a format that is no longer supported: "
+            "drop the query and create it again"
+        )
     windows = {"partitions": {}, "slot_end": 0, "opened": {}, "negatives": deque()}
     return {"groups": old["groups"], **windows, "arrivals": old["arrivals"]}
 
@@ -176,13 +182,13 @@ class InterpretedCall:
         self.returns: tuple[Type, ...] = tuple(column.type for column in call.columns)
         self.how = how or ExecutionForm("interpreter", "", "")
         self._frame = frame_of(call)
-        found = aggregate_lookup(catalog, tables)(call.name, call.distinct)
-        if found.panes is not None:  # panes are an optimisation that the interpreter skips
-            found = replace(found, algebraic=False, panes=None)
-        if self._active and found.forgets:
-            # The derived window version returns values at each expiry, also of tuples that this one deletes.
-            found = replace(found, window=None)
-        self._definition = found
+        definition = aggregate_lookup(catalog, tables)(call.name, call.distinct)
+        if definition.panes is not None:  # panes are an optimisation that the interpreter does not need
+            definition = replace(definition, algebraic=False, panes=None)
+        if self._active and definition.forgets:
+            # Deleted tuples would return no values at their expiry, so the whole window is evaluated instead.
+            definition = replace(definition, window=None)
+        self._definition = definition
 
     def start(self) -> InterpretedState:
         return InterpretedState(RunningCall())
@@ -219,7 +225,7 @@ class InterpretedCall:
             self._group(running, number)
         if not running.groups:
             running.groups[0] = self._fresh_group()
-        # Groups are numbered in the order of their first tuples.
+        # Groups are sorted by number, which is the order of their first tuples.
         returned = [
             (group, self._definition.row_of(value))
             for group, (accumulator, _) in sorted(running.groups.items())
@@ -231,7 +237,7 @@ class InterpretedCall:
     def due(self, state: InterpretedState) -> int | None:
         running = self._running(state)
         if running.negatives:
-            # Expiry plus 1 µs, because a tuple that arrives at the same time precedes it.
+            # Arrivals at the time of an expiry precede the expiry, so it is due 1 µs later.
             return running.negatives[0][0] + 1
         return running.slot_end if running.opened else None
 
@@ -240,12 +246,12 @@ class InterpretedCall:
         return self._frame is not None and self._frame.active
 
     def _running(self, state: InterpretedState) -> RunningCall:
-        """Return the running state; build it from its stored form if necessary."""
+        """Return the state of the call with its accumulators, which are created after a restart."""
         if state.running is None:
             stored = state.stored
-            assert stored is not None, "it is one or the other"
-            kept = ("slot_end", "opened", "negatives", "arrivals", "encoded")
-            running = RunningCall(**{name: stored[name] for name in kept})
+            assert stored is not None, "a state is running or stored"
+            fields = ("slot_end", "opened", "negatives", "arrivals", "encoded")
+            running = RunningCall(**{name: stored[name] for name in fields})
             for number, group in stored["groups"].items():
                 self._restore(running, number, group)
                 running.changed(number)
@@ -259,33 +265,33 @@ class InterpretedCall:
         made = base_of(self._definition)()
         return made, Stepper(made)
 
-    def _restore(self, running: RunningCall, number: int, kept: Any) -> None:
-        """Build a group or a partition from its stored state."""
+    def _restore(self, running: RunningCall, number: int, stored: Any) -> None:
+        """Create the accumulator of a group or partition, and load its stored state."""
         if self._frame is None:
             running.groups[number] = self._fresh_group()
-            running.groups[number][1].restore(kept)
+            running.groups[number][1].restore(stored)
         else:
-            partition, came = kept
-            running.partitions[number] = fresh_partition(self._definition, self._frame), came
+            partition, arrived = stored
+            running.partitions[number] = fresh_partition(self._definition, self._frame), arrived
             running.partitions[number][0].restore(partition)
 
     def _group(self, running: RunningCall, number: int) -> Stepper:
         if number not in running.groups:
-            kept = running.decode_state(number)
-            if kept is None:
+            stored = running.decode_state(number)
+            if stored is None:
                 running.groups[number] = self._fresh_group()
             else:
-                self._restore(running, number, kept)
+                self._restore(running, number, stored)
         return running.groups[number][1]
 
     def _partition(self, running: RunningCall, number: int) -> tuple[PartitionWindow, int]:
         if number not in running.partitions:
-            kept = running.decode_state(number)
-            if kept is None:
-                assert self._frame is not None, "partitions are those of windows"
+            stored = running.decode_state(number)
+            if stored is None:
+                assert self._frame is not None, "only calls with a window have partitions"
                 running.partitions[number] = fresh_partition(self._definition, self._frame), 0
             else:
-                self._restore(running, number, kept)
+                self._restore(running, number, stored)
         return running.partitions[number]
 
     def _grouped(self, running: RunningCall, key: int, args: Args) -> Returned:
@@ -295,30 +301,33 @@ class InterpretedCall:
     def _arrive(self, running: RunningCall, ts: int, key: int, args: Args, out: list[ResultRow]) -> None:
         assert self._frame is not None
         frame, number = self._frame, running.arrivals
-        partition, came = self._partition(running, key)
+        partition, arrived = self._partition(running, key)
         running.changed(key)
-        running.partitions[key] = partition, came + 1
+        running.partitions[key] = partition, arrived + 1
         if self._definition.numbered:
-            args = (*args, came)
-        # Under ACTIVE EXPIRATION the position is the arrival number, which identifies the tuple.
-        partition.arrive(number if frame.active else came if frame.unit == "ROWS" else ts, args)
+            args = (*args, arrived)
+        # Under ACTIVE EXPIRATION, the position is the arrival number, which identifies the tuple.
+        partition.arrive(number if frame.active else arrived if frame.unit == "ROWS" else ts, args)
         if frame.active:
             assert frame.preceding is not None
             running.negatives.append((ts + frame.preceding, number, key))
         if frame.slide is not None and frame.unit == "RANGE":
             running.opened[key] = number, ts
             running.slot_end = frame.slot_end(ts)
-        elif frame.slide is None or (came + 1) % frame.slide == 0:
+        elif frame.slide is None or (arrived + 1) % frame.slide == 0:
             out += self._results(number, ts, partition.answer())
 
     def _pass_time(self, running: RunningCall, ts: int, out: list[ResultRow]) -> None:
-        """Expire tuples before `ts`, and emit the results of slots that ended."""
+        """Process expiries before the time `ts`, and emit results of slide intervals that end by then.
+
+        Result rows are appended to `out`. Expiries are processed only under ACTIVE EXPIRATION.
+        """
         while running.negatives and running.negatives[0][0] < ts:
-            left, number, key = running.negatives.popleft()
+            expiry, number, key = running.negatives.popleft()
             partition, _ = self._partition(running, key)
             running.changed(key)
-            assert isinstance(partition, SlidingWindow), "those of ACTIVE EXPIRATION are"
-            out += self._results(number, left, partition.expire(number) or [], expired=True)
+            assert isinstance(partition, SlidingWindow), "ACTIVE EXPIRATION uses sliding windows"
+            out += self._results(number, expiry, partition.expire(number) or [], expired=True)
         if running.opened and ts >= running.slot_end:
             for key, (number, at) in sorted(running.opened.items(), key=lambda each: each[1][0]):
                 running.changed(key)
@@ -332,16 +341,15 @@ class InterpretedCall:
         return [from_values([row[i] for row in rows], type_) for i, type_ in enumerate(self.returns)]
 
 
-# Row-by-row window evaluation in one partition, a class per strategy (M31-M37).
-#
-# `arrive` processes the next tuple of the partition, `answer` returns the result at the latest tuple. The
-# call decides when to call `answer`: at each tuple, at each n-th tuple, or at the end of a time slot.
+# Row-by-row evaluation of a window in one partition, with one class per evaluation strategy (M31-M37)
 
 
 class PartitionWindow(Protocol):
-    """State of a call in one partition.
+    """Window evaluation of an aggregate call in one partition.
 
-    Positions are arrival numbers or timestamps (see `WindowFrame`).
+    `arrive` processes the next tuple of the partition. `answer` returns the result at the latest tuple. It is
+    called at each tuple, at each n-th tuple, or at the end of a slide interval. Positions are arrival numbers
+    or timestamps (see `WindowFrame`).
     """
 
     def arrive(self, position: int, args: Args) -> None: ...
@@ -354,7 +362,7 @@ class PartitionWindow(Protocol):
 
 
 class UnboundedWindow:
-    """Base version over all tuples so far."""
+    """Evaluation of an aggregate over all tuples so far (UNBOUNDED PRECEDING)."""
 
     def __init__(self, definition: RowAggregate) -> None:
         self._run = BaseRun(base_of(definition))
@@ -373,9 +381,9 @@ class UnboundedWindow:
 
 
 class TumblingWindow:
-    """Base version, restarted in each slot.
+    """Evaluation of an aggregate over tumbling windows: it starts again in each slide interval.
 
-    The result covers the tuples of the slot that are in the window.
+    The result covers the tuples of the slide interval that are in the window.
     """
 
     def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
@@ -403,11 +411,10 @@ class TumblingWindow:
 
 
 class SlidingWindow:
-    """Window version over a sliding window.
+    """Evaluation of an aggregate over a sliding window, whose tuples are stored.
 
-    `arrive` expires the oldest tuples, inserts the new tuple, then calls the aggregate (M32).
-
-    Under ACTIVE EXPIRATION, `InterpretedCall` calls `expire` as time passes (M36).
+    `arrive` expires the oldest tuples, inserts the new tuple, and then calls the aggregate (M32). Under
+    ACTIVE EXPIRATION, `InterpretedCall` calls `expire` as time passes (M36).
     """
 
     def __init__(self, window: WindowFactory, frame: WindowFrame) -> None:
@@ -426,9 +433,9 @@ class SlidingWindow:
         self._returned = self._stepper.step(args)
 
     def expire(self, position: int) -> Returned | None:
-        """Call EXPIRE for the oldest tuple, if it has this position.
+        """Call EXPIRE for the oldest tuple and remove it, if it has this position.
 
-        The aggregate may have deleted the tuple with this position.
+        Return None if the aggregate has already deleted the tuple with this position.
         """
         args = self._inwindow.oldest()
         if args is None or self._inwindow.oldest_position() != position:
@@ -450,9 +457,9 @@ class SlidingWindow:
 
 
 class PanedWindow:
-    """Base version per pane, then window version over pane values.
+    """Evaluation of an aggregate by panes: one value per pane, and a combination of the panes in the window.
 
-    A pane has the length gcd(length, slide).
+    A pane is an interval between two window borders, with the length gcd(length, slide).
     """
 
     def __init__(self, definition: RowAggregate, frame: WindowFrame) -> None:
@@ -473,9 +480,10 @@ class PanedWindow:
         self._open.step(args)
 
     def answer(self) -> Returned:
-        """Close the pane and pass its values to the window version.
+        """End the current pane, and return the result over the panes in the window.
 
-        The result is that of the last value, which covers the complete pane.
+        Each value of the pane is passed to the combining aggregate. The result at the last value covers the
+        complete pane.
         """
         if self._open is None:
             return []
@@ -496,7 +504,7 @@ class PanedWindow:
 
 
 def fresh_partition(definition: RowAggregate, frame: WindowFrame) -> PartitionWindow:
-    """Return a new partition for the call's strategy."""
+    """Create the window evaluation of a new partition, by the evaluation strategy of the call."""
     match strategy_of(definition, frame):
         case Strategy.UNBOUNDED:
             return UnboundedWindow(definition)

@@ -1,7 +1,9 @@
-"""Interpreter of ESL statements over an aggregate's local tables (M29, M32).
+"""Interpreter of user-defined aggregates and of queries, row by row (M29, M32).
 
-Statements are atomic: all conditions and values are computed from the tables as they were before the
-statement. Values are converted to the declared type of their column.
+An aggregate written in ESL (slicemill's SQL) has a list of statements for each routine: INITIALIZE, ITERATE,
+EXPIRE and TERMINATE. The statements read and change local tables. They are atomic: all conditions and values
+are computed from the tables as they were before the statement. Values are converted to the declared type of
+their column.
 """
 
 from __future__ import annotations
@@ -38,16 +40,16 @@ MOST_ROUNDS = 100_000
 
 
 def row_converter(schema: Schema) -> Callable[[Args], Row]:
-    """Return a conversion of values of any type to a schema's types."""
+    """Return a function that converts values of any type to the column types of a schema."""
     convert = [assignment(ANY, column.type) for column in schema]
     return lambda args: tuple(to(value) for to, value in zip(convert, args, strict=True))
 
 
 class BodyContext:
-    """Data of a running aggregate: arguments, tables, window and RETURN.
+    """Data of one accumulator of an ESL aggregate: arguments, local tables, window and returned rows.
 
-    The row list of a table is replaced, never mutated, so every reference to it is a snapshot. `outside`
-    returns the stored tables, which a body may read too.
+    The row list of a local table is replaced, never mutated, so every reference to a list is a snapshot.
+    `outside` returns the rows of stored tables, which statements may read too.
     """
 
     __slots__ = ("_inwindow_schema", "_to_inwindow", "arguments", "inwindow", "outside", "returned", "tables")
@@ -79,15 +81,16 @@ class BodyContext:
         return self.outside(relation)
 
     def window_row(self, args: Args) -> Row:
-        """Return a window tuple in the declared types of inwindow."""
+        """Convert a tuple of the window to the declared column types of the table `inwindow`."""
         return self._to_inwindow(args)
 
 
 Step: TypeAlias = Callable[[BodyContext], None]
 Program: TypeAlias = dict[BodyState, list[Step]]
-# Position of a statement in the body of a state: the indexes of the enclosing loops, then its own index.
+# Position of a statement in a routine: the indexes of the enclosing WHILE loops, and its own index
 StatementPath: TypeAlias = tuple[int, ...]
-ROUNDS, CONDITION = -2, -1  # indexes in a loop, after its statements
+# Indexes that stand for a WHILE loop's error for too many rounds, and for its condition
+ROUNDS, CONDITION = -2, -1
 
 
 def compile_bodies(definition: AggregateDefinition, lookup: Lookup) -> Program:
@@ -110,7 +113,7 @@ def _compile(statement: Statement, schemas: Mapping[str, Schema], lookup: Lookup
 
 
 class LoopStep:
-    """WHILE loop.
+    """Compiled WHILE loop of an aggregate.
 
     Its `parts` are its statements, the error for too many rounds, and its condition.
     """
@@ -136,7 +139,7 @@ class LoopStep:
 
 
 def _too_many_rounds(_: BodyContext) -> None:
-    raise ExpressionError(f"a WHILE has gone round {MOST_ROUNDS:,} times for one tuple, and goes on")
+    raise ExpressionError(f"a WHILE loop has not ended after {MOST_ROUNDS:,} rounds for one tuple")
 
 
 def _insert(statement: Insert, schema: Schema, lookup: Lookup) -> Step:
@@ -162,8 +165,8 @@ def _compile_insert_rows(
     if statement.query is not None:
         query = compile_query(statement.query, lookup)
         convert = [
-            assignment(given.type, column.type)
-            for given, column in zip(statement.query.schema, schema, strict=True)
+            assignment(source.type, column.type)
+            for source, column in zip(statement.query.schema, schema, strict=True)
         ]
         return lambda env: [tuple(to(v) for to, v in zip(convert, row, strict=True)) for row in query(env)]
     allowed = compile_condition_in_query(statement.where, lookup)
@@ -221,39 +224,41 @@ def _delete(statement: Delete, schema: Schema, lookup: Lookup) -> Step:
 
     def delete_from_window(body: BodyContext) -> None:
         env = body.environment()
-        assert body.inwindow is not None, "a body that names inwindow has declared it"
+        assert body.inwindow is not None, "an aggregate that uses inwindow has declared it"
         body.inwindow.delete(lambda args: selected(body.window_row(args), env))
 
     return delete_from_window if statement.table == INWINDOW else delete
 
 
-# Relational queries by SQL's definition: product, WHERE, groups, HAVING, order, DISTINCT (M29).
+# Evaluation of queries over tables by SQL's definition: cross product, WHERE, groups, HAVING, ORDER BY (M29)
 #
-# A query is compiled to a function once, and evaluated by the body of an aggregate or as an ad hoc query.
-# The environment resolves the names in expressions. An inner query can read the columns of its outer
-# queries; its own columns hide them. The `source` of the environment returns the rows of relations.
+# A query is compiled to a function once. Statements of an aggregate or an ad hoc query evaluate the function.
+# An environment has the values of the names in expressions. An inner query can read the columns of its outer
+# queries. Columns of the inner query with the same names hide them.
 #
-# As on a stream, the result of a base aggregate has the rows that it returns at each tuple and in TERMINATE.
-# So a non-blocking aggregate over a table of n rows may return n rows.
+# As on a stream, an aggregate returns rows at each tuple and in TERMINATE. So an aggregate over a table of n
+# rows may return n rows.
 
-
-Source: TypeAlias = Callable[[str], Iterable[Row]]  # the rows of a relation, in the order of its schema
-Lookup: TypeAlias = Callable[[str, bool], aggregate.RowAggregate]  # by name and DISTINCT
+# Function from the name of a table to its rows
+Source: TypeAlias = Callable[[str], Iterable[Row]]
+# Function from the name of an aggregate, and a flag for DISTINCT, to the aggregate
+Lookup: TypeAlias = Callable[[str, bool], aggregate.RowAggregate]
 
 _TIMES = (Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.MONTHS)
 
 
 def no_tables(name: str) -> Iterable[Row]:
-    """Raise an error, in a context where no tables can be read."""
-    raise SlicemillError(f"table {name} cannot be read here: no rows were given for it")
+    """Raise an error for a table that is read in a context without tables."""
+    raise SlicemillError(f"table {name} cannot be read here: its rows are not available")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryEnvironment:
-    """Names in expressions: columns of current and outer rows, arguments, oldest tuple.
+    """Values of the names in expressions: columns of current and outer rows, arguments, oldest tuple.
 
-    The columns of `oldest` are NULL if the window is empty. `stored` returns only stored tables. In `source`,
-    an aggregate's local tables may hide stored tables.
+    `source` returns the rows of tables, and `stored` those of stored tables only. Local tables of an
+    aggregate may hide stored tables in `source`. The columns of `oldest`, the oldest tuple of the window, are
+    NULL if the window is empty.
     """
 
     source: Source
@@ -272,7 +277,7 @@ class QueryEnvironment:
             ) from None
 
     def around(self, columns: Mapping[str, object]) -> QueryEnvironment:
-        """Return the environment inside a row, whose columns hide outer columns."""
+        """Return the environment of expressions over a row, whose columns hide outer columns."""
         return replace(self, columns={**self.columns, **columns})
 
 
@@ -281,7 +286,7 @@ CompiledQuery: TypeAlias = Callable[[QueryEnvironment], list[Row]]
 
 
 def compile_in_query(expr: Expr, lookup: Lookup) -> Getter:
-    """Compile an expression over an environment, with its sub-queries."""
+    """Compile an expression with its sub-queries to a function of the values of its names."""
 
     def resolve(leaf: Leaf) -> Getter:
         if isinstance(leaf, ColumnRef):
@@ -299,7 +304,7 @@ def compile_in_query(expr: Expr, lookup: Lookup) -> Getter:
 
 
 def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[QueryEnvironment], bool]:
-    """Compile a predicate; NULL is false, and a missing predicate true."""
+    """Compile a WHERE condition. NULL is false, and a missing condition is true."""
     if expr is None:
         return lambda _env: True
     value = compile_in_query(expr, lookup)
@@ -307,10 +312,10 @@ def compile_condition_in_query(expr: Expr | None, lookup: Lookup) -> Callable[[Q
 
 
 def assignment(source: Type, target: Type) -> Callable[[object], object]:
-    """Return the conversion of a value to the declared type.
+    """Return a function that converts a value to the declared type of a column or argument.
 
     Numbers are converted, strings are truncated. If the source type is ANY, an integer is accepted as a time,
-    because the value does not show the difference.
+    because times are represented as integers.
     """
     return (
         _time_check(target)
@@ -322,19 +327,19 @@ def assignment(source: Type, target: Type) -> Callable[[object], object]:
 def _time_check(type_: Type) -> Callable[[object], object]:
     def check(value: object) -> object:
         if value is not None and type(value) is not int:
-            raise SlicemillError(f"{value!r} is no {type_}: times are integers, of microseconds or days")
+            raise SlicemillError(f"{value!r} is not a {type_}: times are integers, in microseconds or days")
         return value
 
     return check
 
 
 def columns_of(alias: str, schema: Schema, row: Row) -> dict[str, object]:
-    """Return a row's columns by their names in expressions."""
+    """Return the values of a row's columns by their names in expressions, such as `t.x`."""
     return {f"{alias}.{name}": value for name, value in zip(schema.names, row, strict=True)}
 
 
 def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
-    """Compile a query to a function from its environment to its rows."""
+    """Compile a query to a function that returns its rows, given the values of outer names."""
     joined = _compile_inputs(query.inputs, lookup)
     selected = compile_condition_in_query(query.where, lookup)
     grouped = _compile_groups(query, lookup) if query.group_by or query.aggregates else None
@@ -346,7 +351,7 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
         inside = [row for row in joined(env) if selected(row)]
         if grouped is not None:
             inside = [group for group in grouped(env, inside) if having(group)]
-        for key, descending in reversed(order):  # sorting is stable, so the first key is sorted last
+        for key, descending in reversed(order):  # the sort is stable, so the first key is the last to sort by
             inside.sort(key=key, reverse=descending)
         out = [tuple(item(row) for item in items) for row in inside]
         if query.distinct:
@@ -359,9 +364,10 @@ def compile_query(query: RelationQuery, lookup: Lookup) -> CompiledQuery:
 def _compile_inputs(
     inputs: Sequence[RelationInput], lookup: Lookup
 ) -> Callable[[QueryEnvironment], Iterator[QueryEnvironment]]:
-    """Compile the cross product of the inputs.
+    """Compile the cross product of a query's inputs (FROM).
 
-    Each combination of rows is an environment. Without inputs there is one environment.
+    The compiled function yields one environment per combination of rows. Without inputs, it yields one
+    environment.
     """
     readers = [_compile_input(entry, lookup) for entry in inputs]
 
@@ -369,29 +375,31 @@ def _compile_inputs(
         for rows in product(*(reader(env) for reader in readers)):
             yield env.around({name: value for row in rows for name, value in row.items()})
 
-    def joined_in_turn(env: QueryEnvironment) -> Iterator[QueryEnvironment]:
-        """Call table functions once for each combination of the preceding rows."""
-        found = [env]
+    def joined_with_table_functions(env: QueryEnvironment) -> Iterator[QueryEnvironment]:
+        """Yield the cross product, with table functions called for each combination of preceding rows."""
+        combinations = [env]
         for entry, reader in zip(inputs, readers, strict=True):
             fixed = reader(env) if entry.arguments is None else None
-            found = [
-                one.around(row) for one in found for row in (fixed if fixed is not None else reader(one))
+            combinations = [
+                outer.around(row)
+                for outer in combinations
+                for row in (fixed if fixed is not None else reader(outer))
             ]
-        return iter(found)
+        return iter(combinations)
 
-    return joined if all(entry.arguments is None for entry in inputs) else joined_in_turn
+    return joined if all(entry.arguments is None for entry in inputs) else joined_with_table_functions
 
 
 def _compile_input(
     entry: RelationInput, lookup: Lookup
 ) -> Callable[[QueryEnvironment], list[dict[str, object]]]:
-    """Compile an input to a function that returns its rows.
+    """Compile one input of a query (table, sub-query or table function) to a function that returns its rows.
 
-    A sub-query can read the columns outside the whole query, but not those of the other inputs.
+    A sub-query can read columns of outer queries, but not columns of the other inputs.
     """
     if entry.query is not None and entry.arguments is not None:
-        call, given = compile_table_call(entry.query, lookup), entry.arguments
-        values = [(name, compile_in_query(value, lookup)) for name, value in given]
+        call, arguments = compile_table_call(entry.query, lookup), entry.arguments
+        values = [(name, compile_in_query(value, lookup)) for name, value in arguments]
 
         def called(env: QueryEnvironment) -> list[dict[str, object]]:
             rows = call(env.stored or env.source, {name: value(env) for name, value in values})
@@ -410,7 +418,7 @@ def _compile_input(
 def compile_table_call(
     query: RelationQuery, lookup: Lookup
 ) -> Callable[[Source, Mapping[str, object]], list[Row]]:
-    """Compile a table function, which reads only stored tables and its arguments."""
+    """Compile the query of a table function, which reads only stored tables and its arguments."""
     rows_of = compile_query(query, lookup)
     return lambda stored, values: rows_of(QueryEnvironment(stored, arguments=values))
 
@@ -418,12 +426,15 @@ def compile_table_call(
 def _compile_groups(
     query: RelationQuery, lookup: Lookup
 ) -> Callable[[QueryEnvironment, list[QueryEnvironment]], list[QueryEnvironment]]:
-    """Compile grouping: from selected rows to an environment per output row."""
+    """Compile GROUP BY and the aggregates of a query.
+
+    The compiled function returns, for the rows that WHERE has selected, one environment per output row.
+    """
     keys = [compile_in_query(item.expr, lookup) for item in query.group_by]
     calls = [_compile_call(call, lookup) for call in query.aggregates]
     columns = [column for call in query.aggregates for column in call.columns]
     names = [*(item.name for item in query.group_by), *(column.name for column in columns)]
-    # Results of aggregates are converted to their declared types here, such as the scale of a DECIMAL.
+    # Results of aggregates are converted to their declared types, for example to the scale of a DECIMAL.
     convert = [assignment(ANY, item.expr.type) for item in query.group_by]
     convert += [assignment(ANY, column.type) for column in columns]
     inner_names = {f"{entry.alias}.{name}" for entry in query.inputs for name in entry.schema.names}
@@ -447,10 +458,10 @@ def _compile_groups(
 def _evaluate_groups(
     calls: Sequence[aggregate.RowCall], group_of: Callable[[Row], Row] | None, rows: list[Row]
 ) -> list[Row]:
-    """Return rows of group keys and aggregate values.
+    """Evaluate aggregates per group. Return rows of group keys and aggregate values.
 
-    The rows that tuples return precede those that TERMINATE returns for each group. Without GROUP BY there is
-    one group, even without rows.
+    Rows that aggregates return at tuples precede the rows that TERMINATE returns for each group. Without
+    GROUP BY there is one group, even without rows.
     """
     if not calls:
         assert group_of is not None, "a grouped query has keys or calls"
@@ -482,10 +493,10 @@ def _evaluate_groups(
 
 
 def _distinct(rows: Sequence[Row]) -> list[Row]:
-    found: dict[Row, Row] = {}
+    first_rows: dict[Row, Row] = {}
     for row in rows:
-        found.setdefault(aggregate.comparable(row), row)
-    return list(found.values())
+        first_rows.setdefault(aggregate.comparable(row), row)
+    return list(first_rows.values())
 
 
 def _compile_call(call: BoundCall, lookup: Lookup) -> aggregate.RowCall:
@@ -499,16 +510,13 @@ def _compile_call(call: BoundCall, lookup: Lookup) -> aggregate.RowCall:
 def _single_value(rows: Sequence[Row]) -> object:
     if len(rows) > 1:
         raise SlicemillError(
-            f"a query used as a value gave {len(rows)} rows; aggregate them, or add ORDER BY … LIMIT 1"
+            f"a query used as a value returned {len(rows)} rows; aggregate them, or add ORDER BY … LIMIT 1"
         )
     return rows[0][0] if rows else None
 
 
 def _sort_key(getter: Getter) -> Callable[[QueryEnvironment], Any]:
-    """Return the function that computes the sort key of a row.
-
-    NULL is the smallest value and NaN the greatest.
-    """
+    """Return a function that computes the ORDER BY key of a row. NULL sorts first, NaN sorts last."""
 
     def key(row: QueryEnvironment) -> tuple[int, object]:
         value = getter(row)

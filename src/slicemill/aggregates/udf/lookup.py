@@ -1,13 +1,15 @@
-"""Look up aggregates by name: user-defined or built-in (M29-M33, M37, M38).
+"""Lookup of aggregates by name, user-defined or built-in, for the interpreter (M29-M33, M37, M38).
 
-Aggregates in ESL are interpreted statement by statement, which is slow but simple to verify.
+Aggregates in ESL (slicemill's SQL) are interpreted statement by statement, which is slow but simple to
+verify.
 
-A name may have a base and a window version, independent of each other. If the user has defined neither
-version, the name means the built-in aggregate. If only a window version is defined, the base version is
-that of the built-in aggregate. If only a base version is defined, windows are derived from it.
+An aggregate may have a variant for unbounded streams (CREATE AGGREGATE) and a variant for windows (CREATE
+WINDOW AGGREGATE), independent of each other. If the user has declared neither, the name denotes the built-in
+aggregate. If only the variant for windows is declared, the built-in aggregate serves unbounded streams. If
+only the variant for unbounded streams is declared, it is evaluated over the whole window for each result.
 
-A body may call its own aggregate over fewer or other rows. Each call has its own tables, and calls nest
-up to MOST_CALLS deep.
+A statement of an aggregate may call the aggregate itself over fewer or other rows. Each call has its own
+tables, and calls nest up to MOST_CALLS deep.
 """
 
 from __future__ import annotations
@@ -52,14 +54,17 @@ from slicemill.functions.values import ExpressionError
 from slicemill.types import Row, Schema, assignable
 
 MOST_CALLS = 500
-_FRAMES = 30  # Python frames per nested call: about ten, and more in nested expressions
-_SHALLOW = 10  # number of nested calls that fit below Python's own limit, even from a deep caller
+# Python stack frames to allow per nested call. A call needs about ten, and more in nested expressions.
+_FRAMES = 30
+
+# Number of nested calls that always fit below Python's default recursion limit
+_SHALLOW = 10
 
 
 def resolve_aggregate(
     name: str, catalog: Catalog, *, distinct: bool = False, tables: Source = no_tables
 ) -> aggregate.RowAggregate:
-    """Return an aggregate by name. `tables` returns stored tables that bodies read.
+    """Return an aggregate by name. `tables` returns the stored tables that its statements read.
 
     >>> from slicemill.binder import bind
     >>> catalog = bind('''CREATE AGGREGATE total(x Int) : Int { TABLE state(s Int);
@@ -73,19 +78,19 @@ def resolve_aggregate(
 
 
 def aggregate_lookup(catalog: Catalog, tables: Source = no_tables) -> Lookup:
-    """Return a lookup of aggregates, which resolves each name once.
+    """Return a function that looks up aggregates by name, and resolves each name once.
 
-    Bodies may call other aggregates.
+    Statements of an aggregate may call other aggregates.
     """
 
-    found: dict[tuple[str, bool], aggregate.RowAggregate] = {}
+    resolved: dict[tuple[str, bool], aggregate.RowAggregate] = {}
     nesting = CallNesting()
 
     def find(name: str, distinct: bool = False) -> aggregate.RowAggregate:
         key = (name.lower(), distinct)
-        if key not in found:
-            found[key] = resolve(name, distinct)
-        return found[key]
+        if key not in resolved:
+            resolved[key] = resolve(name, distinct)
+        return resolved[key]
 
     def resolve(name: str, distinct: bool) -> aggregate.RowAggregate:
         base, window = catalog.aggregates(name)
@@ -141,17 +146,17 @@ def _build_aggregate(
 
 
 def _check_combines(definition: AggregateDefinition) -> None:
-    """Check that an ALGEBRAIC aggregate accepts its own results (M35).
+    """Raise an error unless an ALGEBRAIC aggregate accepts its own results as arguments (M35).
 
-    The results of panes are the arguments of the same aggregate.
+    Results of panes (intervals between window borders) are combined by the same aggregate.
     """
     arguments, returns = definition.arguments, definition.returns
     if len(arguments) != len(returns) or not all(
         assignable(argument.type, column.type) for argument, column in zip(arguments, returns, strict=True)
     ):
         raise SlicemillError(
-            f"{definition.name} is ALGEBRAIC, so it must take what it returns, but it takes {arguments} and "
-            f"returns {returns}: leave ALGEBRAIC out, or carry in the result what combining needs"
+            f"{definition.name} is ALGEBRAIC, so it must accept its own results as arguments, but it accepts "
+            f"{arguments} and returns {returns}: remove ALGEBRAIC, or return all that combining needs"
         )
 
 
@@ -166,7 +171,7 @@ def _base_factory(
         return lambda: ExternalAccumulator(definition, make)
 
     def own_name_is_builtin(name: str, distinct: bool) -> aggregate.RowAggregate:
-        """Look up a name; the aggregate's own name means the built-in."""
+        """Look up an aggregate. The name of the replaced built-in denotes the built-in itself."""
         replaced = name.lower() == definition.name.lower() and name.lower() in BUILTINS
         return aggregate_lookup(Catalog())(name, distinct) if replaced else lookup(name, distinct)
 
@@ -198,9 +203,9 @@ def _window_factory(
 
 
 class CallNesting:
-    """Nesting depth of bodies, limited with a clear error message.
+    """Nesting depth of aggregate calls, which is limited with a clear error message.
 
-    Python's own recursion limit would give an unclear error.
+    The error of Python's own recursion limit would be unclear.
     """
 
     __slots__ = ("_depth",)
@@ -210,13 +215,13 @@ class CallNesting:
 
     def enter(self, name: str) -> None:
         self._depth += 1
-        # Raise Python's limit only for deep calls, because the limit applies to the whole process.
+        # Python's limit is raised only for deep calls, because the limit applies to the whole process.
         if self._depth == _SHALLOW and sys.getrecursionlimit() < MOST_CALLS * _FRAMES:
             sys.setrecursionlimit(MOST_CALLS * _FRAMES)
         if self._depth > MOST_CALLS:
             raise ExpressionError(
-                f"calls of {name} are nested more than {MOST_CALLS} deep: does it call itself in a circle? "
-                "Keep what has been seen, or use WHILE"
+                f"calls of {name} are nested more than {MOST_CALLS} deep, perhaps in an endless recursion: "
+                "store which rows have been processed, or use WHILE"
             )
 
     def leave(self) -> None:
@@ -224,7 +229,7 @@ class CallNesting:
 
 
 class CompiledOnDemand:
-    """Program that is compiled on first use."""
+    """Statements of an aggregate, which are compiled on first use."""
 
     __slots__ = ("_compile", "_program")
 
@@ -239,10 +244,10 @@ class CompiledOnDemand:
 
 
 class EslAccumulator:
-    """Running state of an aggregate in ESL, base or window version.
+    """Accumulator of an aggregate written in ESL, for unbounded streams or for windows.
 
-    All statements can read the arguments. In EXPIRE they are those of the expiring tuple, in TERMINATE those
-    of the last tuple.
+    All statements can read the arguments. In EXPIRE, they are the arguments of the expiring tuple, and in
+    TERMINATE those of the last tuple.
     """
 
     __slots__ = ("_body", "_name", "_names", "_nesting", "_program", "_to_arguments")
@@ -283,11 +288,11 @@ class EslAccumulator:
         self._body.tables, self._body.arguments = state["tables"], state["arguments"]
 
     def run_statement(self, state: BodyState, path: StatementPath) -> None:
-        """Run one statement over the current state, to raise its error."""
+        """Run one statement that failed in generated code, so that it raises an error with a message."""
         steps: Sequence[Step] = self._program[state]
         for index in path[:-1]:
             loop = steps[index]
-            assert isinstance(loop, LoopStep), "only loops have statements inside"
+            assert isinstance(loop, LoopStep), "only loops contain statements"
             steps = loop.parts
         steps[path[-1]](self._body)
 
@@ -308,14 +313,14 @@ class EslAccumulator:
         return returned
 
 
-# UDAs in Python (M38).
+# Aggregates in Python (M38)
 #
 # The declaration is `CREATE AGGREGATE name(…) : type LANGUAGE PYTHON AS 'module:class'`.
 #
-# The class is instantiated without arguments, once per group or partition. Its methods are those of the
-# states: `initialize(*args)`, `iterate(*args)`, for a window aggregate `expire(*args)`, and for a blocking
-# base aggregate `terminate()`, which must not change the state. A method returns None, a value, or a list
-# of values. If the aggregate has several columns, a value is a tuple.
+# The class is instantiated without arguments, once per group or partition. Its methods are
+# `initialize(*args)`, `iterate(*args)`, for a window aggregate `expire(*args)`, and for an aggregate with a
+# final result `terminate()`, which must not change the state. A method returns None, a value, or a list of
+# values. If the aggregate has several columns, a value is a tuple.
 #
 # In a window aggregate, `self.inwindow` is the window, with iteration, `oldest()` and `delete(where)`.
 
@@ -324,21 +329,21 @@ _WINDOW = "inwindow"
 
 
 def import_class(external: str) -> Callable[[], object]:
-    """Import the class named by `module:class`."""
+    """Import the Python class of an aggregate, given as `module:class`."""
     module, _, name = external.partition(":")
-    made: Callable[[], object] = getattr(importlib.import_module(module), name)
-    return made
+    class_: Callable[[], object] = getattr(importlib.import_module(module), name)
+    return class_
 
 
 def object_state(thing: object) -> Any:
-    """Return the state of a user's object: its attributes, or `__getstate__`."""
-    kept = thing.__getstate__()
-    # The window is part of the call's state.
-    return {name: value for name, value in kept.items() if name != _WINDOW} if type(kept) is dict else kept
+    """Return the state of an object of a Python aggregate: its attributes, or `__getstate__`."""
+    state = thing.__getstate__()
+    # The window is omitted, because it is stored with the state of the call.
+    return {name: value for name, value in state.items() if name != _WINDOW} if type(state) is dict else state
 
 
 def restore_object(thing: Any, state: Any) -> None:
-    """Load a stored state into a new object of the class."""
+    """Load a stored state into a new object of a Python aggregate."""
     if hasattr(thing, "__setstate__"):
         thing.__setstate__(state)
         return
@@ -348,7 +353,10 @@ def restore_object(thing: Any, state: Any) -> None:
 
 
 class ExternalAccumulator:
-    """Adapter of a Python object to the base and window accumulator protocols."""
+    """Accumulator of an aggregate written in Python, for unbounded streams or for windows.
+
+    It calls the methods of an object of the user's class.
+    """
 
     __slots__ = ("_definition", "_object", "_started", "_to_arguments", "_to_return")
 
@@ -374,7 +382,7 @@ class ExternalAccumulator:
         return self._call("expire", args)
 
     def terminate(self) -> Returned:
-        """Return the values of `terminate`, or no values before the first tuple."""
+        """Return the values of the method `terminate`, or no values before the first tuple."""
         if not self._started or not hasattr(self._object, "terminate"):
             return []
         return self._call("terminate", None)
@@ -383,17 +391,17 @@ class ExternalAccumulator:
         return object_state(self._object), self._started
 
     def restore(self, state: Any) -> None:
-        kept, self._started = state
-        restore_object(self._object, kept)
+        attributes, self._started = state
+        restore_object(self._object, attributes)
 
     def _call(self, method: str, args: Args | None) -> Returned:
-        given = () if args is None else self._to_arguments(args)
-        returned = getattr(self._object, method)(*given)
+        arguments = () if args is None else self._to_arguments(args)
+        returned = getattr(self._object, method)(*arguments)
         values = returned if isinstance(returned, list) else [] if returned is None else [returned]
         return [self.convert_result(value, method) for value in values]
 
     def convert_result(self, value: object, method: str) -> object:
-        """Convert a returned value to the declared types."""
+        """Convert a value that a Python method returned to the declared column types."""
         schema: Schema = self._definition.returns
         row: Row = (value,) if len(schema) == 1 else tuple(value) if isinstance(value, (tuple, list)) else ()
         try:

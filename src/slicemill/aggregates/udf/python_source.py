@@ -1,8 +1,8 @@
-"""Digest of a Python UDA's source, which detects changes.
+"""Digest of the source code of an aggregate in Python, by which changes are detected.
 
 The digest covers the class and everything in the same file that the class uses: functions, other classes,
-constants. It does not cover comments, blanks, docstrings and imported modules. The source is read without
-importing it.
+constants. It does not cover comments, blanks, docstrings and imported modules. The source file is read
+without being imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DIGITS = 10
 
 
 def source_digest(external: str) -> str | None:
-    """Return the digest of a class `module:class`; None without source."""
+    """Return the digest of the class `module:class`, or None if its source file is not available."""
     module, _, name = external.partition(":")
     file = _file_of(module)
     if file is None:
@@ -52,7 +52,7 @@ def _file_of(module: str) -> Path | None:
 
 
 def _names_of(node: ast.stmt) -> list[str]:
-    """Return the names that a module's statement defines."""
+    """Return the names that a statement at the top level of a module defines."""
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -1,4 +1,4 @@
-"""Find and replace expressions in the clauses of a SELECT."""
+"""Search and replacement of expressions in the clauses of a SELECT."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from slicemill.sql.nodes import child, span_of
 
 
 def replace_in_clauses(select: exp.Select, change: Callable[[exp.Expression], exp.Expression | None]) -> None:
-    """Replace expressions in all clauses but FROM.
+    """Replace expressions in all clauses of a SELECT except FROM.
 
-    `change` returns None to keep a node. The outermost match is replaced. Windows and sub-queries of FROM are
-    not searched.
+    `change` returns None for a node to keep. The outermost match is replaced. Windows and sub-queries of FROM
+    are not searched.
     """
     select.set("expressions", [replace_outermost(item, change) for item in select.expressions])
     for key in ("where", "having", "qualify"):
@@ -54,7 +54,10 @@ def replace_outermost(
 
 
 def calls(select: exp.Select, *names: str) -> Iterator[exp.Anonymous]:
-    """Yield calls by name in select list, WHERE, GROUP BY and HAVING."""
+    """Yield the calls of functions with these names.
+
+    The select list, WHERE, GROUP BY and HAVING are searched.
+    """
     places = [*select.expressions, child(select, "where"), child(select, "group"), child(select, "having")]
     for place in places:
         for call in place.find_all(exp.Anonymous) if place is not None else ():
@@ -71,7 +74,7 @@ def column(name: str, table: str = "") -> exp.Column:
     return exp.Column(this=identifier, table=exp.Identifier(this=table, quoted=True) if table else None)
 
 
-# Parse generated text to syntax nodes with a given span.
+# Parsing of generated text to syntax nodes with a given span
 
 
 def parse_query_at(text: str, span: TextSpan) -> exp.Expression:
@@ -88,13 +91,13 @@ def _set_spans(node: exp.Expression, span: TextSpan) -> exp.Expression:
     return node
 
 
-# Find the columns that carry a stream's timestamp.
+# Columns with the timestamp of a stream
 #
-# Windows can be declared on these columns only.
+# Windows can be declared only on these columns.
 
 
 def timestamps_of(relation: Relation | Continuous | RelationQuery, catalog: Catalog) -> frozenset[str]:
-    """Return the columns, in lower case, whose value is the tuple's timestamp."""
+    """Return the names of the columns whose value is the tuple's timestamp, in lower case."""
     if isinstance(relation, Stream):
         return frozenset() if relation.time_column is None else frozenset({relation.time_column.lower()})
     if isinstance(relation, DerivedStream):
@@ -126,12 +129,12 @@ def _timestamps_of_select(select: SelectQuery, catalog: Catalog) -> frozenset[st
 
 
 def check_timestamp(name: exp.Expression, stream: exp.Expression, context: Context) -> None:
-    """Raise StatementError unless the column carries the timestamp of the stream."""
+    """Raise StatementError unless a column has the timestamp of the stream."""
     assert isinstance(stream, exp.Identifier)
     relation = context.relation(stream)
     if relation.schema.changelog:
         raise StatementError(
-            f"{stream.name} is a table that changes, and a window holds rows that stay",
+            f"{stream.name} is a changelog, and a window needs rows that do not change",
             span_of(name),
             f"group by the time in the column: GROUP BY date_trunc('minute', {name.name})",
         )

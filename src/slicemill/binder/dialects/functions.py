@@ -1,4 +1,4 @@
-"""Rewrite aliases of functions, and FILTER to CASE.
+"""Rewrite of function aliases, FILTER, lag() and explode() to plain ESL.
 
 FILTER becomes a CASE around the argument, because aggregates skip NULLs. Calls with equal conditions get
 equal arguments, so that they share their state.
@@ -28,14 +28,14 @@ _OTHER_NAMES = {
     "any": "max",
 }
 _CONDITIONS = ("bool_and", "every", "bool_or", "some", "any")
-ELEMENTS = ("explode", "explode_outer", "unnest")  # functions that return one row per list element
+ELEMENTS = ("explode", "explode_outer", "unnest")  # functions that return a row for each list element
 WINDOW_CALLS = (
     *("window", "session_window", "tumble", "hop", "session", "cumulate", "window_time"),
     *(f"{kind}_{word}" for kind in ("tumble", "hop", "session") for word in ("start", "end", "rowtime")),
 )
 CHANGED = frozenset({*_OTHER_NAMES, "count_if", "lag", "lead"})
 
-# Index of the argument whose NULLs make the aggregate skip a tuple.
+# Position of the argument that makes an aggregate skip a tuple if the argument is NULL.
 _SKIPS = {
     **dict.fromkeys(
         (
@@ -55,7 +55,7 @@ def rewrite_calls(select: exp.Select, context: Context) -> None:
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lag", context):
             return _rewrite_lag(node)
         if isinstance(node, nodes.Over) and is_builtin(node.this, "lead", context):
-            return node  # rewritten in `rewrite_lead`
+            return node  # `rewrite_lead` rewrites this call later
         if not isinstance(node, exp.Anonymous) or node.name.lower() in context.catalog.functions:
             return None
         if is_aggregate(node.name, context.catalog) and child(node, "filter") is None:
@@ -66,7 +66,7 @@ def rewrite_calls(select: exp.Select, context: Context) -> None:
 
 
 def is_builtin(call: exp.Anonymous, name: str, context: Context) -> bool:
-    """Return True for a built-in that no user-defined aggregate replaces."""
+    """Return True for a call of a built-in function without a user-defined replacement."""
     return call.name.lower() == name and not is_aggregate(name, context.catalog)
 
 
@@ -74,7 +74,7 @@ def _rewrite_call(node: exp.Anonymous, context: Context) -> exp.Expression | Non
     name, condition = node.name.lower(), child(node, "filter")
     if name in ("lag", "lead"):
         raise StatementError(
-            f"{name} goes along the rows of a window",
+            f"{name} needs a window with OVER",
             span_of(node),
             f"write {to_esl(node)} OVER (PARTITION BY k)",
         )
@@ -92,13 +92,13 @@ def _rewrite_call(node: exp.Anonymous, context: Context) -> exp.Expression | Non
         )
     if name in (*ELEMENTS, "posexplode", "inline"):
         raise StatementError(
-            f"{node.name} gives rows, not a value",
+            f"{node.name} returns rows, not a value",
             span_of(node),
             "put it into FROM: FROM s, UNNEST(list) AS t(x)",
         )
     if name in ("proctime", "current_row_timestamp"):
         raise StatementError(
-            f"{node.name}() differs at every run",
+            f"{node.name}() returns a different value in each run",
             span_of(node),
             "declare the stream (…, current_time timestamp) ORDER BY current_time, and use that column",
         )
@@ -136,7 +136,7 @@ def _rewrite_filter(
         return bare_call("min_by", arguments[0], _where(condition, exp.Literal.number(1)))
     if own or name not in _SKIPS or len(arguments) <= _SKIPS[name]:
         raise StatementError(
-            f"{node.name} takes tuples with a NULL too, so it has no FILTER",
+            f"{node.name} does not skip NULLs, so it does not support FILTER",
             span_of(node),
             "select the tuples first: FROM (SELECT * FROM s WHERE …) AS t",
         )
@@ -152,7 +152,7 @@ def _rewrite_filter(
 def _rewrite_lag(node: nodes.Over) -> exp.Expression:
     """Rewrite lag(x, n) to first(x) over n + 1 rows.
 
-    If there are fewer rows, the result is the default.
+    If there are fewer rows, the result is the default value of lag.
     """
     call, frame = node.this, child(node, "frame")
     count, default = offset_of(call), call.expressions[2] if len(call.expressions) > 2 else None
@@ -183,7 +183,7 @@ def offset_of(call: exp.Anonymous) -> int:
     written = call.expressions[1]
     if not (isinstance(written, exp.Literal) and written.name.isdigit() and int(written.name) < 2**31):
         raise StatementError(
-            f"{call.name} looks a fixed number of rows off", span_of(written), f"as in {call.name}(price, 2)"
+            f"{call.name} needs a constant number of rows", span_of(written), f"as in {call.name}(price, 2)"
         )
     return int(written.name)
 
@@ -191,7 +191,7 @@ def offset_of(call: exp.Anonymous) -> int:
 def over_preceding_rows(over: nodes.Over, call: exp.Anonymous, count: int) -> nodes.Over:
     """Return a call over the current and `count` preceding rows.
 
-    The partition is that of `over`.
+    The window has the partition keys of `over`.
     """
     frame = nodes.FrameClause(kind="ROWS", this=exp.Literal.number(count))
     partition = child(over, "partition_by")
@@ -215,7 +215,7 @@ def _one_argument(node: exp.Anonymous) -> None:
         raise StatementError(f"{node.name} takes a condition", span_of(node), f"as in {node.name}(price > 9)")
 
 
-# Rewrite `SELECT explode(l) AS x FROM s` to `SELECT x FROM s, UNNEST(l) AS x`.
+# Rewrite of `SELECT explode(l) AS x FROM s` to `SELECT x FROM s, UNNEST(l) AS x`
 
 
 def rewrite_explode(select: exp.Select, context: Context) -> None:
@@ -229,7 +229,7 @@ def rewrite_explode(select: exp.Select, context: Context) -> None:
     call = item.this if isinstance(item, exp.Alias) else item
     if others or len(call.expressions) != 1:
         raise StatementError(
-            "one list is taken apart in a select list",
+            "a select list can have only one explode()",
             span_of(items[others[0]] if others else call),
             "put both into FROM: FROM s, UNNEST(a) AS t(x), UNNEST(b) AS u(y)",
         )
@@ -244,7 +244,7 @@ def rewrite_explode(select: exp.Select, context: Context) -> None:
     own = [_alias(entry) for entry, _ in from_entries(select)]
     listed: list[exp.Expression] = []
     for one in items:
-        # A star expands to the columns of the written FROM entries only.
+        # A star expands only to the columns of the user's FROM entries, not to those of the added UNNEST.
         listed += [at(_star(alias), span_of(one)) for alias in own] if isinstance(one, exp.Star) else [one]
     select.set("expressions", listed)
     select.set("entries", [*child(select, "entries"), at(join, span_of(call))])

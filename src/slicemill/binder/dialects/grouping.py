@@ -1,6 +1,6 @@
-"""Rewrite GROUP BY aliases and positions, and grouping sets.
+"""Rewrite of aliases and positions in GROUP BY, and of grouping sets.
 
-GROUPING SETS, ROLLUP and CUBE become a UNION.
+GROUPING SETS, ROLLUP and CUBE become a UNION with a SELECT for each grouping set.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
     for entry, _ in from_entries(select):
         this = entry.this.this if isinstance(entry.this, nodes.WindowFunction) else entry.this
         if isinstance(this, nodes.TableFunctionCall | nodes.ListElements):
-            continue  # GROUP BY must qualify its columns with the alias
+            continue  # GROUP BY must qualify the columns of a function with its alias
         if isinstance(this, exp.Identifier):
             schema = context.relation(this).schema
         else:
@@ -82,7 +82,7 @@ def _input_columns(select: exp.Select, context: Context) -> set[str]:
 
 
 def grouping_sets(select: exp.Select, context: Context) -> exp.Expression:
-    """Return the SELECT, or a UNION with one SELECT per grouping set."""
+    """Return the SELECT, or a UNION with one SELECT for each grouping set."""
     group = child(select, "group")
     parts = group.expressions if group is not None else []
     if not any(_several(part) for part in parts):
@@ -153,7 +153,7 @@ def _sets(part: exp.Expression) -> list[list[exp.Expression]]:
 
 
 def _types(select: exp.Select, keys: list[exp.Expression], context: Context) -> dict[str, str]:
-    """Return the type of each grouping key by its text."""
+    """Return the type of each grouping key, by the text of the key."""
     probe = select.copy()
     aliased = [exp.Alias(this=key.copy(), alias=_name(place)) for place, key in enumerate(keys)]
     probe.set("expressions", [*aliased, at(bare_call("count", exp.Star()), span_of(select))])
@@ -198,7 +198,7 @@ def _branch(
     items: list[exp.Expression] = []
     for item in branch.expressions:
         if isinstance(item, exp.Column) and _text(item) in every:
-            # If the key becomes NULL, the column would lose its name without an alias.
+            # A key that becomes NULL gets an alias, so that the column keeps its name.
             item = at(exp.Alias(this=item, alias=item.this.copy()), span_of(item))
         items.append(replace_outermost(item, change))
     branch.set("expressions", items)
@@ -211,8 +211,8 @@ def _branch(
 def _grouping(node: exp.Anonymous, own: set[str], every: dict[str, exp.Expression]) -> int:
     """Return the value of GROUPING() for a grouping set.
 
-    It has one bit per argument, and the last argument has the lowest bit. A bit is 1 if its key is not in the
-    set.
+    The value has one bit for each argument, and the last argument has the lowest bit. A bit is 1 if its key
+    is not in the grouping set.
     """
     value = 0
     for argument in node.expressions or list(every.values()):

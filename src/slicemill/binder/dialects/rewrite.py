@@ -1,7 +1,7 @@
-"""Normalize a SELECT: rewrite syntax of other systems to plain ESL.
+"""Normalization of a SELECT: syntax of other systems is rewritten to plain ESL.
 
     TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' SECONDS)    bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
-    GROUP BY window(ts, '10 seconds')                           the same
+    GROUP BY window(ts, '10 seconds')                           bid [RANGE 10 SECONDS SLIDE 10 SECONDS]
     k IN (SELECT k FROM TUMBLE(…) AS R                          L SEMI JOIN TUMBLE(…) AS R ON L.k = R.k
       WHERE L.window_start = R.window_start AND …)              AND L.window_start = R.window_start AND …
     count(*) FILTER (WHERE price > 9)                           count(CASE WHEN price > 9 THEN 1 END)
@@ -34,7 +34,7 @@ from slicemill.sql.nodes import at, span_of
 
 
 def normalize_select(written: exp.Select, context: Context) -> exp.Expression:
-    """Return a SELECT in plain ESL, or a UNION of several.
+    """Return the SELECT in plain ESL, or a UNION of several SELECTs.
 
     `written` is not modified.
     """
@@ -54,9 +54,9 @@ def normalize_select(written: exp.Select, context: Context) -> exp.Expression:
 
 
 def _keep_names(select: exp.Select, context: Context) -> None:
-    """Alias rewritten select items with their original text.
+    """Give rewritten SELECT items their original text as alias.
 
-    The output columns then keep the names that the user wrote.
+    The output columns then have the names that the original SELECT would give them.
     """
     items = []
     for item in select.expressions:
@@ -68,9 +68,9 @@ def _keep_names(select: exp.Select, context: Context) -> None:
 
 
 def _changes(item: exp.Expression, context: Context) -> bool:
-    """Return True if a rewrite may change a select item.
+    """Return True if a rewrite may change the name of a SELECT item.
 
-    Aggregate calls are excluded, because they name their columns.
+    Aggregate calls are excluded, because the names of their columns do not change.
     """
     if isinstance(item, exp.Column):
         return item.name.lower() in ("start", "end", *BOUND_COLUMNS)

@@ -1,4 +1,4 @@
-"""Move the final clauses of a UNION or SELECT DISTINCT outwards.
+"""Rewrite of a UNION or SELECT DISTINCT with ORDER BY, LIMIT or EMIT.
 
 The clauses ORDER BY, LIMIT and EMIT move to a new SELECT around the query:
 
@@ -21,10 +21,10 @@ ENDS = ("order", "limit", "emit")
 
 
 def wrap_union(union: exp.Expression) -> exp.Select | None:
-    """Return the SELECT around a UNION with final clauses, else None.
+    """Wrap a UNION in a SELECT that has the UNION's DISTINCT, ORDER BY, LIMIT and EMIT.
 
-    The clauses are DISTINCT, ORDER BY, LIMIT and EMIT. EMIT EARLY, LATE and ON WINDOW CLOSE apply to the
-    windows of each branch, and move to the branches.
+    Return None without these clauses. EMIT EARLY, LATE and ON WINDOW CLOSE apply to the windows of each
+    branch, and move to the branches.
     """
     if not isinstance(union, exp.Union) or not any(child(union, key) for key in ("distinct", *ENDS)):
         return None
@@ -46,9 +46,9 @@ def wrap_union(union: exp.Expression) -> exp.Select | None:
 
 
 def wrap_distinct(select: exp.Select) -> exp.Select | None:
-    """Return the SELECT around SELECT DISTINCT … LIMIT, else None.
+    """Wrap SELECT DISTINCT … LIMIT in a SELECT, so that LIMIT counts distinct rows.
 
-    LIMIT then counts distinct rows.
+    Return None for all other SELECTs.
     """
     if child(select, "distinct") is None or child(select, "limit") is None or has_windows(select):
         return None
@@ -74,7 +74,7 @@ def branches_of(node: exp.Expression) -> list[exp.Expression]:
 
 
 def has_windows(select: exp.Select) -> bool:
-    """Return True if results are ordered and emitted per window."""
+    """Return True if results are ordered and emitted window by window."""
     if child(select, "window") is not None:
         return True
     return any(
@@ -84,7 +84,7 @@ def has_windows(select: exp.Select) -> bool:
 
 
 def order_by_items(query: exp.Expression, select: exp.Select) -> None:
-    """Replace sort keys that are in the select list by their positions."""
+    """Replace sort keys that are SELECT items by their positions in the select list."""
     order = child(query, "order")
     written = [_text(item.this if isinstance(item, exp.Alias) else item) for item in select.expressions]
     for ordered in order.expressions if order is not None else ():
@@ -95,9 +95,9 @@ def order_by_items(query: exp.Expression, select: exp.Select) -> None:
 
 
 def _is_selected(key: exp.Expression, select: exp.Select) -> bool:
-    """Return True if the select list has a sort key.
+    """Return True if the select list contains the columns of a sort key.
 
-    The key is then a position, or consists of selected names.
+    The sort key is a position, or consists of columns in the select list.
     """
     if isinstance(key, exp.Literal):
         return True

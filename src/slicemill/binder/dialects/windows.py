@@ -1,4 +1,4 @@
-"""Rewrite windows in GROUP BY to windows of FROM.
+"""Rewrite of windows in GROUP BY to windows in FROM, and of lead().
 
 The forms are `FROM TUMBLE(TABLE s, …) GROUP BY window_start` and `GROUP BY window(ts, '1 minute')`.
 """
@@ -29,13 +29,13 @@ from slicemill.sql.nodes import at, child, span_of
 
 _START, _END, _TIME = "window_start", "window_end", "window_time"
 BOUND_COLUMNS = (_START, _END, _TIME)
-# Calls that return a window bound, for use with GROUP BY tumble(…) and the like.
+# Functions that return a window bound, for GROUP BY tumble(…) and similar functions.
 BOUNDS = {
     f"{kind}_{word}": bound
     for kind in ("tumble", "hop", "session", "cumulate")
     for word, bound in (("start", _START), ("end", _END), ("rowtime", _TIME))
 } | {_TIME: _TIME}
-# Window functions in GROUP BY, with their length arguments in order.
+# Names of the length arguments of each window function in GROUP BY, in order.
 _GROUPED: dict[str, tuple[str, ...]] = {
     "window": ("size", "slide"),
     "tumble": ("size",),
@@ -55,7 +55,7 @@ def add_group_windows(select: exp.Select, context: Context) -> None:
 def _from_functions(select: exp.Select, context: Context) -> None:
     """Replace window functions in FROM by windows.
 
-    Only functions whose bounds are in GROUP BY are replaced.
+    Only window functions whose bounds are in GROUP BY are replaced.
     """
     group = child(select, "group")
     for entry, _ in from_entries(select):
@@ -92,7 +92,7 @@ def _bound_column(node: exp.Expression, alias: str) -> str:
 
 
 def _check_session_keys(function: nodes.WindowFunction, group: exp.Group, entry: nodes.StreamInput) -> None:
-    """Check that a session's PARTITION BY and GROUP BY keys agree."""
+    """Check that the keys in PARTITION BY of a session are the keys in GROUP BY."""
     partition = {key.name.lower() for key in child(function, "partition_by") or ()}
     rest = [part for part in group.expressions if not _bound_column(part, _alias(entry))]
     keys = {part.name.lower() if isinstance(part, exp.Column) else to_esl(part) for part in rest}
@@ -107,14 +107,14 @@ def _check_session_keys(function: nodes.WindowFunction, group: exp.Group, entry:
 
 
 def _from_groups(select: exp.Select, context: Context) -> None:
-    """Rewrite `GROUP BY window(ts, …)`, `tumble(ts, …)`, `session_window(ts, …)` and the like."""
+    """Rewrite `GROUP BY window(ts, …)`, `tumble(ts, …)`, `session_window(ts, …)`."""
     group = child(select, "group")
     parts = group.expressions if group is not None else []
     for part in parts:
         inside = [key for key in part.find_all(exp.Anonymous) if key is not part and _is_window(key)]
         if inside:
             raise StatementError(
-                "windows have no total over all time",
+                "a grouping set without the window has no end",
                 span_of(inside[0]),
                 f"leave it out of the sets of keys: GROUP BY {to_esl(inside[0])}, ROLLUP (k)",
             )
@@ -171,7 +171,7 @@ def _is_window(part: exp.Expression) -> bool:
 
 
 def _spark_field(node: exp.Expression, call: exp.Anonymous) -> str:
-    """Return the window bound that an expression of Spark reads, or ''.
+    """Return the window bound that an expression in Spark's syntax denotes, or ''.
 
     Examples are `window.start`, `session_window.end` and `window(ts, …).start`.
     """
@@ -185,7 +185,7 @@ def _spark_field(node: exp.Expression, call: exp.Anonymous) -> str:
 
 
 def _length(node: exp.Expression) -> nodes.Duration:
-    """Return a duration written as `'10 seconds'` (Spark) or as an INTERVAL."""
+    """Parse a duration such as `'10 seconds'` (Spark), or an INTERVAL."""
     if isinstance(node, exp.Interval):
         found: nodes.Duration = node.this
         return found
@@ -198,7 +198,7 @@ def _length(node: exp.Expression) -> nodes.Duration:
                 mistake.diagnostic.message, span_of(node), "write it as in '10 seconds'"
             ) from None
     raise StatementError(
-        "this is no length of time", span_of(node), "write INTERVAL '10' SECONDS, or '10 seconds'"
+        "this is not a duration", span_of(node), "write INTERVAL '10' SECONDS, or '10 seconds'"
     )
 
 
@@ -215,9 +215,9 @@ def _frame(kind: str, lengths: dict[str, nodes.Duration], span: object) -> nodes
 
 
 def _read_bounds(select: exp.Select, bound_of: object) -> None:
-    """Replace window bounds by calls, and remove them from GROUP BY.
+    """Replace window bounds such as `window.start` by calls.
 
-    GROUP BY does not need them, because each window is a group anyway.
+    Window bounds are removed from GROUP BY, because each window is a group in any case.
     """
     assert callable(bound_of)
     group = child(select, "group")
@@ -239,7 +239,7 @@ def _bound_call(node: exp.Expression) -> str:
 
 
 def bound_expression(bound: str) -> exp.Expression:
-    """Return the ESL expression of a window bound.
+    """Return the expression for a window bound in plain ESL, the SQL of slicemill.
 
     `window_time` is the last millisecond of the window.
     """
@@ -249,16 +249,16 @@ def bound_expression(bound: str) -> exp.Expression:
     return exp.Sub(this=bare_call(_END), expression=exp.Interval(this=nodes.Duration(expressions=[part])))
 
 
-# Rewrite window functions without GROUP BY on their bounds.
+# Window functions without GROUP BY on their bounds
 #
-# Each row gets the bounds of its windows.
+# Each row gets the bounds of its windows as columns.
 #
-#     TUMBLE    bounds of the one window
+#     TUMBLE    one row, with the bounds of the window that contains the tuple
 #     HOP       one row for each window that contains the tuple: a UNION of size / slide SELECTs
-#     CUMULATE  one row for each window that ends after the tuple, likewise
+#     CUMULATE  one row for each window that ends after the tuple: a UNION too
 #
-# A join of two window functions on equal bounds becomes a join with windows of that size. The bounds stay
-# join keys, which separate the windows.
+# A join of two window functions on equal bounds becomes a join with windows of the size of the functions'
+# windows. The bounds remain join keys, which separate the windows.
 
 
 _MOST_WINDOWS = 100
@@ -280,9 +280,9 @@ def rows_with_windows(select: exp.Select, context: Context) -> None:
 
 
 def window_function_of(entry: nodes.StreamInput) -> nodes.WindowFunction | None:
-    """Return the window function of an entry, if any.
+    """Return the window function of a FROM entry, or None.
 
-    The function may be inside a sub-query without GROUP BY.
+    The window function may be inside a sub-query without GROUP BY.
     """
     this = entry.this
     if isinstance(this, exp.Select) and child(this, "group") is None and len(child(this, "entries")) == 1:
@@ -306,7 +306,7 @@ def _join_on_windows(
         if (bound, bound) not in equal:
             first, second = (_row_window_alias(entry) for entry, _ in functions[:2])
             raise StatementError(
-                "windows are joined where they are the same",
+                "window functions are joined on equal window bounds",
                 span_of(functions[0][1]),
                 f"add {first}.{bound} = {second}.{bound} to the condition",
             )
@@ -328,7 +328,7 @@ def _size(function: nodes.WindowFunction) -> nodes.Duration:
     found: nodes.Duration | None = child(function, "size")
     if found is None:
         raise StatementError(
-            "when a session ends is not known of a single tuple",
+            "the end of a session is not known when a tuple arrives",
             span_of(function),
             "group by it: GROUP BY window_start, window_end and the keys",
         )
@@ -371,11 +371,12 @@ def _select(start: str, end: str, stream: str) -> str:
     return f"SELECT *, {listed} FROM {stream}"
 
 
-# Rewrite lead(): delay rows until the following row has arrived.
+# Rewrite of lead(), which delays rows until the following row has arrived
 #
-# `lead(x, k)` is known when the k-th following row arrives. So the query emits a row then, with the
-# timestamp of that following row. A row without a following row is never emitted. In plain ESL, all other
-# columns are read k rows back:
+# The value of `lead(x, k)` for a row is known when the k-th following row arrives. The query then emits the
+# row, with the timestamp of the k-th following row. A row without k following rows is never emitted. In the
+# rewritten query, `lead(x, k)` is x of the current row, and all other columns are those of the k-th preceding
+# row:
 #
 #     rows of a partition     1    2    3    4
 #     SELECT x, lead(x) …          1,2  2,3  3,4
@@ -385,7 +386,7 @@ _ROWS = "_rows"
 
 
 def rewrite_lead(select: exp.Select, context: Context) -> exp.Expression | None:
-    """Return the query that delays rows, or None without lead()."""
+    """Rewrite a SELECT with lead() to a query that delays rows; return None without lead()."""
     leads = [
         over
         for item in select.expressions
@@ -402,7 +403,7 @@ def rewrite_lead(select: exp.Select, context: Context) -> exp.Expression | None:
     partition = child(leads[0], "partition_by") or []
     by = f"PARTITION BY {', '.join(map(to_esl, partition))} " if partition else ""
 
-    # Other calls with OVER are computed in the inner query, when their rows arrive.
+    # Calls with OVER other than lead() are computed in the inner query when their rows arrive.
     inner = exp.Select(expressions=[exp.Star()])
     inner.set("entries", [entry.copy()])
     inner.set("where", child(select, "where"))
@@ -419,7 +420,7 @@ def rewrite_lead(select: exp.Select, context: Context) -> exp.Expression | None:
 
     items = [replace_outermost(item, beside) for item in select.expressions]
     inner.meta["span"] = span_of(select)
-    from slicemill.binder.queries import bind_query  # circular import: `bind_query` rewrites windows
+    from slicemill.binder.queries import bind_query  # imported here because `bind_query` rewrites windows
 
     names = [c.name for c in bind_query(inner.copy(), context).schema]
     waited = [f'first("{name}") OVER ({by}ROWS {most} PRECEDING) AS "{name}"' for name in names]
@@ -433,7 +434,7 @@ def rewrite_lead(select: exp.Select, context: Context) -> exp.Expression | None:
         return column(shown.setdefault(text, f"_lead_{len(shown)}"))
 
     outer = [replace_outermost(item, led) for item in items]
-    # A star expands to the columns of the input, without the computed columns of the inner query.
+    # A star expands to the columns of the input, without the columns that the inner query computes.
     stars = ", ".join(f'"{name}"' for name in names if name not in own.values())
     listed = ", ".join(stars if isinstance(item, exp.Star) else to_esl(item) for item in outer)
     leading = [f'{text} AS "{name}"' for text, name in shown.items()]
@@ -464,7 +465,7 @@ def _check_lead(select: exp.Select, leads: list[nodes.Over], context: Context) -
             )
         if len(call.expressions) > 2:
             raise StatementError(
-                "a row answers when the one that lead asks for has come, so no default is needed",
+                "lead() emits a row when the following row has arrived, so a default has no effect",
                 span_of(call),
                 "leave the third argument out",
             )

@@ -1,4 +1,4 @@
-"""Interface of file formats: reads a file in pieces, and parses the pieces."""
+"""Interface of file formats, which read a file in blocks and parse the blocks."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class FilePiece:
-    """Unparsed piece of a file, with about `rows` rows."""
+    """Unparsed block of a file, with about `rows` rows."""
 
-    position: int  # position of the next piece
-    ended: bool  # the end of the file is reached
+    position: int  # position in the file at which the next block begins
+    ended: bool  # True if the block ends at the end of the file
     rows: int
     content: Any
     memory: Any
 
 
 class FileFormat(Protocol):
-    """Files of one declaration.
+    """Format of the files of one declared stream or table.
 
-    Positions are bytes or row numbers, depending on the format.
+    Positions in a file are bytes or row numbers, depending on the format.
     """
 
     def take(self, path: Path, position: int, limit_rows: int, memory: Any) -> FilePiece:
-        """Read a piece of a file, from a position on.
+        """Read a block of a file from a position on.
 
         `memory` is a JSON value that is passed from one file to the next.
         """
         ...
 
-    def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        """Parse pieces into good rows and bad rows, in order."""
+    def parse(self, blocks: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
+        """Parse blocks of files, in order; return rows and bad rows of each."""
         ...
 
     def close(self) -> None: ...

@@ -1,9 +1,9 @@
-"""Ledger: stored names of files that were read, so that offsets stay small.
+"""Ledger: file with the names of source files that were read, so that offsets stay small.
 
-An offset contains the names of the files that were read since its position in the ledger. When an offset with
-many names is committed, its names are written to the ledger at that position. Later offsets have the position
-after them. The content of the ledger depends only on committed offsets. So if a write is repeated, after a
-crash or by a worker that was considered dead, it writes the same bytes.
+An offset contains a position in the ledger, and the names of source files that were read later. When an
+offset with many names is committed, its names are written to the ledger at that position. Later offsets have
+the position after these names. The content of the ledger depends only on committed offsets. So if a write is
+repeated, after a crash or by a worker that was considered dead, it writes the same bytes.
 
 Each line has a checksum and a name (`storage.changes`). Older versions wrote only the name.
 """
@@ -32,7 +32,7 @@ class Ledger:
         return self.folder / _FILE
 
     def names(self, upto: int) -> list[str]:
-        """Return the names before a position of the ledger."""
+        """Return the file names before a position of the ledger."""
         if not upto:
             return []
         try:
@@ -60,7 +60,7 @@ class Ledger:
         )
 
     def write(self, at: int, names: Sequence[str]) -> int:
-        """Write names at a position, and return the position after them."""
+        """Write file names at a position of the ledger; return the position after them."""
         data = b"".join(frame(json.dumps(name).encode()) for name in names)
         ensure_folder(LOCAL, self.folder)
         file = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o600)

@@ -1,4 +1,4 @@
-"""Listing of files: a folder, a single file, or a glob pattern.
+"""Listing of a source's files: a folder, a single file, or a glob pattern.
 
 Names that begin with `_` or `.` or end with `._COPYING_` belong to incomplete files and are ignored.
 Subfolders are not entered. The modification time of a folder shows whether names were added or removed. So a
@@ -21,9 +21,9 @@ from slicemill.errors import SlicemillError
 
 GLOB = re.compile(r"[*?\[\]{}\\]")
 
-# A folder that changed this shortly before its listing may change again within the same clock tick.
+# Age of a folder's modification below which the folder may change again within the same clock tick.
 _SETTLED_NS = 100_000_000
-# Some file systems do not update the time of a folder, so folders are also listed periodically.
+# Interval of listing a folder without a visible change, because some file systems do not update its time.
 _LIST_AGAIN_S = 5.0
 _SHARE_OF_TIME = 50
 
@@ -37,10 +37,10 @@ class ListedFile(NamedTuple):
 
 @dataclass(slots=True)
 class Listing:
-    """Files at a path; their names are relative to `root`."""
+    """Files of a source at a path; file names are relative to `root`."""
 
     root: Path
-    pattern: tuple[str, ...]  # parts of the path below the root
+    pattern: tuple[str, ...]  # components of the path or pattern below the root
     name_filter: re.Pattern[str] | None = None
     _known: dict[str, int] = field(default_factory=dict)
     _listed_s: float = float("-inf")
@@ -53,7 +53,7 @@ class Listing:
         Empty files are omitted until they have content.
         """
         if not self._changed():
-            return self._grown(seen)
+            return self._filled(seen)
         began_s, began_ns = time.monotonic(), time.time_ns()
         self._known = {}
         found: list[ListedFile] = []
@@ -70,20 +70,20 @@ class Listing:
         return sorted(found)
 
     def names(self) -> list[str]:
-        """Return the names of all files, including empty ones."""
+        """Return the names of all files, including empty files."""
         return [name for name in self._names() if self._is_wanted(name.rpartition("/")[2])]
 
     @property
     def cost_s(self) -> float:
-        """Return the duration of the last listing."""
+        """Return the duration of the last listing in seconds."""
         return self._cost_s
 
     def exists(self) -> bool:
-        """Return True if the path exists, or may match later (pattern)."""
+        """Return True if the path exists, or is a pattern that may match later files."""
         return bool(self.pattern) or self.root.exists()
 
     def some(self, count: int) -> list[Path]:
-        """Return at most `count` of the files, in any order."""
+        """Return at most `count` files, in any order."""
         names = (name for name in self._names() if self._is_wanted(name.rpartition("/")[2]))
         return [self.root / name for name in islice(names, count)]
 
@@ -98,13 +98,13 @@ class Listing:
         try:
             status = (self.root / name).stat()
         except OSError:
-            return  # removed meanwhile
+            return  # the file or folder was removed meanwhile
         if status.st_size:
             found.append(ListedFile(status.st_mtime_ns, name))
         else:
             self._empty.append(name)
 
-    def _grown(self, seen: Collection[str]) -> list[ListedFile]:
+    def _filled(self, seen: Collection[str]) -> list[ListedFile]:
         """Return the files that were empty and have content now."""
         waiting, self._empty = self._empty, []
         found: list[ListedFile] = []
@@ -207,13 +207,13 @@ def glob_regex(pattern: str) -> re.Pattern[str]:
     return re.compile("".join(out) + ")" * depth, re.DOTALL)
 
 
-# Options of file sources.
+# Options of file sources
 
 
 LISTING = frozenset({"path", "pathglobfilter", "maxfilespertrigger"})
 LINES_ONLY = frozenset({"follow"})
 CSV_ONLY = frozenset({"header", "sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
-# Options without effect: rows are always checked against the declaration, and read as soon as possible.
+# Spark options without effect, because rows are always checked, and are read as soon as possible.
 WITHOUT_EFFECT = frozenset(
     {"inferschema", "mergeschema", "multiline", "mode", "maxbytespertrigger", "enforceschema"}
 )
@@ -266,9 +266,9 @@ BY_SPARK = frozenset(
 
 
 def check_options(form: str, options: Mapping[str, str]) -> bool:
-    """Return False if an option needs Spark.
+    """Return True if the native readers support all options of a file source.
 
-    Raise if an option is unknown.
+    Return False if an option needs Spark. Raise if an option is unknown.
     """
     known = LISTING | WITHOUT_EFFECT | (CSV_ONLY if form == "csv" else frozenset())
     known |= LINES_ONLY if form != "parquet" else frozenset()
@@ -282,7 +282,7 @@ def check_options(form: str, options: Mapping[str, str]) -> bool:
 
 
 def is_true(options: Mapping[str, str], name: str) -> bool:
-    """Return the value of a boolean option; the default is False."""
+    """Return the value of a boolean option, whose default is False."""
     text = {key.lower(): value for key, value in options.items()}.get(name.lower(), "false").lower()
     if text not in ("true", "false"):
         raise SlicemillError(f"the option {name} is true or false, not {text!r}")

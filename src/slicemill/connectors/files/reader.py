@@ -1,17 +1,17 @@
-"""Reader of files: reads each new file of a folder once.
+"""Reader of files, which reads each new file of a folder once.
 
 New Parquet, CSV and JSON files are read in the order of (modification time, name). A file is identified by
 its name, so a file that is touched or rewritten later is not read again. A file must be complete when it
 appears: move it into the folder, or let its name begin with `_` until it is complete. If a file that was read
 changes, its stream reports a problem. The option `follow` reads growing files (`FollowingReader`).
 
-An unreadable file becomes a bad row, and reading continues with the next file. If the file was written just
-now, it may be incomplete, so the read is retried instead. An error of the system (a failing disk, missing
-permissions) stops only this stream, until the file can be read. A source that names a single file ends with
-that file. Folders and patterns never end.
+An unreadable file becomes a bad row, and reading continues with the next file. If the file was modified in
+the last second, it may be incomplete, so the read is retried first. An error of the system (a failing disk,
+missing permissions) stops only this stream, until the file can be read. A source that names a single file
+ends with that file. Folders and patterns never end.
 
 An offset is `{"seen": position in the ledger, "names": files read since, "file": [name, position], "memory":
-…, "sizes": of the newest files}`.
+…, "sizes": sizes of the newest files}`. The *ledger* is a file with the names of files that were read.
 """
 
 from __future__ import annotations
@@ -49,26 +49,24 @@ from slicemill.ingest.formats.parquet import ParquetRows, check_columns
 from slicemill.ingest.reader import SourceBatch, SourceReader
 
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
-# A poll may take at most this fraction (1/n) of the time.
+# Polls for new files may take at most 1/n of the time.
 _SHARE_OF_POLLS = 10
-# Number of names after which an offset moves its names to the ledger, and maximum number of files per read.
+# Number of file names in an offset above which they are moved to the ledger, and maximum number of files per
+# read.
 _NAMES_IN_OFFSET = 64
 _FILES_AT_ONCE = 1_000
-# A file that was modified more recently than this may still be growing.
+# Age of a modification below which a file may still be growing.
 _GROWING_NS = 1_000_000_000
-# Number of newest files that are checked for changes, and the interval of the checks.
+# Number of newest files that are checked for later changes, and the interval of these checks.
 _WATCHED, _CHECK_EVERY_S = 20, 1.0
-# If none of this many files has a column, the declaration is considered wrong.
-_LOOKED_INTO = 3
+# Number of files to check for declared columns. A column that is missing in all of them is an error.
+_CHECKED_FILES = 3
 
 
 def open_files(
     origin: SourceOrigin, wanted: WantedColumns, spool: Path, clock: Callable[[], int]
 ) -> SourceReader | None:
-    """Return the reader of a declaration's files.
-
-    Return None if the declaration needs Spark.
-    """
+    """Return the reader of a stream's files, or None if the declaration needs Spark."""
     opened = open_format(origin, wanted)
     if opened is None:
         return None
@@ -84,10 +82,7 @@ def open_files(
 
 
 def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, FileFormat] | None:
-    """Return the files and the format of an origin.
-
-    Return None if it needs Spark.
-    """
+    """Return the files and the format of a source, or None if it needs Spark."""
     path = origin.require_file()
     if not check_options(origin.format, origin.options) or path is None:
         return None
@@ -99,7 +94,7 @@ def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, F
     if listing.has_partitions():
         return None  # only Spark derives columns from the names of folders
     if origin.format == "parquet":
-        check_names(listing.some(_LOOKED_INTO), wanted)
+        check_names(listing.some(_CHECKED_FILES), wanted)
         return listing, ParquetFiles(wanted)
     form = CSV_LINES if origin.format == CSV_LINES else JSON
     header = form == CSV_LINES and is_true(origin.options, "header")
@@ -109,9 +104,10 @@ def open_format(origin: SourceOrigin, wanted: WantedColumns) -> tuple[Listing, F
 def is_same_position(
     one: Mapping[str, Any], other: Mapping[str, Any], spools: tuple[Path, Path], path: Path
 ) -> bool:
-    """Return True if two readings of the files have equal progress.
+    """Return True if two offsets of a file source have read the same rows.
 
-    A reading that began later may lack files that were deleted before it began.
+    `one` and `other` are the offsets. A reader that began later may lack files that were deleted before it
+    began.
     """
     if "followed" in one or "followed" in other:
         return one == other
@@ -126,7 +122,7 @@ def is_same_position(
 
 
 class FilesReader:
-    """Reader of files, in order, as one partition."""
+    """Reader of the files of a source, in order, as one partition."""
 
     def __init__(
         self, listing: Listing, form: FileFormat, ledger: Ledger, clock: Callable[[], int], most_files: int
@@ -140,30 +136,30 @@ class FilesReader:
         self._seen: set[str] | None = None
         self._waiting: deque[ListedFile] = deque()
         self._found_us = 0
-        # unreadable file, its modification time, and the time of the first failure
+        # Name of the unreadable file, its modification time, and the time of the first failure.
         self._failed: tuple[str, int, int] | None = None
         self._again_us = _FIRST_AGAIN_US
-        # ledger position, number of names written there, and ledger position after them
+        # Ledger position, number of file names written at this position, and ledger position after them.
         self._written: tuple[int, int, int] | None = None
-        self._sizes: dict[str, int] = {}  # of the newest files that were read
-        self._changed: dict[str, None] = {}  # files among these whose size has changed
+        self._sizes: dict[str, int] = {}  # sizes of the newest files that were read
+        self._changed: dict[str, None] = {}  # names of read files whose size has changed
         self._checked_s = time.monotonic()
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
         """Read rows after an offset.
 
-        All files of a batch are from one listing.
+        All files of a batch are from one listing of the folder.
         """
         seen, names, current, memory = self._resumed(offset)
-        taken: list[FilePiece] = []
+        blocks: list[FilePiece] = []
         listed = current is None and not self._waiting
         if listed:
-            # Files are listed only before a batch, so that all its rows have the same arrival time.
+            # Files are listed only before a batch, so that all rows of the batch have the same arrival time.
             self._waiting.extend(self._listing.new(seen))
             self._found_us = self._clock()
         left = limit_rows
         files = 0
-        lost: list[tuple[str, str]] = []  # files that could not be read completely, with the reason
+        lost: list[tuple[str, str]] = []  # names of files that could not be read completely, with the reason
         try:
             while left > 0 and files < self._most_files:
                 if current is None and not self._waiting:
@@ -176,16 +172,16 @@ class FilesReader:
                         lost.append((name or self._listing.root.name, piece))
                     piece = FilePiece(position, True, 0, None, memory)
                 else:
-                    taken.append(piece)
+                    blocks.append(piece)
                 memory, left = piece.memory, left - piece.rows
                 current = None if piece.ended else (name, piece.position)
                 if piece.ended:
                     names.append(name)
                     seen.add(name)
                     self._note_size(name)
-            batch = self._batch(taken, lost)
+            batch = self._batch(blocks, lost)
         except BaseException:
-            self._seen = None  # the offset does not include the rows of this read
+            self._seen = None  # the rows of this failed read are read again from its offset
             raise
         batch.offset = self._offset = self._as_offset(offset, names, current, memory)
         batch.warning = self._warning()
@@ -211,7 +207,8 @@ class FilesReader:
         if offset is None:
             offset = {"seen": 0, "names": [], "file": None, "memory": None}
         if self._seen is None or offset != self._offset:
-            # The offset differs: this reader is new, or the last batch was not committed.
+            # The offset is not that of the last batch: this reader is new, or the last batch was not
+            # committed.
             self._seen = {*self._ledger.names(offset["seen"]), *offset["names"]}
             self._waiting.clear()
             self._found_us = self._clock()
@@ -235,7 +232,7 @@ class FilesReader:
         return {"seen": index, "names": names, "file": file, "memory": memory, "sizes": dict(self._sizes)}
 
     def _take(self, name: str, position: int, limit_rows: int, memory: Any) -> FilePiece | str:
-        """Return a piece of a file, or why there is none.
+        """Return a block of a file, or the reason why the file is unreadable.
 
         The reason is "" if the file was deleted before it was read.
         """
@@ -257,7 +254,7 @@ class FilesReader:
     def _may_grow(self, name: str, written_ns: int) -> bool:
         """Return True if a program may still be writing a file.
 
-        The age of a file is negative if the clock was set back. So the time since the first failure counts
+        The age of a file is negative if the clock was set back. So the time since the first failure is used
         too.
         """
         if self._failed is None or self._failed[:2] != (name, written_ns):
@@ -265,8 +262,8 @@ class FilesReader:
         age_ns = max(time.time_ns() - written_ns, time.monotonic_ns() - self._failed[2])
         return age_ns < _GROWING_NS
 
-    def _batch(self, taken: list[FilePiece], lost: list[tuple[str, str]]) -> SourceBatch:
-        pieces = self._form.parse(taken)
+    def _batch(self, blocks: list[FilePiece], lost: list[tuple[str, str]]) -> SourceBatch:
+        pieces = self._form.parse(blocks)
         errors = [bad for _, bad in pieces if bad is not None]
         if lost:
             errors.append(pa.table([list(part) for part in zip(*lost, strict=True)], schema=ERRORS))
@@ -307,7 +304,8 @@ class FilesReader:
     def _pause_us(self, found: bool) -> int:
         """Return the time to the next poll.
 
-        It doubles while no file is found, and it is at least _SHARE_OF_POLLS times the duration of a poll.
+        The time doubles while there is no new file. It is at least _SHARE_OF_POLLS times the duration of a
+        poll.
         """
         pause_us = self._again_us
         if not found:
@@ -315,11 +313,11 @@ class FilesReader:
         return max(pause_us, int(_SHARE_OF_POLLS * self._listing.cost_s * 1_000_000))
 
 
-# Parquet files, read by row group.
+# Parquet files, which are read by row group
 
 
 def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
-    """Raise if a declared column is missing in all of the files.
+    """Raise if a declared column is missing in all files.
 
     Unreadable files are ignored.
     """
@@ -333,7 +331,7 @@ def check_names(paths: Sequence[Path], wanted: WantedColumns) -> None:
 
 @dataclass(slots=True)
 class ParquetFiles:
-    """Parquet files of one declaration. Positions are row numbers."""
+    """Format of Parquet files, in which positions are row numbers."""
 
     wanted: WantedColumns
     _file: ParquetRows | None = None
@@ -346,8 +344,8 @@ class ParquetFiles:
         parts, end = file.read(position, limit_rows)
         return FilePiece(end, end >= file.rows, end - position, parts, memory)
 
-    def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        return [(part.table, part.errors) for one in taken for part in one.content]
+    def parse(self, blocks: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
+        return [(part.table, part.errors) for one in blocks for part in one.content]
 
     def close(self) -> None:
         if self._file is not None:
@@ -355,19 +353,19 @@ class ParquetFiles:
             self._file = None
 
 
-# Static tables from files: reads all current rows, without the JVM.
+# Tables (CREATE TABLE) from files, read without Spark
 
 
 _ROWS_AT_ONCE = 100_000
 
 
 def read_table(table: Table, folder: Path) -> pa.Table | None:
-    """Return the good rows of a table.
+    """Read all rows of a table from its files, without bad rows.
 
-    Return None if its source needs Spark. A table without a source is empty. Files are read in the order of
+    Return None if the source needs Spark. A table without a source is empty. Files are read in the order of
     their names.
     """
-    wanted = WantedColumns.of_schema(table.written, table.schema.names)
+    wanted = WantedColumns.of_schema(table.encoded_schema, table.schema.names)
     if table.source == SourceSpec():
         return wanted.arrow.empty_table()
     origin = origin_of(table.source, table.name, folder)
@@ -382,9 +380,9 @@ def read_table(table: Table, folder: Path) -> pa.Table | None:
         for name in sorted(found.name for found in listing.new(frozenset())):
             position, ended = 0, False
             while not ended:
-                taken = form.take(listing.root / name, position, _ROWS_AT_ONCE, None)
-                position, ended = taken.position, taken.ended
-                tables += [rows for rows, _ in form.parse([taken])]
+                block = form.take(listing.root / name, position, _ROWS_AT_ONCE, None)
+                position, ended = block.position, block.ended
+                tables += [rows for rows, _ in form.parse([block])]
     finally:
         form.close()
     found_rows = concat_nonempty(tables)

@@ -1,4 +1,4 @@
-"""Files of lines: blocks at byte positions, compression, and headers of CSV files.
+"""Files of CSV or JSON lines: reading of blocks, compression, and CSV headers.
 
 The header of a file determines the columns of its fields. The header is the first line that is not blank. A
 repeated header line, as in concatenated files, is not a row. Problems of a header are reported as bad rows,
@@ -44,7 +44,7 @@ _NEWLINE = 10
 
 
 class LineFile:
-    """File or content that is read forward in blocks of whole lines."""
+    """File or file content that is read forward in blocks of complete lines."""
 
     def __init__(self, path: Path, content: bytes | None = None) -> None:
         self.path = path
@@ -59,16 +59,16 @@ class LineFile:
             self._stream = pa.input_stream(self._source, compression=self._compression)
         except OSError as problem:
             raise unreadable(self.path, problem) from None
-        self._at = 0  # position of the first byte in the buffer
+        self._at = 0  # file position of the first byte in the buffer
         self._buffer = b""
-        self._damage: SlicemillError | None = None  # error that follows the bytes in the buffer
+        self._damage: SlicemillError | None = None  # error to raise after the bytes in the buffer
 
     def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
 
     def block(self, position: int, size: int) -> tuple[bytes, bool]:
-        """Return about `size` bytes of whole lines, and True at the end."""
+        """Return about `size` bytes of complete lines, and True at the end of the file."""
         self._seek(position)
         while True:
             ended = not self._fill(size)
@@ -102,7 +102,7 @@ class LineFile:
 
     def _read(self, size: int) -> bytes:
         if self._compression is not None:
-            size = min(size, _LEAST_BYTES)  # damage loses all bytes that one call decompresses
+            size = min(size, _LEAST_BYTES)  # if decompression fails, all bytes of the failed call are lost
         try:
             data: bytes = self._stream.read(size)
         except OSError as problem:
@@ -131,7 +131,7 @@ class LineFile:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Header line of a CSV file, with its names and its end position."""
+    """Header line of a CSV file, with its column names and its end position."""
 
     line: bytes
     names: tuple[str, ...]
@@ -144,7 +144,7 @@ class Header:
 
 @dataclass(slots=True)
 class TextFiles:
-    """CSV or JSON files of one declaration.
+    """Format of CSV or JSON files of one declared stream or table.
 
     If `header` is set, CSV files have headers. If `growing` is set, an incomplete last line is left for a
     later read.
@@ -166,7 +166,7 @@ class TextFiles:
         `memory` is the checksum of the last header.
         """
         file = self._opened(path)
-        parser, dropped, told = self._parser(self.csv.names), b"", None
+        parser, dropped, notice = self._parser(self.csv.names), b"", None
         if self.header:
             header = self._header_of(file)
             if header is None or (
@@ -176,7 +176,7 @@ class TextFiles:
             parser, dropped = self._parser(header.names), header.line
             if not position:
                 known = header.mark == memory
-                told = header_notice(path.name, header.names, self.wanted.schema, known)
+                notice = header_notice(path.name, header.names, self.wanted.schema, known)
                 memory, position = header.mark, header.end
         size = int(min(max(limit_rows * self._line_bytes, _LEAST_BYTES), _MOST_BYTES))
         data, end = file.block(position, size)
@@ -187,17 +187,17 @@ class TextFiles:
         kept, rows = _limit_lines(data, limit_rows)
         if rows:
             self._line_bytes = (self._line_bytes + len(kept) / rows) / 2
-        block = _Block(parser, dropped, kept, told)
+        block = _Block(parser, dropped, kept, notice)
         return FilePiece(position + len(kept), end and len(kept) == len(data), rows, block, memory)
 
-    def parse(self, taken: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
-        """Parse pieces into good rows and bad rows.
+    def parse(self, blocks: Sequence[FilePiece]) -> list[tuple[pa.Table, pa.Table | None]]:
+        """Parse blocks of files; return rows and bad rows.
 
         Blocks with the same header are parsed together.
         """
         pieces: list[tuple[pa.Table, pa.Table | None]] = []
         together: list[_Block] = []
-        for one in taken:
+        for one in blocks:
             block = one.content
             if block is None:
                 continue
@@ -210,7 +210,7 @@ class TextFiles:
         return pieces
 
     def whole(self, path: Path, content: bytes) -> Iterator[tuple[pa.Table, pa.Table | None]]:
-        """Yield good rows and bad rows of a file, given its content."""
+        """Yield rows and bad rows of a file with this content."""
         self.close()
         self._file, self._head = LineFile(path, content), None
         position, ended = 0, False
@@ -224,7 +224,7 @@ class TextFiles:
             self._file.close()
             self._file = None
         if self.growing:
-            self._head = None  # the name may belong to another file next time
+            self._head = None  # the next call may have another file with the same name
 
     def _opened(self, path: Path) -> LineFile:
         if self._file is None or self._file.path != path:
@@ -246,18 +246,18 @@ class TextFiles:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines of one file.
+    """Block of lines of one file.
 
-    Lines that equal `dropped` (the header) are not rows. `told` is a problem of the file's header.
+    Lines that equal `dropped` (the header) are not rows. `notice` is a warning about the file's header.
     """
 
     parser: LineParser
     dropped: bytes
     data: bytes
-    told: str | None
+    notice: str | None
 
     def is_like(self, other: _Block) -> bool:
-        return self.parser is other.parser and self.dropped == other.dropped and self.told is None
+        return self.parser is other.parser and self.dropped == other.dropped and self.notice is None
 
 
 def _parse_blocks(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
@@ -266,20 +266,17 @@ def _parse_blocks(blocks: Sequence[_Block]) -> tuple[pa.Table, pa.Table | None]:
     lines = split(ended[0] if len(ended) == 1 else b"".join(ended))
     if first.dropped and first.dropped + b"\n" in lines.data:
         kept = [number for number in range(len(lines)) if lines.line(number) != first.dropped]
-        lines = lines.taken(np.array(kept, np.int64))
+        lines = lines.select(np.array(kept, np.int64))
     parsed = first.parser.parse(lines)
     errors = parsed.errors
-    if first.told is not None:
-        told = pa.table([[first.dropped.decode(errors="replace")], [first.told]], schema=ERRORS)
-        errors = told if errors is None else pa.concat_tables([told, errors])
+    if first.notice is not None:
+        notice = pa.table([[first.dropped.decode(errors="replace")], [first.notice]], schema=ERRORS)
+        errors = notice if errors is None else pa.concat_tables([notice, errors])
     return parsed.table, errors
 
 
 def read_header(file: LineFile, form: CsvFormat) -> Header | None:
-    """Return the header of a file.
-
-    Return None if all lines are blank.
-    """
+    """Read the header of a CSV file, or return None if all lines are blank."""
     position, size = 0, _LEAST_BYTES
     while True:
         data, ended = file.block(position, size)
@@ -296,18 +293,18 @@ def read_header(file: LineFile, form: CsvFormat) -> Header | None:
 
 
 def _limit_lines(data: bytes, limit_rows: int) -> tuple[bytes, int]:
-    """Return at most `limit_rows` lines, and their number."""
+    """Return the first `limit_rows` lines of a block, and the number of these lines."""
     ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE)
     if len(ends) > limit_rows:
         return data[: int(ends[limit_rows - 1]) + 1], limit_rows
     return data, len(ends) + (not data.endswith(b"\n") and bool(data))
 
 
-# Growing files: reads complete lines that are appended, like `tail -F`.
+# Growing files, of which appended complete lines are read, as with `tail -F`
 #
-# A file is identified by its inode and its first bytes. So a rotated log file is continued under its new
-# name, and a truncated or replaced file is read from its beginning. A line is read when it is complete. Lines
-# that are written between the last poll and the deletion of a file are lost, as with `tail -F`.
+# A file is identified by its inode and its first bytes. So reading of a rotated log file continues under its
+# new name, and a truncated or replaced file is read from its beginning. A line is read when it is complete.
+# Lines that are written between the last poll and the deletion of a file are lost, as with `tail -F`.
 #
 # An offset is `{"followed": [[name, inode, position, memory, [bytes, checksum]], …]}`.
 
@@ -315,13 +312,13 @@ def _limit_lines(data: bytes, limit_rows: int) -> tuple[bytes, int]:
 _FIRST_AGAIN_US, _MOST_AGAIN_US = 50_000, 200_000
 # Maximum number of followed files, because each offset names all of them.
 _MOST_FILES = 1_000
-# Number of first bytes whose checksum distinguishes files with the same inode.
+# Number of bytes at the beginning of a file whose checksum distinguishes files with the same inode.
 _MARK_BYTES = 256
 
 
 @dataclass(slots=True)
 class _FollowedFile:
-    """File with its read position, and a checksum of its beginning."""
+    """Growing file with its read position, and a checksum of its first bytes."""
 
     name: str
     inode: int
@@ -340,14 +337,14 @@ class FollowingReader:
         self._again_us = _FIRST_AGAIN_US
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
-        """Read complete lines that were appended after an offset."""
+        """Read complete lines that were appended to the files after an offset."""
         known = {
             inode: _FollowedFile(name, inode, position, memory, (mark[0], mark[1]))
             for name, inode, position, memory, mark in (offset or {}).get("followed", ())
         }
         found_us = self._clock()
         listed = self._list_files()
-        taken: list[FilePiece] = []
+        blocks: list[FilePiece] = []
         followed: list[_FollowedFile] = []
         left = limit_rows
         try:
@@ -357,21 +354,21 @@ class FollowingReader:
                 while left > 0 and file.position < status.st_size:
                     piece = self._form.take(self._listing.root / name, file.position, left, file.memory)
                     if piece.content is not None:
-                        taken.append(piece)
+                        blocks.append(piece)
                     left -= piece.rows
                     file.position, file.memory = piece.position, piece.memory
                     if piece.ended:
                         break
                 file.mark = self._mark(name, file.position)
         except FileNotFoundError:
-            pass  # it was renamed after the listing; the next poll finds it
+            pass  # the file was renamed after the listing, so the next poll reads it
         except OSError as problem:
             raise unreadable(self._listing.root, problem) from None
         finally:
             self._form.close()
-        pieces = self._form.parse(taken)
+        pieces = self._form.parse(blocks)
         more = left <= 0
-        self._again_us = _FIRST_AGAIN_US if taken else min(2 * self._again_us, _MOST_AGAIN_US)
+        self._again_us = _FIRST_AGAIN_US if blocks else min(2 * self._again_us, _MOST_AGAIN_US)
         names = {one.inode for one in followed}
         kept = [
             *followed,
@@ -389,7 +386,7 @@ class FollowingReader:
         )
 
     def commit(self, offset: Any) -> None:
-        """Do nothing: the offset contains the whole state."""
+        """Do nothing, because the offset contains the whole state."""
 
     def close(self) -> None:
         self._form.close()
@@ -414,7 +411,7 @@ class FollowingReader:
         return sorted(found, key=lambda one: (one[1].st_mtime_ns, one[0]))
 
     def _resumed(self, name: str, status: os.stat_result, known: _FollowedFile | None) -> _FollowedFile:
-        """Return the read position of a file.
+        """Return a growing file with the position from which reading continues.
 
         The position is 0 if the file was truncated or replaced.
         """

@@ -1,12 +1,13 @@
-"""Generators (NEXMark, RFID, highway): numbered events with deterministic rows.
+"""Generators of test streams (NEXMark, RFID, highway) with deterministic rows.
 
-The same options produce the same rows for the same events, in any partitioning. Events appear by the clock at
-a rate, or as fast as they are read. An event of RFID or of the highway is a time slot, and all its rows
-appear at its end.
+A generator produces numbered events, and each event has rows. Equal options produce equal rows for an event,
+in any partitioning. Events appear at a rate according to the clock, or as fast as they are read. An event of
+RFID or of the highway is a time slot (an interval of fixed length), and all rows of the slot appear at its
+end.
 
 Common options: `speed` (`rate-limited` or `as fast as possible`), `maxEventsPerTrigger`, `partitions` (number
 of tasks if read through Spark), `seed`, `start` (timestamp of the first event, µs). Without `start`, a
-rate-limited live stream begins at the present, and any other stream in 1970.
+rate-limited live stream begins at the current time, and any other stream in 1970.
 
 NEXMark: `stream` (person, auction, bid), `events` (number of events of all three streams; endless by
 default), `rate` (events per second). RFID: `tags` (new tags per second), `repeats`, `gap` (ms between two
@@ -37,7 +38,7 @@ AS_FAST_AS_POSSIBLE = "as fast as possible"
 
 _EVENTS_PER_TRIGGER = 1_000_000
 _HIGHWAY_SLOTS_PER_SECOND = 10
-# Options that have no effect if time is virtual.
+# Options that have no effect if a test advances a virtual clock.
 PACE_OPTIONS = frozenset(("speed", "maxEventsPerTrigger", "partitions"))
 _NEXMARK_OPTIONS = frozenset(("stream", "events", "rate", "seed", "start"))
 _INSTANT = pa.timestamp("us", tz="UTC")
@@ -92,7 +93,11 @@ _HIGHWAY_FIELDS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class EventPace:
-    """Pace of events: by clock or unlimited, per read, and per task."""
+    """Limits of a generator: whether a clock limits events, and batch sizes.
+
+    `limited` is True if events appear according to the clock. `max_per_trigger` is the maximum number of
+    events for each read. `partitions` is the number of Spark tasks.
+    """
 
     limited: bool
     max_per_trigger: int | None
@@ -101,11 +106,11 @@ class EventPace:
 
 @dataclass(frozen=True, slots=True)
 class Generator:
-    """Generator of events, numbered from 0.
+    """Generator of a test stream, with events numbered from 0.
 
-    `events` is the number of events, or None without an end. `rate` is per second. `finite` is the number of
-    events for a batch read of an endless generator. The rows of `per_batch` events fit into the CPU cache. A
-    task for fewer than `per_task` events costs more time than it saves.
+    `events` is the number of events, or None without an end. `rate` is the number of events per second.
+    `finite` is the number of events for a batch read of an endless generator. The rows of `per_batch` events
+    fit into the CPU cache. A Spark task for fewer than `per_task` events costs more time than it saves.
     """
 
     what: str
@@ -117,13 +122,13 @@ class Generator:
     per_batch: int
     per_task: int
     columns: Callable[[int, int], Columns]
-    numbers: Callable[[Columns, int, int], Int64s]  # number of the event of each row
-    following: Callable[[int], int]  # first event, from a number on, that may have rows
-    starts_now: bool = False  # timestamps of a live stream begin at the present
-    start_unit_us: int = 1  # the present is rounded down to a multiple of this
+    numbers: Callable[[Columns, int, int], Int64s]  # function that returns the event number of each row
+    following: Callable[[int], int]  # function that returns the first event with rows, from a number on
+    starts_now: bool = False  # True if timestamps begin at the current time
+    start_unit_us: int = 1  # unit to which the current time is rounded down
 
     def rows(self, first: int, last: int, later_us: int = 0) -> tuple[pa.Table, Int64s]:
-        """Return the rows of events first <= n < last, with event numbers.
+        """Return the rows of the events first <= n < last, with their event numbers.
 
         All timestamps are increased by `later_us`.
         """
@@ -141,7 +146,7 @@ class Generator:
 
 
 def generator_of(form: str, given: Mapping[str, str]) -> Generator:
-    """Return the generator of a format; option names are case-insensitive."""
+    """Return the generator of a format such as nexmark, with case-insensitive options."""
     options = {key.lower(): str(value) for key, value in given.items()}
     generator = GENERATORS[form](options)
     return replace(generator, starts_now=generator.pace.limited and "start" not in options)
@@ -186,7 +191,7 @@ def _nexmark(options: Mapping[str, str]) -> Generator:
 
 
 def _following(stream: str, number: int) -> int:
-    """Return the first event of a NEXMark stream from a number on."""
+    """Return the first event number of a NEXMark stream that is at least `number`."""
     cycle, offset = divmod(number, nexmark.EVENTS_PER_CYCLE)
     first, last = _OFFSETS[stream]
     if offset > last:
@@ -247,7 +252,7 @@ GENERATORS: dict[str, Callable[[Mapping[str, str]], Generator]] = {
 }
 
 
-# -- options ----------------------------------------------------------------------------------------------
+# -- options of generators --------------------------------------------------------------------------------
 
 
 def _pace(what: str, options: Mapping[str, str]) -> EventPace:
@@ -289,10 +294,10 @@ def _whole(
     return number
 
 
-# Reader of generators: rows appear by the clock, or as fast as they are read.
+# Reader of generators, whose rows appear according to the clock, or as fast as they are read
 #
 # An offset is `{"event": n, "since_us": t, "start_us": s}`. Events below n have been read, the clock started
-# at t, and s is added to all timestamps (0 in offsets of older homes). After a stop, all events that have
+# at t, and s is added to all timestamps (0 in offsets of older versions). After a stop, all events that have
 # become due meanwhile appear at once.
 
 
@@ -310,7 +315,7 @@ def open_generator(origin: SourceOrigin, wanted: WantedColumns, clock: Callable[
 
 @dataclass(slots=True)
 class GeneratorReader:
-    """Reader of a generator, as one partition, because events have one order."""
+    """Reader of a generator, with one partition, because events are totally ordered."""
 
     generator: Generator
     wanted: WantedColumns
@@ -331,7 +336,7 @@ class GeneratorReader:
             batch.table = parsed.table if parsed.table.num_rows else None
             batch.errors = parsed.errors
             if self.generator.pace.limited:
-                # The arrival time of a row is when it appeared, not when it is read.
+                # The arrival time of a row is the time at which it appeared, not the time of the read.
                 appeared_us = since_us + (numbers + 1) * (1_000_000 / self.generator.rate)
                 batch.arrival_us = np.minimum(appeared_us.astype(np.int64), now_us)[parsed.numbers]
         batch.ended = last == self.generator.events
@@ -339,13 +344,13 @@ class GeneratorReader:
         return batch
 
     def commit(self, offset: Any) -> None:
-        """Do nothing: events can be generated again."""
+        """Do nothing, because events can be generated again."""
 
     def close(self) -> None:
-        """Do nothing: no resource is open."""
+        """Do nothing, because a generator has no open resource."""
 
     def _available(self, since_us: int, now_us: int) -> int:
-        """Return the number of events that have appeared."""
+        """Return the number of events that have appeared up to now."""
         events = self.generator.events
         if not self.generator.pace.limited:
             return _ENDLESS if events is None else events
@@ -361,7 +366,7 @@ class GeneratorReader:
         return max(1, limit_rows if most is None else min(limit_rows, most))
 
     def _pause_us(self, event: int, since_us: int, now_us: int) -> int:
-        """Return the time until the next event with rows."""
+        """Return the time in µs until the next event with rows."""
         following = self.generator.following(event)
         due_us = since_us + int((following + 1) * 1_000_000 / self.generator.rate) + 1
         return min(max(due_us - now_us, _LEAST_AGAIN_US), _MOST_AGAIN_US)

@@ -1,9 +1,9 @@
-"""Synthetic highway: sensor measurements every five minutes (M57).
+"""Generator of a synthetic highway: sensor measurements every five minutes (M57).
 
 The data replaces the measurements of the published study, which are not available. It has the relevant
 properties of a real highway: rush hours, random incidents, noise, and jams that grow slowly and spread to the
-segment behind. Each day is generated from the seed and the number of the day. So any part of the data can be
-generated independently.
+segment behind. Each day is generated from the seed and the number of the day, independently of other days. A
+*slot* is an interval of five minutes.
 
 A *long jam* is a mean speed under 15 mph for at least 30 consecutive minutes.
 """
@@ -36,7 +36,10 @@ _MOST_SEGMENTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Measurements and long jams of a day: (slots, segments with margins)."""
+    """Measurements and long jams of one day, as two-dimensional arrays.
+
+    The rows are slots of five minutes. The columns are road segments, including those in the margins.
+    """
 
     speed: Floats
     volume: Floats
@@ -46,7 +49,7 @@ class Day:
 
 @dataclass(frozen=True, slots=True)
 class Highway:
-    """Highway with `segments` in a row; endless if `days` is None."""
+    """Highway with `segments` segments; the stream is endless if `days` is None."""
 
     segments: int = 4
     days: int | None = None
@@ -73,13 +76,13 @@ class Highway:
         congestion = np.zeros((SLOTS_PER_DAY, count))
         now = np.zeros(count)
         for slot in range(SLOTS_PER_DAY):
-            # Traffic is congested if demand exceeds capacity, or behind a congested segment.
+            # A segment is congested if demand exceeds capacity, or if it is behind a congested segment.
             ahead = np.append(now[1:], 0.0)
             wanted = 1 / (1 + np.exp(-14 * (pressure[slot] + 0.15 * ahead - 1.0)))
             now = now + 0.4 * (wanted - now)
             congestion[slot] = now
         true_speed = 66 - 60 * congestion
-        # Sensors add noise.
+        # The measurements of sensors have noise.
         shape = congestion.shape
         speed = np.clip(true_speed + random.normal(0, 6, shape), 1.0, 80.0)
         flow = 1900 * pressure * (1 - 0.6 * congestion)
@@ -88,9 +91,9 @@ class Highway:
         return Day(speed, volume, occupancy, long_jams(true_speed))
 
     def rows(self, first_slot: int, last_slot: int) -> Mapping[str, npt.NDArray[Any]]:
-        """Return the rows of slots first <= n < last, by time.
+        """Return the rows of the five-minute slots first <= n < last, ordered by time.
 
-        There is one row per segment and slot.
+        There is one row for each segment and slot.
         """
         parts = []
         for number in range(first_slot // SLOTS_PER_DAY, -(-last_slot // SLOTS_PER_DAY)):
@@ -120,13 +123,13 @@ class Highway:
 
     @staticmethod
     def _pressure(random: np.random.Generator, weekend: bool, segments: int) -> Floats:
-        """Return demand divided by capacity, as array (slots, segments)."""
+        """Return demand divided by capacity, for each slot (row) and segment (column)."""
         hour = np.arange(SLOTS_PER_DAY) / 12.0
         day = np.full(SLOTS_PER_DAY, 0.3) + 0.2 * np.exp(-(((hour - 13) / 5) ** 2))
         for middle, height, width in ((8.0, 0.95, 1.8), (17.3, 1.05, 2.2)):
             height *= (0.45 if weekend else 1.0) * random.normal(1.0, 0.15)
             day += height * np.exp(-0.5 * ((hour - middle - random.normal(0, 0.4)) / width) ** 2)
-        # Some segments are always narrower, and demand fluctuates.
+        # Some segments are narrower on all days, and demand fluctuates.
         narrow = 1.0 + 0.12 * np.sin(2.1 * np.arange(segments))
         whim = np.zeros(segments)
         pressure = np.outer(day, narrow)
@@ -145,7 +148,7 @@ _day = lru_cache(maxsize=8)(Highway.day)
 
 
 def long_jams(speed: Floats) -> Bools:
-    """Mask periods under 15 mph that last at least 30 minutes.
+    """Return a mask of slots in jams under 15 mph that last at least 30 minutes.
 
     >>> long_jams(np.array([[9.0]] * 5 + [[60.0]] + [[9.0]] * 6)).ravel().astype(int).tolist()
     [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1]
@@ -159,7 +162,7 @@ def long_jams(speed: Floats) -> Bools:
     return jam
 
 
-# Option name -> field of `Highway`.
+# Field of `Highway` for each option name.
 _OPTIONS = {
     "segments": "segments",
     "days": "days",
@@ -170,7 +173,7 @@ _OPTIONS = {
 
 
 def highway_of(stream: str, options: Mapping[str, str], ignored: frozenset[str] = frozenset()) -> Highway:
-    """Return the highway of a URL such as `highway://road?segments=4&days=7`.
+    """Return the generator of a URL such as `highway://road?segments=4&days=7`.
 
     Option names are case-insensitive. `first` is the first day.
     """

@@ -16,13 +16,14 @@ from slicemill.errors import SlicemillError
 from slicemill.kernels.arrays import Int64s
 
 Values = npt.NDArray[Any]
-# Function from distinct words and an index per row to a column, so that Arrow can use a dictionary.
+# Function that returns a column from distinct words and the index of each row's word, so that Arrow can use a
+# dictionary.
 Pick: TypeAlias = Callable[[Values, Int64s], Any]
 
 EVENTS_PER_CYCLE = 50
 AUCTIONS_PER_CYCLE = 3
 FIRST_ID = 1000
-# Only the newest persons and auctions are active.
+# Number of the newest persons that are active, and of the newest auctions that are active.
 ACTIVE_PERSONS = 1000
 ACTIVE_AUCTIONS = 100
 
@@ -47,7 +48,7 @@ _PLACES = np.array(
 )
 _ITEMS = np.array(["lamp", "clock", "chair", "camera", "guitar", "vase", "atlas", "radio"])
 _CHANNELS = np.array(["app", "web", "phone", "partner"])
-# URLs of bids. Every other URL contains the referring channel.
+# URLs of bids, of which half contain the referring channel.
 _PAGES = np.array(
     [
         f"https://auction.example/{area}/{item}/{page}/bid.htm?query=1" + f"&channel_id={page}" * (page % 2)
@@ -78,17 +79,17 @@ class _Draw:
             return _mix_bits(self._events + salt)
 
     def below(self, column: int, bound: Int64s | int) -> Int64s:
-        """Return integers 0 <= n < bound."""
+        """Return random integers 0 <= n < bound, one for each event."""
         limit = np.asarray(bound, dtype=np.uint64)
         return (self.bits(column) % limit).astype(np.int64)
 
     def unit(self, column: int) -> npt.NDArray[np.float64]:
-        """Return numbers in [0, 1)."""
+        """Return random numbers in [0, 1), one for each event."""
         return (self.bits(column) >> np.uint64(11)).astype(np.float64) / float(2**53)
 
 
 def event_numbers(stream: str, first: int, last: int) -> Int64s:
-    """Return the events of one stream among first <= n < last."""
+    """Return the numbers of the events first <= n < last that belong to a stream."""
     if stream not in STREAMS:
         raise SlicemillError(f"NEXMark has no stream {stream}; it has {', '.join(STREAMS)}")
     numbers = np.arange(first, last, dtype=np.int64)
@@ -111,7 +112,7 @@ def columns(
     start_us: int = 0,
     pick: Pick = np.take,
 ) -> Mapping[str, Values]:
-    """Return a stream's columns for events first <= n < last.
+    """Return the columns of a stream for its events among first <= n < last.
 
     `rate` is the number of events of all three streams per second of event time. Times are in microseconds.
     """
@@ -141,7 +142,7 @@ def _newest_person(events: Int64s) -> Int64s:
 
 
 def _newest_auction(events: Int64s) -> Int64s:
-    """Return the index of the last auction opened up to each event."""
+    """Return the index of the last auction that was opened up to each event."""
     offset = events % EVENTS_PER_CYCLE
     opened = np.clip(offset, 0, AUCTIONS_PER_CYCLE)
     newest: Int64s = np.maximum(events // EVENTS_PER_CYCLE * AUCTIONS_PER_CYCLE + opened - 1, 0)
@@ -168,7 +169,8 @@ def _auctions(events: Int64s, ts: Int64s, draw: _Draw, pick: Pick) -> dict[str, 
 
 def _bids(events: Int64s, ts: Int64s, draw: _Draw, pick: Pick) -> dict[str, Values]:
     newest = _newest_auction(events)
-    # Half of all bids are for one hot auction: the latest multiple of the number of active auctions.
+    # Half of all bids are for one hot auction: the newest auction whose index is a multiple of
+    # ACTIVE_AUCTIONS.
     hot = newest // ACTIVE_AUCTIONS * ACTIVE_AUCTIONS
     auction = np.where(draw.below(21, 2) == 0, hot, _recent(newest, ACTIVE_AUCTIONS, draw, 22))
     return {

@@ -3,7 +3,8 @@
 Tags arrive as a Poisson process. Each tag is read `repeats` times, `gap_us` apart. A share `noise` of all
 readings has a negative id that belongs to no tag, so that wrong readings can be recognized in results. Time
 is divided into blocks. The random numbers of a block depend only on the seed and the number of the block. So
-the readings of any time can be generated independently. Readings appear in slots.
+the readings of any time can be generated independently. A block is divided into *slots* (intervals of fixed
+length), and all readings of a slot appear at its end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from slicemill.kernels.arrays import Int64s
 
 SLOT_US = 100_000
 SLOTS_PER_SECOND = 1_000_000 // SLOT_US
-# Number of slots that are generated together, because each block has a fixed cost.
+# Number of slots in a block, which is generated as a whole because of its fixed cost.
 _SLOTS_PER_BLOCK = 100
 _BLOCK_US = _SLOTS_PER_BLOCK * SLOT_US
 # Duration for which new tags appear if the stream must be finite and no duration is given.
@@ -28,7 +29,7 @@ FINITE_SECONDS = 60
 
 STREAMS = ("reading",)
 
-# The id of a tag encodes its block, which limits the number of tags per block.
+# Maximum number of tags in a block, because the id of a tag encodes its block.
 _IDS_PER_BLOCK = 100_000_000
 _MOST_PER_SECOND = 1_000_000
 _NOISE_IDS = 2**40
@@ -36,9 +37,9 @@ _NOISE_IDS = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """Parameters of the generator.
+    """Parameters of the generator of RFID readings.
 
-    New tags appear for `seconds`, or without end if it is None.
+    New tags appear for `seconds` seconds, or without end if `seconds` is None.
     """
 
     per_second: float = 5.0
@@ -62,12 +63,12 @@ class Tags:
 
     @property
     def tag_slots(self) -> int | None:
-        """Return the number of slots in which new tags appear, or None."""
+        """Return the number of time slots in which new tags appear, or None without an end."""
         return None if self.seconds is None else round(self.seconds * SLOTS_PER_SECOND)
 
     @property
     def slots(self) -> int | None:
-        """Return the number of slots with readings, or None."""
+        """Return the number of time slots that have readings, or None without an end."""
         return None if self.tag_slots is None else self.tag_slots + self._slots_of_a_tag
 
     @property
@@ -75,7 +76,7 @@ class Tags:
         return (self.repeats - 1) * self.gap_us // SLOT_US + 1
 
     def readings(self, first_slot: int, last_slot: int) -> Mapping[str, Int64s]:
-        """Return the readings of slots first <= n < last, by time.
+        """Return the readings of the time slots first <= n < last, ordered by time.
 
         The columns are `reader`, `tag` and `at` (µs).
         """
@@ -97,7 +98,7 @@ class Tags:
         return self.readings(0, self.slots)
 
     def _block(self, block: int) -> tuple[Int64s, Int64s, Int64s]:
-        """Return unsorted readings of a block's tags: reader, tag, time."""
+        """Return readers, tags and times of the readings of a block's tags, unsorted."""
         random = np.random.default_rng((self.seed & (2**64 - 1), block))
         # Given the number of arrivals of a Poisson process, arrival times are uniformly distributed.
         tags = int(random.poisson(self.per_second * _BLOCK_US / 1_000_000))

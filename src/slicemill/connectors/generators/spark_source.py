@@ -1,4 +1,4 @@
-"""Generators as data sources of Spark, for use without a mill.
+"""Generators as data sources of Spark, for use without the slicemill engine.
 
     register(spark)
     spark.readStream.format("nexmark").options(stream="bid", events=1_000_000).load()
@@ -47,14 +47,14 @@ class EventRange(InputPartition):
 
 
 def ranges(generator: Generator, first: int, last: int) -> list[InputPartition]:
-    """Split the events first <= n < last into partitions."""
+    """Split the events first <= n < last into Spark partitions."""
     count = max(1, min(generator.pace.partitions, (last - first) // generator.per_task))
     edges = [first + (last - first) * part // count for part in range(count + 1)]
     return [EventRange(a, b) for a, b in pairwise(edges) if a < b]
 
 
 def batches(generator: Generator, events: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition."""
+    """Yield the rows of a partition's events in batches."""
     if not isinstance(events, EventRange):
         return  # Spark's placeholder for an empty read
     for first in range(events.first, events.last, generator.per_batch):
@@ -62,7 +62,7 @@ def batches(generator: Generator, events: InputPartition) -> Iterator[pa.RecordB
 
 
 class GeneratorBatchReader(DataSourceReader):
-    """Batch reader; each task creates the generator from its options."""
+    """Batch reader of Spark, of which each task creates the generator from its options."""
 
     def __init__(self, form: str, options: Mapping[str, str]) -> None:
         self._form = form
@@ -77,7 +77,7 @@ class GeneratorBatchReader(DataSourceReader):
 
 
 class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Streaming reader with offsets `{"event": n, "since_us": t}`.
+    """Streaming reader of Spark with offsets `{"event": n, "since_us": t}`.
 
     The events below n have been read. The clock of the generator started at the time t.
     """
@@ -115,7 +115,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._since_us = start["since_us"]
         available = self._available(self._since_us)
         if self._draining:
-            # The run ends at the current event. Later events belong to the next run.
+            # This streaming run ends at the current event. Later events belong to the next run.
             self._target = available if self._target is None else self._target
             available = self._target
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._pace.max_per_trigger
@@ -127,7 +127,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"event": max(start["event"], min(ends)), "since_us": self._since_us}
 
     def _available(self, since_us: int) -> int | None:
-        """Return the number of events that have appeared, or None if unlimited."""
+        """Return the number of events that have appeared, or None without a rate limit."""
         if not self._pace.limited:
             return self._events
         elapsed_us = max(0, wall_clock_us() - since_us)
@@ -148,7 +148,7 @@ class GeneratorStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 class _GeneratorSource(DataSource):
-    """Base of the data sources.
+    """Base class of the Spark data sources of generators.
 
     Each format has a class, because Spark gets the name of a format from the class.
     """
@@ -165,7 +165,7 @@ class _GeneratorSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         return GeneratorBatchReader(self.form, self.options)
 
-    # Spark calls this method with the schema by name.
+    # Spark passes the schema as a keyword argument.
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
         return GeneratorStreamReader(self.form, self.options)
 

@@ -38,20 +38,20 @@ class ConsoleSink:
         self.console.print(results_table(f"{self.query}, {epochs}", self.schema, rows, table.num_rows))
 
     def close(self) -> None:
-        """Do nothing: the console belongs to the caller."""
+        """Do nothing, because the caller owns the console."""
 
 
-# Formatting of values and results for the terminal.
+# Formatting of values and results for the terminal
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS = frozenset({Kind.INT, Kind.BIGINT, Kind.DOUBLE, Kind.DECIMAL})
 _WRAPPED = frozenset({Kind.VARCHAR, Kind.BINARY, Kind.LIST})
-_LEAST_WRAPPED = 16  # longest unbreakable text in a list of timestamps: "12:00:00.000001,"
+_LEAST_WRAPPED = 16  # length of the longest unbreakable text in a list of timestamps: "12:00:00.000001,"
 
 
 def show_value(value: object, type_: Type) -> str:
-    """Return the text of a value, given its type.
+    """Format a value of a type as text.
 
     >>> from slicemill.types import TIMESTAMP, DOUBLE
     >>> show_value(1_500_000, TIMESTAMP), show_value(2.5, DOUBLE), show_value(None, DOUBLE)
@@ -84,7 +84,7 @@ def show_timestamp(us: int) -> str:
 
 
 def show_counts(console: Console, stream: str, read: int, unneeded: int, late: int, bad: int) -> None:
-    """Print the numbers of rows that were read and dropped."""
+    """Print the number of rows that a stream has read, and of unneeded, late and bad rows."""
     parts = [(unneeded, "no query needed"), (late, "came late"), (bad, "could not be read")]
     rest = ", ".join(f"{count:,} {what}" for count, what in parts if count)
     told = f"read {read:,} row{'' if read == 1 else 's'}{f', of which {rest}' if rest else ''}"
@@ -94,7 +94,7 @@ def show_counts(console: Console, stream: str, read: int, unneeded: int, late: i
 
 
 def show_shed(console: Console, query: str, dropped: int, accuracy: float) -> None:
-    """Print the number of tuples that a query dropped, and accuracy."""
+    """Print the number of tuples that load shedding dropped, and the accuracy."""
     console.print(f"{query}: {dropped:,} tuples dropped, accuracy {accuracy:.1%}", highlight=False)
 
 
@@ -103,11 +103,11 @@ def results_table(
 ) -> Group:
     """Return the last rows of a query as a terminal table.
 
-    `total` is the number of all rows. If the table is too wide for the terminal, each row is shown with one
-    line per value.
+    `total` is the number of all rows. If the table is too wide for the terminal, each value of a row is on a
+    line of its own.
     """
     shown = f", the last {len(rows)}" if 0 < len(rows) < total else ""
-    # Not a title of the table, because rich would wrap it at the width of the table.
+    # The heading is not the title of the table, because rich would wrap a title at the width of the table.
     heading = Text(f"{title}: {total:,} row{'' if total == 1 else 's'}{shown}", style="bold")
     cells = [
         (
@@ -122,7 +122,7 @@ def results_table(
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Rows as a table, or as records if too wide.
+    """Rows as a terminal table, or as records if the table is too wide.
 
     Dates, times and numbers are never broken.
     """
@@ -142,9 +142,10 @@ class _Rows:
             yield self._record(row)
 
     def _in_lines(self) -> _Rows:
-        """Return the rows with line breaks in names and values.
+        """Return the rows with additional line breaks in column names and values.
 
-        Names break after underscores, values between words. Texts and lists are wrapped later, by rich.
+        Names are broken after underscores, and values between words. Texts and lists are wrapped later, by
+        rich.
         """
         names = [name[:1] + name[1:].replace("_", "_\n") for name in self.names]
         apart = [" " if kind in _WRAPPED else "\n" for kind in self.kinds]

@@ -1,7 +1,8 @@
-"""Delivery to one sink: sends new epochs, then advances the cursor.
+"""Delivery of query results to sinks: send new commits, then advance the cursor.
 
-A failure does not affect other sinks. After a back-off that doubles with each failure, the sink is resumed
-and returns its position. Until then its results stay in the log.
+An *epoch* is what one commit appended to a log, and the *cursor* of a sink is its last received epoch. A
+failure does not affect other sinks. After a back-off that doubles with each failure, the sink is resumed and
+returns its position. Until then its results stay in the log.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from slicemill.storage.log import Epoch, Log
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 30.0
-# A backlog is delivered in ranges of about this many rows, to limit memory.
+# Approximate number of rows of one delivery, which limits memory.
 _ROWS_PER_DELIVERY = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStatus:
-    """Status of a sink; `rows` are those delivered by this process."""
+    """Status of a sink; `rows` is the number of rows that this process has delivered."""
 
     name: str
     query: str
@@ -51,9 +52,9 @@ class SinkStatus:
 
 
 def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
-    """Split epochs into ranges.
+    """Split epochs into successive groups.
 
-    Each range except the last has at least `enough` rows.
+    Each group except the last has at least `enough` rows.
     """
     part: list[Epoch] = []
     rows = 0
@@ -68,7 +69,7 @@ def ranges(epochs: Iterable[Epoch], enough: int) -> Iterator[list[Epoch]]:
 
 
 class SinkDelivery:
-    """Delivery of a log to one sink.
+    """Delivery of a query's log to one sink.
 
     `report` is called with the text of a failure. `clock` returns monotonic seconds.
     """
@@ -88,7 +89,7 @@ class SinkDelivery:
         self._log = log
         self._report = report
         self._clock = clock
-        self._last: int | None = None  # position of the sink; None: the sink must be resumed first
+        self._last: int | None = None  # last epoch in the sink, or None if the sink must be resumed first
         self._rows = 0
         self._error: str | None = None
         self._failures = 0
@@ -125,11 +126,12 @@ class SinkDelivery:
 
     def _deliver_new(self) -> None:
         last = self._resumed() if self._last is None else self._last
-        if last < 0 <= self._log.begun_after:  # the sink never received the table of the earlier definition
+        # A new sink skips the changes of earlier versions of the query, which cancel out.
+        if last < 0 <= self._log.begun_after:
             last = self._log.begun_after
             if self.cursor.epoch < last:
                 self.cursor.advance(last)
-        # Set again at the end, if all steps succeed.
+        # After a failure in a later step, the sink must be resumed.
         self._last = None
         enough = 1 if self.sink.per_epoch else _ROWS_PER_DELIVERY
         waiting = self._log.epochs(after=last)
@@ -152,7 +154,7 @@ class SinkDelivery:
     def _of_other_columns(self, waiting: list[Epoch]) -> list[Epoch]:
         """Return epochs with columns that a declared sink cannot store.
 
-        They are of earlier definitions of the query.
+        These epochs are results of earlier versions of the query.
         """
         if self.name != self.cursor.log or not self._log.changes_of_columns:
             return []
@@ -162,18 +164,22 @@ class SinkDelivery:
     def _resumed(self) -> int:
         last = self.sink.resume(self.cursor.id, self.cursor.epoch)
         # The log of a query that was created again is empty at first. Its epochs will be greater than all
-        # earlier ones.
+        # earlier epochs.
         if last > self._log.head >= 0:
             raise SinkError(
                 f"the sink has epoch {last}, but the results end with {self._log.head}; "
-                "was the home replaced by an older copy? Give the sink another place"
+                "was the home directory replaced by an older copy? Give the sink another target"
             )
         if self.cursor.epoch < last:
             self.cursor.advance(last)
         if self._log.has_freed_after(last):
-            gone = f"after {last}, up to {self._log.freed},"
-            goes_on = "begins anew with the table" if self._log.base is not None else "goes on after them"
-            self._report(f"sink {self.name}: epochs {gone} are freed; it {goes_on}")
+            freed = f"after {last}, up to {self._log.freed},"
+            next_rows = (
+                "continues with the current table"
+                if self._log.base is not None
+                else "continues after these epochs"
+            )
+            self._report(f"sink {self.name}: epochs {freed} are freed; the sink {next_rows}")
         return last
 
     def _hand_over(self, epochs: list[Epoch]) -> int:
@@ -194,23 +200,24 @@ class SinkDelivery:
         self._failures += 1
         self._retry_at = self._clock() + pause_s
         before, self._error = self._error, redact(str(problem).strip()) or type(problem).__name__
-        if self._error != before:  # report repeated failures only once
+        if self._error != before:  # a repeated failure is reported only once
             self._report(f"sink {self.name} of query {self.cursor.log} failed: {self._error}")
 
 
-# SinkRunner: all sinks of a mill, each with its own thread.
+# Runner of all sinks of an engine, each with its own thread
 #
-# No sink waits for another sink. The mill calls `notify` after a commit and continues. A slow or failed sink
-# only lags behind the log. Retention uses `cursors`: results are retained until all sinks have received them.
+# No sink waits for another sink. The engine calls `notify` after a commit and continues. A slow or failed
+# sink only lags behind the log. Retention uses `cursors`: results are retained until all sinks have received
+# them.
 
 
 _LOGGER = logging.getLogger("slicemill.sinks")
-# A hanging sink is abandoned with its daemon thread. The effect is that of a crash of the sink.
+# Time after which a hanging sink is abandoned with its daemon thread, as after a crash of the sink.
 _LEAVE_AFTER_S = 10.0
 
 
 class SinkRunner:
-    """Sinks by name.
+    """Runner of all sinks of an engine.
 
     A sink that the query declares has the name of the query.
     """
@@ -234,7 +241,7 @@ class SinkRunner:
         self._running = False
 
     def add(self, query: str, sink: Sink, name: str | None = None) -> None:
-        """Add a sink, which receives the results after its cursor."""
+        """Add a sink of a query, which receives the results after its cursor."""
         name = name or query
         if name in self._deliveries:
             raise SinkError(f"there is a sink {name} already; give this one another name")
@@ -265,22 +272,22 @@ class SinkRunner:
                 delivery.cursor.forget()
         for cursor in load_cursors(self._home.folder, SINKS, self._files):
             if cursor.log == query:
-                cursor.forget()  # cursor of an earlier process
+                cursor.forget()  # the sink of this cursor ran in an earlier process
 
     def deliver_new(self) -> None:
-        """Deliver new results to all sinks now. Failures are reported and retried."""
+        """Deliver new results to all sinks now; report and retry failures."""
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
     def deliver_rest(self, name: str) -> int:
-        """Deliver all results to a sink; return the number of remaining rows."""
+        """Deliver all results to a sink; return the number of rows that failed to be delivered."""
         delivery = self._deliveries[name]
         delivery.deliver_new()
         return self._home.logs[delivery.cursor.log].rows_after(delivery.cursor.epoch)
 
     def problem(self, name: str) -> str:
-        """Return the reason why results remain for a sink."""
-        return self._deliveries[name].status().error or "it is still at work"
+        """Return the reason why a sink has not received all results."""
+        return self._deliveries[name].status().error or "the sink is still delivering"
 
     def notify(self) -> None:
         """Wake the threads of the sinks after a commit."""
@@ -297,7 +304,7 @@ class SinkRunner:
                     self._start(delivery)
 
     def stop(self) -> None:
-        """End the threads, then deliver the remaining results."""
+        """End the threads of the sinks, then deliver the remaining results."""
         with self._changed:
             self._running = False
             threads, self._threads = self._threads, {}
@@ -329,7 +336,7 @@ class SinkRunner:
         return list(self._deliveries)
 
     def tables_of(self, query: str) -> list[str]:
-        """Return the names of sinks that store a query's current table."""
+        """Return the names of sinks that store the current table of a query."""
         deliveries = self._deliveries.items()
         return [
             name for name, one in deliveries if one.cursor.log == query and isinstance(one.sink, TableSink)
@@ -339,7 +346,7 @@ class SinkRunner:
         return [delivery.status() for delivery in self._deliveries.values()]
 
     def cursors(self) -> list[Mapping[str, int]]:
-        """Return the positions of sinks and external readers, each by log."""
+        """Return the cursor of each sink and external reader, as {log: last epoch}."""
         sinks = [delivery.cursor for delivery in self._deliveries.values()]
         readers = load_cursors(self._home.folder, READERS, self._files)
         return [{cursor.log: cursor.epoch} for cursor in (*sinks, *readers)]
@@ -358,9 +365,9 @@ class SinkRunner:
             seen = self._next_news(delivery, seen)
 
     def _next_news(self, delivery: SinkDelivery, seen: int) -> int | None:
-        """Wait for new results or for the next retry.
+        """Wait for new results or for the next retry of a sink.
 
-        Return None at the end.
+        Return None when the runner stops.
         """
 
         def ending() -> bool:

@@ -1,13 +1,13 @@
-"""Exactly-once file sink: one file per delivered range of epochs.
+"""Exactly-once file sink, which writes one file for each delivered range of epochs.
 
     <folder>/_slicemill.json                        owner of the results
     <folder>/000000000005-000000000007.parquet      rows of epochs 5 to 7
     <folder>/_unfinished                            file that is being written
 
-A complete file is renamed atomically. The file names are the cursor: after a crash, the sink continues after
-the last epoch in a name, and not at the cursor of the home. So no row is written twice. In the order of their
-names, files are in the order of delivery. Spark, Arrow and other readers of folders ignore names that begin
-with an underscore.
+An epoch is what one commit appended to a log. A complete file is renamed atomically. The file names are the
+cursor: after a crash, the sink continues after the last epoch in a name, and not at the cursor in the home
+directory. So no row is written twice. In the order of their names, files are in the order of delivery. Spark,
+Arrow and other readers of folders ignore names that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Encode = Callable[[pa.Table], bytes | pa.Buffer]
 
 @dataclass(slots=True)
 class FolderSink:
-    """Sink that writes files to a folder.
+    """Sink that writes result files to a folder.
 
     `encode` converts a table to the content of a file.
     """
@@ -76,8 +76,8 @@ class FolderSink:
             )
 
     def _write(self, name: str, data: bytes | pa.Buffer) -> None:
-        # All unfinished files have the same name: there is one writer, and it overwrites leftovers of a
-        # crash.
+        # There is only one writer, so all unfinished files have one name, and leftovers of a crash are
+        # overwritten.
         unfinished = self.folder / _UNFINISHED
         self.files.write(unfinished, data)
         if self.durable:
@@ -108,10 +108,10 @@ def encode_parquet(table: pa.Table) -> pa.Buffer:
     return out.getvalue()
 
 
-# `json:folder`: one file of JSON lines per delivered range of epochs.
+# `json:folder`: one file of JSON lines for each delivered range of epochs
 #
 # The sink writes a folder, and not one growing file. Files appear complete, so they need no commit marker,
-# and readers never see a part of a line. `cat folder/*.jsonl` concatenates the files.
+# and readers never read a part of a line. `cat folder/*.jsonl` concatenates the files.
 
 
 JSON_LINES_SUFFIX = "jsonl"
@@ -120,7 +120,7 @@ _NO_HEAD: Mapping[str, str] = {}
 
 
 def encode_json_lines(table: pa.Table) -> bytes:
-    """Encode rows as lines of JSON objects; `json_values` converts the values."""
+    """Encode rows as lines of JSON objects."""
     types = {TS: TIMESTAMP} | {column.name: column.type for column in from_arrow(table.schema)}
     columns = [column_values(table.column(name), type_) for name, type_ in types.items()]
     return "".join(json_line(row, types) for row in zip(*columns, strict=True)).encode()
@@ -136,7 +136,7 @@ def json_line(row: Iterable[object], types: Mapping[str, Type], head: Mapping[st
 
 
 def result_line(query: str, schema: Schema, timed: tuple[int | None, Sequence[object]]) -> str:
-    """Encode a result for `slicemill run --json`: query, `_ts`, columns."""
+    """Encode a result row for `slicemill run --json`: query, `_ts` and columns."""
     ts, row = timed
     types = {TS: TIMESTAMP} | {column.name: column.type for column in schema}
     return json_line((ts, *row), types, {"query": query})

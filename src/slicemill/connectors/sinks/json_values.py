@@ -15,7 +15,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def plain(value: object, type_: Type) -> object:
-    """Return a value as JSON types.
+    """Convert a value to JSON types.
 
     Timestamps are ISO 8601 texts in UTC, intervals are microseconds, decimals are exact texts, bytes are
     base64.
@@ -33,7 +33,7 @@ def _instant(value: object) -> object:
     try:
         return (_EPOCH + timedelta(microseconds=cast(int, value))).isoformat().replace("+00:00", "Z")
     except OverflowError:
-        return value  # the year is out of the range of Python's calendar
+        return value  # the year is outside Python's calendar, so the number is returned
 
 
 def _date(value: object) -> object:

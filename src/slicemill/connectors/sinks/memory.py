@@ -1,7 +1,7 @@
 """`memory:`: results in the memory of this process, for notebooks and tests.
 
-For a changelog, the sink stores the current rows; with `memory:?changelog=true`, all changes. With
-`memory:?rows=1000`, it stores the newest 1000 rows.
+For a changelog, the sink stores the current rows, or all changes with `memory:?changelog=true`. With
+`memory:?rows=1000`, the sink stores the newest 1000 rows.
 
 The rows are lost when the process ends. So after a restart, the sink receives all results that are still in
 the log.
@@ -49,7 +49,7 @@ class MemorySink:
                 self._rows -= self._tables.popleft().num_rows
 
     def close(self) -> None:
-        """Do nothing: the rows remain available."""
+        """Do nothing, because the rows remain available."""
 
     def to_arrow(self) -> pa.Table:
         """Return the stored rows, with `_ts` (UTC) as first column."""
@@ -85,18 +85,18 @@ class MemoryTable:
             self._changes, self._last = table, last
 
     def close(self) -> None:
-        """Do nothing: the rows remain available."""
+        """Do nothing, because the rows remain available."""
 
     def to_arrow(self) -> pa.Table:
-        """Return the current rows; `_ts` (UTC) is the last change."""
+        """Return the current rows, in which `_ts` (UTC) is the time of the last change."""
         with self._lock:
             return self._changes.drop_columns([OP])
 
 
-# Python function as a sink: `receive(epoch, table)`, called at least once per epoch, in order.
+# Python function as a sink: `receive(epoch, table)`, called at least once for each epoch, in order
 #
-# The function is called for each epoch with rows. The number of the epoch is a permanent id of its rows. So a
-# function that stores the last number can skip epochs that are repeated after a crash.
+# The function is called for each epoch (commit) with rows. The number of the epoch is a permanent id of its
+# rows. So a function that stores the last number can skip epochs that are repeated after a crash.
 
 
 Receive = Callable[[int, pa.Table], object]
@@ -119,7 +119,7 @@ class CallableSink:
         """Do nothing, because no resource is open between deliveries."""
 
 
-# Upsert sink: a Python function that maintains a table, called once per epoch.
+# Upsert sink: a Python function that maintains a table, called once for each epoch
 #
 #     def merge(upserts: Upserts) -> None:
 #         with database:                                    one transaction
@@ -138,10 +138,10 @@ UPSERT, DELETE = "upsert", "delete"
 
 @dataclass(frozen=True, slots=True)
 class Upserts:
-    """Changes of an epoch, with one row per key.
+    """Changes of an epoch (commit), with one row for each key.
 
-    The columns are `_ts`, `_op` and those of the query. If `whole` is set, the rows are the complete table,
-    and all other rows must be deleted. This happens if earlier changes have been freed.
+    The columns are `_ts`, `_op` and the columns of the query. If `whole` is set, the rows are the complete
+    table, and all other rows must be deleted. This happens if earlier changes have been freed.
     """
 
     epoch: int
@@ -151,7 +151,7 @@ class Upserts:
 
 
 def net_upserts(table: pa.Table, schema: Schema) -> pa.Table:
-    """Reduce an epoch's changes to one upsert or delete per key."""
+    """Reduce the changes of an epoch to one upsert or delete for each key."""
     assert schema.key is not None, "rows are found by their key"
     columns = [table.column(name) for name in schema.key]
     numbered = Keys().number(distinct_keys(columns, table.num_rows), columns)
@@ -165,9 +165,9 @@ def net_upserts(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 class UpsertSink:
-    """Sink that calls a function with upserts.
+    """Sink that calls a Python function with the upserts of each epoch.
 
-    If the function stores the epochs, `position` returns the last stored epoch, or None if there is none.
+    If the function stores the numbers of epochs, `position` returns the last stored number, or None.
     """
 
     per_epoch = True

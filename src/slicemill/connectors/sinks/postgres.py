@@ -5,9 +5,9 @@ their key. With `changelog=true`, the table has all changes.
 
 The sink creates two tables if they are missing. The target table (named by the query or by `table=`) has
 `_ts` and the columns of the query. Names are quoted, so they keep their case. `slicemill_cursors` has one row
-per query, with the last delivered epoch and the home. Delivery continues after this epoch, and not at the
-cursor of the home. So delivery is also correct after a connection broke during a commit, or after a backup
-was restored.
+per query, with the last delivered epoch (commit of slicemill) and the home directory. Delivery continues
+after this epoch, and not at the cursor in the home directory. So delivery is also correct after a connection
+broke during a commit, or after a backup was restored.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _TYPES = {
 
 
 def postgres_type(type_: Type) -> str:
-    """Return a Postgres type for all values of an ESL type.
+    """Return a Postgres type that can store all values of a column type of slicemill.
 
     >>> from slicemill.types import INT, decimal
     >>> postgres_type(INT), postgres_type(decimal(10, 2))
@@ -69,7 +69,7 @@ def postgres_type(type_: Type) -> str:
 
 
 def split_table(url: str) -> tuple[str, str | None]:
-    """Split a sink's URL into driver URL and option `table=`.
+    """Split the URL of a sink into the URL for the driver and the option `table=`.
 
     >>> split_table("postgres://ada@db/shop?table=hot&sslmode=require")
     ('postgres://ada@db/shop?sslmode=require', 'hot')
@@ -91,7 +91,8 @@ def open_postgres(url: str, query: str, schema: Schema, as_log: bool = False) ->
     try:
         psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError as problem:
-        # The driver's message may contain a part of a password.
+        # The driver's message is omitted if the URL has a password, because it may contain a part of the
+        # password.
         why = f" ({str(problem).strip()})" if address == redact_address(address) else ""
         raise SinkError(
             f"the sink of {query} is no Postgres address{why}; "
@@ -163,7 +164,7 @@ class PostgresSink:
             cursor.execute(f"UPDATE {CURSORS} SET epoch = %s WHERE query = %s", [last, self._query])
 
     def _take(self, cursor: Cursor, table: pa.Table) -> None:
-        """Write the rows of a delivery, within its transaction."""
+        """Write the rows of a delivery, within the transaction of the cursor."""
         _copy(cursor, self._target(), self._columns, table)
 
     def close(self) -> None:
@@ -172,7 +173,7 @@ class PostgresSink:
             self._connection = None
 
     def _position(self, connection: Connection) -> int:
-        """Return the last delivered epoch; lock its row for the transaction."""
+        """Return the last delivered epoch, and lock its row for the transaction."""
         row = connection.execute(
             f"SELECT epoch, owner FROM {CURSORS} WHERE query = %s FOR UPDATE", [self._query]
         ).fetchone()
@@ -186,7 +187,8 @@ class PostgresSink:
     def _make_tables(self, connection: Connection) -> None:
         from psycopg.sql import SQL, Identifier
 
-        # CREATE … IF NOT EXISTS requires the privilege to create tables, even if the table exists.
+        # The table is created only if missing, because CREATE … IF NOT EXISTS always requires the privilege
+        # to create.
         cursors = SQL("query text PRIMARY KEY, epoch bigint NOT NULL, owner text NOT NULL")
         _make_missing(connection, Identifier(CURSORS), cursors)
         columns = SQL(", ").join(
@@ -236,8 +238,8 @@ class PostgresTable(PostgresSink):
             )
             cursor.execute(made)
             _copy(cursor, touched, self._keys, table)
-            # An index finds equal keys. NULL is not equal to NULL, so keys with NULL need a scan of the
-            # table.
+            # Postgres finds equal keys with an index. Keys with NULL need a table scan, because NULL does not
+            # equal NULL.
             names = [Identifier(column.name) for column in self._keys]
             equal = [SQL("t.{0} = {1}.{0}").format(name, touched) for name in names]
             same = [SQL("t.{0} IS NOT DISTINCT FROM {1}.{0}").format(name, touched) for name in names]

@@ -42,7 +42,7 @@ class SinkTarget:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """Target of a sink, with the query that writes to it."""
+    """Target of a sink, with the query whose results the sink receives."""
 
     target: SinkTarget
     query: str
@@ -68,7 +68,7 @@ def open_sink(
     files: FileSystem = SHARED,
     durable: bool = False,
 ) -> Sink:
-    """Create the sink of a query, from a URL or a function.
+    """Create the sink of a query from a URL or a Python function.
 
     Paths are relative to `folder`. An invalid URL raises a SinkError here. An unreachable target raises an
     error later, in `resume`.
@@ -109,7 +109,7 @@ def _folder_of(url: str, query: str, folder: Path) -> Path:
 
 
 def _split_changelog(url: str, query: str) -> tuple[str, bool]:
-    """Split the option `changelog=true` off a URL.
+    """Split the URL of a sink into the URL without `changelog=true`, and this option.
 
     >>> _split_changelog("json:out?changelog=true", "q"), _split_changelog("memory:?rows=3", "q")
     (('json:out', True), ('memory:?rows=3', False))
@@ -139,7 +139,7 @@ def share_persistent_target(before: str, after: str | None) -> bool:
 
 
 def alternative_target(url: str, query: str) -> str:
-    """Return the URL of an unused target next to a sink's target.
+    """Return the URL of another target next to the target of a sink.
 
     >>> alternative_target("postgres://ada@db/shop?sslmode=require", "hot")
     'postgres://ada@db/shop?sslmode=require&table=hot_2'
@@ -185,8 +185,8 @@ def _folder(suffix: str, encode: Encode) -> Callable[[_Request], Sink]:
         if request.schema.changelog and not request.as_log:
             url = redact_address(request.url)
             raise SinkError(
-                f"query {request.query} changes, and a file takes no row back; write its changes with _op "
-                f"('{url}?changelog=true'), tell it once (EMIT FINAL), or use a Postgres table"
+                f"query {request.query} changes, and rows in a file cannot be retracted; write all changes "
+                f"('{url}?changelog=true'), end the SELECT with EMIT FINAL, or use a Postgres table"
             )
         return FolderSink(request.target.path, suffix, encode, request.files, request.durable)
 

@@ -1,9 +1,10 @@
-"""Interface of sinks: receive results in ranges of epochs.
+"""Interface of sinks, which receive query results in ranges of epochs.
 
-The cursor in the home is written after a delivery, so after a crash it may lag behind the sink. Some sinks
-store their own position atomically with the rows, for example in a file name or in the same transaction. Such
-a sink returns its position on resume, and gets each row exactly once. Other sinks get the last delivery
-again, with the same epoch numbers.
+An *epoch* is what one commit appended to the log of a query. The *cursor* of a sink is its last received
+epoch. The cursor in the home directory is written after a delivery, so after a crash it may lag behind the
+sink. Some sinks store their own position atomically with the rows, for example in a file name or in the same
+transaction. Such a sink returns its position on resume, and gets each row exactly once. Other sinks get the
+last delivery again, with unchanged epoch numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class SinkError(SlicemillError):
 
 
 class Sink(Protocol):
-    """Receiver of results. Creating a sink has no side effects.
+    """Receiver of query results, whose creation has no side effects.
 
     `resume` is the first call that may fail, and it may be repeated.
     """
@@ -48,18 +49,18 @@ class Sink(Protocol):
     def resume(self, owner: str, stored: int) -> int:
         """Prepare the sink, initially or after a failure; return its last epoch.
 
-        `owner` is a unique name that the home has generated for this sink. `stored` is the cursor in the
-        home.
+        `owner` is a unique name that was generated for this sink and its home directory. `stored` is the
+        cursor in the home directory.
         """
 
     def deliver(self, first: int, last: int, table: pa.Table) -> None:
         """Receive the rows of the epochs `first` to `last`.
 
-        The columns are `_ts` (UTC), then those of the query.
+        The columns are `_ts` (UTC), then the columns of the query.
         """
 
     def close(self) -> None:
-        """Release the resources of `resume`. The sink may be resumed later."""
+        """Release the resources of `resume`; the sink may be resumed later."""
 
 
 @runtime_checkable
@@ -73,13 +74,13 @@ class TableSink(Sink, Protocol):
         """
 
 
-# Cursors of sinks and external readers: small files in the home.
+# Cursors of sinks and external readers: small files in the home directory
 #
-#     <home>/sinks/<name>/cursor.json     written by the mill
+#     <home>/sinks/<name>/cursor.json     written by the engine
 #     <home>/readers/<name>/cursor.json   written by a program that reads results (connectors/results.py)
 #
-# `id` is generated once, and also stored at the target. So a folder or database records which home writes to
-# it, and a second home cannot continue after the epochs of the first home.
+# `id` is generated once, and also stored at the target. So a folder or database records the home directory
+# that writes to it, and a second home directory cannot continue after the epochs of the first.
 
 
 SINKS = "sinks"
@@ -89,7 +90,7 @@ _FILE = "cursor.json"
 
 @dataclass(slots=True)
 class SinkCursor:
-    """Position of a sink or reader: its last received epoch."""
+    """Cursor of a sink or external reader: its last received epoch (commit)."""
 
     folder: Path
     id: str
@@ -108,7 +109,7 @@ class SinkCursor:
         self.epoch = epoch
 
     def forget(self) -> None:
-        """Delete the cursor, even during a delivery.
+        """Delete the stored cursor, even during a delivery.
 
         A cursor that is created later gets a new id.
         """
@@ -119,10 +120,7 @@ class SinkCursor:
 def open_cursor(
     home: Path, kind: str, name: str, log: str, files: FileSystem = LOCAL, durable: bool = False
 ) -> SinkCursor:
-    """Return the cursor of a sink or reader.
-
-    Create and store it if necessary.
-    """
+    """Return the stored cursor of a sink or external reader; create it if missing."""
     folder = home / kind / folder_name(name)
     found = _load(folder, files, durable)
     if found is None:
@@ -151,7 +149,7 @@ def _load(folder: Path, files: FileSystem, durable: bool) -> SinkCursor | None:
     path = folder / _FILE
     try:
         content = json.loads(files.read(path))
-        crc = content.pop("crc", None)  # missing in files of older versions
+        crc = content.pop("crc", None)  # checksum, which files of older versions do not have
         if crc != _checksum(content) and (crc is not None or content.keys() != {"id", "log", "epoch"}):
             raise ValueError("its checksum differs")
         return SinkCursor(folder, content["id"], content["log"], content["epoch"], files, durable)

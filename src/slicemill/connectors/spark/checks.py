@@ -1,8 +1,9 @@
-"""Conversion of source values to declared types, as Catalyst expressions.
+"""Conversion of source values to declared types, as Spark (Catalyst) expressions.
 
-A value that does not fit becomes NULL. The expressions implement the rules of `ingest.formats.records` and
-share its regular expressions. A property test compares the values and reasons of both. The usual spelling is
-tried first, because a failed cast costs more than matching a regular expression.
+A value that does not fit its type becomes NULL, and its row gets a *reason*, which is an error message. The
+expressions implement the rules of `ingest.formats.records` and share its regular expressions. A property test
+compares values and reasons of both implementations. The usual spelling is tried first, because a failed cast
+costs more than matching a regular expression.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from slicemill.ingest.formats.records import (
 )
 from slicemill.types import TIMESTAMP, Kind, Schema, TimestampUnit, Type
 
-# Additional columns: text of a bad row, and its reason.
+# Names of additional columns: text of a bad row, and the reason why the row is bad.
 RAW = "_raw"
 REASON = "_reason"
-# Arrival order of rows from files: modification time of the file, its name, and the start of the part. One
-# task reads a part, row by row.
+# Columns with the arrival order of rows from files: modification time of the file, name of the file, and
+# start of the file part that one Spark task reads row by row.
 PLACE = ("_place_time", "_place_file", "_place_part")
 
 _SPARK: dict[Kind, s.DataType] = {
@@ -61,7 +62,7 @@ _SPARK: dict[Kind, s.DataType] = {
 _INTEGRAL = (s.ByteType, s.ShortType, s.IntegerType, s.LongType)
 _NESTED = (s.StructType, s.ArrayType, s.MapType, s.VariantType)
 
-# Usual spelling of a timestamp. With an appended Z, it is independent of the session's time zone.
+# Usual spelling of a timestamp, which with an appended Z is independent of the session's time zone.
 _PLAIN_INSTANT = rf"{DAY}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(?:\.[0-9]+)?"
 
 
@@ -77,12 +78,12 @@ def spark_type(type_: Type) -> s.DataType:
 
 
 def fits_always(source: s.DataType, type_: Type) -> bool:
-    """Return True if values of the source need neither conversion nor check."""
+    """Return True if values of a source type need neither conversion nor check."""
     return source == spark_type(type_) and type_.length is None
 
 
 def as_text(value: Column, source: s.DataType) -> Column:
-    """Return a value as text, for VARCHAR columns and for reasons."""
+    """Convert a value to text, for VARCHAR columns and for error messages."""
     if isinstance(source, s.StringType):
         return value
     if isinstance(source, _NESTED):
@@ -93,7 +94,7 @@ def as_text(value: Column, source: s.DataType) -> Column:
 
 
 def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Column:
-    """Convert a value to the declared type.
+    """Convert a value to its declared type.
 
     The result is NULL if the value does not fit. `utc` is True if the time zone of the session is UTC.
     """
@@ -106,24 +107,24 @@ def as_declared(value: Column, source: s.DataType, type_: Type, utc: bool) -> Co
 
 
 def shorten(text: Column) -> Column:
-    """Shorten a bad value for its reason."""
+    """Shorten the text of a bad value for an error message."""
     long = F.char_length(text) > MAX_SHOWN
     return F.when(long, F.concat(F.substring(text, 1, MAX_SHOWN), F.lit("…"))).otherwise(text)
 
 
 def bad_value_reason(text: Column, type_: Type) -> Column:
-    """Return the reason for a value that does not fit its type."""
+    """Return the error message for a value that does not fit its type."""
     said = F.concat(F.lit("'"), shorten(text), F.lit(f"' is no {type_}"))
     if type_ != TIMESTAMP:
         return said
     return F.when(spells_number(_strip_blanks(text)), F.concat(said, F.lit(NO_UNIT))).otherwise(said)
 
 
-# -- numbers ----------------------------------------------------------------------------------------------
+# -- conversion from numbers ------------------------------------------------------------------------------
 
 
 def _from_number(value: Column, source: s.DataType, type_: Type) -> Column | None:
-    """Convert a number directly; return None if text must be parsed."""
+    """Convert a number without parsing; return None if it must be parsed as text."""
     if not isinstance(source, s.NumericType):
         return None
     target = spark_type(type_)
@@ -156,7 +157,7 @@ def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
         return F.timestamp_micros(number) - F.timestamp_micros(F.lit(0))
     assert type_.unit is not None
     if type_.unit is TimestampUnit.NANOS:
-        # Round down, also before 1970.
+        # Times are rounded down, also before 1970.
         below = F.when(number % 1_000 < 0, F.lit(1)).otherwise(F.lit(0))
         return F.timestamp_micros(F.call_function("div", number, F.lit(1_000)) - below)
     size = UNIT_US[type_.unit]
@@ -164,11 +165,11 @@ def _of_whole(whole: Callable[[s.DataType], Column], type_: Type) -> Column:
     return F.when(fits, F.timestamp_micros(number * size))
 
 
-# -- texts ------------------------------------------------------------------------------------------------
+# -- conversion from texts --------------------------------------------------------------------------------
 
 
 def from_text(text: Column, type_: Type) -> Column:
-    """Convert a text to a type; NULL if it does not fit."""
+    """Convert a text to a type, or to NULL if the text does not fit."""
     return _FROM_TEXT.get(type_.kind, _text)(text, type_)
 
 
@@ -196,7 +197,7 @@ def _cast_spelling(text: Column, pattern: str, type_: Type) -> Column:
 def _whole_text(text: Column, target: s.DataType) -> Column:
     bare = _strip_blanks(text)
     double = F.when(_matches(bare, NUMBER), bare.try_cast(s.DoubleType()))
-    # Spark's own cast strips the same blanks.
+    # Spark's cast strips the same blanks as the native parser.
     return F.coalesce(text.try_cast(target), _whole_number(double, s.DoubleType(), target))
 
 
@@ -262,10 +263,11 @@ _FROM_TEXT: dict[Kind, Callable[[Column, Type], Column]] = {
 }
 
 
-# Parsing of JSON or CSV lines to text fields, in Catalyst.
+# Parsing of JSON or CSV lines to text fields, as Catalyst expressions
 #
-# A line that is neither gets a reason. The fields stay texts, which the functions above convert. So a value
-# of a wrong type and a broken line have different reasons, and both rows keep the original line.
+# A line that is neither JSON nor CSV gets an error message. The fields remain texts, which the functions
+# above convert. So a value of a wrong type and a broken line have different messages, and both rows keep the
+# line.
 
 
 LINE = "_line"
@@ -273,12 +275,12 @@ BROKEN = "_broken"
 
 JSON = "json"
 CSV = "csv"
-# Decided for each line: a line that begins with a brace is JSON, any other line is CSV.
+# Format in which a line that begins with a brace is JSON, and any other line is CSV.
 EITHER = "either"
 
 _JSON_OPTIONS = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-# Spark's JSON reader ignores text after the end of an object. So lines are also parsed within an array whose
-# last element is known, which detects such text. (Only inside an array, Spark accepts a broken value.)
+# Last element of an array in which each line is parsed a second time. Spark's JSON reader ignores text after
+# the end of an object, and a missing last element reveals this text.
 _END = "slicemill:end"
 _CORRUPT = "_corrupt"
 CSV_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "nullvalue")
@@ -286,7 +288,7 @@ CSV_OPTIONS = ("sep", "delimiter", "quote", "escape", "comment", "nullvalue")
 
 @dataclass(frozen=True, slots=True)
 class LineFormat:
-    """Format of lines. `names` are the fields of CSV lines, in order."""
+    """Format of lines, with the field names of CSV lines in order."""
 
     form: str
     names: Sequence[str]
@@ -294,7 +296,7 @@ class LineFormat:
 
 
 def line_format(form: str, schema: Schema, options: Mapping[str, str]) -> LineFormat:
-    """Return the format of lines whose CSV fields are the declared columns."""
+    """Return the format of JSON or CSV lines, with the declared columns as CSV fields."""
     if form not in (JSON, CSV, EITHER):
         raise SlicemillError(f"lines are {JSON}, {CSV} or {EITHER}, not {form!r}")
     chosen = {key: value for key, value in options.items() if key.lower() in CSV_OPTIONS}
@@ -302,10 +304,11 @@ def line_format(form: str, schema: Schema, options: Mapping[str, str]) -> LineFo
 
 
 def parse_lines(lines: DataFrame, schema: Schema, format_: LineFormat) -> DataFrame:
-    """Parse lines to the columns `_line`, `_broken` (a reason), `_text0`, `_text1`, ….
+    """Parse lines to the columns `_line`, `_broken`, `_text0`, `_text1`, ….
 
-    `lines` has a text column `value`. Blank lines are dropped. A DECIMAL column of JSON has an additional
-    field such as `_exact3`, because Spark rounds the text of a JSON number to a DOUBLE.
+    `lines` has a text column `value`. `_broken` is the error message of a broken line. Blank lines are
+    dropped. A DECIMAL column of JSON has an additional field such as `_exact3`, because Spark rounds the text
+    of a JSON number to a DOUBLE.
     """
     value = F.col("value")
     is_json = {JSON: F.lit(True), CSV: F.lit(False)}.get(
@@ -363,24 +366,27 @@ def _exact_decimals(line: Column, schema: Schema) -> Column:
     if not decimals:
         return F.lit(None)
     fields = [s.StructField(column.name, spark_type(column.type)) for column in decimals]
-    # Parse with an additional field, so that a value that does not fit does not affect other values.
+    # The additional field prevents that a value that does not fit its type affects other values.
     return F.from_json(line, s.StructType([*fields, s.StructField(_END, s.StringType())]), _JSON_OPTIONS)
 
 
 def _json_field(name: str) -> Column:
-    """Return a field's value, by exact name or else ignoring case."""
+    """Return the value of a JSON field for a column.
+
+    A field with the exact name has precedence over a field whose name differs in case.
+    """
     exact = F.col("_json").getField(name)
     values = s.MapType(s.StringType(), s.StringType())
     entries = F.map_entries(F.from_json(F.col(LINE), values, _JSON_OPTIONS))
     lowered = name.lower()
     alike = F.filter(entries, lambda entry: F.lower(entry.getField("key")) == lowered)
-    # Only lines that contain such a name are parsed a second time.
+    # Only lines that contain the name in any case are parsed a second time.
     named = F.contains(F.lower(F.col(LINE)), F.lit(f'"{lowered}"'))
     return F.coalesce(exact, F.when(named, F.try_element_at(alike, F.lit(-1)).getField("value")))
 
 
 def _csv_schema(format_: LineFormat) -> str:
-    # Use numbers as names, because a header may contain a name twice.
+    # The fields are named by number, because a header may contain a name twice.
     names = [f"_{number}" for number in range(len(format_.names))]
     return ", ".join(f"{name} STRING" for name in [*names, _CORRUPT])
 
@@ -396,7 +402,7 @@ def _csv_field(name: str, format_: LineFormat) -> Column:
     return F.nullif(F.col("_csv").getField(f"_{lowered.index(name.lower())}"), F.lit(""))
 
 
-# CSV files with headers, through Spark. Each file is parsed by its own header.
+# CSV files with headers, read through Spark and parsed by the header of each file
 #
 # Spark's text source does not return the file of a line, and its CSV source uses one header for all files. So
 # tasks read whole files (`binaryFile`) and parse them like the native readers (`connectors/files/text.py`),
@@ -417,7 +423,7 @@ class HeadedCsv:
     options: Mapping[str, str]
 
     def rows_of(self, files: DataFrame, schema: Schema, time: str | None) -> DataFrame:
-        """Return the good and bad rows of a DataFrame of whole files."""
+        """Parse a DataFrame of whole files to rows and bad rows."""
         fields = [s.StructField(column.name, spark_type(column.type)) for column in schema]
         texts = [s.StructField(name, s.StringType()) for name in (RAW, REASON)]
         places = [files.schema[name] for name in PLACE if name in files.columns]
@@ -428,7 +434,7 @@ class HeadedCsv:
 
 @dataclass(frozen=True, slots=True)
 class _WholeFiles:
-    """Parser of whole files, in a task."""
+    """Parser of whole files, which runs in a Spark task."""
 
     schema: Schema
     time: str | None
@@ -447,7 +453,7 @@ class _WholeFiles:
 
 
 def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
-    """Convert a file's content to UTF-8 with \\n line ends, by the options."""
+    """Convert a file's content to UTF-8 with \\n line ends, according to the options."""
     encoding = options.get("encoding", options.get("charset", "UTF-8"))
     ending = options.get("linesep", "\n")
     if encoding.upper() in ("UTF-8", "UTF8") and ending == "\n":
@@ -456,14 +462,14 @@ def _in_utf8(content: bytes, options: Mapping[str, str]) -> bytes:
 
 
 def _add_position_columns(rows: pa.Table, files: pa.RecordBatch, number: int) -> pa.Table:
-    """Add the columns of a file's arrival order to its rows."""
+    """Add columns with the arrival order to the rows of a file."""
     for field, column in list(zip(files.schema, files.columns, strict=True))[2:]:
         rows = rows.append_column(field, pa.repeat(column[number], rows.num_rows))
     return rows
 
 
 def _with_reasons(rows: pa.Table, errors: pa.Table | None) -> pa.Table:
-    """Concatenate good rows (without a reason) and bad rows (without values)."""
+    """Concatenate rows (without an error message) and bad rows (without values)."""
     for name in (RAW, REASON):
         rows = rows.append_column(name, pa.nulls(rows.num_rows, _TEXT))
     if errors is None:

@@ -1,6 +1,7 @@
-"""Sources through Spark: opens files, generators, Kafka and others as DataFrames.
+"""Sources that are read through Spark, such as Kafka, as DataFrames.
 
-Some formats have typed columns. Other formats have lines of JSON or CSV in a column `value`.
+Some formats have typed columns. Other formats have lines of JSON or CSV in a column `value`. A *bad row* does
+not fit its declaration, and has a *reason*, which is an error message.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from slicemill.types import Kind, Schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Formats whose readers in Spark can widen numbers.
+# Formats whose Spark readers can convert numbers to wider types.
 _WIDENING = ("parquet", "orc")
 
 _NO_FILES = "UNABLE_TO_INFER_SCHEMA"
@@ -104,7 +105,7 @@ def _open_frame(
     return frame.select(value), line_format(lines, schema, origin.options)
 
 
-# -- files ------------------------------------------------------------------------------------------------
+# -- DataFrames of files ----------------------------------------------------------------------------------
 
 
 def _lines_of_files(
@@ -134,7 +135,7 @@ def _open_typed_files(
 
 
 def find_schema(spark: SparkSession, form: str, options: Mapping[str, str], declared: Schema) -> s.StructType:
-    """Return the columns of typed files.
+    """Return the columns of files whose format has types, such as Parquet.
 
     Numbers are widened, because types may differ between files.
     """
@@ -146,7 +147,7 @@ def find_schema(spark: SparkSession, form: str, options: Mapping[str, str], decl
     except AnalysisException as problem:
         if problem.getCondition() != _NO_FILES:
             raise
-        # There is no file yet, so expect the declared types.
+        # Without a file, the declared types are expected.
         return s.StructType([s.StructField(column.name, spark_type(column.type)) for column in declared])
 
 
@@ -167,12 +168,12 @@ def file_options(origin: SourceOrigin) -> dict[str, str]:
     options = {**origin.without("path"), "path": str(path.absolute())}
     if not path.is_file():
         return options
-    # Streams of Spark read folders. So a single file is read as its folder, with a filter for its name.
+    # Spark streams read folders. So a single file is read as its folder, with a filter for its name.
     name = GLOB.sub(lambda found: "\\" + found[0], path.name)
     return {**options, "path": str(path.absolute().parent), "pathGlobFilter": name}
 
 
-# -- loading ----------------------------------------------------------------------------------------------
+# -- loading of DataFrames --------------------------------------------------------------------------------
 
 
 def load_frame(
@@ -211,16 +212,16 @@ def _explain_error(problem: Exception, form: str, options: Mapping[str, str]) ->
 
 
 def _reason(text: str) -> str:
-    """Return a Java exception's message, without class name and stack trace."""
+    """Return the message of a Java exception, without class name and stack trace."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = lines[1] if len(lines) > 1 and lines[0].startswith("An error occurred while calling") else lines[0]
     return redact(_CLASS.sub("", said))[:_LONGEST_REASON]
 
 
-# Declared sources as DataFrames, with bad rows marked.
+# Declared sources as DataFrames, in which bad rows are marked
 #
-# A DataFrame has the declared columns with their declared types, and two more columns. `_reason` is NULL for
-# a good row; otherwise it is the reason why the row is bad. `_raw` is the text of a bad row. A stream from
+# A DataFrame has the declared columns with their declared types, and two more columns. `_reason` is the error
+# message of a bad row, and NULL for all other rows. `_raw` is the text of a bad row. A stream from
 # files also has columns with the arrival order of rows (`PLACE`), because Spark's partitions have no order.
 # All checks are Catalyst expressions (see `checks`), so rows do not pass through Python, unless the source is
 # written in Python.
@@ -230,16 +231,19 @@ _METADATA = "_metadata"
 
 
 def streaming_frame(spark: SparkSession, stream: catalog.Stream, folder: Path = Path()) -> DataFrame:
-    """Return a streaming DataFrame of a stream; paths are relative to `folder`."""
+    """Return a streaming DataFrame of a declared stream.
+
+    Paths are relative to `folder`.
+    """
     _check_names(stream.schema)
     frame, lines = open_for_streaming(spark, stream, folder)
-    return _check_rows(_add_arrival_order(frame), lines, stream.written, _external_time(stream))
+    return _check_rows(_add_arrival_order(frame), lines, stream.encoded_schema, _external_time(stream))
 
 
 def check_frame(frame: DataFrame, stream: catalog.Stream) -> DataFrame:
-    """Check a streaming DataFrame that a program declared as a source."""
+    """Check the rows of a streaming DataFrame that a program declared as a source."""
     _check_names(stream.schema)
-    return _check_rows(_add_arrival_order(frame), None, stream.written, _external_time(stream))
+    return _check_rows(_add_arrival_order(frame), None, stream.encoded_schema, _external_time(stream))
 
 
 def batch_frame(
@@ -252,11 +256,11 @@ def batch_frame(
     _check_names(relation.schema)
     frame, lines = open_for_batch(spark, relation, folder)
     time = _external_time(relation) if isinstance(relation, catalog.Stream) else None
-    return _check_rows(frame, lines, relation.written, time)
+    return _check_rows(frame, lines, relation.encoded_schema, time)
 
 
 def table_frame(spark: SparkSession, table: catalog.Table, folder: Path = Path()) -> DataFrame:
-    """Return the good rows of a table.
+    """Return the rows of a table as a batch DataFrame, without bad rows.
 
     A table without a source is empty.
     """
@@ -274,7 +278,7 @@ def _check_names(schema: Schema) -> None:
 
 
 def _add_arrival_order(frame: DataFrame) -> DataFrame:
-    """Add columns with the arrival order, if the DataFrame reads only files."""
+    """Add columns with the arrival order of rows, if the DataFrame reads only files."""
     if _METADATA in frame.columns:
         return frame
     places = (

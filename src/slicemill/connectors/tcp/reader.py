@@ -1,9 +1,9 @@
-"""TCP source with exactly-once semantics: `tcp://host:port`.
+"""TCP source (`tcp://host:port`) with exactly-once semantics.
 
 Each line is a row of the declared columns. A line that begins with a brace is parsed as JSON, any other line
-as CSV; the option `lines` overrides this. Offsets are positions in the spool, `{"file": n, "at": byte}`. Like
-the journal, the spool survives a crash of the process. The arrival time of a row is the time at which its
-bytes were received.
+as CSV; the option `lines` overrides this. Received lines are first stored on disk in the
+*spool*. Offsets are positions in the spool, `{"file": n, "at": byte}`. Like the journal, the spool survives a
+crash of the process. The arrival time of a row is the time at which its bytes were received.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from slicemill.storage.filesystem import LOCAL, write_atomically
 _LEAST_BYTES = 1 << 14
 _LINE_BYTES = 128
 _NEWLINE = 10
-# Interval of checks while no sender has ever answered.
-_LOOK_AGAIN_US = 500_000
+# Interval of checks until a sender has accepted a connection.
+_CHECK_AGAIN_US = 500_000
 
 
 def open_tcp(
@@ -45,7 +45,7 @@ def open_tcp(
     notify: Callable[[], None],
     clock: Callable[[], int],
 ) -> TcpReader:
-    """Return the reader of a socket. The first read connects."""
+    """Return the reader of a socket, which connects in the first read."""
     options = tcp_options(origin.options)
     parser = LineParser(wanted, options.lines, csv_format(wanted.schema.names, origin.options))
     return TcpReader(options, parser, spool, notify, clock)
@@ -69,7 +69,8 @@ class TcpReader:
         self._clock = clock
         self._open: tuple[Spool, Pump] | None = None
         self._guard = threading.Lock()
-        self._waiting = False  # the last read found no more lines, so notify about new lines
+        # True if the last read returned all lines, so that new lines require a notification.
+        self._waiting = False
         self._line_bytes = float(_LINE_BYTES)
 
     def read(self, offset: Any | None, limit_rows: int) -> SourceBatch:
@@ -98,7 +99,7 @@ class TcpReader:
         if batch.more:
             batch.again_us = 0
         elif not pump.has_connected:
-            batch.again_us = _LOOK_AGAIN_US
+            batch.again_us = _CHECK_AGAIN_US
         return batch
 
     def commit(self, offset: Any) -> None:
@@ -114,7 +115,8 @@ class TcpReader:
         if self._open is None:
             options = self._options
             after = None if offset is None else SpoolPosition(offset["file"], offset["at"])
-            # Limit the size of a file, so that several fit into the spool and can be freed one by one.
+            # The size of a file is limited, so that several files fit into the spool and can be freed one by
+            # one.
             spool = Spool(self._folder, after, min(MAX_FILE_BYTES, options.max_spool_bytes // 4))
             pump = Pump(
                 options.host, options.port, spool, options.max_spool_bytes, self._clock, self._on_lines
@@ -131,7 +133,7 @@ class TcpReader:
             self._notify()
 
     def _check(self, spool: Spool, pump: Pump) -> None:
-        """Raise if no sender has ever answered within the option `patience`.
+        """Raise if no sender has accepted a connection within the time of option `patience`.
 
         A sender that was connected before may reconnect later.
         """
@@ -139,15 +141,15 @@ class TcpReader:
         try:
             pump.check_sender(patience_s)
         except SlicemillError:
-            self.close()  # a later read connects again
+            self.close()  # the next read connects again
             raise
 
 
-# Pump: a thread that receives lines from a socket into a spool.
+# Pump: thread that receives lines from a socket and appends them to a spool
 #
-# It reconnects without limit, with a back-off that grows while connections fail. When the spool has reached
-# its maximum size, the thread stops receiving, and TCP back-pressure makes the sender wait. So memory and
-# disk use are limited.
+# The thread reconnects without limit, with a back-off that grows while connections fail. When the spool has
+# reached its maximum size, the thread stops receiving, and TCP back-pressure makes the sender wait. So memory
+# and disk use are limited.
 
 
 MAX_LINE_BYTES = 1 << 20
@@ -162,7 +164,7 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TcpStatus:
-    """Status of a socket.
+    """Status of a TCP source.
 
     `problem` is the reason why there is no connection.
     """
@@ -174,7 +176,7 @@ class TcpStatus:
 def tcp_status(spool: Path) -> TcpStatus | None:
     """Return the last status that the receiving process has written.
 
-    Return None if it cannot be read.
+    Return None if the status file cannot be read.
     """
     try:
         return TcpStatus(**json.loads((spool / _STATUS).read_text()))
@@ -183,7 +185,10 @@ def tcp_status(spool: Path) -> TcpStatus | None:
 
 
 class Pump:
-    """Receiving thread. It calls `changed` after new lines and after failures."""
+    """Thread that receives lines from a socket.
+
+    The thread calls `changed` after new lines and after failures.
+    """
 
     def __init__(
         self,
@@ -217,9 +222,10 @@ class Pump:
         self._spool.close()
 
     def check_sender(self, patience_s: float) -> None:
-        """Raise if receiving failed, or if no sender answered within `patience_s`.
+        """Raise if receiving failed, or if no sender accepted a connection in time.
 
-        The sender may start a little later than the stream. After that time, the address is probably wrong.
+        The sender may start a little later than the stream. After `patience_s`, the address is probably
+        wrong.
         """
         with self._changed:
             if self._failure is not None:
@@ -234,7 +240,7 @@ class Pump:
 
     @property
     def has_connected(self) -> bool:
-        """Return True if a sender has ever answered."""
+        """Return True if a sender has ever accepted a connection."""
         with self._changed:
             return self._connections > 0
 
@@ -265,7 +271,7 @@ class Pump:
         content = json.dumps(asdict(TcpStatus(connected, problem))).encode()
         try:
             write_atomically(LOCAL, self._spool.folder / _STATUS, content)
-        except OSError as failure:  # the status is only informational, so continue
+        except OSError as failure:  # receiving continues, because the status is only informational
             _LOGGER.warning("the status of %s is not written: %s", self._thread.name, failure)
 
     def _receive(self, connection: socket.socket) -> bool:
@@ -285,7 +291,7 @@ class Pump:
                     break
                 received = True
                 lines, newline, begun = (begun + chunk).rpartition(b"\n")
-                # Cut an extremely long line, which would fill the memory. The parts become bad rows.
+                # An extremely long line, which would fill the memory, is split. The parts become bad rows.
                 if len(begun) > MAX_LINE_BYTES:
                     lines, newline, begun = lines + newline + begun, b"\n", b""
                 if newline:
@@ -307,11 +313,11 @@ class Pump:
                 self._stopped.wait(_POLL_S)
 
 
-# Options of a TCP source, as in `tcp://host:port?patience=60`.
+# Options of a TCP source, as in `tcp://host:port?patience=60`
 #
-# `host`, `port`, `lines` (json, csv, or either: decided for each line), `patience` (seconds without any
-# sender before an error; 0: no limit), `maxBytesPerTrigger`, `maxSpoolBytes` (maximum size of the spool; when
-# it is reached, the sender must wait), and the options of CSV.
+# The options are `host`, `port`, `lines` (json, csv, or either, which decides for each line), `patience`
+# (seconds without a sender before an error; 0 for no limit), `maxBytesPerTrigger`, `maxSpoolBytes` (maximum
+# size of the spool, at which the sender must wait), and the options of CSV.
 
 
 _CSV = frozenset({"sep", "delimiter", "quote", "escape", "comment", "nullvalue"})
@@ -329,7 +335,7 @@ class TcpOptions:
 
 
 def tcp_options(given: Mapping[str, str]) -> TcpOptions:
-    """Check the options of a declaration; names are case-insensitive."""
+    """Check the options of a TCP source, whose names are case-insensitive."""
     options = {key.lower(): str(value) for key, value in given.items()}
     missing = [name for name in ("host", "port") if not options.get(name)]
     if missing:

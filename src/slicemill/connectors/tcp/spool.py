@@ -1,12 +1,13 @@
-"""Spool of a socket: stores received lines on disk before reading.
+"""Spool of a TCP source: files with received lines, which are stored before reading.
 
     000000000001.lines      received lines
     000000000001.sums       a line for each append: first byte, last byte, and CRC-32 of these bytes
 
-So lines can be read again after a crash. Lines are appended to one open file. When the file is full, a file
-with the next number begins. A position consists of the number of a file and a byte offset. Files are deleted
-when all their lines are committed. Each read verifies checksums. An append without a checksum, of a killed
-process or of an older version, is not verified. If the process is killed, at most an incomplete line is lost.
+Because of the spool, lines can be read again after a crash. Lines are appended to one open file. When the
+file is full, a file with the next number begins. A position consists of the number of a file and a byte
+offset. Files are deleted when all their lines are committed. Each read verifies checksums. An append without
+a checksum, of a killed process or of an older version, is not verified. If the process is killed, at most an
+incomplete line is lost.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class SpoolPosition(NamedTuple):
 
 
 class SpooledLines(NamedTuple):
-    """One append to a file.
+    """Range of bytes that one append wrote to a spool file, with its checksum.
 
-    `crc` is None if its lines are lost.
+    `crc` is None if the lines of the append are lost.
     """
 
     begin: int
@@ -52,7 +53,7 @@ class SpooledLines(NamedTuple):
 
 
 class ReceivedLines(NamedTuple):
-    """Complete lines, with arrival times.
+    """Complete lines from a spool, with arrival times.
 
     Lines that end at or before `ends[n]` arrived at or before `times_us[n]`.
     """
@@ -63,7 +64,7 @@ class ReceivedLines(NamedTuple):
     times_us: list[int]
 
     def cut(self, length: int) -> ReceivedLines:
-        """Return the first `length` bytes."""
+        """Return the lines in the first `length` bytes."""
         file, at = self.next
         position = SpoolPosition(file, at - len(self.data) + length)
         return ReceivedLines(self.data[:length], position, self.ends, self.times_us)
@@ -75,7 +76,7 @@ class ReceivedLines(NamedTuple):
 
 
 def read_spooled_lines(path: Path) -> list[SpooledLines]:
-    """Return the appends to a file in order, omitting incomplete entries."""
+    """Return the appends to a spool file in order, without incomplete entries."""
     try:
         lines = path.with_suffix(SUMS_SUFFIX).read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
@@ -90,13 +91,13 @@ def read_spooled_lines(path: Path) -> list[SpooledLines]:
 
 
 def find_damaged_lines(path: Path) -> list[SpooledLines]:
-    """Return the appends to a file whose checksum is wrong."""
+    """Return the appends to a spool file whose bytes do not match their checksum."""
     data = path.read_bytes()
     return [one for one in read_spooled_lines(path) if _is_damaged(one, data[one.begin : one.end])]
 
 
 def mark_lost(path: Path, stretch: SpooledLines) -> None:
-    """Mark the lines of an append as lost; readers skip them."""
+    """Mark the lines of an append as lost, so that readers skip them."""
     with os.fdopen(open_private(path.with_suffix(SUMS_SUFFIX)), "ab") as sums:
         sums.write(_line_of(stretch._replace(crc=None)))
 
@@ -106,27 +107,28 @@ def _line_of(stretch: SpooledLines) -> bytes:
 
 
 def _is_damaged(stretch: SpooledLines, data: bytes) -> bool:
-    # An end that was cut off by a power failure is not reported as damage.
+    # An append whose end is missing because of a power failure is not reported as damage.
     whole = len(data) == stretch.end - stretch.begin
     return stretch.crc is not None and whole and crc32(data) != stretch.crc
 
 
 def spool_files(folder: Path) -> dict[int, Path]:
-    """Return the files of lines by number, in order."""
+    """Return the spool files in a folder by file number, in ascending order."""
     found = {int(path.stem): path for path in folder.glob(f"*{_SUFFIX}")}
     return dict(sorted(found.items()))
 
 
 class Spool:
-    """Folder with the received lines of one socket.
+    """Folder with the received lines of one TCP source.
 
-    One process at a time may write it. A receiving and a reading thread may use it concurrently.
+    One process at a time may write to the folder. A receiving and a reading thread may use the spool
+    concurrently.
     """
 
     def __init__(self, folder: Path, after: SpoolPosition | None, roll_bytes: int = MAX_FILE_BYTES) -> None:
-        """Open the folder.
+        """Open the folder of a spool.
 
-        `after` is the committed position; earlier files may have been deleted.
+        `after` is the committed position. Files before this position may have been deleted.
         """
         ensure_folder(LOCAL, folder)
         self.folder = folder
@@ -134,7 +136,7 @@ class Spool:
         self._after = after
         self._exclusive = _lock_folder(folder)
         self._guard = threading.Lock()
-        # For each file: end position and arrival time of each append. The last end is the size of the file.
+        # End position and arrival time of each append, by file number. The last end is the size of the file.
         self._ends: dict[int, list[int]] = {}
         self._times_us: dict[int, list[int]] = {}
         self._stretches: dict[int, list[SpooledLines]] = {}
@@ -144,7 +146,7 @@ class Spool:
             self._note(number, status.st_size, status.st_mtime_ns // 1_000)
         last = max(self._ends, default=0)
         if after is not None and (after.file > last or after.at > self._size(after.file)):
-            last = max(last, after.file) + 1  # the disk has lost committed lines
+            last = max(last, after.file) + 1  # a new file begins, because the disk has lost committed lines
         self._last = max(last, 1)
         self._file, self._sums = self._opened()
 
@@ -163,7 +165,7 @@ class Spool:
         file = os.fdopen(open_private(path), "ab", buffering=0)
         size = self._size(self._last)
         if size and not _ends_whole(path, size):
-            file.write(b"\n")  # end a line that a crash has cut off
+            file.write(b"\n")  # completes a line whose end a crash has lost
             self._ends[self._last][-1] = size + 1
         self._ends.setdefault(self._last, [0])
         self._times_us.setdefault(self._last, [0])
@@ -176,7 +178,7 @@ class Spool:
 
     @property
     def begin(self) -> SpoolPosition:
-        """Return the first position that can still be read."""
+        """Return the first position in the spool that can still be read."""
         with self._guard:
             return SpoolPosition(min(self._ends), 0)
 
@@ -200,12 +202,12 @@ class Spool:
 
     @property
     def size_bytes(self) -> int:
-        """Return the total size of the files."""
+        """Return the total size of the spool files in bytes."""
         with self._guard:
             return sum(ends[-1] for ends in self._ends.values())
 
     def append(self, lines: bytes, arrival_us: int) -> None:
-        """Append complete lines atomically."""
+        """Append complete lines to the spool atomically."""
         with self._guard:
             size = self._size(self._last)
             stretch = SpooledLines(size, size + len(lines), crc32(lines))
@@ -226,7 +228,7 @@ class Spool:
                 self._file, self._sums = self._opened()
 
     def read(self, position: SpoolPosition, most_bytes: int) -> ReceivedLines:
-        """Read complete lines of one file, from a position on.
+        """Read complete lines of one spool file from a position on.
 
         If there is a line, at least one line is returned.
         """
@@ -243,7 +245,7 @@ class Spool:
             if at >= size:
                 return ReceivedLines(b"", SpoolPosition(number, at), [0], [0])
             first = bisect_left(ends, at + 1)
-            # Appends are read completely, unless the result would be too large.
+            # Appends are read completely, unless the result would exceed `most_bytes`.
             last = max(bisect_right(ends, at + most_bytes), first + 1)
             end = ends[last - 1]
             ends, times_us = [n - at for n in ends[first:last]], times_us[first:last]
@@ -258,7 +260,7 @@ class Spool:
         return ReceivedLines(data, SpoolPosition(number, at + len(data)), ends, times_us)
 
     def _read_verified(self, number: int, at: int, end: int, stretches: list[SpooledLines]) -> bytes:
-        """Read bytes, and verify all appends that contain them."""
+        """Read bytes of a spool file, and verify the checksums of all appends that contain them."""
         inside = [one for one in stretches if one.begin < end]
         begin = min([at, *(one.begin for one in inside)])
         data = _bytes(self._path(number), begin, max([end, *(one.end for one in inside)]) - begin)
@@ -272,7 +274,7 @@ class Spool:
         return data[at - begin : end - begin]
 
     def free(self, position: SpoolPosition) -> None:
-        """Delete the files before a committed position."""
+        """Delete the spool files before a committed position."""
         with self._guard:
             done = [number for number in self._ends if number < min(position.file, self._last)]
             for number in done:
@@ -308,9 +310,9 @@ def _ends_whole(path: Path, size: int) -> bool:
 
 
 def _lock_folder(folder: Path) -> BinaryIO:
-    """Lock the folder.
+    """Lock the folder of a spool.
 
-    If another process holds the lock, wait a moment for it to end.
+    If another process holds the lock, wait a moment for the end of this process.
     """
     file = os.fdopen(open_private(folder / "lock"), "ab")
     deadline = time.monotonic() + _LOCK_PATIENCE_S

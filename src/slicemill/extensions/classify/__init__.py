@@ -1,9 +1,10 @@
-"""Classification of many sources when only some can be observed (M49-M57).
+"""CREATE CLASSIFIER: classification of many objects when only some streams can be observed (M49-M57).
 
-There are n tasks, each with k features. Each feature arrives as a stream. In one time unit at most
-`capacity` of the n·k streams can be observed, but every task needs a decision. A Markov chain predicts the
-features that are not observed. Each decision has an expected risk, and a policy chooses the streams whose
-observation reduces this risk most (`policies`).
+There are n classification tasks, each with k features. A classification task is one object to classify: one
+value of the PARTITION BY key. Each feature of each task arrives as a stream. In one time unit (the interval
+after EVERY) at most `capacity` of the n·k streams can be observed, but every task needs a decision. A Markov
+chain predicts the features that are not observed. Each decision has an expected risk. A policy chooses the
+streams whose observation reduces this risk most (`policies`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # `slicemill check` loads only the registration and must not import NumPy.
+    # Names are imported on access, because `slicemill check` must not import NumPy.
     if name in _LAZY:
         return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

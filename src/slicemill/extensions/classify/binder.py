@@ -21,7 +21,7 @@ from slicemill.sql.errors import StatementError
 from slicemill.sql.nodes import child, span_of
 from slicemill.types import DOUBLE, INT, TIMESTAMP, Column, Schema, is_numeric
 
-# Numeric options with their lowest and highest values.
+# Lowest and highest value of each numeric option
 _NUMBERS: Mapping[str, tuple[int, int]] = {
     "capacity": (1, 10**9),
     "bins": (2, 1000),
@@ -61,7 +61,7 @@ def bind_classifier(node: CreateClassifier, context: Context) -> Classifier:
     with problems.collect():
         every_us = duration_us(child(node, "every"))
         if every_us <= 0:
-            raise StatementError("a time unit is longer than nothing", span_of(child(node, "every")))
+            raise StatementError("a time unit must be longer than 0", span_of(child(node, "every")))
     options = ClassifierOptions(1)
     with problems.collect():
         options = _options(child(node, "options"), node, context)
@@ -85,21 +85,21 @@ def _training(identifier: exp.Identifier, context: Context) -> Relation:
     if isinstance(relation, (Table, View)) and view_of_a_stream(relation, context.catalog) is None:
         return relation
     raise StatementError(
-        f"examples come from a table, and {identifier.name} is none",
+        f"a classifier learns from a table, and {identifier.name} is not a table",
         span_of(identifier),
         "declare them with CREATE TABLE … SOURCE 'examples.csv'",
     )
 
 
 def _observes(node: CreateClassifier) -> bool:
-    """Return True if there is an `observe` function, which accepts features of any type."""
+    """Return True if the statement has the option `observe`, a function of features of any type."""
     return any(option.this.name.lower() == "observe" for option in child(node, "options"))
 
 
 def _features(
     node: FeatureInput, context: Context, known: dict[str, exp.Identifier], numeric: bool
 ) -> tuple[Features, Relation]:
-    """Bind the features of one stream. `known` has the features of all streams so far."""
+    """Bind the feature columns of one stream. `known` has the features of all streams bound so far."""
     relation = context.relation(node.this)
     assert not isinstance(relation, (RelationQuery, SelectQuery, UnionQuery)), (
         "nothing is local to a classifier"
@@ -107,17 +107,17 @@ def _features(
     if is_finite(relation):
         kind = kind_name(relation)
         raise StatementError(
-            f"features come from streams, and {node.this.name} is a {kind}", span_of(node.this)
+            f"features are columns of streams, and {node.this.name} is a {kind}", span_of(node.this)
         )
     if relation.schema.changelog:
         raise StatementError(
-            f"{node.this.name} is a table that changes, and a classifier reads rows that stay",
+            f"{node.this.name} is a changelog, and a classifier reads streams whose rows do not change",
             span_of(node.this),
             f"end the SELECT of {node.this.name} with EMIT FINAL",
         )
     if isinstance(relation, Stream) and relation.kind is TimestampKind.LATENT:
         raise StatementError(
-            f"{relation.name} has no timestamps to cut time units by",
+            f"{relation.name} has no timestamps, which a classifier needs for its time units",
             span_of(node.this),
             "declare it with ORDER BY and a timestamp column, or ORDER BY current_time",
         )
@@ -127,7 +127,7 @@ def _features(
             column = _numeric(identifier, relation) if numeric else _column(identifier, relation)
             if column.name.lower() in known:
                 raise StatementError(
-                    f"{column.name} is a feature already",
+                    f"{column.name} is already a feature of this classifier",
                     span_of(identifier),
                     "features need different names: rename one in a CREATE STREAM … AS SELECT",
                 )
@@ -158,22 +158,23 @@ def _numeric(identifier: exp.Identifier, relation: Relation) -> Column:
 
 
 def _key(identifier: exp.Identifier, streams: list[Relation], training: Relation) -> Column:
-    found = [_column(identifier, relation) for relation in (*streams, training)]
-    for relation, column in zip((*streams, training), found, strict=True):
-        if column.type.kind is not found[0].type.kind:
+    columns = [_column(identifier, relation) for relation in (*streams, training)]
+    for relation, column in zip((*streams, training), columns, strict=True):
+        if column.type.kind is not columns[0].type.kind:
+            first = f"{columns[0].type} in {streams[0].name}"
             raise StatementError(
-                f"{column.name} is {found[0].type} in {streams[0].name} and {column.type} in {relation.name}",
+                f"{column.name} is {first} and {column.type} in {relation.name}",
                 span_of(identifier),
-                "tasks are told apart by values of one type",
+                "the key column must have the same type in all streams and in the table",
             )
     taken = ("class", *(column.name for column in _RESULT))
-    if found[0].name.lower() in taken:
+    if columns[0].name.lower() in taken:
         raise StatementError(
-            f"a classifier gives a column {found[0].name.lower()} of its own",
+            f"the result of a classifier has its own column {columns[0].name.lower()}",
             span_of(identifier),
             "rename the key in a CREATE STREAM … AS SELECT",
         )
-    return found[0]
+    return columns[0]
 
 
 def _options(option_nodes: list[nodes.Option], node: CreateClassifier, context: Context) -> ClassifierOptions:
@@ -193,7 +194,7 @@ def _options(option_nodes: list[nodes.Option], node: CreateClassifier, context: 
             given[name] = _policy(option) if name == "policy" else _number(name, option)
     if "capacity" not in given:
         raise StatementError(
-            "a classifier needs a capacity: how many values it looks at in a time unit",
+            "a classifier needs the option capacity, the number of values observed per time unit",
             span_of(node.this),
             "add capacity = 10 to WITH",
         )
@@ -206,7 +207,7 @@ def _function(option: nodes.Option, context: Context) -> str:
         literal, "a function is named module:function", "observe = 'cameras:brightness'"
     )
     if context.imports and not callable(import_object(literal, module, name)):
-        raise StatementError(f"{literal.name} is no function", span_of(literal))
+        raise StatementError(f"{literal.name} is not a function", span_of(literal))
     return str(literal.name)
 
 

@@ -1,7 +1,9 @@
-"""Classifier of all tasks: per time unit it predicts, observes, decides and learns (M53).
+"""Execution of CREATE CLASSIFIER: predict, observe, decide and learn in each time unit (M53).
 
-Random numbers of a time unit depend only on the seed and the unit's number. So a restarted run repeats the
-same decisions.
+There are n classification tasks (one per value of the PARTITION BY key), k features per task, C classes and h
+random samples per stream. A stream is one feature of one task. A time unit is one interval of the clause
+EVERY. Random numbers depend only on the seed and the number of the time unit. So a restarted query repeats
+its decisions.
 """
 
 from __future__ import annotations
@@ -20,16 +22,16 @@ from slicemill.extensions.classify.model import (
     TimeUnit,
     decide_all,
     observe_stream,
-    view_of,
+    unobserved_arrays,
 )
 from slicemill.extensions.classify.policies import ObservationPolicy
 from slicemill.kernels.arrays import Bools, Floats, Int64s
 from slicemill.kernels.kernel import kernel
 
-# Returns the true values (n, k) of the marked streams, NaN for other streams and missing values.
+# Function from a mask of streams (n tasks, k features) to their observed values. Other values are NaN.
 Observe: TypeAlias = Callable[[Bools], Floats]
 
-# Number of time units after which the movement variance is computed again (M55).
+# Number of time units after which the variances of the features' changes are computed again (M55).
 _VARIANCE_PERIOD = 100
 
 
@@ -38,10 +40,10 @@ _VARIANCE_PERIOD = 100
 class Settings:
     """Settings of a classifier.
 
-    `samples` is the number of samples per stream (M54). `lags` is the number of earlier time units whose
-    values are features too (M57). Every `renew` time units, some streams are observed in two consecutive
-    units, in turn and regardless of the policy. Otherwise a chain could not learn transitions of streams
-    that the policy never chooses (M50).
+    `capacity` is the number of streams observed per time unit. `samples` is the number of random samples per
+    stream (M54). `lags` is the number of earlier time units whose values are features too (M57). Every
+    `renew` time units, some streams are observed in two consecutive time units, whatever the policy chooses.
+    Otherwise a Markov chain could not learn transitions of streams that the policy never chooses (M50).
     """
 
     capacity: int
@@ -53,7 +55,10 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Decisions of one time unit: class and expected risk per task, and observed streams (n, k)."""
+    """Decisions of one time unit: class and expected risk of each classification task.
+
+    `observed` is a mask of the streams that were observed, with one row per task and one column per feature.
+    """
 
     classes: Int64s
     risks: Floats
@@ -79,10 +84,10 @@ class Decisions:
     ),
 )
 class TaskClassifier:
-    """Classifier of all tasks.
+    """Classifier state for all classification tasks of one CREATE CLASSIFIER.
 
-    The model's features are the values of the current time unit, then of the unit before, and so on. `last`
-    (n, k) has the values of the time unit before the first, NaN if unknown.
+    The features of `model` are the values of the current time unit, then those of the previous time unit, and
+    so on. `last` has the values of the time unit before the first (tasks × features), NaN if unknown.
     """
 
     def __init__(
@@ -107,16 +112,16 @@ class TaskClassifier:
         if last is not None:
             self._update_distributions(last, ~np.isnan(last))
         self._variance = chains.movement_variance()
-        # Samples of earlier time units, latest first; observed streams have their true values.
+        # Samples of earlier time units, latest first. The samples of an observed stream are its true value.
         self._past: list[Floats] = []
 
     def step(self, values: Floats, observe: Observe | None = None, share: float = 1.0) -> Decisions:
-        """Classify one time unit.
+        """Choose the streams to observe in one time unit, and classify all tasks.
 
-        `values` (n, k) are the values of its streams, NaN for none. If observation is what costs, `observe`
-        returns the true values of the chosen streams, and `values` only shows which streams have a value.
-        The policy then uses expected values. `share` is the share of the capacity that is available now; at
-        least one value is observed.
+        `values` are the values of the streams (tasks × features), NaN for none. With `observe`, `values` only
+        shows which streams have a value. The policy then uses expected values, and `observe` returns the true
+        values of the chosen streams. `share` is the fraction of the capacity that is available under load. At
+        least one stream is observed.
         """
         settings, (tasks, features) = self._settings, values.shape
         capacity = min(settings.capacity, max(1, int(share * settings.capacity)))
@@ -128,18 +133,18 @@ class TaskClassifier:
         expected = self._densities(expectation[..., np.newaxis], 0)[..., 0]
         base, likely = self._base(drawn), np.ascontiguousarray(expected)
         supposed = values if observe is None else np.where(np.isnan(values), np.nan, expectation)
-        looked_at = sampled if observe is None else sampled.copy()
-        view = view_of(self._model, base, looked_at, likely, supposed)
+        policy_samples = sampled if observe is None else sampled.copy()
+        view = unobserved_arrays(self._model, base, policy_samples, likely, supposed)
         if self._unit % _VARIANCE_PERIOD == 0 and self._chains.window is not None:
             self._variance = self._chains.movement_variance()
         unit = TimeUnit(view, capacity, self._variance, random)
-        for task, feature in self._due(tasks * features, features, capacity):
+        for task, feature in self._scheduled_streams(tasks * features, features, capacity):
             if view.present[task, feature]:
                 observe_stream(view, task, feature)
         self._policy.choose(unit)
         if observe is not None:
             values = observe(view.observed)
-            view = view_of(self._model, base, sampled, likely, values)
+            view = unobserved_arrays(self._model, base, sampled, likely, values)
             for task, feature in np.argwhere(view.present).tolist():
                 observe_stream(view, task, feature)
         classes, risks, _ = decide_all(view)
@@ -151,26 +156,35 @@ class TaskClassifier:
         return Decisions(classes, risks, view.observed)
 
     def _base(self, drawn: Floats) -> Floats:
-        """Return the log densities of priors and earlier time units (n, C, h)."""
+        """Return the log of the class priors times the densities of values in earlier time units.
+
+        The shape is tasks × classes × samples.
+        """
         base = np.repeat(self._model.log_prior[..., np.newaxis], self._settings.samples, axis=-1)
         for lag in range(1, self._settings.lags + 1):
-            # Before the first unit there are no past samples, so the current samples are used.
+            # The first time units have no past samples, so the current samples are used.
             past = self._past[lag - 1] if lag <= len(self._past) else drawn
             base = base + self._densities(past, lag).sum(axis=1)
         return base
 
     def _densities(self, values: Floats, lag: int) -> Floats:
-        """Return log densities (n, k, C, h) of values (n, k, h) of the features of a lag."""
+        """Return the log density of feature values under each class, for values `lag` time units old.
+
+        `values` is tasks × features × samples. The result is tasks × features × classes × samples.
+        """
         return _densities(values, self._model.mean, self._model.deviation, lag * values.shape[1])
 
-    def _due(self, streams: int, features: int, capacity: int) -> list[tuple[int, int]]:
-        """Return the streams to observe in turn, in this and an adjacent unit."""
+    def _scheduled_streams(self, streams: int, features: int, capacity: int) -> list[tuple[int, int]]:
+        """Return the streams (task, feature) that round-robin observation selects in this time unit.
+
+        The same streams are selected in two consecutive time units, so that transitions can be learnt.
+        """
         renew = self._settings.renew
         if renew is None or self._unit % renew > 1:
             return []
         count = min(max(1, self._settings.capacity // 2), streams)
         first = self._unit // renew * count
-        # Under load the turn stays the same, but fewer of its streams are observed.
+        # Under load, only the first of these streams are observed.
         return [divmod((first + i) % streams, features) for i in range(min(count, capacity))]
 
     def _learn(self, values: Floats, observed: Bools) -> None:
@@ -188,7 +202,7 @@ class TaskClassifier:
 def _densities(values: Floats, mean: Floats, deviation: Floats, first: int) -> Floats:
     tasks, features, samples = values.shape
     classes = mean.shape[2]
-    found = np.empty((tasks, features, classes, samples))
+    densities = np.empty((tasks, features, classes, samples))
     for t in range(tasks):
         for f in range(features):
             for c in range(classes):
@@ -196,13 +210,13 @@ def _densities(values: Floats, mean: Floats, deviation: Floats, first: int) -> F
                 constant = np.log(spread)
                 for s in range(samples):
                     away = (values[t, f, s] - middle) / spread
-                    found[t, f, c, s] = -0.5 * away * away - constant
-    return found
+                    densities[t, f, c, s] = -0.5 * away * away - constant
+    return densities
 
 
 @kernel
 def _draw(p: Floats, uniform: Floats, centres: Floats) -> Floats:
-    """Sample bin centres from the distribution of each stream, by inversion."""
+    """Draw bin centres from each stream's distribution over bins, by inversion sampling."""
     drawn = np.empty_like(uniform)
     bins = p.shape[2]
     for t in range(uniform.shape[0]):
@@ -212,7 +226,7 @@ def _draw(p: Floats, uniform: Floats, centres: Floats) -> Floats:
                 while below <= uniform[t, f, s] and index < bins - 1:
                     index += 1
                     below += p[t, f, index]
-                # Rounding may leave a rest of the probability 1. Never choose a bin of probability 0.
+                # Rounding errors may select the last bin. A bin of probability 0 must not be drawn.
                 while p[t, f, index] == 0.0 and index > 0:
                     index -= 1
                 drawn[t, f, s] = centres[t, f, index]

@@ -1,4 +1,4 @@
-"""Classifiers, bound and typed: features, training data and capacity (M49)."""
+"""Catalog definition of a classifier: features, training data and options (M49)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ POLICIES = ("bff", "bff_pruned", "hvwt", "loadstar", "q_bayes", "random")
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Columns of one stream that are features of every task."""
+    """Columns of one input stream that a classifier uses as features."""
 
     stream: str
     columns: tuple[str, ...]
@@ -22,12 +22,13 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierOptions:
-    """Options of a classifier. `capacity` is the number of observed values per time unit.
+    """Options of CREATE CLASSIFIER.
 
-    The Markov chains count the latest `window` transitions per feature, or with None only the transitions of
-    the training data. `lags` is the number of earlier time units whose values are features too. `observe`
-    names a Python function that computes a number from a stream's value; it is called for observed values
-    only. With `lag_us`, the capacity decreases under load, so that decisions are not late.
+    `capacity` is the number of observed values per time unit. The Markov chains count the latest `window`
+    transitions per feature, or with None only the transitions of the training data. `lags` is the number of
+    earlier time units whose values are features too. `observe` names a Python function that computes a number
+    from a stream's value, and is called for observed values only. With `lag_us`, the capacity decreases under
+    load, so that decisions are not late.
     """
 
     capacity: int
@@ -43,11 +44,11 @@ class ClassifierOptions:
 
 @dataclass(frozen=True, slots=True)
 class Classifier(ComputedStream):
-    """`CREATE CLASSIFIER`: a stream of decisions, one per task and time unit.
+    """Definition of `CREATE CLASSIFIER`: a stream with one class per key value and time unit.
 
-    Each value of the column `key` is a task; the streams and the training table have this column. Without a
-    key there is one task. The rows of the table `training` are examples: features, and the class in the
-    column `label`.
+    Each value of the column `key` is one object to classify. The streams and the training table have this
+    column. Without a key there is a single object. The rows of the table `training` are examples: features,
+    and the class in the column `label`. `every_us` is the length of a time unit.
     """
 
     name: str
@@ -71,16 +72,16 @@ class Classifier(ComputedStream):
 
     @property
     def summary(self) -> str:
-        looks = f"looks at {self.options.capacity} values every {format_us(self.every_us)}"
+        observed = f"observes {self.options.capacity} values every {format_us(self.every_us)}"
         features = f"{', '.join(self.schema.names)}; of {', '.join(self.features)}"
-        return f"{features}; {looks}, policy {self.options.policy}; learnt from {self.training}"
+        return f"{features}; {observed}, policy {self.options.policy}; learnt from {self.training}"
 
     @property
     def features(self) -> tuple[str, ...]:
         return tuple(column for entry in self.inputs for column in entry.columns)
 
     def read(self, port: int) -> frozenset[str]:
-        """Return the columns read from an input. The training table is the last input."""
+        """Return the columns that the classifier reads from an input. The last input is the table."""
         key = () if self.key is None else (self.key,)
         columns = self.inputs[port].columns if port < len(self.inputs) else (*self.features, self.label)
         return frozenset((*key, *columns))

@@ -1,4 +1,9 @@
-"""Naive Bayes classifier with a normal distribution per task, feature and class (M51, M56)."""
+"""Naive Bayes classifier and Markov chains of CREATE CLASSIFIER (M50-M52, M56).
+
+The classifier has a normal distribution per classification task, feature and class. A classification task is
+one object to classify. A Markov chain per feature predicts values that are not observed. Array shapes use
+these letters: n tasks, k features per task, C classes, M bins per feature, h random samples per stream.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ _LEAST_DEVIATION = 1e-3
 @stored_as("classify.model", version=1)
 @dataclass(frozen=True, slots=True)
 class NaiveBayes:
-    """Parameters of the classifiers of n tasks with k features and C classes.
+    """Parameters of naive Bayes classifiers: one per classification task.
 
-    `log_prior` is (n, C), `mean` and `deviation` are (n, k, C). `loss[i, j]` is the loss of deciding class i
-    if j is true.
+    With n tasks, k features and C classes, `log_prior` is (n, C), `mean` and `deviation` are (n, k, C).
+    `loss[i, j]` is the loss if class i is decided and class j is true.
     """
 
     log_prior: Floats
@@ -37,12 +42,18 @@ class NaiveBayes:
         return tasks, features, classes
 
     def log_density(self, values: Floats) -> Floats:
-        """Return log densities (…, n, k, C) of values (…, n, k), up to a constant."""
+        """Return the log density of feature values under each class, up to a constant.
+
+        The result has the shape of `values` (…, tasks, features) and a last axis for classes.
+        """
         away = (values[..., np.newaxis] - self.mean) / self.deviation
         return np.asarray(-0.5 * away**2 - np.log(self.deviation))
 
     def posterior(self, values: Floats) -> Floats:
-        """Return P(c | x) of complete feature vectors (…, n, k), as (…, n, C)."""
+        """Return the probability of each class, given complete feature vectors.
+
+        `values` is (…, tasks, features). The result is (…, tasks, classes).
+        """
         joint = self.log_prior + self.log_density(values).sum(axis=-2)
         weights = np.exp(joint - joint.max(axis=-1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
@@ -53,15 +64,15 @@ class NaiveBayes:
 
 
 def zero_one(classes: int) -> Floats:
-    """Return the zero-one loss, which counts errors."""
+    """Return the zero-one loss matrix: 0 for the true class, 1 for every other class."""
     return 1.0 - np.eye(classes)
 
 
 def learn(values: Floats, labels: Int64s, classes: int, loss: Floats | None = None) -> NaiveBayes:
-    """Fit the model to histories of values (time, n, k) and true classes (time, n).
+    """Fit naive Bayes classifiers to training examples.
 
-    Rows with NaN are skipped. Each class is counted once more than it occurs, so that a short history
-    excludes no class.
+    `values` has the shape time × tasks × features, `labels` has the true classes (time × tasks). Examples
+    with NaN are skipped. Each class is counted once more than it occurs, so that no class has probability 0.
     """
     _, tasks, features = values.shape
     log_prior = np.empty((tasks, classes))
@@ -74,25 +85,25 @@ def learn(values: Floats, labels: Int64s, classes: int, loss: Floats | None = No
         x, label = values[whole, t], labels[whole, t]
         spread = np.maximum(x.std(axis=0), _LEAST_DEVIATION)
         for c in range(classes):
-            mine = x[label == c]
-            log_prior[t, c] = np.log((len(mine) + 1) / (len(x) + classes))
+            of_class = x[label == c]
+            log_prior[t, c] = np.log((len(of_class) + 1) / (len(x) + classes))
             # A class with fewer than two examples uses the spread of all classes.
-            mean[t, :, c] = mine.mean(axis=0) if len(mine) else x.mean(axis=0)
-            own = mine.std(axis=0) if len(mine) > 1 else spread
-            deviation[t, :, c] = np.maximum(own, _LEAST_DEVIATION * spread)
+            mean[t, :, c] = of_class.mean(axis=0) if len(of_class) else x.mean(axis=0)
+            class_spread = of_class.std(axis=0) if len(of_class) > 1 else spread
+            deviation[t, :, c] = np.maximum(class_spread, _LEAST_DEVIATION * spread)
     return NaiveBayes(log_prior, mean, deviation, zero_one(classes) if loss is None else loss)
 
 
-# Bins of continuous values, which are the states of a Markov chain (M50).
+# Bins: the states of the Markov chains (M50)
 
 
 @stored_as("classify.bins", version=1)
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """Bins of equal width per feature.
+    """Bins of equal width for the values of each feature.
 
-    `low`, the start of the first bin, and `width` are (n, k). Values outside of all bins are in the first or
-    last bin.
+    `low` is the start of the first bin. `low` and `width` have the shape tasks × features. Values outside of
+    all bins belong to the first or last bin.
 
     >>> bins = Bins(np.array([[0.0]]), np.array([[0.5]]), 2)
     >>> bins.of(np.array([[0.6]])).tolist(), bins.centres().tolist()
@@ -104,12 +115,12 @@ class Bins:
     count: int
 
     def of(self, values: Floats) -> Int64s:
-        """Return the bin of each value (…, n, k). NaN gets the first bin."""
+        """Return the bin index of each feature value. NaN gets the first bin."""
         indices = np.floor((values - self.low) / self.width)
         return np.where(indices > 0, np.minimum(indices, self.count - 1), 0).astype(np.int64)
 
     def centres(self) -> Floats:
-        """Return the centre of each bin (n, k, M)."""
+        """Return the centre of each bin (tasks × features × bins)."""
         steps = np.arange(self.count) + 0.5
         return np.asarray(self.low[..., np.newaxis] + self.width[..., np.newaxis] * steps, np.float64)
 
@@ -122,17 +133,20 @@ def bins_between(low: Floats, high: Floats, count: int) -> Bins:
     return Bins(low, np.where(high > low, high - low, 1.0) / count, count)
 
 
-# Discrete Markov chain of each feature, learnt by counting transitions (M50).
+# Markov chains over bins, learnt by counting transitions (M50)
 #
-# `K[i, j] = n[i, j] / Σ_l n[i, l]` over the observed transitions. With a `window`, only the latest `window`
-# transitions of each feature count. A ring buffer stores them, so that the oldest can be subtracted. For a
-# bin without observed transitions, the feature is assumed to stay there.
+# The transition probability from bin i to bin j is count[i, j] / Σ_l count[i, l]. With a `window`, only the
+# latest `window` transitions of each feature count. A ring buffer stores these transitions, so that the
+# oldest can be subtracted. A bin without counted transitions gets the probability 1 of staying there.
 
 
 @stored_as("classify.chains", version=1)
 @dataclass(slots=True)
 class MarkovChains:
-    """Markov chains of n tasks with k features. `counts` is (n, k, M, M)."""
+    """Markov chains over the bins of feature values, one chain per task and feature.
+
+    `counts[task, feature, i, j]` is the number of counted transitions from bin i to bin j.
+    """
 
     counts: Int64s
     window: int | None = None
@@ -150,31 +164,37 @@ class MarkovChains:
 
     @property
     def matrices(self) -> Floats:
-        """Return the transition matrices K (n, k, M, M)."""
+        """Return the transition probabilities between bins (tasks × features × bins × bins)."""
         return self._matrices
 
     def learn(self, before: Int64s, after: Int64s, seen: Bools) -> None:
-        """Count the transitions of one time unit.
+        """Count the transitions of one time unit, and update the transition probabilities.
 
-        `before` and `after` are bins (n, k). Transitions count where `seen` is True.
+        `before` and `after` are bin indexes (tasks × features). Transitions count where `seen` is True.
         """
         _count(self.counts, before, after, seen, self._ring, self._added)
         _renew(self.counts, seen, self._matrices)
 
     def predict(self, p: Floats) -> Floats:
-        """Return the distributions (n, k, M) one time unit later, p·K."""
+        """Return the distributions over bins one time unit after the distributions `p`.
+
+        Both have the shape tasks × features × bins.
+        """
         return _predict(p, self._matrices)
 
     def shares(self) -> Floats:
-        """Return the frequency of each bin (n, k, M), the prior without observations."""
+        """Return the relative frequency of each bin (tasks × features × bins).
+
+        The frequencies predict a feature that has not been observed yet.
+        """
         visits = self.counts.sum(axis=-1)
         total = visits.sum(axis=-1, keepdims=True)
         return np.asarray(np.where(total > 0, visits / np.maximum(total, 1), 1.0 / visits.shape[-1]))
 
     def movement_variance(self) -> Floats:
-        """Return the variance of one step of each feature, over the counted transitions (M55).
+        """Return the variance of each feature's change per time unit, from the counted transitions (M55).
 
-        The unit is bins, so that features in metres and in kilometres are comparable.
+        Changes are measured in bins, so that features in metres and in kilometres are comparable.
         """
         numbers = np.arange(self.counts.shape[-1])
         moves = numbers[np.newaxis, :] - numbers[:, np.newaxis]
@@ -185,22 +205,22 @@ class MarkovChains:
 
 
 def chains(bins: Int64s, count: int, window: int | None = None, moves: Bools | None = None) -> MarkovChains:
-    """Learn chains from histories of bins (time, n, k), one row per time unit.
+    """Learn Markov chains from histories of bin indexes (time × tasks × features).
 
-    `moves` has the same shape and is True if a bin counts as a transition from the previous row. None means
-    that all rows count.
+    `count` is the number of bins. `moves` has the shape of `bins`, and is True where the transition from the
+    previous time unit counts. With None, all transitions count.
 
     >>> K = chains(np.array([0, 0, 1, 0, 1]).reshape(-1, 1, 1), 2).matrices[0, 0]
     >>> K.round(3).tolist()
     [[0.333, 0.667], [1.0, 0.0]]
     """
     _, tasks, features = bins.shape
-    made = MarkovChains(np.zeros((tasks, features, count, count), np.int64), window)
+    learnt = MarkovChains(np.zeros((tasks, features, count, count), np.int64), window)
     for at in range(1, len(bins)):
         seen = np.ones((tasks, features), np.bool_) if moves is None else moves[at]
-        _count(made.counts, bins[at - 1], bins[at], seen, made._ring, made._added)
-    _renew(made.counts, np.ones((tasks, features), np.bool_), made._matrices)
-    return made
+        _count(learnt.counts, bins[at - 1], bins[at], seen, learnt._ring, learnt._added)
+    _renew(learnt.counts, np.ones((tasks, features), np.bool_), learnt._matrices)
+    return learnt
 
 
 @kernel
@@ -251,18 +271,21 @@ def _predict(p: Floats, matrices: Floats) -> Floats:
     return after
 
 
-# Bayes risk and observational risk of one task, over samples of its features (M51, M52, M54).
+# Bayes risk and observational risk of one classification task (M51, M52, M54)
 #
-# `joint` (C, h) is the log of prior times densities, for each class and sample. The integrals of M51 and
-# M52 are means over the samples. R is the risk of the chosen class:
-#
-#     R_before = mean of the least risk per sample + R_obs
-#                (unavoidable)   (avoided if the sample is known)
+# The Bayes risk is the expected loss of the best class. If all features were known, the best class could be
+# chosen for each sample, and the expected loss would be lower. The difference is the observational risk: the
+# part of the Bayes risk that more observations can avoid. Expectations are means over random samples of the
+# features. `joint[c, s]` is the log of the prior of class c times the density of sample s.
 
 
 @kernel
 def decide(joint: Floats, loss: Floats) -> tuple[int, float, float]:
-    """Return the class of least expected risk (5.4), its risk (5.3) and observational risk (5.11)."""
+    """Return the class of least expected loss, its expected loss, and the observational risk.
+
+    The observational risk is the part of the expected loss that knowing all features would avoid. `joint` has
+    the log of prior times density, for each class and sample.
+    """
     classes, samples = joint.shape
     risks = np.zeros(classes)
     optimal = 0.0
@@ -288,16 +311,16 @@ def decide(joint: Floats, loss: Floats) -> tuple[int, float, float]:
     for i in range(1, classes):
         if risks[i] < risks[best]:
             best = i
-    # The terms are summed in the same order. So the result is exactly 0 if one class is best for all
-    # samples.
+    # Both sums have the same order, so the difference is exactly 0 if one class is best for all samples.
     return best, risks[best] / samples, max(risks[best] - optimal, 0.0) / samples
 
 
 @kernel
 def decide_knowing(joint: Floats, sampled: Floats, known: Floats, loss: Floats) -> tuple[int, float, float]:
-    """Decide as if a feature were known.
+    """Decide like `decide`, but assume that one feature has been observed.
 
-    The densities `known` (C) replace the densities of its samples `sampled` (C, h).
+    Its log densities `known` (per class) replace the log densities `sampled` of its samples (per class and
+    sample).
     """
     classes, samples = joint.shape
     after = np.empty((classes, samples))
@@ -307,15 +330,16 @@ def decide_knowing(joint: Floats, sampled: Floats, known: Floats, loss: Floats) 
     return decide(after, loss)
 
 
-# Time unit as a policy sees it: predictions for every stream, and observation of a stream.
+# Input of an observation policy
 
 
 class TimeUnitArrays(NamedTuple):
-    """Arrays of a time unit, for compiled code.
+    """Arrays of one time unit, passed to compiled observation policies.
 
-    `sampled` (n, k, C, h) are the log densities of each stream's samples, `expected` (n, k, C) those of its
-    expected value. `joint` (n, C, h) is `base` (priors and earlier units) plus the sum of `sampled` over the
-    streams. A policy must not read `values` (n, k) directly. `observe_stream` replaces the samples of a
+    Shapes use n tasks, k features, C classes and h samples. `sampled` (n, k, C, h) has the log densities of
+    each stream's random samples, `expected` (n, k, C) those of its expected value. `base` has the log priors
+    plus the log densities of earlier time units. `joint` (n, C, h) is `base` plus the sum of `sampled` over
+    the features. A policy must not read `values` (n, k) directly. `observe_stream` replaces the samples of a
     stream by its true value.
     """
 
@@ -333,7 +357,10 @@ class TimeUnitArrays(NamedTuple):
 
 @dataclass(slots=True)
 class TimeUnit:
-    """Input of a policy. `variance` (n, k) is the variance of a stream's step per time unit."""
+    """Input of an observation policy: arrays of the time unit, capacity and random numbers.
+
+    `variance` is the variance of each stream's change per time unit (tasks × features).
+    """
 
     view: TimeUnitArrays
     capacity: int
@@ -347,19 +374,19 @@ class TimeUnit:
         return int(min(self.capacity - np.count_nonzero(self.view.observed), left))
 
     def random_task_order(self) -> Int64s:
-        """Return all tasks in random order, so that ties are broken at random."""
+        """Return the indexes of all classification tasks in random order, which breaks ties."""
         return self.random.permutation(self.view.values.shape[0])
 
     def random_feature_order(self) -> Int64s:
-        """Return the features of each task in random order (n, k)."""
+        """Return the feature indexes of each classification task in random order."""
         tasks, features = self.view.values.shape
         return np.argsort(self.random.random((tasks, features)), axis=1)
 
 
-def view_of(
+def unobserved_arrays(
     model: NaiveBayes, base: Floats, sampled: Floats, expected: Floats, values: Floats
 ) -> TimeUnitArrays:
-    """Return the arrays of a unit without observations.
+    """Return the arrays of a time unit in which no stream has been observed yet.
 
     A stream without a value (NaN) cannot be observed.
     """
@@ -376,7 +403,7 @@ def view_of(
 
 @kernel
 def observe_stream(view: TimeUnitArrays, t: int, f: int) -> None:
-    """Observe a stream: its true value replaces all its samples."""
+    """Mark feature `f` of task `t` as observed: its true value replaces all its samples."""
     classes, samples = view.joint.shape[1:]
     for c in range(classes):
         away = (view.values[t, f] - view.mean[t, f, c]) / view.deviation[t, f, c]
@@ -384,8 +411,7 @@ def observe_stream(view: TimeUnitArrays, t: int, f: int) -> None:
         for s in range(samples):
             view.sampled[t, f, c, s] = density
     view.observed[t, f] = True
-    # The sum is computed again instead of corrected, so that samples of a fully observed task are bitwise
-    # equal.
+    # The sum is recomputed, not corrected, so that a fully observed task has bitwise equal samples.
     view.joint[t] = view.base[t]
     for g in range(view.sampled.shape[1]):
         view.joint[t] += view.sampled[t, g]
@@ -393,7 +419,10 @@ def observe_stream(view: TimeUnitArrays, t: int, f: int) -> None:
 
 @kernel
 def decide_all(view: TimeUnitArrays) -> tuple[Int64s, Floats, Floats]:
-    """Return class, expected risk and observational risk of every task."""
+    """Return the decided class, expected loss and observational risk of each classification task.
+
+    The observational risk is the part of the expected loss that knowing all features would avoid.
+    """
     tasks = view.joint.shape[0]
     classes, risks, observational = np.empty(tasks, np.int64), np.empty(tasks), np.empty(tasks)
     for t in range(tasks):

@@ -1,4 +1,9 @@
-"""Observation policies: the choice of streams to observe in a time unit."""
+"""Observation policies of CREATE CLASSIFIER: the choice of streams to observe in a time unit.
+
+A stream is one feature of one classification task (an object to classify). Its gain is the amount by which
+its observation is expected to reduce a risk. The Bayes risk is the expected loss of a decision. The
+observational risk is the part of the Bayes risk that knowing all features would avoid.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +26,12 @@ from slicemill.kernels.kernel import kernel
 
 
 class ObservationPolicy(Protocol):
-    """Observes streams of a time unit while capacity and streams remain."""
+    """Policy that observes streams of a time unit, as many as the capacity allows."""
 
     def choose(self, unit: TimeUnit) -> None: ...
 
 
-# Random: every stream is equally likely (M56).
+# Random choice of streams (M56)
 
 
 @stored_as("classify.uniform", version=1, fields=())
@@ -42,22 +47,20 @@ def _observe_streams(view: TimeUnitArrays, streams: Int64s) -> None:
         observe_stream(view, *divmod(stream, view.values.shape[1]))
 
 
-# Best feature first (BFF): the stream with the greatest expected reduction of risk (M53).
+# Best feature first (BFF): observe the stream of greatest gain (M53)
 #
-# The value of a stream is unknown before its observation, so its expectation E[x] is used:
-#
-#     Q_Bayes(X) = R_before − R_after(E[x])   greedy by Bayes risk (5.8)
-#     Q_Obs(X)   = R_obs_before − R_obs_after(E[x])   BFF (5.12, 5.13)
-#
-# Q_Bayes may prefer a stream merely because the risk at E[x] is low. Q_Obs omits the part of the risk that
-# no observation reduces. An observation changes only the task of its stream.
+# The value of a stream is unknown before its observation, so its expected value is used. The gain is the
+# decrease of the observational risk (policy `bff`, formulas 5.12 and 5.13 of the publication) or of the Bayes
+# risk (policy `q_bayes`, formula 5.8). With the Bayes risk, the policy may prefer a stream merely because its
+# expected value has a low risk. An observation changes only the risk of the stream's own task.
 
 
 @stored_as("classify.greedy", version=1, fields=("_observational", "_pruning"))
 class BestFeatureFirst:
-    """Greedy policy by Q_Obs (`observational`, BFF) or by Q_Bayes.
+    """Greedy policy: repeatedly observe the stream that is expected to reduce the risk most.
 
-    With `pruning`, Q is computed for fewer streams.
+    With `observational`, the reduced risk is the observational risk (policy `bff`), otherwise the Bayes risk
+    (policy `q_bayes`). With `pruning`, the reduction is computed for fewer streams.
     """
 
     def __init__(self, observational: bool, pruning: Pruning | None = None) -> None:
@@ -72,18 +75,22 @@ class BestFeatureFirst:
         quality = np.zeros(view.present.shape)
         _first_qualities(view, candidates, self._observational, quality)
         if self._pruning is not None:
-            self._pruning.note(quality, candidates)
+            self._pruning.record(quality, candidates)
         order = unit.random_task_order(), unit.random_feature_order()
         _best_first(view, unit.remaining, self._observational, quality, *order)
-        # If no observation reduces the risk further, use the remaining capacity at random.
+        # Once no observation reduces the risk further, the remaining capacity is used at random.
         Uniform().choose(unit)
 
 
 def qualities(view: TimeUnitArrays, observational: bool) -> Floats:
-    """Return Q of every stream (n, k)."""
-    found = np.zeros(view.present.shape)
-    _first_qualities(view, np.ones_like(view.present), observational, found)
-    return found
+    """Return each stream's gain: the risk that its observation is expected to avoid.
+
+    With `observational`, the risk is the observational risk, otherwise the Bayes risk. The result has the
+    shape tasks × features.
+    """
+    gain = np.zeros(view.present.shape)
+    _first_qualities(view, np.ones_like(view.present), observational, gain)
+    return gain
 
 
 @kernel
@@ -120,11 +127,11 @@ def _best_first(
         _qualities_of(view, best_t, view.present[best_t], observational, quality[best_t])
 
 
-# Highest variance of worst task (HVWT): cheaper than BFF and nearly as good (M55).
+# Highest variance of worst task (HVWT): cheaper than best feature first and nearly as good (M55)
 #
-# The worst task has the highest observational risk. Its stream with the highest variance is observed,
-# because this stream has most probably crossed the border between two classes. Only one risk is computed
-# per observed stream.
+# The worst task is the classification task of highest observational risk. Its stream of highest variance is
+# observed, because this stream has most probably crossed the border between two classes. Only one risk is
+# computed per observed stream.
 
 
 @stored_as("classify.hvwt", version=1, fields=())
@@ -155,10 +162,10 @@ def _worst_first(
         risks[worst] = decide(view.joint[worst], view.loss)[2]
 
 
-# LoadStar: observes whole tasks, in order of expected gain (M56).
+# LoadStar: observe all streams of a task, in order of the tasks' expected gains (M56)
 #
-# The gain of a task is the decrease of its Bayes risk if all its streams had their expected values (X9,
-# because the published ranking is not specified). The last task may be observed partly.
+# The gain of a task is the decrease of its Bayes risk if all its streams had their expected values. The
+# publication does not specify the ranking (X9). The last task may be observed partly.
 
 
 @stored_as("classify.loadstar", version=1, fields=())
@@ -172,9 +179,9 @@ class LoadStar:
 
 @kernel
 def gains(view: TimeUnitArrays) -> Floats:
-    """Return the expected decrease of each task's risk."""
+    """Return each task's gain: the Bayes risk that observing all its streams is expected to avoid."""
     tasks, features = view.present.shape
-    found = np.empty(tasks)
+    gain = np.empty(tasks)
     for t in range(tasks):
         after = view.base[t].copy()
         for f in range(features):
@@ -182,8 +189,8 @@ def gains(view: TimeUnitArrays) -> Floats:
                 after += view.sampled[t, f]
             else:
                 after += view.expected[t, f].reshape(-1, 1)
-        found[t] = decide(view.joint[t], view.loss)[1] - decide(after, view.loss)[1]
-    return found
+        gain[t] = decide(view.joint[t], view.loss)[1] - decide(after, view.loss)[1]
+    return gain
 
 
 @kernel
@@ -197,12 +204,12 @@ def _whole_tasks(view: TimeUnitArrays, capacity: int, ranked: Int64s, features: 
                 capacity -= 1
 
 
-# Pruning for BFF: streams whose Q need not be computed (M54).
+# Pruning for best feature first: skip streams that are unlikely to be chosen (M54)
 #
-# The threshold is the 20th percentile of the positive Q in the previous window of time units. Two kinds of
-# streams are skipped: all streams of a task whose observational risk is below the threshold, and streams
-# whose Q was below it throughout the window while their task's risk is nearly unchanged. Pruning makes the
-# average time unit cheaper, but not the worst.
+# The threshold is the 20th percentile of the positive gains in the previous window of time units. Two kinds
+# of streams are skipped: all streams of a task whose observational risk is below the threshold, and streams
+# whose gain was below the threshold throughout the window while the risk of their task is nearly unchanged.
+# Pruning reduces the average cost of a time unit, but not the highest cost.
 
 
 _PERCENTILE = 20
@@ -215,28 +222,37 @@ _SAME = 0.1
     fields=("_window", "_threshold", "_seen", "_best", "_risks", "_low", "_usual"),
 )
 class Pruning:
-    """Pruning by the Q of recent time units. `window` is their number."""
+    """Selection of the streams whose gain is computed, by the gains of recent time units.
+
+    The gain of a stream is the risk that its observation is expected to avoid. `window` is the number of
+    recent time units.
+    """
 
     def __init__(self, window: int = 20) -> None:
         self._window = window
         self._threshold = 0.0
         self._seen: list[Floats] = []
-        self._best: Floats | None = None  # the greatest Q of each stream in this window
+        self._best: Floats | None = None  # greatest gain of each stream in the current window
         self._risks: list[Floats] = []
-        self._low: Bools | None = None  # streams under the threshold throughout the last window
-        self._usual: Floats | None = None  # observational risk of each task in the last window
+        # `_low` marks streams whose gain was below the threshold throughout the previous window, and `_usual`
+        # has the mean observational risk of each task in the previous window.
+        self._low: Bools | None = None
+        self._usual: Floats | None = None
 
     def candidates(self, observational_risk: Floats, present: Bools) -> Bools:
-        """Return the streams whose Q must be computed, given the tasks' observational risk."""
+        """Return a mask of the streams whose gain must be computed in this time unit.
+
+        `observational_risk` has, for each task, the expected loss that knowing all features would avoid.
+        """
         self._risks.append(observational_risk)
-        kept = present & (observational_risk >= self._threshold)[:, np.newaxis]
+        selected = present & (observational_risk >= self._threshold)[:, np.newaxis]
         if self._low is not None and self._usual is not None:
             same = np.abs(observational_risk - self._usual) <= _SAME * self._usual
-            kept &= ~(self._low & same[:, np.newaxis])
-        return np.asarray(kept)
+            selected &= ~(self._low & same[:, np.newaxis])
+        return np.asarray(selected)
 
-    def note(self, quality: Floats, weighed: Bools) -> None:
-        """Record the computed Q of a time unit."""
+    def record(self, quality: Floats, weighed: Bools) -> None:
+        """Record the gains that were computed in a time unit, for the streams in the mask `weighed`."""
         known = np.where(weighed, quality, -np.inf)
         self._best = known if self._best is None else np.maximum(self._best, known)
         self._seen.append(quality[weighed & (quality > 0)])
@@ -248,7 +264,7 @@ class Pruning:
         if len(seen):
             self._threshold = float(np.percentile(seen, _PERCENTILE))
         assert self._best is not None
-        # A stream whose Q was never computed keeps its previous status.
+        # A stream whose gain was not computed in this window keeps its entry in `_low`.
         never = np.isneginf(self._best)
         before = np.zeros_like(never) if self._low is None else self._low
         self._low = np.where(never, before, self._best < self._threshold)
@@ -256,7 +272,7 @@ class Pruning:
         self._seen, self._risks, self._best = [], [], None
 
 
-# Policies by their names in ESL and in the lab.
+# Policies by the names that CREATE CLASSIFIER … WITH (policy = …) accepts
 
 
 POLICIES: Mapping[str, Callable[[], ObservationPolicy]] = {

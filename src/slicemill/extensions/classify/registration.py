@@ -1,4 +1,4 @@
-"""Registration of classifiers: CREATE CLASSIFIER and its operator."""
+"""Registration of the statement CREATE CLASSIFIER and of the operator that runs classifiers."""
 
 from __future__ import annotations
 

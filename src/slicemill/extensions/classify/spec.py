@@ -1,4 +1,4 @@
-"""Specification of the classifier operator."""
+"""Plan node and EXPLAIN text of the operator that runs CREATE CLASSIFIER."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Classify(Operator):
-    """Classification of all tasks per time unit, from few observed features (M49-M57).
+    """Operator that classifies all objects in each time unit, from few observed features (M49-M57).
 
     The inputs are the feature streams, in order, and the table of training examples.
     """
@@ -27,7 +27,7 @@ def _describe(classifier: Classifier) -> Description:
     facts += [
         ("learn", f"{classifier.label} from {classifier.training}"),
         ("every", format_us(classifier.every_us)),
-        ("look at", f"{pluralize(options.capacity, 'value')}, chosen by {options.policy}"),
+        ("observe", f"{pluralize(options.capacity, 'value')}, chosen by {options.policy}"),
     ]
     facts += [("by", options.observe)] if options.observe is not None else []
     if options.lag_us is not None:

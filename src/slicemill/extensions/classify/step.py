@@ -1,4 +1,8 @@
-"""Step of classifiers: collects values per time unit, and classifies complete units."""
+"""Execution of CREATE CLASSIFIER over batches: collect values per time unit, classify complete time units.
+
+A time unit is one interval of the clause EVERY. It is complete when the watermark has passed its end. A
+classification task is one object to classify: a value of the PARTITION BY key.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +36,10 @@ from slicemill.types import Row, Schema, Timed, Type
 @stored_as("classify", version=2, upgrade={1: lambda plain: {**plain, "payloads": {}}})
 @dataclass(slots=True)
 class ClassifyState:
-    """Learnt parameters, the next time unit to classify, and values of open units.
+    """Checkpointed state of a classifier: learnt parameters, and values of incomplete time units.
 
-    With an observation function, `payloads` has the input values of each unit, and `units` has indexes into
-    these lists.
+    `units` has the feature values of each incomplete time unit, by its number. If features are computed by a
+    Python function (option `observe`), `payloads` has the input values, and `units` has their indexes.
     """
 
     trained: TrainedClassifier
@@ -47,9 +51,9 @@ class ClassifyState:
 
 
 class ClassifyStep:
-    """Classifier of all tasks.
+    """Step of the operator that runs CREATE CLASSIFIER.
 
-    All tasks share the capacity, so there is one cell.
+    All classified objects share the capacity, so the operator has only one parallel instance.
     """
 
     def __init__(self, state: ClassifyState, definition: Definition, context: StepContext) -> None:
@@ -63,7 +67,7 @@ class ClassifyStep:
         self._observer = Observer(definition, self._schemas, state.trained) if observes else None
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:
-        """Set the share of the capacity that is available in the next run."""
+        """Set the share of the classifier's capacity that is available in the next micro-batch."""
         self._share = dropping.get(node_id, NOTHING).share
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
@@ -83,7 +87,7 @@ class ClassifyStep:
         return None if unit is None or self.state.ended else (unit + 1) * self._definition.every_us
 
     def _take(self, table: pa.Table, schema: Schema, indices: Sequence[tuple[int, int]]) -> None:
-        """Store the values of new rows in their time units. Later values overwrite earlier ones."""
+        """Store feature values of new rows in their time units. Later values overwrite earlier values."""
         state = self.state
         units: Int64s = table.column(TS).to_numpy() // self._definition.every_us
         numbers, indices_of_units = np.unique(units, return_inverse=True)
@@ -95,20 +99,24 @@ class ClassifyStep:
         for column, feature in indices:
             if self._observer is not None:
                 observed = schema.columns[column].type
-                given = column_values(table.column(schema.names[column]), observed)
-                values = self._kept(given, units, tasks)
+                payloads = column_values(table.column(schema.names[column]), observed)
+                values = self._store_payloads(payloads, units, tasks)
             else:
                 values = _numbers(table.column(schema.names[column]))
             good = np.isfinite(values) & (tasks >= 0)
-            # If several rows have the same unit, task and feature, the last value is stored.
+            # If several rows have the same time unit, task and feature, the last value is stored.
             grid[indices_of_units[good], tasks[good], feature] = values[good]
         for unit, values in zip(numbers.tolist(), grid, strict=True):
             state.units[unit] = values
 
-    def _kept(self, given: Sequence[object], units: Int64s, tasks: Int64s) -> Floats:
-        """Store payloads until their time unit ends. Return their indexes, NaN for none."""
-        indices = np.full(len(given), np.nan)
-        for row, (payload, unit, task) in enumerate(zip(given, units.tolist(), tasks.tolist(), strict=True)):
+    def _store_payloads(self, payloads: Sequence[object], units: Int64s, tasks: Int64s) -> Floats:
+        """Store the inputs of an observation function until their time unit ends.
+
+        Return the index of each input in the list of its time unit, NaN for inputs that are not stored.
+        """
+        indices = np.full(len(payloads), np.nan)
+        rows = zip(payloads, units.tolist(), tasks.tolist(), strict=True)
+        for row, (payload, unit, task) in enumerate(rows):
             if payload is not None and task >= 0:
                 waiting = self.state.payloads.setdefault(unit, [])
                 indices[row] = len(waiting)
@@ -116,7 +124,7 @@ class ClassifyStep:
         return indices
 
     def _tasks(self, table: pa.Table, schema: Schema) -> Int64s:
-        """Return the task number of each row, -1 for unknown keys."""
+        """Return the number of the classification task of each row, -1 for unknown keys."""
         known, key = self.state.trained.tasks, self._definition.key
         if key is None:
             return np.zeros(table.num_rows, np.int64)
@@ -133,7 +141,7 @@ class ClassifyStep:
         return min(state.units, default=None) if state.next_unit is None else state.next_unit
 
     def _decide(self, until: int) -> list[Timed]:
-        """Classify all complete units in order, including units without tuples."""
+        """Classify all complete time units in order, including time units without rows."""
         state, definition = self.state, self._definition
         rows: list[Timed] = []
         unit = self._first_unit()
@@ -150,7 +158,7 @@ class ClassifyStep:
         return rows
 
     def _is_over(self, unit: int, until: int) -> bool:
-        # At the end of the input, no unit follows the unit of the last tuple.
+        # At the end of the input, the time unit of the last row is the last one that is classified.
         if until == END:
             return any(waiting >= unit for waiting in self.state.units)
         return (unit + 1) * self._definition.every_us <= until
@@ -170,15 +178,15 @@ def classify(operator: Classify, context: StepContext) -> ClassifyStep:
     return ClassifyStep(state, definition, context)
 
 
-# Observation functions, which compute feature values from payloads on demand.
+# Observation functions: a user's Python functions that compute feature values on demand
 #
-#     observe(feature, keys, payloads)  # feature name, Arrow arrays of task keys and input values
+#     observe(feature, keys, payloads)  # feature name, Arrow arrays of keys and input values
 #
-# The function is called once per feature and time unit, with the tasks for which the feature is observed.
+# The function is called once per feature and time unit, with the keys for which the feature is observed.
 
 
 class Observer:
-    """Evaluation of a user's observation function on payloads."""
+    """Caller of the Python function that computes feature values from input values (option `observe`)."""
 
     def __init__(self, definition: Definition, schemas: Sequence[Schema], trained: TrainedClassifier) -> None:
         assert definition.options.observe is not None, "the caller has looked"
@@ -192,19 +200,20 @@ class Observer:
         self._key_type = None if key is None else schemas[0].columns[key].type
 
     def of(self, payloads: Sequence[object], indices: Floats) -> Observe:
-        """Return the observation function of a time unit.
+        """Return a function that observes the chosen streams of one time unit.
 
-        `indices` (n, k) are indexes into `payloads`, NaN for missing values.
+        `payloads` are the input values of the time unit. `indices` has an index into `payloads` for each task
+        and feature, NaN for missing values.
         """
 
         def observe(chosen: Bools) -> Floats:
-            seen = np.full(indices.shape, np.nan)
+            values = np.full(indices.shape, np.nan)
             for feature in range(indices.shape[1]):
                 tasks = np.flatnonzero(chosen[:, feature])
                 if len(tasks):
-                    given = [payloads[int(index)] for index in indices[tasks, feature]]
-                    seen[tasks, feature] = self._call_function(feature, tasks.tolist(), given)
-            return seen
+                    inputs = [payloads[int(index)] for index in indices[tasks, feature]]
+                    values[tasks, feature] = self._call_function(feature, tasks.tolist(), inputs)
+            return values
 
         return observe
 
@@ -214,17 +223,18 @@ class Observer:
         if self._key_type is not None:
             keys = _array([self._keys[task] for task in tasks], self._key_type)
         try:
-            given = _import_function(self._name)(name, keys, _array(payloads, self._types[feature]))
-            array = given if isinstance(given, (pa.Array, pa.ChunkedArray)) else pa.array(given)
+            result = _import_function(self._name)(name, keys, _array(payloads, self._types[feature]))
+            array = result if isinstance(result, (pa.Array, pa.ChunkedArray)) else pa.array(result)
             values = np.asarray(array.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
         except Exception as problem:  # a user's function may fail in any way
-            said = str(problem).partition("\n")[0]
+            message = str(problem).partition("\n")[0]
             raise SlicemillError(
-                f"{self._name} failed to observe {name}: {type(problem).__name__}: {said}"
+                f"{self._name} failed to observe {name}: {type(problem).__name__}: {message}"
             ) from None
         if len(values) != len(tasks):
             raise SlicemillError(
-                f"{self._name} was given {len(tasks)} values of {name} and returned {len(values)}"
+                f"{self._name} received {len(tasks)} values of {name} and returned {len(values)}; "
+                f"it has to return one number for each value"
             )
         return np.where(np.isfinite(values), values, np.nan)
 
@@ -236,19 +246,20 @@ def _array(values: Sequence[object], type_: Type) -> pa.Array:
 @cache
 def _import_function(name: str) -> Callable[..., Any]:
     module, _, attribute = name.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
-    return found
+    function: Callable[..., Any] = getattr(importlib.import_module(module), attribute)
+    return function
 
 
-# Training of classifiers, and decisions per time unit (M49, M53).
+# Training of classifiers, and result rows per time unit (M49, M53)
 
 
 @stored_as("classify.trained", version=1)
 @dataclass(slots=True)
 class TrainedClassifier:
-    """Trained classifier, with task numbers by key and class names.
+    """Trained classifier, the numbers of its classification tasks, and its class values.
 
-    `tasks` has the task number of each key; without a key there is one task, ().
+    `tasks` maps each value of the PARTITION BY key to a task number. Without a key, the only entry is ().
+    `classes` has the class values by class number.
     """
 
     tasks: dict[object, int]
@@ -256,59 +267,59 @@ class TrainedClassifier:
     classifier: TaskClassifier
 
     def nothing(self, features: int) -> Floats:
-        """Return the values of a time unit without tuples."""
+        """Return the feature values of a time unit without rows: NaN for each task and feature."""
         return np.full((len(self.tasks), features), np.nan)
 
     def decide(
         self, end: int, values: Floats, keyed: bool, observe: Observe | None = None, share: float = 1.0
     ) -> list[Timed]:
-        """Return the rows of the time unit that ends at `end`.
+        """Classify all tasks, and return the result rows of the time unit that ends at `end`.
 
         `observe` returns true values of streams. `share` is the available share of the capacity.
         """
-        found = self.classifier.step(values, observe, share)
+        decisions = self.classifier.step(values, observe, share)
         rows: list[Timed] = []
         for key, task in self.tasks.items():
-            decision = (end, self.classes[found.classes[task]], float(found.risks[task]))
-            looked = int(np.count_nonzero(found.observed[task]))
-            rows.append(Timed(end, (*((key,) if keyed else ()), *decision, looked)))
+            decision = (end, self.classes[decisions.classes[task]], float(decisions.risks[task]))
+            observed = int(np.count_nonzero(decisions.observed[task]))
+            rows.append(Timed(end, (*((key,) if keyed else ()), *decision, observed)))
         return rows
 
 
 def train_classifier(definition: Definition, rows: Sequence[Row], schema: Schema) -> TrainedClassifier:
-    """Train a classifier on rows in order of time."""
+    """Train a classifier on the rows of its training table, which are in order of time."""
     key = None if definition.key is None else column_index(schema, definition.key)
     label, indices = (
         column_index(schema, definition.label),
         [column_index(schema, name) for name in definition.features],
     )
-    told = [row for row in rows if row[label] is not None and (key is None or row[key] is not None)]
-    if not told:
+    labelled = [row for row in rows if row[label] is not None and (key is None or row[key] is not None)]
+    if not labelled:
         raise SlicemillError(f"{definition.training} has no row that {definition.name} could learn from")
-    classes = sorted({row[label] for row in told}, key=_order)
-    keys = sorted({() if key is None else row[key] for row in told}, key=_order)
+    classes = sorted({row[label] for row in labelled}, key=_order)
+    keys = sorted({() if key is None else row[key] for row in labelled}, key=_order)
     tasks = {value: number for number, value in enumerate(keys)}
     numbers = {value: number for number, value in enumerate(classes)}
     examples = [TrainingExamples([], []) for _ in tasks]
-    for row in told:
-        mine = examples[tasks[() if key is None else row[key]]]
-        mine.values.append([as_number(row[index]) for index in indices])
-        mine.labels.append(numbers[row[label]])
+    for row in labelled:
+        example = examples[tasks[() if key is None else row[key]]]
+        example.values.append([as_number(row[index]) for index in indices])
+        example.labels.append(numbers[row[label]])
     return TrainedClassifier(tasks, classes, train(examples, len(classes), definition.options))
 
 
 def column_indexes(definition: Definition, schemas: Sequence[Schema]) -> list[list[tuple[int, int]]]:
-    """Return the column indexes and feature numbers of each input."""
-    found: list[list[tuple[int, int]]] = []
+    """Return, for each input stream of a classifier, pairs of column index and feature number."""
+    pairs: list[list[tuple[int, int]]] = []
     number = 0
     for entry, schema in zip(definition.inputs, schemas, strict=True):
-        found.append([(column_index(schema, name), number + i) for i, name in enumerate(entry.columns)])
+        pairs.append([(column_index(schema, name), number + i) for i, name in enumerate(entry.columns)])
         number += len(entry.columns)
-    return found
+    return pairs
 
 
 def as_number(value: object) -> float:
-    """Return a feature's value as a number, NaN if it is not finite."""
+    """Return a feature's value as a float, NaN if it is NULL or not finite."""
     number = math.nan if value is None else float(value)  # type: ignore[arg-type]
     return number if math.isfinite(number) else math.nan
 
@@ -319,5 +330,5 @@ def column_index(schema: Schema, name: str) -> int:
 
 
 def _order(value: object) -> tuple[str, object]:
-    """Return a sort key for values of one type."""
+    """Return a sort key for class and key values: the type's name, then the value."""
     return type(value).__name__, value

@@ -1,6 +1,7 @@
-"""Training of a classifier from examples.
+"""Training of the classifiers of CREATE CLASSIFIER from the rows of a table.
 
-An example has the features and the class of one time unit; examples are in order of time.
+A row is an example: the features and the true class of one object in one time unit. Rows are in order of
+time. A classification task is one object to classify.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from slicemill.extensions.classify.model import bins_between, chains, learn
 from slicemill.extensions.classify.policies import POLICIES
 from slicemill.kernels.arrays import Floats
 
-# With a window, some streams are observed in two consecutive units, once every `_RENEW` units (M50).
+# Number of time units between round-robin observations, from which Markov chains learn transitions (M50).
 _RENEW = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingExamples:
-    """Examples of one task: feature values, NaN if missing, and class numbers."""
+    """Examples of one object to classify: feature values (NaN if missing) and class numbers."""
 
     values: list[list[float]]
     labels: list[int]
 
 
 class TrainingOptions(Protocol):
-    """Options that training needs."""
+    """Options of CREATE CLASSIFIER that training uses."""
 
     @property
     def capacity(self) -> int: ...
@@ -49,7 +50,10 @@ class TrainingOptions(Protocol):
 
 
 def train(tasks: Sequence[TrainingExamples], classes: int, options: TrainingOptions) -> TaskClassifier:
-    """Train a classifier of all tasks, each from its own examples."""
+    """Train the classifier of each object from the object's own examples.
+
+    `tasks` has the examples of each object. `classes` is the number of classes.
+    """
     longest = max(len(task.labels) for task in tasks)
     values = np.full((longest, len(tasks), len(tasks[0].values[0])), np.nan)
     labels = np.zeros((longest, len(tasks)), np.int64)
@@ -78,8 +82,11 @@ def train(tasks: Sequence[TrainingExamples], classes: int, options: TrainingOpti
 
 
 def _add_lags(values: Floats, lags: int) -> Floats:
-    """Append the features of earlier units to each unit, NaN before the first."""
+    """Append to each time unit the features of the `lags` previous time units.
+
+    Features of time units before the first are NaN.
+    """
     shifted = [np.full_like(values, np.nan) for _ in range(lags + 1)]
-    for lag, one in enumerate(shifted):
-        one[lag:] = values[: len(values) - lag]
+    for lag, copy in enumerate(shifted):
+        copy[lag:] = values[: len(values) - lag]
     return np.concatenate(shifted, axis=2)

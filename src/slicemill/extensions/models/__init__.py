@@ -1,4 +1,7 @@
-"""Model language: mathematical expressions over windows (C1-C24).
+"""CREATE MODEL: aggregate functions that are written as formulas over a window (C1-C24).
+
+A core statistic (`Core`) is a sum, count or extreme over the window from which the formula's result is
+computed. Each core statistic is updated when rows arrive and expire, or recomputed from the window.
 
 >>> from slicemill.extensions.models.model import expression
 >>> model = expression("(n*sum(x*y) - sum(x)*sum(y)) / (n*sum(x^2) - sum(x)^2)")
@@ -42,7 +45,7 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> object:
-    # Most scripts have no models, so the algebra is imported on demand.
+    # Names are imported on access, because most scripts declare no models.
     if name in _LAZY:
         return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

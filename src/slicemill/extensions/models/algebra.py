@@ -1,9 +1,9 @@
-"""Normal form of expressions as sums of products, to detect equal ones.
+"""Normal form of model formulas as sums of products, so that equal formulas are recognised.
 
-A polynomial is a sum of monomials with rational factors. A monomial is a product of integer powers of
-atoms: columns, symbols, and expressions that cannot be expanded, such as sqrt(x + 1). `x*y` and `y*x`,
-`x*x` and `x^2`, `(x - m)^2` and `x^2 - 2*m*x + m^2` have the same normal form. As usual in algebra, `x/x`
-is 1.
+A polynomial is a sum of monomials with rational factors. A monomial is a product of integer powers of atoms.
+An atom is a column, a symbol, or an expression that is not expanded, such as sqrt(x + 1). `x*y` and `y*x`,
+`x*x` and `x^2`, `(x - m)^2` and `x^2 - 2*m*x + m^2` have the same normal form. As usual in algebra, `x/x` is
+1.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Polynomial:
 
     @staticmethod
     def of(pairs: Iterable[tuple[Monomial, Fraction]]) -> Polynomial:
-        found: dict[Monomial, Fraction] = {}
+        factors: dict[Monomial, Fraction] = {}
         for monomial, factor in pairs:
-            found[monomial] = found.get(monomial, Fraction(0)) + factor
-        kept = [(monomial, factor) for monomial, factor in found.items() if factor]
-        return Polynomial(tuple(sorted(kept, key=_order)))
+            factors[monomial] = factors.get(monomial, Fraction(0)) + factor
+        terms = [(monomial, factor) for monomial, factor in factors.items() if factor]
+        return Polynomial(tuple(sorted(terms, key=_order)))
 
     def __add__(self, other: Polynomial) -> Polynomial:
         return Polynomial.of((*self.terms, *other.terms))
@@ -45,11 +45,11 @@ class Polynomial:
         )
 
     def scaled(self, factor: Fraction) -> Polynomial:
-        return Polynomial.of((monomial, own * factor) for monomial, own in self.terms)
+        return Polynomial.of((monomial, each * factor) for monomial, each in self.terms)
 
     @property
     def constant(self) -> Fraction | None:
-        """Return the value of a constant polynomial, else None."""
+        """Return the value of a polynomial without variables, None for other polynomials."""
         if not self.terms:
             return Fraction(0)
         ((monomial, factor), *more) = self.terms
@@ -70,8 +70,8 @@ def product(left: Monomial, right: Monomial) -> Monomial:
     powers = dict(left)
     for atom, power in right:
         powers[atom] = powers.get(atom, 0) + power
-    kept = [(atom, power) for atom, power in powers.items() if power]
-    return tuple(sorted(kept, key=lambda factor: expression_text(factor[0])))
+    factors = [(atom, power) for atom, power in powers.items() if power]
+    return tuple(sorted(factors, key=lambda factor: expression_text(factor[0])))
 
 
 def _constant(value: Fraction) -> Polynomial:
@@ -112,7 +112,7 @@ def polynomial(expr: Expr) -> Polynomial:
 
 
 def canonical(expr: Expr) -> Expr:
-    """Return the normal form of an expression."""
+    """Return the normal form of an expression: an expanded sum of products."""
     return expression_of(polynomial(expr))
 
 
@@ -123,7 +123,7 @@ def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
 
 
 def _whole(of: Polynomial) -> Polynomial:
-    """Turn a sum into a single atom."""
+    """Convert a polynomial of several terms into one term that is not expanded further."""
     return of if len(of.terms) < 2 else _atom(expression_of(of))
 
 
@@ -156,7 +156,7 @@ def _raise_to(base: Polynomial, exponent: Polynomial) -> Polynomial:
         return _atom(Apply("^", (expression_of(base), expression_of(exponent))))
     if 0 < base.constant < 1:
         return _raise_to(_power(base, Fraction(-1)), exponent.scaled(Fraction(-1)))
-    # c^(a + b) = c^a · c^b, and c^(2a) = (c^2)^a: separates positions from the dimension.
+    # c^(i + n) becomes c^i · c^n, so that factors of the position i are apart from factors of the size n.
     result = _constant(Fraction(1))
     for monomial, factor in exponent.terms:
         if not monomial:

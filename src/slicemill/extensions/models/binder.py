@@ -1,4 +1,4 @@
-"""Bind CREATE MODEL, and locate errors of the model's parser."""
+"""Bind CREATE MODEL: check its declaration, parse its formulas, and locate errors in the statement."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slicemill.sql.nodes import child, span_of
 from slicemill.types import DOUBLE, Schema
 
 MOST_RESULTS = 256
-# Trial values for constants: a count, a fraction, exponents.
+# Trial values for the constants of a model: a count, a fraction, exponents
 _TRIED = (Fraction(1), Fraction(1, 2), Fraction(2), Fraction(3))
 _AGGREGATES = frozenset((*MACROS, *ACCUMULATORS, *SEARCHES))
 _KNOWN = frozenset((*_AGGREGATES, *FUNCTIONS))
@@ -44,12 +44,12 @@ def bind_model(node: CreateModel, context: Context) -> ModelDefinition | ModelTe
     arguments = bind_columns(declared, untyped=DOUBLE)
     for declaration, column in zip(declared, arguments, strict=True):
         if column.type != DOUBLE:
-            hint = "declare it as REAL: whatever number is given for it is taken as one"
+            hint = "declare it as REAL: arguments of all numeric types are converted to REAL"
             raise StatementError(
                 f"a model works on REAL, and {column.name} is {column.type}", span_of(declaration), hint
             )
         if column.name.lower() in RESERVED or not _WORD.fullmatch(column.name):
-            hint = f"{one_of([*RESERVED])} mean something else there, and a name begins with a letter"
+            hint = f"{one_of([*RESERVED])} have a fixed meaning in models, and a name begins with a letter"
             raise StatementError(
                 f"{column.name} cannot name a parameter of a model", span_of(declaration.this), hint
             )
@@ -68,7 +68,7 @@ def bind_model(node: CreateModel, context: Context) -> ModelDefinition | ModelTe
         raise StatementError(
             f"{format_count(len(texts), 'expression')} for {format_count(len(named), 'result')}",
             span_of(node.this),
-            "write one for each, with commas between them",
+            "write one expression for each result, separated by commas",
         )
     results: list[ModelResult] = []
     for text, result in zip(texts, named or [None], strict=True):
@@ -84,13 +84,13 @@ def _results(
     constants: Sequence[str],
     nulls: Nulls,
 ) -> Iterator[ModelResult]:
-    """Yield the result columns of one expression, checked with trial values."""
+    """Yield the result columns of one formula of a model, after parsing it with trial values."""
     identifier = None if result is None else child(result, "index")
     index = None if identifier is None else identifier.name.lower()
     taken = index in RESERVED or index in constants or (index and parameters.find(index) is not None)
     if identifier is not None and taken:
         raise StatementError(
-            f"{index} means something else in this model",
+            f"{index} already has a meaning in this model",
             span_of(identifier),
             "give the index another name",
         )
@@ -102,9 +102,9 @@ def _results(
     first, last = int(child(result, "first").name), int(child(result, "last").name)
     if not first <= last < first + MOST_RESULTS:
         raise StatementError(
-            f"{first} TO {last} are not 1 to {MOST_RESULTS} columns",
+            f"{first} TO {last} must be a range of 1 to {MOST_RESULTS} columns",
             span_of(result),
-            "the first number is the lesser one",
+            "the first number must not be greater than the last number",
         )
     for place in range(first, last + 1):
         yield ModelResult(f"{result.this.name}{place}", model.text, ((index, Fraction(place)),))
@@ -113,18 +113,18 @@ def _results(
 def _parse_with_trial_values(
     text: exp.Var, parameters: Schema, nulls: Nulls, constants: Sequence[str]
 ) -> Model:
-    """Parse a model with trial values for its constants.
+    """Parse a model with trial values for its constants, because each call sets other values.
 
     Calls check the ranges of the actual values.
     """
-    mistake: StatementError | None = None
+    first: StatementError | None = None
     for number in _TRIED if constants else _TRIED[:1]:
         try:
             return _expression(text, parameters, nulls, dict.fromkeys(constants, number))
-        except StatementError as found:
-            mistake = mistake or found
-    assert mistake is not None, "something has been tried"
-    raise mistake
+        except StatementError as error:
+            first = first or error
+    assert first is not None, "at least one value has been tried"
+    raise first
 
 
 def _check_columns(results: Sequence[ModelResult], node: CreateModel) -> None:
@@ -135,7 +135,8 @@ def _check_columns(results: Sequence[ModelResult], node: CreateModel) -> None:
         )
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise StatementError(f"there are two results {twice[0]}", span_of(node.this), "give one another name")
+        hint = "rename one of the results"
+        raise StatementError(f"two results have the name {twice[0]}", span_of(node.this), hint)
 
 
 def _reject_known(identifier: exp.Identifier, context: Context) -> None:
@@ -173,10 +174,7 @@ def _nulls(options: Sequence[nodes.Option]) -> Nulls:
 def _expression(
     node: exp.Var, arguments: Schema, nulls: Nulls, constants: Mapping[str, Fraction] | None = None
 ) -> Model:
-    """Parse the expression of a model.
-
-    Names are case-insensitive, as everywhere in ESL.
-    """
+    """Parse the formula of a model. Names are case-insensitive, as everywhere in ESL."""
     spelt = {name.lower(): name for name in arguments.names}
 
     def small(word: re.Match[str]) -> str:
@@ -204,7 +202,7 @@ def _of_letters(node: exp.Var, arguments: Schema, nulls: Nulls) -> Model:
 
 
 def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | None) -> None:
-    """Reject deeply nested models, because models are processed by recursion."""
+    """Raise an error for deeply nested models, because models are processed by recursion."""
     try:
         level: list[Expr] = [parse(text, constants)]
     except RecursionError:
@@ -214,19 +212,19 @@ def _check_height(text: str, node: exp.Var, constants: Mapping[str, Fraction] | 
             level = [part for expr in level for part in children(expr)]
             if not level:
                 return
-    hint = "name parts of it with let, or take parts of it as models of their own"
+    hint = "name parts of it with let, or declare parts of it as separate models"
     raise StatementError(f"this is nested more than {MAX_HEIGHT} levels deep", span_of(node), hint)
 
 
 def _bind_error(error: ModelError, text: str, start: int, parameters: Sequence[str]) -> StatementError:
-    """Convert an error of the model's parser into a StatementError."""
+    """Convert an error of the model parser into a StatementError with a position in the script."""
     if error.at is None:
-        said = error.what
-        message, _, hint = said.partition(": ")
-        if (unknown := re.match(r"the model uses (\w+)", said)) is not None:
+        text_of_error = error.what
+        message, _, hint = text_of_error.partition(": ")
+        if (unknown := re.match(r"the model uses (\w+)", text_of_error)) is not None:
             message = f"{unknown[1]} is no parameter of the model"
             hint = did_you_mean(unknown[1], [*parameters, *RESERVED]) or _list_parameters(parameters)
-        return StatementError(message, _span(_guess(said, text), text, start), hint)
+        return StatementError(message, _span(_locate_error(text_of_error, text), text, start), hint)
     hint = error.hint
     if "no function" in error.what:
         hint = did_you_mean(error.what.split()[-1], _KNOWN) or f"there are {', '.join(sorted(_KNOWN))}"
@@ -238,29 +236,29 @@ def _list_parameters(parameters: Sequence[str]) -> str:
 
 
 def _span(column: int | None, text: str, start: int) -> TextSpan:
-    """Return the span of a token, or of the whole expression."""
+    """Return the span of the token at a column, or of the whole formula if the column is None."""
     if column is None:
         return TextSpan(start, start + len(text))
     token = _TOKEN.match(text, column)
     return TextSpan(start + column, start + (token.end() if token else column))
 
 
-def _guess(said: str, text: str) -> int | None:
-    """Return the column of the word that a message names, or None."""
-    word = re.match(r"(?:the model uses )?(\w+)", said)
-    inside = " inside " in said
+def _locate_error(message: str, text: str) -> int | None:
+    """Return the text position of the word to which an error message refers, or None if unknown."""
+    word = re.match(r"(?:the model uses )?(\w+)", message)
+    inside = " inside " in message
     places = list(_find_words(text))
-    anywhere = said.startswith("the model uses")
+    anywhere = message.startswith("the model uses")
     for name, column, within in places:
         if word is not None and name == word[1] and (anywhere or within == inside):
             return column
-    # Statistics such as a variance are already expanded to sums. Point to their call.
+    # The message may name a sum of an expanded statistic such as variance(x). Its call is the position then.
     inner = [column for name, column, within in places if within and name in _AGGREGATES]
     return inner[0] if inside and inner else None
 
 
 def _find_words(text: str) -> Iterator[tuple[str, int, bool]]:
-    """Yield each word, its column, and True if it is inside an aggregate."""
+    """Yield each word of a formula, its text position, and True if it is inside an aggregate."""
     open_calls: list[bool] = []
     before = ""
     for token in _TOKEN.finditer(text):
@@ -273,11 +271,11 @@ def _find_words(text: str) -> Iterator[tuple[str, int, bool]]:
         before = token.group()
 
 
-# Register a model built in Python as an aggregate.
+# Models built in Python
 
 
 def with_model(name: str, model: Model, catalog: Catalog) -> Catalog:
-    """Return the catalog with the model registered under a name."""
+    """Return a copy of the catalog in which a model is registered under a name."""
     catalog = catalog.copy()
     catalog.add(ModelDefinition(name, model))
     return catalog

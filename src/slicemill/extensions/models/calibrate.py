@@ -1,4 +1,4 @@
-"""`slicemill calibrate`: measure the cost of the algorithms for models on this machine."""
+"""Command `slicemill calibrate`: measure the cost of the algorithms for models on this machine."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def calibrate() -> None:
     for name, figure in asdict(costs).items():
         if name != "measured":
             typer.echo(f"{name:8}{figure:8.2f} ns")
-    typer.echo(f"kept in {store_core_costs(costs)}")
+    typer.echo(f"stored in {store_core_costs(costs)}")

@@ -1,4 +1,7 @@
-"""Bind calls of models with constants or several results."""
+"""Bind calls of models that have constants or several results.
+
+Such a call is bound to one model per result, in which the constants are numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from slicemill.types import Column
 def bind_call(
     template: ModelTemplate, node: exp.Anonymous, arguments: Sequence[Expr], catalog: Catalog, text: str
 ) -> list[ResolvedCall]:
-    """Bind a call to the instances of its constants, one for each result."""
+    """Bind a call of a model with constants, to one single-result model per result."""
     count = len(arguments) - len(template.constants)
     values = [
         _constant_of(template, name, argument, argument_node)
@@ -38,18 +41,18 @@ def bind_call(
             span_of(node),
             f"it is declared as {template}",
         )
-    found = []
+    calls = []
     try:
         for name, result in zip(template.instance_names(values), template.results, strict=True):
             versions = catalog.declared_versions(name)
             usage = f"it is declared as {template}"
-            one = checked_call(node, arguments[:count], versions, text, usage, len(template.constants))
-            column = Column(result.column, one.columns[0].type).of(text)
-            columns = (column,) if result.column else one.columns
-            found.append(replace(one, name=name, columns=columns))
+            call = checked_call(node, arguments[:count], versions, text, usage, len(template.constants))
+            column = Column(result.column, call.columns[0].type).of(text)
+            columns = (column,) if result.column else call.columns
+            calls.append(replace(call, name=name, columns=columns))
     except ModelError as error:
         raise StatementError(f"in {template.name}: {error.what}", span_of(node), error.hint) from None
-    return found
+    return calls
 
 
 def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.Expression) -> Fraction:
@@ -57,8 +60,8 @@ def _constant_of(template: ModelTemplate, name: str, argument: Expr, node: exp.E
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     if not number or not math.isfinite(float(str(value))):
         raise StatementError(
-            f"{template.name} wants a number for {name}",
+            f"{template.name} needs a constant number for {name}",
             span_of(node),
-            f"it has to be the same for all tuples; it is declared as {template}",
+            f"write a literal, which is the same for all tuples; it is declared as {template}",
         )
     return Fraction(str(value))

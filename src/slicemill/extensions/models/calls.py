@@ -1,4 +1,8 @@
-"""Calls of models: their arguments, and state shared between models."""
+"""Calls of models: arguments, state shared between several models, and row-by-row evaluation.
+
+A model is a formula over a window, called like an aggregate. Its core statistics are the sums, counts and
+extremes over the window from which its result is computed.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelCall:
-    """Model and its arguments.
+    """Call of a model: the model and the expressions of its arguments.
 
-    A model that uses age has the time as last argument.
+    A model that uses `age` has the tuple's timestamp as its last argument.
     """
 
     model: Model
@@ -53,19 +57,19 @@ class ModelCall:
         return model_calls(tuple(calls), frame, arguments, costs)
 
     def over(self, arguments: Sequence[Expr]) -> Model:
-        """Return the model over columns of a joint call, which include its own arguments.
+        """Rename the model's parameters to the shared argument columns of several models.
 
-        Columns are matched by the text of the expression, not by position. So the form of the model's cores,
-        and every bit of its result, is independent of other models.
+        Columns are matched by the text of the argument expression, not by position. So the core statistics of
+        the model, and every bit of its result, are independent of the other models.
         """
-        own = dict(zip(self.model.parameters, map(argument_name, self.arguments), strict=False))
-        return with_columns(self.model, own, [argument_name(argument) for argument in arguments])
+        names = dict(zip(self.model.parameters, map(argument_name, self.arguments), strict=False))
+        return with_columns(self.model, names, [argument_name(argument) for argument in arguments])
 
 
 def model_call_of(call: WindowCall | AggregateCall, catalog: Catalog) -> ModelCall | None:
     """Return the model that a call evaluates, or None for other aggregates."""
-    found = joint_call_of(call, catalog)
-    return found if isinstance(found, ModelCall) else None
+    joint_call = joint_call_of(call, catalog)
+    return joint_call if isinstance(joint_call, ModelCall) else None
 
 
 def joint_call(definition: AggregateDefinition, arguments: tuple[Expr, ...]) -> ModelCall:
@@ -73,7 +77,7 @@ def joint_call(definition: AggregateDefinition, arguments: tuple[Expr, ...]) -> 
 
 
 def argument_name(argument: Expr) -> str:
-    """Return the name of an argument in the cores of a model.
+    """Return the column name of a model's argument: a column's own name, or the expression's text.
 
     >>> from slicemill.types import DOUBLE
     >>> argument_name(ColumnRef("price", DOUBLE))
@@ -83,33 +87,33 @@ def argument_name(argument: Expr) -> str:
     return text if isinstance(argument, ColumnRef) else f"({text})"
 
 
-def joint_state(asked: Sequence[ModelCall]) -> JointModels:
-    """Return the joint state of models over one window.
+def joint_state(calls: Sequence[ModelCall]) -> JointModels:
+    """Return the shared state of several models over one window.
 
-    All arguments must be finite numbers.
+    The arguments are assumed to be finite numbers.
     """
-    return joint([each.over(each.arguments) for each in asked], finite=True)
+    return joint([each.over(each.arguments) for each in calls], finite=True)
 
 
-def can_share_window(others: Sequence[ModelCall], asked: ModelCall) -> bool:
-    """Return True if a model can share a window with others.
+def can_share_window(others: Sequence[ModelCall], call: ModelCall) -> bool:
+    """Return True if a model can be evaluated together with other models over one window.
 
-    Models that use age must use the same time.
+    Models that use `age` must use the same timestamp column.
     """
-    times = {each.at for each in (*others, asked)}
+    times = {each.at for each in (*others, call)}
     return len(times - {None}) <= 1
 
 
-# Row-by-row evaluation of models, which reads the whole window at each tuple.
+# Row-by-row evaluation of models
 
 
-MICROSECONDS = 1_000_000  # age is in seconds
+MICROSECONDS = 1_000_000  # microseconds per second, the unit of `age`
 
 
 class ModelAccumulator:
-    """Adapter of a model to the base and window accumulator protocols.
+    """Accumulator that evaluates a model row by row: it reads all stored rows for each result.
 
-    Its state is the list of tuples.
+    The state is the list of rows. The class serves unbounded streams and windows.
     """
 
     __slots__ = ("_model", "_rows", "_to_arguments", "_window")
@@ -128,7 +132,7 @@ class ModelAccumulator:
         return [self._value()] if self._window else []
 
     def expire(self, args: Args) -> Returned:  # noqa: ARG002
-        """Remove the oldest tuple. Tuples expire in arrival order."""
+        """Remove the oldest stored row, because rows expire in arrival order."""
         self._rows.pop(0)
         return []
 

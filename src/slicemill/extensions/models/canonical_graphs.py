@@ -1,11 +1,17 @@
-"""Canonical graphs of a model: blocking (C13) and incremental (C15, Fig. 2).
+"""Construction of a model's dataflow graphs: blocking (C13), incremental (C15, Fig. 2) and as executed.
+
+A core statistic (`Core`) is a sum, count or extreme over the window from which a model's result is computed.
+The blocking graph recomputes each core statistic from the whole window at each slide. The incremental graph
+updates it from expired and new elements only.
 
     blocking      S, W(X) ─► M ─► F[oldest | rest] ─► T[f] ─► Ac[⊕] ─► T[g], and the rest back to W(X)
     incremental   expired elements are subtracted from, new ones added to the value in W(V)
 
-Node ids of the second and later cores end in the core's number. The values of all cores are merged in order
-and gathered by the last T. A separate T gathers each `let` value and passes it to the T of each core that
-needs the value.
+Operators have letters: S reads new elements, F splits off the oldest elements, M appends vectors, T
+transforms elements, Ac accumulates, A searches, P permutes, and W stores the window X or a value V until the
+next slide. Node ids of the second and later core statistics end in an index. M nodes append the values of all
+core statistics, and the last T computes the result. A T of its own computes each `let` value, and passes it
+to each core statistic that needs the value.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ _LATER = InstancePhase.SUCCESSIVE
 
 
 def blocking_graph(model: Model) -> ModelGraph:
-    """Return the graph that reads the whole window at each slide."""
+    """Build the graph that recomputes a model's result from the whole window at each slide."""
     nodes = [
         ModelNode("s", Op.S, label="new"),
         ModelNode("wx", Op.W, _WORKING, "window"),
@@ -65,9 +71,10 @@ def blocking_graph(model: Model) -> ModelGraph:
 def flow_nodes(
     core: Core, number: int, window: Sequence[tuple[str, int, InstancePhase]]
 ) -> tuple[list[ModelNode], list[ModelEdge], str]:
-    """Translate a core in the paper's letters into one node per letter.
+    """Build the graph nodes of a core statistic in operator letters, such as Ac[+] · T[x^2]: one per letter.
 
-    `window` lists the nodes and ports that output the window, with their phases.
+    `window` lists the nodes and ports that output the window, with their phases. Return nodes, edges, and the
+    id of the last node.
     """
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
@@ -89,7 +96,10 @@ def flow_nodes(
 
 
 def _params(of: FlowStep, element: Expr) -> dict[str, object]:
-    """Return the parameters of a letter's node. Elements are named after columns."""
+    """Return the parameters of the graph node for one operator letter, such as the function of T[x^2].
+
+    In functions, x is replaced by `element`, an expression of the model's columns.
+    """
     word, _, argument = of.text.partition(" ")
 
     def of_element(function: Expr) -> str:
@@ -114,7 +124,7 @@ def _params(of: FlowStep, element: Expr) -> dict[str, object]:
 
 
 def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
-    """Return nodes that remove the oldest elements and append new ones."""
+    """Build the graph nodes that maintain the window: remove the oldest elements, append new ones."""
     nodes = [
         ModelNode("s", Op.S, label="new"),
         ModelNode("wx", Op.W, _WORKING, "window"),
@@ -131,15 +141,15 @@ def window_loop() -> tuple[list[ModelNode], list[ModelEdge]]:
 
 
 def incremental_graph(model: Model) -> ModelGraph:
-    """Return the incremental graph of a model (C15).
+    """Build the graph that updates a model's result from expired and new elements only (C15).
 
-    Raise an error if some core is not INCREMENTAL.
+    Raise an error if some core statistic is not of the class INCREMENTAL.
     """
-    for core, found in zip(model.cores, model.classes, strict=True):
-        if found.kind is not CoreKind.INCREMENTAL or core.weight is not None:
-            raise ModelError(f"{core} has no incremental graph: {found.reason}")
+    for core, class_ in zip(model.cores, model.classes, strict=True):
+        if class_.kind is not CoreKind.INCREMENTAL or core.weight is not None:
+            raise ModelError(f"{core} has no incremental graph: {class_.reason}")
     if not model.cores:
-        raise ModelError(f"{model.text} looks at no element: there is nothing to keep")
+        raise ModelError(f"{model.text} reads no element of the window: there is nothing to update")
     nodes, edges = window_loop()
     ends = []
     for number, core in enumerate(model.cores):
@@ -182,7 +192,10 @@ def _loop(model: Model, core: Core, number: int) -> tuple[list[ModelNode], list[
 def finish_graph(
     model: Model, nodes: list[ModelNode], edges: list[ModelEdge], ends: Sequence[str], *, lower: bool
 ) -> ModelGraph:
-    """Merge the values of all cores and apply T[g]."""
+    """Complete a graph with the nodes that compute the model's result from all core statistics.
+
+    `ends` are the ids of the nodes that output the core statistics.
+    """
     more_nodes, more_edges, last = _merge_values(ends, "mv")
     names = [f"c{number}" for number in range(len(ends))]
     params: dict[str, object] = {"f": expression_text(model.result), "gather": names}
@@ -194,20 +207,21 @@ def finish_graph(
 
 
 def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[ModelNode], list[ModelEdge]]:
-    """Add a T node for each `let` value that is computed from cores.
+    """Build a graph node for each `let` value of a model that is computed from core statistics.
 
-    `ends` are the nodes with the values of cores, `reader` is the name of a core's T.
+    `ends` are the ids of the nodes that output the core statistics. `reader` is the name of the nodes that
+    transform elements and may need `let` values.
     """
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
     for name, value in model.lets:
         gathered = _cores_in(value, len(ends))
         if not gathered:
-            continue  # a constant is part of the core's expression
+            continue  # a constant `let` value is written into the expressions that use it
         let = f"let_{name}"
         more_nodes, more_edges, last = _merge_values([ends[number] for number in gathered], f"m_{name}")
         params = {"f": expression_text(value), "gather": [f"c{number}" for number in gathered]}
-        nodes += [*more_nodes, ModelNode(let, Op.T, params, f"{name} = {model.in_cores(value)}")]
+        nodes += [*more_nodes, ModelNode(let, Op.T, params, f"{name} = {model.core_text(value)}")]
         edges += [*more_edges, ModelEdge(last, let)]
         for number, core in enumerate(model.cores):
             scalars = _scalars(model, core)
@@ -217,7 +231,7 @@ def let_values(model: Model, ends: Sequence[str], reader: str) -> tuple[list[Mod
 
 
 def transform(model: Model, core: Core) -> tuple[dict[str, object], str]:
-    """Return the parameters and the label of a core's T."""
+    """Return the parameters and the label of the node that transforms elements for a core statistic."""
     constants = {name: value for name, value in model.lets if not _cores_in(value, len(model.cores))}
     text = expression_text(
         replace_parts(core.argument, lambda e: constants.get(e.name) if isinstance(e, Symbol) else None)
@@ -231,7 +245,7 @@ def transform(model: Model, core: Core) -> tuple[dict[str, object], str]:
 
 
 def _scalars(model: Model, core: Core) -> list[str]:
-    """Return the values that a core's T receives from other cores."""
+    """Return the names of the `let` values that a core statistic needs from other core statistics."""
     lets = dict(model.lets)
     return [name for name in core.scalars if _cores_in(lets[name], len(model.cores))]
 
@@ -242,7 +256,10 @@ def _cores_in(value: Expr, count: int) -> list[int]:
 
 
 def _merge_values(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], list[ModelEdge], str]:
-    """Merge values into one vector. Return its node, or S if there are no values."""
+    """Build the nodes that append the values of several nodes to one vector.
+
+    Return nodes, edges, and the id of the node with the vector. Without values, it is the source "s".
+    """
     nodes: list[ModelNode] = []
     edges: list[ModelEdge] = []
     last = ends[0] if ends else "s"
@@ -255,7 +272,7 @@ def _merge_values(ends: Sequence[str], prefix: str) -> tuple[list[ModelNode], li
 
 
 def core_node_id(name: str, number: int) -> str:
-    """Return the id of a core's node."""
+    """Return the id of a graph node: its name, and from the second core statistic on an index."""
     return name if number == 0 else f"{name}_{number}"
 
 
@@ -270,30 +287,27 @@ def _accumulator(name: str, core: Core, number: int) -> ModelNode:
     return ModelNode(name, Op.A, {"search": core.aggregate, "options": options}, core.aggregate, number)
 
 
-_WORKING_KEPT = {"storage": Storage.WORKING.value}
-_LATER_KEPT = InstancePhase.SUCCESSIVE
-
-
 def execution_graph(model: Model) -> ModelGraph:
-    """Graph of a model as executed: one method per core (C14, C15, C17, C21).
+    """Build the graph of a model as executed: core statistics are updated by their methods.
 
-        INCREMENTAL         expired elements are subtracted from, new ones added to W(V)
-        SHIFT_INCREMENTAL   the same, after a shift of W(V)
-        TWO_STACK           W(V) has partial aggregates: the oldest expire, new ones arrive, Ac over all
-        AUX_MEMORY          W(V) has candidates: expired ones are removed, new ones arrive, A finds the
-        best
-        BLOCKING            T and Ac over the whole window
+    The method (C14, C15, C17, C21) depends on the class of the core statistic. W(V) is its stored state.
 
-    If all cores are INCREMENTAL, this is the graph of `incremental_graph`.
+        INCREMENTAL         subtract expired elements from the value in W(V), and add new elements
+        SHIFT_INCREMENTAL   shift the weights of the sums in W(V), then subtract and add elements
+        TWO_STACK           replace the oldest partial aggregates in W(V), and combine all of them (Ac)
+        AUX_MEMORY          remove expired candidates from W(V), add new ones, and search for the best (A)
+        BLOCKING            transform and accumulate the whole window (T, Ac)
+
+    If all core statistics are INCREMENTAL, this is the graph of `incremental_graph`.
     """
     nodes, edges = window_loop()
     ends = []
-    for number, (core, found) in enumerate(zip(model.cores, model.classes, strict=True)):
+    for number, (core, class_) in enumerate(zip(model.cores, model.classes, strict=True)):
         end = core_node_id("ac", number)
         if in_letters(core.aggregate):
             more_nodes, more_edges, end = flow_nodes(core, number, [("m1", 0, InstancePhase.BOTH)])
         else:
-            more_nodes, more_edges = _core(model, core, found, number)
+            more_nodes, more_edges = _core(model, core, class_, number)
         nodes += more_nodes
         edges += more_edges
         ends.append(end)
@@ -302,20 +316,20 @@ def execution_graph(model: Model) -> ModelGraph:
 
 
 def _core(
-    model: Model, core: Core, found: Classification, number: int
+    model: Model, core: Core, class_: Classification, number: int
 ) -> tuple[list[ModelNode], list[ModelEdge]]:
     params, text = transform(model, core)
     names = ("to", "tn", "ti", "ts", "fv", "m2", "m3", "ac", "wv")
     to, tn, ti, ts, fv, m2, m3, ac, wv = (core_node_id(name, number) for name in names)
-    coming = ModelNode(tn, Op.T, params, text, number)
-    store = ModelNode(wv, Op.W, _WORKING_KEPT, found.state_text, number)
+    new = ModelNode(tn, Op.T, params, text, number)
+    store = ModelNode(wv, Op.W, _WORKING, class_.state_text, number)
     end = _end(core, ac, number)
-    if found.way is CoreMethod.RECOMPUTE:
-        return [coming, end], _chain(("m1", tn, ac))
-    if found.way is CoreMethod.DELTA:
+    if class_.way is CoreMethod.RECOMPUTE:
+        return [new, end], _chain(("m1", tn, ac))
+    if class_.way is CoreMethod.DELTA:
         nodes = [
             ModelNode(to, Op.T, params, text, number),
-            coming,
+            new,
             ModelNode(ti, Op.T, {"inverse": core.aggregate}, "inverse", number),
             ModelNode(m2, Op.M, core=number),
             ModelNode(m3, Op.M, core=number),
@@ -323,30 +337,30 @@ def _core(
             store,
         ]
         edges = [
-            ModelEdge("f", to, src_port=0, phase=_LATER_KEPT),
+            ModelEdge("f", to, src_port=0, phase=_LATER),
             ModelEdge("s", tn),
-            ModelEdge(to, ti, phase=_LATER_KEPT),
-            ModelEdge(ti, m2, dst_port=0, phase=_LATER_KEPT),
+            ModelEdge(to, ti, phase=_LATER),
+            ModelEdge(ti, m2, dst_port=0, phase=_LATER),
             ModelEdge(tn, m2, dst_port=1),
             ModelEdge(m2, m3, dst_port=0),
             *_chain((m3, ac, wv)),
         ]
-        if found.kind is CoreKind.INCREMENTAL and core.weight is None:
-            return nodes, [*edges, ModelEdge(wv, m3, dst_port=1, phase=_LATER_KEPT)]
+        if class_.kind is CoreKind.INCREMENTAL and core.weight is None:
+            return nodes, [*edges, ModelEdge(wv, m3, dst_port=1, phase=_LATER)]
         shift = ModelNode(ts, Op.T, {"f": "shift"}, "shift", number)
         return [*nodes, shift], [
             *edges,
-            ModelEdge(wv, ts, phase=_LATER_KEPT),
-            ModelEdge(ts, m3, dst_port=1, phase=_LATER_KEPT),
+            ModelEdge(wv, ts, phase=_LATER),
+            ModelEdge(ts, m3, dst_port=1, phase=_LATER),
         ]
     nodes = [
-        coming,
+        new,
         ModelNode(fv, Op.F, {"oldest": "d"}, "left | rest", number),
         ModelNode(m2, Op.M, core=number),
     ]
     edges = [
-        ModelEdge(wv, fv, phase=_LATER_KEPT),
-        ModelEdge(fv, m2, src_port=1, dst_port=0, phase=_LATER_KEPT),
+        ModelEdge(wv, fv, phase=_LATER),
+        ModelEdge(fv, m2, src_port=1, dst_port=0, phase=_LATER),
         ModelEdge("s", tn),
         ModelEdge(tn, m2, dst_port=1),
         ModelEdge(m2, wv),

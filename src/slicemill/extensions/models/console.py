@@ -1,4 +1,4 @@
-"""Requests of the console about models."""
+"""HTTP routes of the web console for models."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from slicemill.server.service import MillService
 
 
 class ModelPicture(BaseModel):
-    """Model with a drawing of its blocking and incremental graphs."""
+    """Model with its drawing: how the window is recomputed, and how results are updated incrementally."""
 
     name: str
     text: str
@@ -24,7 +24,7 @@ class ModelPicture(BaseModel):
 def add_routes(app: FastAPI, service: MillService) -> None:
     @app.get("/v1/models", responses=REFUSED, tags=["console"])
     async def models(session: CurrentSession) -> list[ModelPicture]:
-        """Return the declared models, each with a drawing of its graphs."""
+        """Return the declared models, each with a drawing of its computation."""
 
         def read() -> list[ModelPicture]:
             catalog = service.mill.catalog

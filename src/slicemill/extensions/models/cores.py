@@ -1,4 +1,11 @@
-"""Cores: parts of a model that read the window (Ac·T, A·T)."""
+"""Core statistics of a model: extraction from the formula, classification and centring.
+
+A model is a formula over a window. A core statistic (`Core`) is a sum, count or extreme over the window from
+which the model's result is computed. For example, mean(x) is computed from the core statistics sum(x) and
+sum(1). An element is a row of the window. Its position i counts from the oldest element, its age is the time
+to the newest element, and n is the number of elements. When a window slides, old elements expire and new ones
+arrive.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +48,12 @@ from slicemill.extensions.models.weights import Weight, symbols_of, weight_of
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """An aggregate over the window, `aggregate(weight·transform)`.
+    """Core statistic: an aggregate over the window of the expression `weight · transform` of each element.
 
-    `blocked` is the reason why the core cannot be updated from slide to slide. The transform of a blocked
-    core includes positions and the names in `scalars`, which are values of the whole window.
+    `transform` depends only on the element's columns. `weight` depends on its position or age. `blocked` is
+    the reason why the core statistic cannot be updated when the window slides, or empty. The transform of a
+    blocked core statistic may include positions and the names in `scalars`, which are values of the window.
+    Node ids of stored queries depend on the texts of reasons, so these texts must not change.
     """
 
     aggregate: str
@@ -57,7 +66,7 @@ class Core:
 
     @property
     def accumulator(self) -> Accumulation | None:
-        """Return the accumulator, or None if the core is a search."""
+        """Return the operator that combines elements, such as +, or None for searches such as max."""
         return ACCUMULATORS.get(self.aggregate)
 
     @property
@@ -66,7 +75,7 @@ class Core:
 
     @property
     def argument(self) -> Expr:
-        """Return the aggregated expression, including weights."""
+        """Return the expression that is aggregated: weight times transform."""
         return self.transform if self.weight_expr == ONE else Apply("*", (self.weight_expr, self.transform))
 
     @property
@@ -75,12 +84,12 @@ class Core:
 
     @property
     def counts(self) -> bool:
-        """Return True if the core is n."""
+        """Return True if this core statistic is sum(1), the number of elements n."""
         return self.aggregate == "sum" and self.transform == ONE and self.weight is None and not self.blocked
 
     @property
     def symbol(self) -> str:
-        """Return the core in the paper's notation: Ac[+]·T[x^2], A[max]·T[x]."""
+        """Return this core statistic in operator letters, such as Ac[+]·T[x^2] for sum(x^2)."""
         if in_letters(self.aggregate):
             return str(self)
         accumulator = self.accumulator
@@ -91,18 +100,19 @@ class Core:
         return expression_text(WindowAggregation(self.aggregate, self.argument, self.options))
 
 
-# Extraction of cores from an expression (C20): level check, collection, sharing.
+# Extraction of core statistics from a formula (C20)
 
-
+# Names of position (from the oldest, from the newest) and age, on which weights depend
 _PLACES = frozenset({"i", "j", "age"})
 
 
 @dataclass(slots=True)
 class CollectedCores:
-    """Cores in order of first use, and expressions over their values.
+    """Core statistics of a formula in order of first use, and expressions over their values.
 
-    `result` refers to cores by `Symbol("c0")` and so on. `lets` are the values that blocked cores need, in
-    order of evaluation. `effects` describe applications of the rules R9 and R10.
+    `result` refers to core statistics by `Symbol("c0")` and so on. `lets` are the values of the whole window
+    that core statistics need, in order of evaluation. `effects` describe where the rewrite rules R9 (share
+    equal parts) and R10 (move a constant factor out of a sum) were applied.
     """
 
     cores: list[Core] = field(default_factory=list)
@@ -114,11 +124,11 @@ class CollectedCores:
         if core not in self.cores:
             self.cores.append(core)
         else:
-            self.effects["R9", f"{'n' if core.counts else core} is kept once"] = None
+            self.effects["R9", f"{'n' if core.counts else core} is stored once"] = None
         return Symbol(f"c{self.cores.index(core)}")
 
     def record_pulled_factor(self, factor: Expr, core: Core) -> None:
-        """Record that a factor was moved out of a sum."""
+        """Record that a constant factor was moved out of a sum (rule R10)."""
         if factor != ONE:
             written = WindowAggregation("sum", multiply(factor, core.argument))
             before = multiply(factor, Symbol("n") if core.counts else Symbol(str(core)))
@@ -126,11 +136,11 @@ class CollectedCores:
 
 
 def collect(expr: Expr) -> CollectedCores:
-    """Extract the cores of an expression.
+    """Extract the core statistics of a formula: the aggregates from which its result is computed.
 
     >>> from slicemill.extensions.models.parse import parse
-    >>> found = collect(parse("let m = mean(x) in sum((x - m)^2)"))
-    >>> [str(core) for core in found.cores]
+    >>> collected = collect(parse("let m = mean(x) in sum((x - m)^2)"))
+    >>> [str(core) for core in collected.cores]
     ['sum(x)', 'sum(1)', 'sum(x^2)']
     """
     _check_levels(expr, inside=False)
@@ -163,7 +173,7 @@ def _check_levels(expr: Expr, inside: bool) -> None:
 
 
 def _scalar(expr: Expr, lets: Mapping[str, Expr], into: CollectedCores) -> Expr:
-    """Replace aggregates in an expression by references to cores."""
+    """Replace the aggregates in an expression by references to core statistics."""
     match expr:
         case WindowAggregation():
             return _aggregate(expr, lets, into)
@@ -205,7 +215,7 @@ def _aggregate(expr: WindowAggregation, lets: Mapping[str, Expr], into: Collecte
         if not used:
             condition = isinstance(argument, Apply) and argument.function in CONDITIONS
             if expr.name in ("all", "any") and not condition:
-                raise ModelError(f"{expr.name} asks for a condition, as in {expr.name}({argument} > 0)")
+                raise ModelError(f"{expr.name} needs a condition, as in {expr.name}({argument} > 0)")
             return into.reference(Core(expr.name, argument, expr.options))
         reason = _why_not_uniform(used)
     argument = canonical(expr.argument)
@@ -236,13 +246,15 @@ def _why_not_uniform(used: frozenset[str]) -> str:
 
 
 def _terms(argument: Expr) -> list[tuple[Monomial, Fraction]]:
-    """Expand an argument into terms that separate elements, weights and window values."""
+    """Expand the argument of a sum into a sum of products, each with a constant factor.
+
+    The factors of a product are functions of the element's columns, of its position or age, or of the window.
+    """
     separated = polynomial(replace_parts(canonical(argument), _addition_formula))
     terms: list[tuple[Monomial, Fraction]] = []
     for monomial, factor in separated.terms:
         if _grows(monomial):
-            # Growing weights become decaying weights if counted from the newest element. Decaying weights
-            # neither overflow nor magnify rounding errors.
+            # Growing weights decay if positions count from the newest element, and then do not overflow.
             turned = replace_parts(monomial_expression(monomial, factor), _from_newest)
             terms += polynomial(replace_parts(canonical(turned), _addition_formula)).terms
         else:
@@ -261,7 +273,7 @@ def _from_newest(expr: Expr) -> Expr | None:
 
 
 def _addition_formula(expr: Expr) -> Expr | None:
-    """Expand cos(a + b) and sin(a + b) where only b varies."""
+    """Expand cos(a + b) and sin(a + b), where only b depends on the element's position or age."""
     match expr:
         case Apply("cos" | "sin" as name, (argument,)):
             terms = polynomial(argument).terms
@@ -286,7 +298,10 @@ def _sum_of(terms: list[tuple[Monomial, Fraction]]) -> Expr:
 
 
 def _term(monomial: Monomial, factor: Fraction) -> tuple[Expr, Core] | str:
-    """Return the outer factor and the core of a term, or why it has no core."""
+    """Split one product of a sum's argument into a factor outside of the sum and a core statistic.
+
+    If the core statistic cannot be updated when the window slides, return the reason instead.
+    """
     outside: list[tuple[Expr, int]] = []
     places: list[tuple[Expr, int]] = []
     elements: list[tuple[Expr, int]] = []
@@ -327,7 +342,7 @@ def _name(variables: frozenset[str]) -> str:
 
 
 def _tidy(expr: Expr) -> Expr:
-    """Remove factors of 1."""
+    """Simplify an expression: remove factors of 1, and write minus signs for factors of -1."""
 
     def change(part: Expr) -> Expr | None:
         match part:
@@ -345,7 +360,7 @@ def _tidy(expr: Expr) -> Expr:
 
 
 def _drop_unused(collected: CollectedCores) -> None:
-    """Drop `let` values that no blocked core needs."""
+    """Drop the `let` values that no core statistic needs for its own computation."""
     needed: set[str] = set()
     for core in collected.cores:
         needed |= set(core.scalars)
@@ -355,11 +370,11 @@ def _drop_unused(collected: CollectedCores) -> None:
     collected.lets = {name: value for name, value in collected.lets.items() if name in needed}
 
 
-# Classification of cores: incremental or blocking, and required state (C14, C17, C21).
+# Classification of core statistics: incremental or recomputed, and required state (C14, C17, C21)
 
 
 class CoreKind(StrEnum):
-    """Classes of cores, from best to worst."""
+    """Class of a core statistic: how it can be updated when the window slides, from best to worst."""
 
     INCREMENTAL = "INCREMENTAL"
     SHIFT_INCREMENTAL = "SHIFT_INCREMENTAL"
@@ -373,7 +388,7 @@ class CoreKind(StrEnum):
 
 
 class CoreMethod(StrEnum):
-    """Method by which a core is computed."""
+    """Algorithm that computes a core statistic when the window slides."""
 
     DELTA = "delta"
     DEQUE = "deque"
@@ -385,9 +400,10 @@ class CoreMethod(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """Class of a core, with its reason, method and state.
+    """Class of a core statistic or model, with the reason, the algorithm and the size of the state.
 
-    `state` is the number of values besides the window's elements, `per_element` that of values per element.
+    `state` is the number of stored values besides the elements of the window. `per_element` is the number of
+    stored values per element.
     """
 
     kind: CoreKind
@@ -410,7 +426,7 @@ class Classification:
 
 
 def classify(core: Core) -> Classification:
-    """Classify a core.
+    """Determine how a core statistic can be updated when the window slides.
 
     >>> from slicemill.extensions.models.model import expression
     >>> print(classify(expression("max(x)").cores[0]))
@@ -464,32 +480,36 @@ def _classify_weighted(core: Core) -> Classification:
 
 
 def worst(classes: Sequence[Classification]) -> Classification:
-    """Return the class of a model: the worst of its cores' classes."""
+    """Return the class of a model: the worst class of its core statistics."""
     if not classes:
-        return Classification(CoreKind.INCREMENTAL, "a constant: looks at no element", CoreMethod.DELTA)
-    hardest = max(classes, key=lambda found: found.kind.rank)
-    state = sum(found.state for found in classes)
+        return Classification(CoreKind.INCREMENTAL, "a constant: reads no element", CoreMethod.DELTA)
+    hardest = max(classes, key=lambda each: each.kind.rank)
+    state = sum(each.state for each in classes)
     return Classification(
-        hardest.kind, hardest.reason, hardest.way, state, sum(found.per_element for found in classes)
+        hardest.kind, hardest.reason, hardest.way, state, sum(each.per_element for each in classes)
     )
 
 
-# Centring: computes shift-invariant formulas from distances to a pivot (C24).
+# Centring: computation of shift-invariant formulas from distances to a pivot (C24)
 #
-# n·Σx² - (Σx)² is equal for x and for x - p, for any p. With a pivot p among the elements, the sums of
-# powers are small and do not cancel: 1e9 + noise has the kurtosis of the noise. A mean is not
-# shift-invariant and is computed from Σx itself.
+# A pivot is a number p close to the elements. n·Σx² - (Σx)² has the same value for x and for x - p. With
+# distances x - p, the sums of powers are small, so that subtracting them loses few digits. For example, the
+# kurtosis of 1e9 + noise equals the kurtosis of the noise. A mean is not shift-invariant, and is computed
+# from Σx itself.
 #
-# In a formula, `c3` is the value of core 3. `d3` is the value of the same core over distances from the
-# pivots. `u3` is the same for a core of first degree. No separate sum is needed for it: Σ(x - p) is Σx -
-# n·p.
+# In a formula, `c3` is the value of core statistic 3, and `d3` is its value if distances from the pivots
+# replace the elements. `u3` is the same for a sum of first degree. No separate sum is stored for `u3`,
+# because Σ(x - p) is Σx - n·p.
 
 
 _PIVOT = "pivot of "
 
 
 def powers(core: Core) -> Monomial | None:
-    """Return a core's summand as a product of integer powers, else None."""
+    """Return what a core statistic sums up as a product of integer powers, such as x^2·y.
+
+    Return None if it is not a plain sum of such a product.
+    """
     if core.aggregate != "sum" or core.weight is not None or core.blocked or core.transform == ONE:
         return None
     ((monomial, factor), *more) = polynomial(core.transform).terms
@@ -502,7 +522,10 @@ def degree(monomial: Monomial) -> int:
 
 
 def centre_formula(expr: Expr, cores: Sequence[Core]) -> Expr:
-    """Rewrite the shift-invariant parts of a formula to distances from pivots.
+    """Rewrite the shift-invariant parts of a formula to distances from pivots (C24).
+
+    A pivot is a number close to the elements. In the result, `d2` is core statistic 2 over distances from the
+    pivots, and `u0` is the sum 0 over distances from a pivot.
 
     >>> from slicemill.extensions.models.model import expression
     >>> model = expression("mean(x) + var_pop(x)")
@@ -511,32 +534,32 @@ def centre_formula(expr: Expr, cores: Sequence[Core]) -> Expr:
     """
     if not isinstance(expr, Apply) or not any(_degree(part, cores) > 1 for part in walk(expr)):
         return expr
-    if _is_unmoved(expr, tuple(cores)):
+    if _is_shift_invariant(expr, tuple(cores)):
         return replace_parts(expr, lambda part: _near(part, cores))
     return Apply(expr.function, tuple(centre_formula(argument, cores) for argument in expr.arguments))
 
 
 def core_number(expr: Expr) -> int | None:
-    """Return the number of the core that a symbol refers to."""
+    """Return the index of the core statistic to which a symbol such as `c3`, `d3` or `u3` refers."""
     if isinstance(expr, Symbol) and expr.name[0] in "cdu" and expr.name[1:].isdigit():
         return int(expr.name[1:])
     return None
 
 
 def _degree(expr: Expr, cores: Sequence[Core]) -> int:
-    found = core_number(expr)
-    monomial = None if found is None else powers(cores[found])
+    number = core_number(expr)
+    monomial = None if number is None else powers(cores[number])
     return 0 if monomial is None else degree(monomial)
 
 
 def _near(expr: Expr, cores: Sequence[Core]) -> Expr | None:
-    found = _degree(expr, cores)
-    return None if not found else Symbol(f"{'u' if found == 1 else 'd'}{core_number(expr)}")
+    degree = _degree(expr, cores)
+    return None if not degree else Symbol(f"{'u' if degree == 1 else 'd'}{core_number(expr)}")
 
 
 @cache
-def _is_unmoved(expr: Expr, cores: tuple[Core, ...]) -> bool:
-    """Return True if the pivots cancel."""
+def _is_shift_invariant(expr: Expr, cores: tuple[Core, ...]) -> bool:
+    """Return True if adding a constant to all elements does not change the expression's value."""
     moved = replace_parts(expr, lambda part: _expand_shift(part, cores))
     return not any(
         isinstance(part, Symbol) and part.name.startswith(_PIVOT)
@@ -547,22 +570,22 @@ def _is_unmoved(expr: Expr, cores: tuple[Core, ...]) -> bool:
 
 
 def _expand_shift(expr: Expr, cores: Sequence[Core]) -> Expr | None:
-    """Expand a core's sum for elements shifted by their pivots."""
-    found = core_number(expr)
-    if found is None:
+    """Expand a symbol such as `c3`, a sum of powers of x, for elements x + pivot in place of x."""
+    number_of_core = core_number(expr)
+    if number_of_core is None:
         return None
-    if cores[found].counts:
+    if cores[number_of_core].counts:
         return DIMENSION
-    monomial = powers(cores[found])
+    monomial = powers(cores[number_of_core])
     if monomial is None:
         return None
     result: Expr = ZERO
     for left in combinations(*(range(power + 1) for _, power in monomial)):
-        of = tuple((atom, kept) for (atom, _), kept in zip(monomial, left, strict=True) if kept)
+        of = tuple((atom, rest) for (atom, _), rest in zip(monomial, left, strict=True) if rest)
         term: Expr = Symbol(f"sum of {expression_text(monomial_expression(of))}") if of else DIMENSION
-        for (atom, power), kept in zip(monomial, left, strict=True):
-            if kept < power:
-                moved_by = Apply("^", (Symbol(f"{_PIVOT}{expression_text(atom)}"), number(power - kept)))
-                term = multiply(multiply(number(comb(power, kept)), moved_by), term)
+        for (atom, power), rest in zip(monomial, left, strict=True):
+            if rest < power:
+                moved_by = Apply("^", (Symbol(f"{_PIVOT}{expression_text(atom)}"), number(power - rest)))
+                term = multiply(multiply(number(comb(power, rest)), moved_by), term)
         result = add(result, term)
     return result

@@ -1,7 +1,10 @@
-"""Cost of a slide and state size, known before execution (C18).
+"""Cost of computing a model when its window slides, and size of the state, known before execution (C18).
 
-Costs are calls of T, of ⊕ and of its inverse for a slide of d elements over a window of n. The
-publication counts 1 addition for a blocking sum; the correct number is n - 1.
+A core statistic is a sum, count or extreme over the window from which a model's result is computed. A slide
+removes the d oldest of n elements and appends d new ones. A core statistic is either recomputed from all n
+elements (blocking), or updated from the d expired and d new elements (incremental). Costs are calls of three
+functions: T, which transforms an element; ⊕, which combines two values; and the inverse of ⊕. The publication
+counts 1 addition for a recomputed sum. The correct number is n - 1.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from slicemill.kernels.store import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class SlideCost:
-    """Calls per slide, and values stored besides the window's elements."""
+    """Function calls per slide of a window, and number of values stored besides the window's elements."""
 
     transforms: int
     combinations: int
@@ -45,36 +48,36 @@ NOTHING = SlideCost(0, 0, 0, 0)
 
 
 def blocking(n: int) -> SlideCost:
-    """Return the cost of reading the whole window again."""
+    """Return the cost of recomputing a core statistic from all n elements of the window."""
     return SlideCost(n, max(n - 1, 0), 0, 0)
 
 
-def incremental(found: Classification, n: int, d: int) -> SlideCost:
-    """Return the cost of updating a core for d elements per slide.
+def incremental(class_: Classification, n: int, d: int) -> SlideCost:
+    """Return the cost of updating a core statistic when a window of n elements slides by d elements.
 
-    Calls of ⊕ are amortised.
+    The number of combinations is an average over many slides.
     """
     d = min(d, n)
-    kept = found.state + found.per_element * n
-    match found.way:
-        case CoreMethod.DELTA if found.kind is CoreKind.INCREMENTAL:
-            return SlideCost(2 * d, 2 * d, d, kept)
+    stored = class_.state + class_.per_element * n
+    match class_.way:
+        case CoreMethod.DELTA if class_.kind is CoreKind.INCREMENTAL:
+            return SlideCost(2 * d, 2 * d, d, stored)
         case CoreMethod.DELTA:
-            return SlideCost(2 * d, found.state**2 * d + 2 * d, 0, kept)
+            return SlideCost(2 * d, class_.state**2 * d + 2 * d, 0, stored)
         case CoreMethod.TWO_STACK:
-            return SlideCost(d, 3 * d, 0, kept)
+            return SlideCost(d, 3 * d, 0, stored)
         case CoreMethod.DEQUE:
-            return SlideCost(d, 2 * d, 0, kept)
+            return SlideCost(d, 2 * d, 0, stored)
         case CoreMethod.QUEUE:
-            return SlideCost(d, 0, 0, kept)
+            return SlideCost(d, 0, 0, stored)
         case CoreMethod.RANKED:
-            return SlideCost(2 * d, 2 * d * max(n.bit_length(), 1), 0, kept)
+            return SlideCost(2 * d, 2 * d * max(n.bit_length(), 1), 0, stored)
     return blocking(n)
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """Cost of a model, blocking and incremental."""
+    """Cost of a model per slide of its window: recomputed (blocking) and updated (incremental)."""
 
     n: int
     d: int
@@ -83,35 +86,35 @@ class CostEstimate:
 
     @property
     def pays(self) -> bool:
-        """Return True if updating is cheaper than reading the window again.
+        """Return True if updating the model costs fewer calls than recomputing it.
 
-        For one sum, this holds roughly if 2d < n.
+        For one sum, updating is cheaper roughly if 2d < n.
         """
         return self.incremental.calls < self.blocking.calls
 
 
 def estimate(model: Model, n: int, d: int = 1) -> CostEstimate:
-    """Estimate the cost of a slide.
+    """Estimate the cost of a model when a window of n elements slides by d elements.
 
     >>> from slicemill.extensions.models.model import expression
-    >>> found = estimate(expression("sum(x^2)"), n=1000)
-    >>> found.blocking.transforms, found.incremental.transforms
+    >>> cost = estimate(expression("sum(x^2)"), n=1000)
+    >>> cost.blocking.transforms, cost.incremental.transforms
     (1000, 2)
     """
-    again = kept = NOTHING
-    for found in model.classes:
-        again += blocking(n)
-        kept += incremental(found, n, d)
-    return CostEstimate(n, d, again, kept)
+    recomputed = updated = NOTHING
+    for class_ in model.classes:
+        recomputed += blocking(n)
+        updated += incremental(class_, n, d)
+    return CostEstimate(n, d, recomputed, updated)
 
 
 def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
-    """Return a table with a header, one line per core, and the totals."""
-    rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored beside n elements")]
-    for core, found in zip(model.cores, model.classes, strict=True):
-        cost = incremental(found, n, d)
+    """Return a table of function calls per slide: a header, one line per core statistic, and the totals."""
+    rows: list[tuple[str, ...]] = [("core", "class", "T", "⊕", "inverse", "stored besides n elements")]
+    for core, class_ in zip(model.cores, model.classes, strict=True):
+        cost = incremental(class_, n, d)
         calls = map(str, (cost.transforms, cost.combinations, cost.inverses))
-        rows.append((str(core), found.kind.value, *calls, found.state_text))
+        rows.append((str(core), class_.kind.value, *calls, class_.state_text))
     total = estimate(model, n, d)
     for name, cost in (("incremental", total.incremental), ("blocking", total.blocking)):
         numbers = (cost.transforms, cost.combinations, cost.inverses, cost.stored)
@@ -121,9 +124,10 @@ def cost_table(model: Model, n: int, d: int = 1) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class PricedCore:
-    """Nanoseconds per slide of a core, and the chosen method.
+    """Nanoseconds per slide that a core statistic costs with each method, and the chosen method.
 
-    `kept_ns` is None if the core is always blocking.
+    `kept_ns` is the cost of updating the core statistic, None if it cannot be updated. `blocking_ns` is the
+    cost of recomputing it.
     """
 
     core: str
@@ -134,20 +138,20 @@ class PricedCore:
 
 
 def price_cores(model: Model, n: int, d: int, costs: CoreCosts) -> list[PricedCore]:
-    """Return the price of each core.
+    """Return the cost in nanoseconds per slide of each core statistic, and the chosen method.
 
-    Sums about a pivot are always incremental (C24).
+    Sums of distances from a pivot, a number close to the elements, are always updated (C24).
     """
-    found = []
+    priced = []
     about_pivots = _about_pivots(model)
     for number, (core, of_core) in enumerate(zip(model.cores, model.classes, strict=True)):
-        kept = costs.kept(of_core, n, d)
+        update_ns = costs.update_cost(of_core, n, d)
         pinned = number in about_pivots
-        chosen = of_core.way if pinned else costs.choice(core, of_core, n, d)
+        chosen = of_core.way if pinned else costs.cheapest_method(core, of_core, n, d)
         name = f"{core} about a pivot" if pinned else str(core)
-        known = None if math.isinf(kept) else kept
-        found.append(PricedCore(name, of_core.way, known, costs.again(core, n, d), chosen))
-    return found
+        known = None if math.isinf(update_ns) else update_ns
+        priced.append(PricedCore(name, of_core.way, known, costs.recompute_cost(core, n, d), chosen))
+    return priced
 
 
 def _about_pivots(model: Model) -> set[int]:
@@ -160,22 +164,25 @@ def _about_pivots(model: Model) -> set[int]:
 
 
 def price_table(model: Model, n: int, d: int, costs: CoreCosts) -> list[tuple[str, ...]]:
-    """Return a table of prices and the chosen method of each core."""
-    rows: list[tuple[str, ...]] = [("core", "kept by", "ns", "blocking ns", "chosen")]
+    """Return a table of the nanoseconds per slide and the chosen method of each core statistic."""
+    rows: list[tuple[str, ...]] = [("core", "method", "ns", "blocking ns", "chosen")]
     for core in price_cores(model, n, d, costs):
-        kept = "-" if core.kept_ns is None else f"{core.kept_ns:.0f}"
-        rows.append((core.core, core.way, kept, f"{core.blocking_ns:.0f}", core.chosen))
+        update_ns = "-" if core.kept_ns is None else f"{core.kept_ns:.0f}"
+        rows.append((core.core, core.way, update_ns, f"{core.blocking_ns:.0f}", core.chosen))
     return rows
 
 
 def ways_table(
     n: int, d: int = 1, kinds: Collection[CoreKind] = (CoreKind.INCREMENTAL, CoreKind.SHIFT_INCREMENTAL)
 ) -> list[tuple[str, ...]]:
-    """Return a table of calls and state for each method."""
+    """Return a table of the possible methods for one sum: function calls per slide, and stored values.
+
+    Only methods for the classes in `kinds` are listed.
+    """
     d, degree = min(d, n), 2
     once, twice, elements = str(d), str(2 * d), f"{n} elements"
     rows: list[tuple[str, ...]] = [
-        ("way", "T", "⊕", "inverse", "stored"),
+        ("method", "T", "⊕", "inverse", "stored"),
         ("blocking", str(n), str(max(n - 1, 0)), "0", elements),
     ]
     if CoreKind.INCREMENTAL in kinds:
@@ -189,11 +196,11 @@ def ways_table(
     return rows
 
 
-# Measured costs of a core's methods, and the cheapest choice (C18).
+# Measured costs of the methods, and choice of the cheapest method (C18)
 #
 # `slicemill calibrate` measures the costs once per machine and stores them next to the compiled code. The
-# defaults were measured on the development machine. A query keeps its initial costs, so a restart chooses
-# the same methods.
+# defaults were measured on the development machine. A query retains its initial costs, so that a restart
+# chooses the same methods.
 
 
 _SORTED = frozenset({"median", "quantile", "topk"})
@@ -201,10 +208,12 @@ _SORTED = frozenset({"median", "quantile", "topk"})
 
 @dataclass(frozen=True, slots=True)
 class CoreCosts:
-    """Nanoseconds per arriving and expiring element, by method.
+    """Nanoseconds per element of the methods that compute core statistics of models.
 
-    `keep` is the cost of storing an element. `read` and `sort` are per element of a window that is read
-    again. `ranked` and `sort` are multiplied by the binary logarithm of the window's size.
+    `delta`, `deque`, `queue`, `ranked` and `stacks` are the costs of updating a core statistic for an
+    arriving and an expiring element. `keep` is the cost of storing an element. `read` and `sort` are the
+    costs per element of recomputing a core statistic. `ranked` and `sort` are multiplied by the binary
+    logarithm of the window's size.
     """
 
     delta: float
@@ -217,11 +226,11 @@ class CoreCosts:
     sort: float
     measured: bool = False
 
-    def kept(self, found: Classification, n: int, d: int) -> float:
-        """Return the cost of updating a core in a slide."""
-        match found.way:
+    def update_cost(self, class_: Classification, n: int, d: int) -> float:
+        """Return the nanoseconds of updating a core statistic when n elements slide by d elements."""
+        match class_.way:
             case CoreMethod.DELTA:
-                return self.delta * max(found.state, 1) * d
+                return self.delta * max(class_.state, 1) * d
             case CoreMethod.DEQUE:
                 return self.deque * d
             case CoreMethod.QUEUE:
@@ -229,22 +238,22 @@ class CoreCosts:
             case CoreMethod.RANKED:
                 return self.ranked * d * _log(n)
             case CoreMethod.TWO_STACK:
-                return self.stacks * max(found.state, 1) * d
+                return self.stacks * max(class_.state, 1) * d
         return math.inf
 
-    def again(self, core: Core, n: int, d: int) -> float:
-        """Return the cost of reading the window again in a slide."""
+    def recompute_cost(self, core: Core, n: int, d: int) -> float:
+        """Return the nanoseconds of recomputing a core statistic when n elements slide by d elements."""
         each = self.sort * _log(n) if core.aggregate in _SORTED else self.read
         return self.keep * d + each * n
 
-    def choice(self, core: Core, found: Classification, n: int, d: int) -> CoreMethod:
-        """Return the cheapest method of a core.
+    def cheapest_method(self, core: Core, class_: Classification, n: int, d: int) -> CoreMethod:
+        """Return the cheapest method for a core statistic.
 
-        The core n is always counted. The choice depends only on the core and the window, so that results are
-        bitwise equal whichever other queries run.
+        The number of elements n is always counted. The choice depends only on the core statistic and the
+        window, so that results are bitwise equal whichever other queries run.
         """
-        if core.counts or self.kept(found, n, d) <= self.again(core, n, d):
-            return found.way
+        if core.counts or self.update_cost(class_, n, d) <= self.recompute_cost(core, n, d):
+            return class_.way
         return CoreMethod.RECOMPUTE
 
 
@@ -260,7 +269,7 @@ def costs_file() -> Path:
 
 
 def core_costs() -> CoreCosts:
-    """Return the costs measured on this machine, else defaults."""
+    """Return the costs of the methods measured on this machine, or defaults if none are stored."""
     try:
         record = json.loads(costs_file().read_text(encoding="utf-8"))
         figures = {
@@ -268,12 +277,12 @@ def core_costs() -> CoreCosts:
         }
     except (OSError, ValueError, KeyError, TypeError):
         return ASSUMED
-    sound = all(0 <= figure < math.inf for figure in figures.values())
-    return CoreCosts(**figures, measured=True) if sound and record.get("machine") == _machine() else ASSUMED
+    valid = all(0 <= figure < math.inf for figure in figures.values())
+    return CoreCosts(**figures, measured=True) if valid and record.get("machine") == _machine() else ASSUMED
 
 
 def store_core_costs(costs: CoreCosts) -> Path:
-    """Store costs measured on this machine."""
+    """Store the costs of the methods measured on this machine, and return the file."""
     path = costs_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     record = {**asdict(replace(costs, measured=True)), "machine": _machine()}

@@ -1,4 +1,4 @@
-"""Models, bound and typed: formulas that are called like aggregates (C20)."""
+"""Catalog definitions of models: formulas over a window that are called like aggregates (C20)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from slicemill.types import BOOLEAN, DOUBLE, TIMESTAMP, Column, Schema
 if TYPE_CHECKING:
     from slicemill.extensions.models.model import Model
 
-# Models that need no declaration. A built-in aggregate of the same name takes precedence.
+# Texts of the models that need no declaration. Built-in aggregates of the same name take precedence.
 PREDEFINED = {name: text for name, text in CATALOGUE.items() if name not in BUILTINS}
 
 
 @dataclass(frozen=True)
 class ModelDefinition(CalledDefinition):
-    """Model declared by CREATE MODEL.
+    """Model declared by CREATE MODEL: a formula over a window, called like an aggregate.
 
-    `letters` is its text in the paper's letters, if used. `rules` are the rules that rewrote the letters.
+    `letters` is the text of a model that is written with operator letters, such as Ac[+] · T[x^2]. `rules`
+    are the names of the rules that rewrote this text.
     """
 
     name: str
@@ -39,9 +40,9 @@ class ModelDefinition(CalledDefinition):
 
     @property
     def arguments(self) -> Schema:
-        """Return the model's parameters as columns.
+        """Return the arguments of a call of this model, as columns.
 
-        A model that uses age has the tuple's timestamp as its last argument.
+        A model that uses `age` has the tuple's timestamp as its last argument.
         """
         columns = [Column(parameter, DOUBLE) for parameter in self.model.parameters]
         if self.model.uses_age:
@@ -50,7 +51,7 @@ class ModelDefinition(CalledDefinition):
 
     @property
     def versions(self) -> tuple[AggregateDefinition, AggregateDefinition]:
-        """Return the base and window version as an aggregate."""
+        """Return the model as two aggregate definitions: for unbounded streams, and for windows."""
         returns = Schema((Column(self.name, BOOLEAN if self.model.is_condition else DOUBLE),))
         base, window = (
             AggregateDefinition(
@@ -62,16 +63,16 @@ class ModelDefinition(CalledDefinition):
 
     @property
     def summary(self) -> str:
-        found, cores = self.model.classification, len(self.model.cores)
-        kept = f"{found.kind}, {format_count(cores, 'core')}, keeps {found.state_text}"
-        return f"{self.arguments} gives {self.model.text}; {kept}"
+        class_, cores = self.model.classification, len(self.model.cores)
+        state = f"{class_.kind}, {format_count(cores, 'core statistic')}, state of {class_.state_text}"
+        return f"{self.arguments} returns {self.model.text}; {state}"
 
 
 @dataclass(frozen=True)
 class ModelResult:
-    """One result column of a model.
+    """One result column of a model with several results, and the formula of the column.
 
-    `index` has the values of index names for this column, as in `name[k = 0 TO 7]`.
+    For results declared as `name[k = 0 TO 7]`, `index` has the name k and its value for this column.
     """
 
     column: str
@@ -81,11 +82,11 @@ class ModelResult:
 
 @dataclass(frozen=True)
 class ModelTemplate(CalledDefinition):
-    """A CREATE MODEL with constants or with several results.
+    """Model declared by CREATE MODEL with constants or with several results.
 
-    Each call sets the constants. The engine computes instances: models of a single result, with numbers for
-    all constants. The name of an instance includes the constants and the result, as in `ewma[alpha = 0.1]` or
-    `spectrum.p3`.
+    Each call sets the constants. The engine computes one instance per result: a model with a single result
+    and with numbers for all constants. The name of an instance includes the constants and the result, as in
+    `ewma[alpha = 0.1]` or `spectrum.p3`.
     """
 
     name: str
@@ -99,7 +100,7 @@ class ModelTemplate(CalledDefinition):
     @property
     def summary(self) -> str:
         results = dict.fromkeys(result.text for result in self.results)
-        return f"{self} gives {format_count(len(self.results), 'column')}: {', '.join(results)}"
+        return f"{self} returns {format_count(len(self.results), 'column')}: {', '.join(results)}"
 
     def __str__(self) -> str:
         columns = ", ".join(f"{name} DOUBLE" for name in self.parameters)
@@ -107,49 +108,44 @@ class ModelTemplate(CalledDefinition):
         return f"{self.name}({columns}{f'; {constants}' if constants else ''})"
 
     def instance_names(self, values: Sequence[Fraction]) -> tuple[str, ...]:
-        """Return the instance names of a call with these constants.
-
-        There is one instance for each result.
-        """
-        given = ", ".join(
+        """Return the name of each result's model with these constants, such as `ewma[alpha = 0.1]`."""
+        settings = ", ".join(
             f"{name} = {plain_number(value)}" for name, value in zip(self.constants, values, strict=True)
         )
-        whole = f"{self.name}[{given}]" if given else self.name
+        whole = f"{self.name}[{settings}]" if settings else self.name
         return tuple(whole if not result.column else f"{whole}.{result.column}" for result in self.results)
 
     def instance(self, name: str) -> ModelDefinition | None:
-        """Return the model of an instance by its name, or None."""
-        found = _INSTANCE.fullmatch(name[len(self.name) :])
-        if found is None:
+        """Return the model that a name such as `ewma[alpha = 0.1]` denotes, or None."""
+        match = _INSTANCE.fullmatch(name[len(self.name) :])
+        if match is None:
             return None
-        given = {
-            key.strip().lower(): Fraction(value.strip())
-            for key, _, value in (part.partition("=") for part in (found["given"] or "").split(",") if part)
-        }
-        column = (found["column"] or "").lower()
+        parts = (part.partition("=") for part in (match["settings"] or "").split(",") if part)
+        settings = {key.strip().lower(): Fraction(value.strip()) for key, _, value in parts}
+        column = (match["column"] or "").lower()
         for result in self.results:
-            if result.column.lower() == column and tuple(given) == self.constants:
-                return _instance(self, result, name, tuple(given.items()))
+            if result.column.lower() == column and tuple(settings) == self.constants:
+                return _instance(self, result, name, tuple(settings.items()))
         return None
 
 
-_INSTANCE = re.compile(r"(?:\[(?P<given>[^\]]*)\])?(?:\.(?P<column>.+))?")
+_INSTANCE = re.compile(r"(?:\[(?P<settings>[^\]]*)\])?(?:\.(?P<column>.+))?")
 
 
 @cache
 def _instance(
-    template: ModelTemplate, result: ModelResult, name: str, given: tuple[tuple[str, Fraction], ...]
+    template: ModelTemplate, result: ModelResult, name: str, settings: tuple[tuple[str, Fraction], ...]
 ) -> ModelDefinition:
     from slicemill.extensions.models.model import expression
 
-    constants = {**dict(given), **dict(result.index)}
+    constants = {**dict(settings), **dict(result.index)}
     model = expression(result.text, template.parameters, nulls=template.nulls, constants=constants)
     return ModelDefinition(name, model)
 
 
 @cache
 def predefined(name: str) -> ModelDefinition | None:
-    """Return the predefined model of that name, or None."""
+    """Return the predefined model with this name, or None if there is none."""
     text = PREDEFINED.get(name.lower())
     if text is None:
         return None

@@ -1,8 +1,10 @@
-"""Drawing of one graph of a model in the paper's notation (C19).
+"""SVG drawing of the dataflow graphs that compute a model when its window slides (C19).
 
-The letters are S, M, F, T, Ac, A, P, W. Data flow from left to right. Only values that are stored for the
-next slide flow back, and enter their store from the right. The tooltip of a box or arc has its
-description.
+Each graph node has an operator letter: S reads new elements, M appends vectors, F filters, T transforms, Ac
+accumulates, A searches, P permutes, W stores a value for the next slide. Data flow from left to right. Only
+stored values flow back, and enter their store from the right. The tooltip of a node or edge describes it. A
+core statistic is a sum, count or extreme over the window from which the model's result is computed. Its class
+says how it can be updated, and determines shape and colour of its nodes.
 """
 
 from __future__ import annotations
@@ -41,13 +43,13 @@ PHASES = {
     InstancePhase.BOTH: "from the first window on",
 }
 
-# Returns the class by which a node is drawn, and further lines of its tooltip.
+# Function that returns the class of a node's core statistic, and further lines of the node's tooltip
 DescribeNode = Callable[[ModelNode], tuple[CoreKind | None, list[str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An SVG group and its size."""
+    """SVG text of one drawn graph, and its size."""
 
     svg: str
     width: float
@@ -56,7 +58,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class _DrawnBox:
-    """A node of a model with its lines of text."""
+    """Graph node to draw, with its lines of text and the number of elements of its output."""
 
     node: ModelNode
     lines: tuple[str, ...]
@@ -64,7 +66,7 @@ class _DrawnBox:
 
     @property
     def lid(self) -> float:
-        """Return the offset of text below the lid of a cylinder."""
+        """Return the vertical offset of a node's text, which is below the lid of a cylinder (W)."""
         return LID if self.node.op is Op.W else 0.0
 
     @property
@@ -78,7 +80,7 @@ class _DrawnBox:
 
 
 def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
-    """Draw a graph."""
+    """Draw one dataflow graph of a model as SVG."""
     sizes = dimensions(graph)
     read = {edge.src for edge in graph.edges}
     drawn = [
@@ -100,7 +102,7 @@ def picture(graph: ModelGraph, describe: DescribeNode) -> Picture:
 
 
 def _goes_back(edge: ModelEdge, graph: ModelGraph) -> bool:
-    """Return True if an edge feeds a store with values read from the same store."""
+    """Return True if an edge writes to a store (W) a value that was computed from the same store."""
     if graph[edge.dst].op is not Op.W:
         return False
     reached, waiting = set[str](), [edge.dst]
@@ -138,7 +140,7 @@ def _node(entry: _DrawnBox, r: Rectangle, describe: DescribeNode) -> str:
 
 
 def _arc(edge: ModelEdge, path: str, turned: bool) -> str:
-    """Draw an edge. `turned` is True if its path was laid out in reverse."""
+    """Draw an edge of a model's graph. `turned` is True if its path was laid out in reverse."""
     story = f"{edge.src} → {edge.dst}, {PHASES[edge.phase]}"
     arrow = "marker-start" if turned else "marker-end"
     return (
@@ -148,7 +150,7 @@ def _arc(edge: ModelEdge, path: str, turned: bool) -> str:
     )
 
 
-# Shapes and colours of a drawn model, by class of core (C19).
+# Shapes and colours of nodes, by the class of their core statistic (C19)
 
 
 BADGE = 11.0  # radius of the circle with an operator's letter
@@ -178,9 +180,9 @@ def style_of(kind: CoreKind | None) -> NodeStyle:
 
 
 def outline(node: ModelNode, kind: CoreKind | None, r: Rectangle) -> str:
-    """Draw the box of a node.
+    """Return the SVG outline of a graph node: an arrow for S, a cylinder for W.
 
-    S is an arrow and W a cylinder. Other operators have the shape of their class.
+    The shape of other operators depends on the class of their core statistic.
     """
     ink = style_of(kind)
     style = f'fill="{ink.fill}" stroke="{ink.edge}" stroke-width="1.5"'
@@ -194,7 +196,7 @@ def outline(node: ModelNode, kind: CoreKind | None, r: Rectangle) -> str:
 
 
 def shape(kind: CoreKind | None, r: Rectangle) -> str:
-    """Draw the shape of a class.
+    """Return the SVG outline for the class of a core statistic: how it can be updated.
 
     Incremental: rounded. Shifted and two stacks: pointed. Extra memory: cut corners. Blocking: double frame.
     """
@@ -218,7 +220,7 @@ def shape(kind: CoreKind | None, r: Rectangle) -> str:
 
 
 def _cylinder(r: Rectangle, ink: NodeStyle, storage: Storage) -> str:
-    """Draw a cylinder, dashed for intermediate storage and double for permanent storage."""
+    """Return the SVG cylinder of a store: dashed for intermediate, double for permanent storage."""
     dash = ' stroke-dasharray="4 3"' if storage is Storage.INTERMEDIATE else ""
     arc = f"{n(r.width / 2)} {n(LID)} 0 0"
     top, bottom = n(r.y + LID), n(r.bottom - LID)
@@ -233,18 +235,18 @@ def _cylinder(r: Rectangle, ink: NodeStyle, storage: Storage) -> str:
 
 
 def badge(letter: str, x: float, y: float, colour: str) -> str:
-    """Draw the letter of an operator in a circle."""
+    """Return the SVG circle with the letter of an operator."""
     return (
         f'<circle cx="{n(x)}" cy="{n(y)}" r="{n(BADGE)}" fill="{colour}"/>'
         f'<text class="letter" x="{n(x)}" y="{n(y + 4.2)}" text-anchor="middle">{letter}</text>'
     )
 
 
-# Drawing of a model as SVG: blocking and incremental graph (C19).
+# Drawing of a model: its blocking graph and its incremental graph (C19)
 #
-# The blocking graph reads the whole window at each slide: the paper's canonical form (C13). The incremental
-# graph updates each core by the method of its class (C15, C17, C21). A model without incremental cores has
-# only the blocking graph.
+# The blocking graph recomputes the result from the whole window at each slide (C13). The incremental graph
+# updates each core statistic by the method of its class (C15, C17, C21). If no core statistic can be updated,
+# only the blocking graph is drawn.
 
 
 _TITLE = 15.0
@@ -272,7 +274,7 @@ path.touch {{ fill: none; stroke: transparent; stroke-width: 9; }}
 
 @dataclass(frozen=True, slots=True)
 class WindowUse:
-    """A window of a model: n elements, d new elements per slide."""
+    """Window over which a model is called: n elements, and d new elements per slide."""
 
     words: str
     n: int
@@ -281,7 +283,7 @@ class WindowUse:
 
 @dataclass(frozen=True, slots=True)
 class _GraphSection:
-    """A graph and its title."""
+    """One graph in the drawing of a model, with its title."""
 
     title: str
     graph: ModelGraph
@@ -289,9 +291,9 @@ class _GraphSection:
 
 
 def model_svg(name: str, model: Model, use: WindowUse, *, compact: bool = False) -> str:
-    """Return a model's graphs as SVG. Equal models yield equal text.
+    """Return the drawing of a model as SVG. Equal models yield equal text.
 
-    With `compact`, the SVG has only the execution graph, without a legend.
+    With `compact`, the drawing has only the graph that is executed, without a legend.
     """
     chapters = _graph_sections(model, use)[-1 if compact else 0 :]
     pictures = [picture(chapter.graph, chapter.describe) for chapter in chapters]
@@ -328,7 +330,7 @@ def model_svg(name: str, model: Model, use: WindowUse, *, compact: bool = False)
 def _body(
     chapters: Sequence[_GraphSection], pictures: Sequence[Picture], top: float
 ) -> tuple[list[str], float]:
-    """Stack the graphs. Return their SVG and the position of the bottom."""
+    """Draw the graphs of a model below each other. Return their SVG and the position of the bottom."""
     parts: list[str] = []
     for chapter, drawn in zip(chapters, pictures, strict=True):
         parts.append(f'<text class="subtitle" x="{n(_MARGIN)}" y="{n(top + 14)}">{xml(chapter.title)}</text>')
@@ -341,20 +343,20 @@ def _graph_sections(model: Model, use: WindowUse) -> list[_GraphSection]:
     costs = estimate(model, use.n, use.d)
     sizes = f"in a slide of {use.d:,} over {use.n:,} elements ({use.words})"
 
-    def again(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
+    def recomputed(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
         return (None, []) if node.core < 0 else (CoreKind.BLOCKING, [f"for {model.cores[node.core].symbol}"])
 
-    def kept(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
+    def updated(node: ModelNode) -> tuple[CoreKind | None, list[str]]:
         if node.core < 0:
             return None, []
         found = model.classes[node.core]
         return found.kind, [f"for {model.cores[node.core].symbol}", f"{found.kind}: {found.reason}"]
 
     blocking = f"Blocking: all again, {costs.blocking.calls:,} calls {sizes}"
-    chapters = [_GraphSection(blocking, blocking_graph(model), again)]
+    chapters = [_GraphSection(blocking, blocking_graph(model), recomputed)]
     if any(found.way is not CoreMethod.RECOMPUTE for found in model.classes):
         words = f"Kept up: {costs.incremental.calls:,} calls {sizes}"
-        chapters.append(_GraphSection(words, execution_graph(model), kept))
+        chapters.append(_GraphSection(words, execution_graph(model), updated))
     return chapters
 
 
@@ -366,7 +368,7 @@ def _heading(name: str, model: Model) -> list[str]:
 
 
 def _legend(chapters: Sequence[_GraphSection], width: float) -> tuple[str, float, float]:
-    """Return a legend of the symbols that occur, at most `width` wide."""
+    """Return a legend of the symbols that occur in the drawing, at most `width` wide."""
     if not chapters:
         return "", 0.0, 0.0
     kinds = {chapter.describe(node)[0] for chapter in chapters for node in chapter.graph.nodes}
@@ -404,12 +406,11 @@ def _legend(chapters: Sequence[_GraphSection], width: float) -> tuple[str, float
     return "".join(parts), widest, y + 20.0
 
 
-# Number of elements on each edge of a model's graph (C19).
-#
-# The number depends on n, the size of the window, and on d, the elements per slide.
+# Number of elements on each edge of a model's graph (C19)
 
 
-# Coefficients of 1, d and n; None if the number depends on the data.
+# Number of elements a + b·d + c·n as (a, b, c), for windows of n elements that slide by d elements.
+# None stands for a number that depends on the data.
 Dimension = tuple[int, int, int] | None
 ONE: Dimension = (1, 0, 0)
 D: Dimension = (0, 1, 0)
@@ -417,35 +418,35 @@ N: Dimension = (0, 0, 1)
 
 
 def dimensions(graph: ModelGraph) -> dict[str, list[Dimension]]:
-    """Return the number of elements for each output of each node."""
-    found: dict[str, list[Dimension]] = {"wx": [N]}
+    """Return the number of elements on each output of each graph node, by node id."""
+    sizes: dict[str, list[Dimension]] = {"wx": [N]}
     extra = [node for node in graph.nodes if node.op is Op.F and node.id != "f"]
     candidates = {edge.src for node in extra for edge in graph.into(node.id, InstancePhase.SUCCESSIVE)}
     for node in graph.registers:
-        found.setdefault(node.id, [None if node.id in candidates else ONE])
+        sizes.setdefault(node.id, [None if node.id in candidates else ONE])
     for node in graph.order(InstancePhase.SUCCESSIVE):
-        given = [
-            found[e.src][e.src_port] for e in graph.into(node.id, InstancePhase.SUCCESSIVE) if e.src in found
+        inputs = [
+            sizes[e.src][e.src_port] for e in graph.into(node.id, InstancePhase.SUCCESSIVE) if e.src in sizes
         ]
         if node.op is not Op.W:
-            found[node.id] = _outputs(node, given)
-    return found
+            sizes[node.id] = _outputs(node, inputs)
+    return sizes
 
 
-def _outputs(node: ModelNode, given: list[Dimension]) -> list[Dimension]:
+def _outputs(node: ModelNode, inputs: list[Dimension]) -> list[Dimension]:
     match node.op:
         case Op.S:
             return [D]
         case Op.AC | Op.A:
             return [ONE]
         case Op.F:
-            return [D, minus_d(given[0])] if given[0] is not None else [None, None]
+            return [D, minus_d(inputs[0])] if inputs[0] is not None else [None, None]
         case Op.M | Op.Z:
             total: Dimension = (0, 0, 0)
-            for part in given:
+            for part in inputs:
                 total = None if part is None or total is None else _sum(total, part)
             return [total]
-    return [ONE] if "gather" in node.params else [given[0] if given else ONE]
+    return [ONE] if "gather" in node.params else [inputs[0] if inputs else ONE]
 
 
 def _sum(left: tuple[int, int, int], right: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -457,7 +458,7 @@ def minus_d(whole: tuple[int, int, int]) -> Dimension:
 
 
 def format_dimension(dimension: Dimension) -> str:
-    """Format a dimension.
+    """Format a number of elements that depends on window size n and slide d.
 
     >>> format_dimension((1, 2, 0)), format_dimension((0, -1, 1)), format_dimension(None)
     ('2d + 1', 'n - d', '≤ n')

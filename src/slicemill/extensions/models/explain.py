@@ -1,4 +1,9 @@
-"""EXPLAIN of a model: class, reason, cores and costs (C18)."""
+"""`slicemill explain --model NAME`: how a model is computed, and what a slide of the window costs (C18).
+
+The output lists the core statistics of the model: the sums, counts and extremes over the window from which
+its result is computed. Each has a class, which says how it can be updated when the window slides, and a
+reason.
+"""
 
 from __future__ import annotations
 
@@ -31,43 +36,44 @@ from slicemill.extensions.models.terms import DIMENSION, WindowAggregation, walk
 from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
 from slicemill.plan.build import build_graph
 
-_SUPPOSED = 1000  # assumed number of elements in a window whose size depends on the data
+_ASSUMED_SIZE = 1000  # assumed number of elements in a window whose size depends on the data
 
 
 def models_named(name: str, catalog: Catalog) -> list[ModelDefinition]:
-    """Return the declared or predefined models of a name.
+    """Return the declared or predefined models with a name.
 
-    A model with constants yields one definition per distinct call.
+    A model with constants yields one definition per distinct call in the script.
     """
-    found = catalog.callable_named(name)
-    if isinstance(found, ModelTemplate):
+    declared = catalog.callable_named(name)
+    if isinstance(declared, ModelTemplate):
         called = dict.fromkeys(
             call for call, _, _ in _calls(catalog) if catalog.declaration_name(call).lower() == name.lower()
         )
-        if not called and not found.constants:
-            called = dict.fromkeys(found.instance_names(()))
+        if not called and not declared.constants:
+            called = dict.fromkeys(declared.instance_names(()))
         if not called:
             raise SlicemillError(
-                f"{found} has constants, and the script does not call it: its class follows from them"
+                f"{declared} has constants, and the script does not call it: call it in a query, because "
+                f"its class depends on the values of the constants"
             )
         return [
             model for call in called if isinstance(model := catalog.callable_named(call), ModelDefinition)
         ]
-    if not isinstance(found, ModelDefinition):
-        known = [*(one.name for one in catalog.callables.values() if one.kind == "MODEL"), *PREDEFINED]
+    if not isinstance(declared, ModelDefinition):
+        known = [*(each.name for each in catalog.callables.values() if each.kind == "MODEL"), *PREDEFINED]
         hint = did_you_mean(name, known) or f"there are {', '.join(known)}"
         raise SlicemillError(f"there is no model {name}; {hint}")
-    return [found]
+    return [declared]
 
 
 def explained(name: str, catalog: Catalog, form: str) -> str:
-    """Return `slicemill explain --model name` as text, json or svg."""
+    """Return the output of `slicemill explain --model NAME` in the form text, json or svg."""
     definitions = models_named(name, catalog)
     if form == "text":
         return "\n".join(explain_model(definition, catalog) for definition in definitions)
     if len(definitions) > 1:
         names = ", ".join(f"'{definition.name}'" for definition in definitions)
-        raise SlicemillError(f"{name} is several models; name one of them: {names}")
+        raise SlicemillError(f"{name} denotes several models; choose one of them: {names}")
     (definition,) = definitions
     if form == "svg":
         return model_svg(definition.name, definition.model, uses_of(definition.name, catalog)[0])
@@ -75,22 +81,22 @@ def explained(name: str, catalog: Catalog, form: str) -> str:
 
 
 def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
-    """Describe a model as text: class, state, cores and costs."""
+    """Return EXPLAIN of a model as text: its class, stored state, core statistics and costs."""
     costs = core_costs()
-    model, found = definition.model, definition.model.classification
+    model, class_ = definition.model, definition.model.classification
     lines = [
         f"{definition.name}{definition.arguments} = {model.text}",
         *([f"letters {definition.letters}"] if definition.letters else []),
         *_rewrites(definition),
         "",
-        f"class   {found.kind}: {found.reason}",
-        f"state   {found.state_text} beside the elements of the window",
+        f"class   {class_.kind}: {class_.reason}",
+        f"state   {class_.state_text} besides the elements of the window",
         f"result  {model.finalisation}",
-        f"cores   {len(model.cores)}, which the formula uses "
+        f"cores   {format_count(len(model.cores), 'core statistic')}, which the formula uses "
         f"{format_count(_count_aggregations(model), 'time')}",
         "",
     ]
-    rows: list[tuple[str, ...]] = [("core", "class", "kept by", "state", "also in", "reason")]
+    rows: list[tuple[str, ...]] = [("core", "class", "method", "state", "also in", "reason")]
     for core, of_core in zip(model.cores, model.classes, strict=True):
         shared = ", ".join(_also_in(core, definition, catalog)) or "-"
         way = (of_core.kind.value, of_core.way.value, of_core.state_text)
@@ -101,8 +107,8 @@ def explain_model(definition: ModelDefinition, catalog: Catalog) -> str:
         lines += _table(cost_table(model, use.n, use.d))
         lines += ["", f"nanoseconds in a slide, {_origin(costs)}"]
         lines += _table(price_table(model, use.n, use.d, costs))
-        lines += ["", "what each possible way of keeping one sum would take"]
-        lines += _table(ways_table(use.n, use.d, {found.kind for found in model.classes}))
+        lines += ["", "calls in a slide for one sum, by method"]
+        lines += _table(ways_table(use.n, use.d, {class_.kind for class_ in model.classes}))
     return "\n".join(lines) + "\n"
 
 
@@ -113,7 +119,7 @@ def _origin(costs: CoreCosts) -> str:
 
 
 def _rewrites(definition: ModelDefinition) -> list[str]:
-    """Return the applied rewrite rules, their meaning and their results."""
+    """Return EXPLAIN lines for the rewrite rules applied to a model, with meaning and result."""
     steps: list[tuple[str, str]] = []
     if definition.letters:
         steps += (
@@ -121,23 +127,22 @@ def _rewrites(definition: ModelDefinition) -> list[str]:
         )
     steps += definition.model.rewrites
     lines: list[str] = []
-    said: set[str] = set()
+    described: set[str] = set()
     for rule, effect in steps:
-        words = "" if rule in said else f": {rule_description(rule)}"
+        words = "" if rule in described else f": {rule_description(rule)}"
         lines += [f"  by {rule}{words}", f"    {effect}"]
-        said.add(rule)
+        described.add(rule)
     return lines
 
 
 def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
-    """Describe a model as JSON.
-
-    Existing keys are stable, new keys may be added.
+    """Return EXPLAIN of a model as JSON. Keys are stable, and new keys may be added.
 
     `name`, `text`, `parameters`, `class`, `reason`, `state`, `result`; `cores`, each with `core`, `notation`,
     `class`, `reason`, `way`, `state`, `per_element` and `also_in`; `costs`, each with `window`, `n`, `d`,
-    `blocking` and `incremental` calls, and by core the `ways` with nanoseconds and the choice; `graph`, the
-    graph that runs, and `blocking_graph`, the graph that reads the whole window at each slide.
+    `blocking` and `incremental` calls, and for each core statistic the `ways` with nanoseconds and the
+    choice; `graph`, the graph that runs, and `blocking_graph`, the graph that reads the whole window at each
+    slide.
     """
     model = definition.model
     record: dict[str, Any] = {
@@ -161,15 +166,15 @@ def explain_model_json(definition: ModelDefinition, catalog: Catalog) -> str:
 
 
 def _core_record(number: int, definition: ModelDefinition, catalog: Catalog) -> dict[str, Any]:
-    core, found = definition.model.cores[number], definition.model.classes[number]
+    core, class_ = definition.model.cores[number], definition.model.classes[number]
     return {
         "core": str(core),
         "notation": core.symbol,
-        "class": found.kind,
-        "reason": found.reason,
-        "way": found.way,
-        "state": found.state,
-        "per_element": found.per_element,
+        "class": class_.kind,
+        "reason": class_.reason,
+        "way": class_.way,
+        "state": class_.state,
+        "per_element": class_.per_element,
         "also_in": _also_in(core, definition, catalog),
     }
 
@@ -189,12 +194,12 @@ def _cost_record(use: WindowUse, model: Model) -> dict[str, Any]:
 
 
 def _count_aggregations(model: Model) -> int:
-    """Count the window aggregations in the formula, before common subexpressions are merged."""
+    """Return the number of window aggregates in a model's formula, before equal ones are merged."""
     return sum(isinstance(part, WindowAggregation) or part == DIMENSION for part in walk(model.parsed))
 
 
 def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[str]:
-    """Return the names of other models in the script with that core."""
+    """Return the names of the other models in the script that use the same core statistic."""
     templates = (model for model in catalog.callables.values() if isinstance(model, ModelTemplate))
     names = {template.name.lower() for template in templates}
     called = (call for call, _, _ in _calls(catalog) if catalog.declaration_name(call).lower() in names)
@@ -206,23 +211,24 @@ def _also_in(core: Core, definition: ModelDefinition, catalog: Catalog) -> list[
 
 
 def uses_of(name: str, catalog: Catalog) -> list[WindowUse]:
-    """Return the distinct windows in which the script uses the model.
+    """Return the distinct windows over which the script calls a model.
 
-    If there is none, return an assumed window.
+    If there are none, return one assumed window. A window has its number of elements and its number of new
+    elements per slide.
     """
-    found = {str(window): _use(window, over) for window, over in _windows(name, catalog)}
-    return list(found.values()) or [WindowUse("supposed", _SUPPOSED, 1)]
+    uses = {str(window): _use(window, over) for window, over in _windows(name, catalog)}
+    return list(uses.values()) or [WindowUse("assumed", _ASSUMED_SIZE, 1)]
 
 
 def _windows(name: str, catalog: Catalog) -> Iterator[tuple[Window, bool]]:
-    """Yield the windows of a model's calls, with True for OVER."""
+    """Yield the window of each call of a model, and True if the call has an OVER clause."""
     for call, window, over in _calls(catalog):
         if call.lower() == name.lower():
             yield window, over
 
 
 def _calls(catalog: Catalog) -> Iterator[tuple[str, Window, bool]]:
-    """Yield every call with its window, and True for OVER."""
+    """Yield the name and window of every aggregate call, and True if the call has an OVER clause."""
     for node in build_graph(catalog):
         operator = node.operator
         if isinstance(operator, WindowAggregate):
@@ -238,8 +244,8 @@ def _use(window: Window, over: bool) -> WindowUse:
         n = window.extent + over
         return WindowUse(str(window), n, min(window.slide or 1, n))
     share = window.slide / window.extent if window.slide and window.extent else 0.0
-    d = min(max(1, round(_SUPPOSED * share)), _SUPPOSED)
-    return WindowUse(f"{window}, if it has {_SUPPOSED} elements", _SUPPOSED, d)
+    d = min(max(1, round(_ASSUMED_SIZE * share)), _ASSUMED_SIZE)
+    return WindowUse(f"{window}, if it has {_ASSUMED_SIZE} elements", _ASSUMED_SIZE, d)
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

@@ -1,15 +1,21 @@
-"""Low-level form of the model language: composed operators, right to left (C20).
+"""Operator letters: models written as a chain of vector operators, read from right to left (C20).
 
     T[sqrt(x)] · Ac[+] · T[x^2] · X        M(T[x^2] · X, Y)        Ac[+] · F[where x > 0]
 
-A flow is a tree. Its leaves are named vectors (X if omitted), and its operators have flows as inputs.
+The first chain squares the elements of the window X, adds them, and returns the root: sqrt(sum(x^2)). A flow
+(`Flow`) is the parsed chain, a tree. Its leaves are named vectors (X if omitted), and its operators have
+flows as inputs. The letters are those of Dani and Getta, Conceptual Modelling of Computations on Data
+Streams.
 
-| written | means |
-|---|---|
-| `T[f]`, `T[f; g]`, `T[f; g; …]` | f everywhere; f, then g; f, then g for all others |
-| `Ac[+]`, `A[max]`, `A[first x > 0]`, `A[where x > 0]` | accumulator, searches |
-| `F[oldest 2]`, `F[rest 2]`, `F[where x > 0]` | part of a vector |
-| `P[reverse]`, `M(a, b)` | another order, one after the other |
+| letter | example | meaning |
+|---|---|---|
+| T transform | `T[f]` | apply f to each element |
+| | `T[f; g]`, `T[f; g; …]` | apply f to the first element, g to the second, or g to all others |
+| Ac accumulate | `Ac[+]` | combine all elements into one value |
+| A search | `A[max]`, `A[first x > 0]`, `A[where x > 0]` | find elements |
+| F filter | `F[oldest 2]`, `F[rest 2]`, `F[where x > 0]` | select elements |
+| P permute | `P[reverse]` | change the order of elements |
+| M merge | `M(a, b)` | append vector b to vector a |
 """
 
 from __future__ import annotations
@@ -28,7 +34,7 @@ from slicemill.extensions.models.scalars import evaluate, exact
 from slicemill.extensions.models.terms import Expr, ModelError
 from slicemill.extensions.models.vectors import Function, Vector
 
-# Operators that the expression language does not have.
+# Accumulator that only models in operator letters have: it appends elements to a list.
 CONCATENATION = Accumulation(
     "concat", lambda left, right: (*left, *right), (), commutative=False, lift=lambda x: (x,), exact=True
 )
@@ -47,7 +53,11 @@ class FlowInput:
 
 @dataclass(frozen=True, slots=True)
 class FlowStep:
-    """An operator with inputs, bracket text, and T's parsed functions."""
+    """One operator of a chain in operator letters, such as `T[x^2]`, with its input chains.
+
+    `text` is the text in brackets. For the letter T (transform), `functions` are the parsed functions. With
+    `tail`, the last function applies to all further elements.
+    """
 
     op: Op
     text: str
@@ -62,12 +72,12 @@ class FlowStep:
 
     @property
     def uniform(self) -> bool:
-        """Return True for a T with the same function at all positions."""
+        """Return True for a transform (T) with the same function for all elements."""
         return self.op is Op.T and self.tail and len(self.functions) == 1
 
     @property
     def by_index(self) -> bool:
-        """Return True for an F that selects by position, not by value."""
+        """Return True for a filter (F) that selects elements by position, not by value."""
         return self.op is Op.F and not self.text.startswith("where ")
 
     @property
@@ -82,7 +92,7 @@ _BEGIN = re.compile(r"\s*(?:(?:T|Ac|A|F|P)\s*\[|M\s*\()")
 
 
 def in_letters(text: str) -> bool:
-    """Return True if a text is in the paper's letters.
+    """Return True if the text of a model is a chain of operator letters, not an expression.
 
     >>> in_letters("Ac[+] · T[x^2]"), in_letters("sum(x^2)")
     (True, False)
@@ -91,7 +101,7 @@ def in_letters(text: str) -> bool:
 
 
 def steps_of(of: Flow) -> Iterator[FlowStep]:
-    """Yield all operators of a flow, from the last to the first."""
+    """Yield all operators of a chain, from the last to the first."""
     if isinstance(of, FlowStep):
         yield of
         for inner in of.inputs:
@@ -99,22 +109,22 @@ def steps_of(of: Flow) -> Iterator[FlowStep]:
 
 
 def before_transforms(of: Flow) -> Flow:
-    """Return a flow without its final T operators."""
+    """Return an operator chain without the transforms (T) that are applied last."""
     while isinstance(of, FlowStep) and of.op is Op.T:
         of = of.inputs[0]
     return of
 
 
 def accumulates(of: Flow) -> bool:
-    """Return True if a flow always yields one number."""
-    core = before_transforms(of)
-    return isinstance(core, FlowStep) and core.op is Op.AC
+    """Return True if an operator chain always yields exactly one number, from an accumulator (Ac)."""
+    inner = before_transforms(of)
+    return isinstance(inner, FlowStep) and inner.op is Op.AC
 
 
-def gives_value(of: Flow) -> bool:
-    """Return True if a flow yields at most one number."""
-    core = before_transforms(of)
-    search = isinstance(core, FlowStep) and core.op is Op.A and not core.text.startswith("where ")
+def yields_scalar(of: Flow) -> bool:
+    """Return True if an operator chain yields at most one number, not a vector."""
+    inner = before_transforms(of)
+    search = isinstance(inner, FlowStep) and inner.op is Op.A and not inner.text.startswith("where ")
     return search or accumulates(of)
 
 
@@ -123,7 +133,7 @@ def transform(function: Expr, of: Flow) -> FlowStep:
 
 
 def step(op: Op, text: str, *inputs: Flow) -> FlowStep:
-    """Return an operator after checking its text."""
+    """Build one operator of a chain, after checking the text in its brackets."""
     if op is Op.T:
         parts = [part.strip() for part in text.split(";")]
         tail = len(parts) == 1 or parts[-1] in ("…", "...")
@@ -135,7 +145,7 @@ def step(op: Op, text: str, *inputs: Flow) -> FlowStep:
         Op.F: bool(re.fullmatch(r"(oldest|rest) \d+|where .+", text)),
     }
     if not known.get(op, True):
-        raise ModelError(f"{op}[{text}] is no operator of models")
+        raise ModelError(f"{op}[{text}] is not an operator of models")
     return FlowStep(op, text, inputs)
 
 
@@ -143,15 +153,15 @@ _STEP = re.compile(r"\s*(?:(T|Ac|A|F|P)\[([^\]]*)\]|(M)\(|([A-Z]\w*))\s*")
 
 
 def flow(text: str) -> Flow:
-    """Parse a flow.
+    """Parse a chain of operator letters.
 
     >>> run(flow("T[sqrt(x)] · Ac[+] · T[x^2]"), {"X": (3, 4)})
     (Fraction(5, 1),)
     """
-    found, rest = _flow(text, text)
+    parsed, rest = _flow(text, text)
     if rest:
         raise ModelError(f"expected '·' before {rest!r} in {text}")
-    return found
+    return parsed
 
 
 def _flow(text: str, whole: str) -> tuple[Flow, str]:
@@ -178,13 +188,13 @@ def _flow(text: str, whole: str) -> tuple[Flow, str]:
     return step(Op(letter), inner.strip(), of), rest
 
 
-def run(of: Flow, given: Mapping[str, Vector]) -> Vector:
-    """Evaluate a flow and return the resulting vector."""
+def run(of: Flow, named: Mapping[str, Vector]) -> Vector:
+    """Evaluate an operator chain over named vectors, and return the resulting vector."""
     if isinstance(of, FlowInput):
-        if of.name not in given:
+        if of.name not in named:
             raise ModelError(f"there is no vector {of.name}")
-        return tuple(map(exact, given[of.name]))
-    inputs = [run(source, given) for source in of.inputs]
+        return tuple(map(exact, named[of.name]))
+    inputs = [run(source, named) for source in of.inputs]
     return _apply_step(of, inputs)
 
 
@@ -194,16 +204,16 @@ def _parse_cached(letters: str) -> Flow:
 
 
 def value_of(letters: str, window: Sequence[object]) -> object:
-    """Evaluate a flow over one window. Return None if it has no value."""
+    """Evaluate a text in operator letters over one window. Return None if the result has no value."""
     try:
-        found = run(_parse_cached(letters), {"X": tuple(window)})
+        vector = run(_parse_cached(letters), {"X": tuple(window)})
     except _NoValue:
         return None
-    return found[0] if found else None
+    return vector[0] if vector else None
 
 
 class _NoValue(ModelError):
-    """A function is undefined for an element, or elements are missing."""
+    """Raised if a function has no value for an element, or the window has too few elements."""
 
 
 def _apply_step(of: FlowStep, inputs: list[Vector]) -> Vector:
@@ -227,7 +237,7 @@ def _apply_step(of: FlowStep, inputs: list[Vector]) -> Vector:
             return vectors.filter_where(first, _function(parse(argument)))[0]
         case Op.F:
             if int(argument) > len(first):
-                raise _NoValue(f"F[{of.text}] of a vector of dimension {len(first)}: there are not as many")
+                raise _NoValue(f"F[{of.text}] needs {argument} elements, and the vector has {len(first)}")
             return vectors.filter_oldest(first, int(argument))[word == "rest"]
     return vectors.permute(first, of.text)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Parameters are x, or x and y.
+# Formula of each predefined model, with the parameter x, or with x and y
 CATALOGUE: dict[str, str] = {
     "count": "count()",
     "sum": "sum(x)",

@@ -18,10 +18,10 @@ from slicemill.sql.printer import EslGenerator
 
 
 class CreateModel(CreateObject):
-    """CREATE MODEL.
+    """Syntax node of CREATE MODEL.
 
-    `texts` are its expressions with normalized spaces, one for each of `results`. The `meta["written"]` of
-    each text has the original spacing, so that errors point to the right column.
+    `texts` are its formulas with normalised spaces, one for each of `results`. The `meta["written"]` of each
+    text has the original spacing, so that errors point to the right column.
     """
 
     kind = "MODEL"
@@ -45,7 +45,7 @@ class CreateModel(CreateObject):
 
 
 class ModelResults(ExtensionNode):
-    """`name`, or `name[index = first TO last]`."""
+    """Syntax node of the results of a formula: `name`, or `name[index = first TO last]`."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "index": False, "first": False, "last": False}
 
@@ -55,7 +55,7 @@ class ModelResults(ExtensionNode):
 
 
 def create_model(c: Cursor, name: exp.Identifier) -> CreateModel:
-    """Parse a model after its name."""
+    """Parse the rest of CREATE MODEL. `name` has already been read."""
     c.expect("(")
     arguments = [] if c.word() in (")", ";") else c.listing(lambda: declaration(c, "a parameter"))
     constants = c.listing(lambda: declaration(c, "a constant")) if c.accept(";") else None
@@ -73,7 +73,7 @@ def create_model(c: Cursor, name: exp.Identifier) -> CreateModel:
 
 
 def _result(c: Cursor) -> ModelResults:
-    """Parse a result `name`, or several results as `name[k = 0 TO 7]`."""
+    """Parse a result of a model, `name`, or several results, `name[k = 0 TO 7]`."""
     start = c.span()
     node = ModelResults(this=c.name("a name for the result"))
     if c.accept("["):
@@ -96,17 +96,17 @@ def _whole(c: Cursor) -> exp.Expression:
 
 
 def expressions(c: Cursor, ends: Sequence[str], several: bool) -> list[exp.Var]:
-    """Parse the expressions of a model's results, separated by commas."""
-    found = [expression(c, ends, several)]
+    """Read the formulas of a model. With `several`, they are separated by commas."""
+    formulas = [expression(c, ends, several)]
     while several and c.accept(","):
-        found.append(expression(c, ends, several))
-    return found
+        formulas.append(expression(c, ends, several))
+    return formulas
 
 
 def expression(c: Cursor, ends: Sequence[str], several: bool) -> exp.Var:
-    """Read text up to a semicolon or the next statement.
+    """Read the text of one formula, up to a semicolon or the next statement.
 
-    Models have their own parser.
+    The text is parsed later, because formulas have their own parser.
     """
     start = c.span()
     short, written, depth, brackets = "", "", 0, 0
@@ -114,7 +114,8 @@ def expression(c: Cursor, ends: Sequence[str], several: bool) -> exp.Var:
         if several and c.word() == "," and depth <= 0:
             break
         depth += (c.word() == "(") - (c.word() == ")")
-        brackets += (c.word() == "[") - (c.word() == "]")  # T[f; g] is the notation of the paper
+        # A semicolon in brackets belongs to the formula, as in T[f; g].
+        brackets += (c.word() == "[") - (c.word() == "]")
         span = c.span()
         gap = span.start - start.start - len(written)
         text = c.text[span.start : span.end]

@@ -1,9 +1,11 @@
-"""Graphs of models (C12): operators are nodes, flows of vectors are edges.
+"""Dataflow graph of a model: which operators compute its result when the window slides (C12).
 
-A graph is plain data with validation and JSON conversion. The letters S, F, M, T, A, Ac, P, W are the
-paper's. Extensions are: Z pairs two vectors (C23). A T with `gather` takes a whole vector, the values of
-several cores, as one element. A T with `scalars` has an additional input for each `let` value that its
-function uses.
+Nodes are operators, and edges carry vectors of elements. A slide removes the oldest elements of the window
+and appends new ones. Each operator has a letter: S reads new elements, F filters, M appends one vector to
+another, T transforms elements, A searches for an element, Ac accumulates elements, P permutes, W stores a
+value until the next slide, and Z pairs two vectors (C23). A core statistic is a sum, count or extreme over
+the window from which the result is computed. A T with `gather` takes the values of several core statistics as
+one element. A T with `scalars` has an additional input for each `let` value that its function uses.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ class Op(StrEnum):
 
 
 class InstancePhase(StrEnum):
-    """Phase in which an edge is active: initial window or later instances."""
+    """Phase in which an edge of a model's graph is active: the first window, later slides, or both."""
 
     INITIAL = "initial"
     SUCCESSIVE = "successive"
@@ -48,7 +50,10 @@ _INPUTS = {Op.S: 0, Op.F: 1, Op.M: 2, Op.T: 1, Op.A: 1, Op.AC: 1, Op.P: 1, Op.W:
 
 @dataclass(frozen=True)
 class ModelNode:
-    """Operator of a model. `core` is the number of its core, -1 if several cores share the operator."""
+    """Operator node in the dataflow graph of a model.
+
+    `core` is the index of the core statistic that the operator computes, -1 if several share the operator.
+    """
 
     id: str
     op: Op
@@ -58,7 +63,7 @@ class ModelNode:
 
     @property
     def outputs(self) -> int:
-        """Return the number of outputs. W has one output: its content before this instance."""
+        """Return the number of outputs of an operator: several for filters (F), one for all others."""
         if self.op is Op.F:
             return len(self.params["where"]) if "where" in self.params else 2
         return 1
@@ -82,7 +87,7 @@ class ModelEdge:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """A graph with the names of element components and its result node."""
+    """Dataflow graph of a model. `columns` names the columns of an element, `result` the last node."""
 
     nodes: tuple[ModelNode, ...]
     edges: tuple[ModelEdge, ...]
@@ -100,16 +105,19 @@ class ModelGraph:
         return tuple(node for node in self.nodes if node.op is Op.W)
 
     def into(self, name: str, phase: InstancePhase) -> list[ModelEdge]:
-        """Return the edges into a node in a phase, by port."""
-        found = [
+        """Return the edges into a node that are active in a phase, ordered by input port.
+
+        The phases are the first window and later slides.
+        """
+        edges = [
             edge for edge in self.edges if edge.dst == name and edge.phase in (phase, InstancePhase.BOTH)
         ]
-        return sorted(found, key=lambda edge: edge.dst_port)
+        return sorted(edges, key=lambda edge: edge.dst_port)
 
     def order(self, phase: InstancePhase) -> list[ModelNode]:
-        """Return the nodes that fire in a phase, in topological order.
+        """Return the nodes of the graph in an order in which they can be executed in a phase.
 
-        Reads from a register do not depend on other nodes.
+        Nodes that store values (W) do not delay their readers, which read the value of the previous slide.
         """
         waiting, done, ordered = list(self.nodes), set[str](), list[ModelNode]()
         registers = {node.id for node in self.registers}
@@ -130,14 +138,14 @@ class ModelGraph:
     def validate(self, *, fixed_size: bool = True) -> None:
         """Raise ModelError if the graph is invalid.
 
-        Without `fixed_size`, a T that depends on positions is invalid as well.
+        Without `fixed_size`, transforms (T) that depend on positions of elements are invalid too.
         """
         ids = [node.id for node in self.nodes]
         twice = sorted({name for name in ids if ids.count(name) > 1})
         if twice:
             raise ModelError(f"the graph has two nodes named {', '.join(twice)}")
         if self.result not in ids:
-            raise ModelError(f"the result is to come from {self.result}, which is no node of the graph")
+            raise ModelError(f"the result node {self.result} is not a node of the graph")
         for edge in self.edges:
             self._check_edge(edge)
         for node in self.nodes:
@@ -155,21 +163,21 @@ class ModelGraph:
             raise ModelError(f"{edge}: {dst.op} takes {dst.inputs} input{'s' * (dst.inputs != 1)}")
 
     def _check_inputs(self, node: ModelNode) -> None:
-        """Check that every input has an edge.
+        """Raise ModelError unless every input port of a node has exactly one edge.
 
-        An input of M may have no edge in one of the phases, and is empty in that phase.
+        An input of M (append) may have no edge in one of the phases, and is empty in that phase.
         """
-        wanted = set(range(node.inputs))
-        given: set[int] = set()
+        required = set(range(node.inputs))
+        connected: set[int] = set()
         for phase in (InstancePhase.INITIAL, InstancePhase.SUCCESSIVE):
             ports = [edge.dst_port for edge in self.into(node.id, phase)]
             if len(ports) != len(set(ports)):
-                raise ModelError(f"two arrows end at one input of {node.id} ({node.op})")
-            if node.op is Op.Z and ports and set(ports) != wanted:
+                raise ModelError(f"two edges end at one input of {node.id} ({node.op})")
+            if node.op is Op.Z and ports and set(ports) != required:
                 raise ModelError(f"{node.id} (Z) needs both inputs at the same time")
-            given |= set(ports)
-        if given != wanted:
-            raise ModelError(f"{node.id} ({node.op}) has {len(given)} of {len(wanted)} inputs")
+            connected |= set(ports)
+        if connected != required:
+            raise ModelError(f"{node.id} ({node.op}) has {len(connected)} of {len(required)} inputs")
 
     def to_json(self) -> str:
         record = {
@@ -197,19 +205,19 @@ class ModelGraph:
             )
             graph = ModelGraph(nodes, edges, record["result"], tuple(record["columns"]))
         except (KeyError, TypeError, ValueError) as problem:
-            raise ModelError(f"this is no graph of a model: {problem}") from None
+            raise ModelError(f"this is not a graph of a model: {problem}") from None
         graph.validate()
         return graph
 
 
 def _check_transform(node: ModelNode, fixed_size: bool) -> None:
-    """Check that T uses positions only in windows of fixed size (C6).
+    """Raise ModelError if a transform depends on positions and the window has no fixed size (C6).
 
-    A T whose last function applies to all further positions is always valid.
+    A transform whose last function applies to all further positions is always valid.
     """
     positional = "fs" in node.params or node.params.get("positional", False)
     if positional and not fixed_size and not node.params.get("tail"):
         raise ModelError(
-            f"{node.id} (T) goes by position, and a window of varying size has no fixed positions: "
+            f"{node.id} (T) depends on positions, and a window of varying size has no fixed positions: "
             f"use a window of rows, a constant tail, or weights by age"
         )

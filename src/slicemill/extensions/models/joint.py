@@ -1,9 +1,10 @@
-"""Several models over one window: sharing of vectors and cores (R9).
+"""Several models over one window, which share equal core statistics (R9).
 
-A tuple is an element of a model if all inputs of the model have a value: its columns, and partial
-functions such as log. Models with the same conditions have the same vector and share equal cores. While
-every column of every tuple is a number (`finite`), conditions on columns are ignored: then mean(x) and
-slope(x, y) share n and the sum of x.
+A model is a formula over a window. A core statistic (`Core`) is a sum, count or extreme over the window from
+which the model's result is computed. A row of the window is an element of a model if all inputs of the model
+have a value: its columns, and functions such as log that are undefined for some numbers. Models share equal
+core statistics if the same rows are their elements. While every column of every row is a finite number
+(`finite`), conditions on columns are ignored. Then mean(x) and slope(x, y) share n and the sum of x.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WHOLE = ("xor", "gcd")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Condition that an expression has a value, or with `whole`, an integer of 64 bits."""
+    """Condition that an expression has a value. With `whole`, the value must be a 64-bit integer."""
 
     of: Expr
     whole: bool = False
@@ -40,9 +41,9 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class FilteredCore:
-    """Core over the tuples that satisfy conditions.
+    """Core statistic (sum, count or extreme) over the rows that satisfy conditions.
 
-    If `centred`, the core aggregates distances from pivots.
+    If `centred`, it aggregates distances from pivots, which are numbers close to the elements.
     """
 
     core: Core
@@ -55,52 +56,56 @@ class FilteredCore:
 
 @dataclass(slots=True)
 class JointModels:
-    """Shared state of several models.
+    """Several models over one window, with a common list of core statistics.
 
-    `indices[m]` are the positions in `kept` of model m's cores, and `numbers[m]` their numbers in the model.
-    `results` and `lets` are formulas in which `c0`, `c1` and so on are the values of `kept`. `u0` is the
-    value of the sum 0 over distances from a pivot. Names in `lets` are the texts of their expressions.
+    `indices[m]` are the indexes in `cores` of the core statistics of model m. `numbers[m]` are their indexes
+    in the model. `results` and `lets` are formulas in which `c0`, `c1` and so on are the values of `cores`.
+    `u0` is the value of the sum 0 over distances from a pivot. Names in `lets` are the texts of their
+    expressions.
     """
 
     models: tuple[Model, ...]
-    kept: list[FilteredCore] = field(default_factory=list)
-    conditions: list[frozenset[Condition]] = field(default_factory=list)  # of each model
+    cores: list[FilteredCore] = field(default_factory=list)
+    conditions: list[frozenset[Condition]] = field(default_factory=list)  # conditions of each model
     indices: list[list[int]] = field(default_factory=list)
     numbers: list[list[int]] = field(default_factory=list)
     lets: dict[str, Expr] = field(default_factory=dict)
     results: list[Expr] = field(default_factory=list)
 
     @property
-    def vectors(self) -> tuple[frozenset[Condition], ...]:
-        """Return the distinct element conditions of the models."""
+    def condition_sets(self) -> tuple[frozenset[Condition], ...]:
+        """Return the distinct sets of conditions that rows must satisfy to be elements of the models."""
         return tuple(dict.fromkeys(self.conditions))
 
-    def users(self, index: int) -> list[int]:
-        """Return the numbers of the models that use a core."""
+    def models_using(self, index: int) -> list[int]:
+        """Return the indexes of the models that use the core statistic at an index."""
         return [number for number, indices in enumerate(self.indices) if index in indices]
 
 
 def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
-    """Merge models over one window.
+    """Merge models over one window, so that equal core statistics are stored once.
+
+    With `finite`, all columns are assumed to be finite numbers.
 
     >>> from slicemill.extensions.models.model import expression
     >>> models = [expression("mean(x)"), expression("slope(x, y)")]
-    >>> [len(joint(models, finite=finite).kept) for finite in (True, False)]
+    >>> [len(joint(models, finite=finite).cores) for finite in (True, False)]
     [5, 7]
     """
-    found = JointModels(tuple(models))
+    merged = JointModels(tuple(models))
     for model in models:
-        conditions = conditions_of(model)
-        kept = frozenset(
-            condition for condition in conditions if not (finite and isinstance(condition.of, Parameter))
+        conditions = frozenset(
+            condition
+            for condition in conditions_of(model)
+            if not (finite and isinstance(condition.of, Parameter))
         )
-        found.conditions.append(kept)
-        _CoreAssigner(found, model, kept).index()
-    return found
+        merged.conditions.append(conditions)
+        _CoreAssigner(merged, model, conditions).index()
+    return merged
 
 
 class _CoreAssigner:
-    """Assigns the cores of one model to shared positions."""
+    """Adds the core statistics of one model to the common list of several models."""
 
     def __init__(self, into: JointModels, model: Model, conditions: frozenset[Condition]) -> None:
         self._into, self._model, self._conditions = into, model, conditions
@@ -109,12 +114,12 @@ class _CoreAssigner:
         self._indices: dict[tuple[int, bool], int] = {}
 
     def index(self) -> None:
-        asked = {part for formula in (self._result, *self._lets.values()) for part in walk(formula)}
+        used = {part for formula in (self._result, *self._lets.values()) for part in walk(formula)}
         wanted = [
             (number, near)
             for number in range(len(self._model.cores))
             for near in (False, True)
-            if near == (Symbol(f"d{number}") in asked) or (not near and Symbol(f"c{number}") in asked)
+            if near == (Symbol(f"d{number}") in used) or (not near and Symbol(f"c{number}") in used)
         ]
         self._into.numbers.append([number for number, _ in wanted])
         self._into.indices.append([self._core(number, near) for number, near in wanted])
@@ -127,14 +132,14 @@ class _CoreAssigner:
                 names = {name: self._let(name) for name in core.scalars}
                 transform = replace_parts(core.transform, lambda e: _symbol(e, names))
                 core = replace(core, transform=transform, scalars=tuple(names.values()))
-            kept, all_kept = FilteredCore(core, self._conditions, near), self._into.kept
-            if kept not in all_kept:
-                all_kept.append(kept)
-            self._indices[number, near] = all_kept.index(kept)
+            filtered, cores = FilteredCore(core, self._conditions, near), self._into.cores
+            if filtered not in cores:
+                cores.append(filtered)
+            self._indices[number, near] = cores.index(filtered)
         return self._indices[number, near]
 
     def _let(self, name: str) -> str:
-        """Name a `let` value by its text, which is unique across models."""
+        """Add a `let` value under the text of its expression as its name, which is unique across models."""
         value = self._named(self._lets[name])
         text = expression_text(replace_parts(value, self._in_full))
         text = f"({text})" if isinstance(value, Apply) else text
@@ -145,7 +150,7 @@ class _CoreAssigner:
         number = core_number(part)
         if number is None:
             return None
-        core = self._into.kept[number].core
+        core = self._into.cores[number].core
         return DIMENSION if core.counts else WindowAggregation(core.aggregate, core.argument, core.options)
 
     def _named(self, expr: Expr) -> Expr:
@@ -168,36 +173,36 @@ def _symbol(expr: Expr, names: Mapping[str, str]) -> Expr | None:
 
 
 def with_columns(model: Model, names: Mapping[str, str], parameters: Sequence[str]) -> Model:
-    """Rename the columns of a model and collect its cores again."""
+    """Rename the columns of a model by `names`, and extract its core statistics again."""
 
     def change(part: Expr) -> Expr | None:
         return Parameter(names[part.name]) if isinstance(part, Parameter) else None
 
     parsed = replace_parts(model.parsed, change)
-    found = collect(parsed)
+    collected = collect(parsed)
     return replace(
         model,
         parsed=parsed,
         parameters=tuple(parameters),
-        cores=tuple(found.cores),
-        result=found.result,
-        lets=tuple(found.lets.items()),
+        cores=tuple(collected.cores),
+        result=collected.result,
+        lets=tuple(collected.lets.items()),
     )
 
 
 def conditions_of(model: Model) -> frozenset[Condition]:
-    """Return the conditions for a tuple to be a model's element."""
-    found: set[Condition] = set()
+    """Return the conditions that a row must satisfy so that a model includes it in its aggregates."""
+    conditions: set[Condition] = set()
     for core in model.cores:
         for part in uniform_parts(core.transform):
-            found |= {Condition(needed) for needed in _requirements(part)}
+            conditions |= {Condition(needed) for needed in _requirements(part)}
         if core.aggregate in _WHOLE and not core.blocked:
-            found.add(Condition(core.transform, whole=True))
-    return frozenset(found)
+            conditions.add(Condition(core.transform, whole=True))
+    return frozenset(conditions)
 
 
 def _requirements(expr: Expr) -> frozenset[Expr]:
-    """Return the columns and partial functions in an expression."""
+    """Return the parts of an expression that may have no value: columns, and functions such as log."""
     match expr:
         case Parameter():
             return frozenset({expr})

@@ -1,11 +1,12 @@
-"""Live values of models (C19), as plain data.
+"""Current values of models in running queries, read from checkpoints (C19).
 
-Values are by query, call and partition.
+There is one record per query and call, with the values of each partition:
 
     [{"query": "q", "model": "sum(x^2)/n", "arguments": ["v"], "window": "ROWS 3 PRECEDING", "partitions":
       [{"key": [1], "elements": 4, "result": 2.5,
         "cores": [{"node": "ac", "core": "sum(v^2)", "value": 10.0}, …]}]}]
 
+`cores` has the values of the core statistics: sums, counts and extremes from which the result is computed.
 `node` is an identifier in the graph that `slicemill explain --model NAME --format json` prints.
 """
 
@@ -29,30 +30,33 @@ from slicemill.storage.home import Home
 
 
 def model_values_of(home: Path | Home, query: str | None = None) -> list[dict[str, Any]]:
-    """Return the models with OVER, as of the last checkpoints."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    """Return the values of all models called with OVER, from the last checkpoints.
+
+    With `query`, only the models of this query are returned.
+    """
+    by_call: dict[tuple[str, ...], dict[str, Any]] = {}
     for record in map_states(home, lambda _, __, ___, state: _records(state)):
         partitions = record.pop("partitions")
         name = (record["query"], record["model"], *record["arguments"], record["window"])
-        found.setdefault(name, {**record, "partitions": []})["partitions"].extend(partitions)
-    return [record for record in found.values() if query in (None, record["query"])]
+        by_call.setdefault(name, {**record, "partitions": []})["partitions"].extend(partitions)
+    return [record for record in by_call.values() if query in (None, record["query"])]
 
 
 def _records(state: object) -> Iterable[dict[str, Any]]:
     if not isinstance(state, CallsState):
         return
     for name, member in state.members.items():
-        for number, asked in dict.fromkeys(member.answers):
-            if not isinstance(asked, ModelCall):
+        for number, call in dict.fromkeys(member.answers):
+            if not isinstance(call, ModelCall):
                 continue
             routine = state.routines[number]
             keys = state.keys.get(routine.partition_by, Keys())
             yield {
                 "query": name.split(":")[0],
-                "model": asked.model.text,
-                "arguments": [argument_name(argument) for argument in asked.arguments],
+                "model": call.model.text,
+                "arguments": [argument_name(argument) for argument in call.arguments],
                 "window": preceding(routine.window),
-                "partitions": list(_partitions(routine, routine.asked.index(asked), keys)),
+                "partitions": list(_partitions(routine, routine.asked.index(call), keys)),
             }
 
 

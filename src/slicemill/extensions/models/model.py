@@ -1,4 +1,9 @@
-"""Model: an expression over windows, split into cores and finalisation (C20)."""
+"""Compiled model: a formula over a window, split into core statistics and a final formula (C20).
+
+A core statistic is a sum, count or extreme over the window. The final formula computes the model's result
+from the values of the core statistics. An element is a row of the window that has values for all columns of
+the model.
+"""
 
 from __future__ import annotations
 
@@ -33,16 +38,16 @@ from slicemill.extensions.models.terms import (
     walk,
 )
 
-# Reference semantics of models: the expression evaluated over one window.
+# Reference semantics of models: evaluation of the formula over one window
 #
-# The arithmetic is exact where possible. Expressions are not rearranged and no state is stored, so all
-# other implementations are tested against this module. A parameter, or a subexpression of parameters alone,
-# may have no value for an element. Under policy `skip` such an element is not part of the vector: `n` does
-# not count it and `i` skips it (C24). Under policy `poison` the value of the window is then NULL.
+# The arithmetic is exact where possible. Formulas are not rearranged and no state is stored, so that all
+# other implementations can be tested against these functions. A column, or an expression of columns, may have
+# no value for a row (NULL, 1/0). With nulls = 'skip', such a row is not an element: `n` does not count the
+# row and positions skip it (C24). With nulls = 'poison', the result of a window with such a row is NULL.
 
 
 class Nulls(StrEnum):
-    """Effect of an element without a value."""
+    """Effect of a row in which an expression of the model has no value (option `nulls`)."""
 
     SKIP = "skip"
     POISON = "poison"
@@ -54,33 +59,35 @@ def value(
     stamps: Sequence[object] | None = None,
     nulls: Nulls = Nulls.SKIP,
 ) -> Value:
-    """Evaluate an expression over a window.
+    """Evaluate a model's formula over the rows of one window, by its definition.
 
     >>> from slicemill.extensions.models.parse import parse
     >>> value(parse("sum(x^2)/n"), [{"x": 1}, {"x": None}, {"x": 2}])
     Fraction(5, 2)
     """
-    elements = [{name: exact(given) for name, given in row.items()} for row in rows]
+    elements = [{name: exact(number) for name, number in row.items()} for row in rows]
     times = [Fraction(i) for i in range(len(rows))] if stamps is None else [exact(t) for t in stamps]
     wanted = [part for aggregate in _aggregates(expr) for part in uniform_parts(aggregate.argument)]
-    kept = [k for k, element in enumerate(elements) if all(evaluate(e, element) is not None for e in wanted)]
-    if nulls is Nulls.POISON and len(kept) < len(elements):
+    included = [
+        k for k, element in enumerate(elements) if all(evaluate(e, element) is not None for e in wanted)
+    ]
+    if nulls is Nulls.POISON and len(included) < len(elements):
         return None
     window = [
-        {**elements[k], "i": Fraction(i), "n": Fraction(len(kept)), "age": times[-1] - times[k]}  # type: ignore[operator]
-        for i, k in enumerate(kept, start=1)
+        {**elements[k], "i": Fraction(i), "n": Fraction(len(included)), "age": times[-1] - times[k]}  # type: ignore[operator]
+        for i, k in enumerate(included, start=1)
     ]
-    return _value(expr, window, {"n": Fraction(len(kept))})
+    return _value(expr, window, {"n": Fraction(len(included))})
 
 
 def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str, Value]) -> Value:
     match expr:
         case WindowAggregation(name, argument, options):
-            # If a value of the window is NULL, so is the aggregate, even for an empty window.
+            # An aggregate that uses a NULL `let` value is NULL, even if the window has no elements.
             if any(names.get(part.name, 0) is None for part in walk(argument) if isinstance(part, Symbol)):
                 return None
-            found = [evaluate(argument, {**names, **element}) for element in window]
-            return apply_aggregate(name, found, options)
+            values = [evaluate(argument, {**names, **element}) for element in window]
+            return apply_aggregate(name, values, options)
         case Let(name, bound, body):
             return _value(body, window, {**names, name: _value(bound, window, names)})
         case Apply(function, arguments):
@@ -90,8 +97,8 @@ def _value(expr: Expr, window: Sequence[Mapping[str, Value]], names: Mapping[str
 
 
 def apply_aggregate(aggregate: str, values: Sequence[Value], options: Sequence[Fraction] = ()) -> Value:
-    """Apply an accumulator or a search to the values of a window."""
-    if any(found is None for found in values):
+    """Apply a model's aggregate, such as sum or max, to the values of a window."""
+    if any(each is None for each in values):
         return None
     if in_letters(aggregate):
         return cast(Value, value_of(aggregate, values))
@@ -105,9 +112,9 @@ def _aggregates(expr: Expr) -> list[WindowAggregation]:
 
 
 def uniform_parts(expr: Expr) -> list[Expr]:
-    """Return the maximal subexpressions that depend only on the element.
+    """Return the largest subexpressions that depend only on the columns of an element.
 
-    They use neither positions nor values of the window.
+    These subexpressions use neither positions nor values of the window.
 
     >>> from slicemill.extensions.models.parse import parse
     >>> uniform_parts(parse("i*log(x)"))
@@ -124,12 +131,12 @@ def uniform_parts(expr: Expr) -> list[Expr]:
 
 @dataclass(frozen=True)
 class Model(Formula):
-    """An expression over windows, its cores and its finalisation.
+    """Compiled model: the formula's text, its core statistics, and the final formula of their values.
 
-    `cores` are the parts that read the window, without duplicates. `result` is the finalisation: an
-    expression in which `Symbol("c0")`, `Symbol("c1")`, … are the cores' values. `lets` are values of the
-    whole window that blocked cores need, in the same form and in order of evaluation. `constants` are the
-    named numbers of the text.
+    `cores` are the core statistics: the distinct sums, counts and extremes over the window. `result` is the
+    final formula, in which `Symbol("c0")`, `Symbol("c1")`, … are the values of the core statistics. `lets`
+    are values of the whole window that other core statistics need, in the same form and in order of
+    evaluation. `constants` are the named numbers of the text.
 
     >>> model = expression("sum(x^2)/n - (sum(x)/n)^2")
     >>> model.parameters, [str(core) for core in model.cores]
@@ -150,12 +157,12 @@ class Model(Formula):
 
     @cached_property
     def classes(self) -> tuple[Classification, ...]:
-        """The class of each core."""
+        """The class of each core statistic: how it can be updated when the window slides."""
         return tuple(classify(core) for core in self.cores)
 
     @cached_property
     def rewrites(self) -> tuple[tuple[str, str], ...]:
-        """The rules used to find the cores, with their effects (C22)."""
+        """The rewrite rules that were used to extract the core statistics, with their effects (C22)."""
         return tuple(collect(self.parsed).effects)
 
     @cached_property
@@ -164,11 +171,11 @@ class Model(Formula):
 
     @property
     def finalisation(self) -> str:
-        """Return the finalisation as a formula of the cores."""
-        return self.in_cores(self.result)
+        """Return the final formula as text, in which core statistics are written out, as in sum(x)/n."""
+        return self.core_text(self.result)
 
-    def in_cores(self, value: Expr) -> str:
-        """Return an expression over core values as a formula of the cores."""
+    def core_text(self, value: Expr) -> str:
+        """Return an expression as text, with core statistics such as sum(x) in place of `c0`, `c1`, …"""
         named: dict[str, Expr] = {
             f"c{k}": Symbol("n")
             if core.counts
@@ -188,26 +195,26 @@ class Model(Formula):
 
     @property
     def uses_age(self) -> bool:
-        """Return True if the model reads timestamps."""
+        """Return True if the model uses `age`, the time from an element to the newest element."""
         return AGE in walk(self.parsed)
 
     @property
     def uses_position(self) -> bool:
-        """Return True if the model reads positions of elements."""
+        """Return True if the model uses positions of elements in the window."""
         return POSITION in walk(self.parsed)
 
     def value(self, rows: Sequence[Mapping[str, object]], stamps: Sequence[object] | None = None) -> Value:
-        """Evaluate the model over one window by its definition.
+        """Evaluate the model over the rows of one window, by its definition.
 
-        Without timestamps, elements are one unit of time apart.
+        `stamps` are the times of the rows. Without `stamps`, the rows are one second apart.
         """
         return value(self.parsed, rows, stamps, self.nulls)
 
     def check_window(self, *, counts_rows: bool) -> None:
-        """Raise an error for positions in a window by time (C6)."""
+        """Raise an error if the model uses row positions and the window is a time window (C6)."""
         if self.uses_position and not counts_rows:
             raise ModelError(
-                f"the model {self.text} uses position i, and a window of time has no fixed number of "
+                f"the model {self.text} uses position i, and a time window has no fixed number of "
                 f"positions: use ROWS … PRECEDING, or weights by age"
             )
 
@@ -219,10 +226,10 @@ def expression(
     nulls: Nulls | str = Nulls.SKIP,
     constants: Mapping[str, Fraction] | None = None,
 ) -> Model:
-    """Compile a model from its text.
+    """Compile a model from the text of its formula.
 
     `parameters` default to the columns of the text, in order of appearance. `constants` are named numbers.
-    The text may also use the paper's letters.
+    The text may also be a chain of operator letters, such as Ac[+] · T[x^2] for sum(x^2).
     """
     if in_letters(text):
         from slicemill.extensions.models.letters import from_letters
@@ -242,8 +249,8 @@ def expression(
             raise ModelError(f"{name} means something else in a model: give the parameter another name")
     unknown = [name for name in used if name not in wanted]
     if unknown:
-        given = ", ".join(wanted) or "none"
-        raise ModelError(f"the model uses {', '.join(unknown)}, but its parameters are {given}")
+        declared = ", ".join(wanted) or "none"
+        raise ModelError(f"the model uses {', '.join(unknown)}, but its parameters are {declared}")
     collected = collect(parsed)
     cores = tuple(collected.cores)
     lets, named = tuple(collected.lets.items()), tuple((constants or {}).items())
@@ -251,7 +258,7 @@ def expression(
 
 
 def models_of(definition: AggregateDefinition) -> tuple[Model, ...]:
-    """Return the models that an aggregate evaluates."""
+    """Return the models that an aggregate definition evaluates together."""
     return cast(tuple[Model, ...], definition.formulas)
 
 
@@ -260,5 +267,5 @@ def _aggregate_names(expr: Expr) -> list[str]:
 
 
 def shared_cores(models: Sequence[Model]) -> tuple[Core, ...]:
-    """Return the distinct cores of several models over one window."""
+    """Return the distinct core statistics (sums, counts, extremes) of several models over one window."""
     return tuple(dict.fromkeys(core for model in models for core in model.cores))

@@ -1,9 +1,9 @@
-"""Double-double arithmetic for compiled code (C24).
+"""Double-double arithmetic and order statistics for the compiled code of models (C24, C17).
 
-A number is an unevaluated sum of two doubles, `high + low`, with 106 bits. Sums keep the rounding error
-of each addition, so an element that was added and subtracted leaves almost no error. Formulas such as
-n·Σx² - (Σx)² use the same arithmetic, so cancellation affects only digits beyond double precision. NaN
-means no value.
+A double-double number is the unevaluated sum of two doubles, `high + low`, with 106 bits. Sums include the
+rounding error of each addition, so adding and later subtracting an element leaves almost no error. Formulas
+such as n·Σx² - (Σx)² use the same arithmetic, so cancellation affects only digits beyond double precision.
+NaN means no value.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import numpy as np
 
 from slicemill.kernels.kernel import kernel
 
-_SPLIT = 134217729.0  # 2^27 + 1
-# A difference of two sums is rounding noise if it is below this share of the first sum.
+# 2^27 + 1, the factor that splits a double into two halves of 26 bits
+_SPLIT = 134217729.0
+
+# A difference of two sums is rounding noise if it is below this fraction of the first sum.
 NOISE = 2.0**-84
 _ROOM = 2.0**300
 
 
 @kernel
 def _sum(a: float, b: float) -> tuple[float, float]:
-    """Return a + b and its rounding error."""
+    """Return the sum a + b of two doubles, and the rounding error of the sum."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -62,7 +64,7 @@ def subtract(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @kernel
 def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """Return a - b of rounded values, 0 if only noise remains."""
+    """Return the double-double difference a - b, or 0 if the difference is only rounding noise."""
     h, low = add(ah, al, -bh, -bl)
     if abs(h) <= NOISE * abs(ah):
         return 0.0, 0.0
@@ -71,7 +73,7 @@ def difference(ah: float, al: float, bh: float, bl: float) -> tuple[float, float
 
 @kernel
 def total(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
-    """Return a + b of rounded values, 0 if only noise remains."""
+    """Return the double-double sum a + b, or 0 if the sum is only rounding noise."""
     return difference(ah, al, -bh, -bl)
 
 
@@ -92,7 +94,7 @@ def divide(ah: float, al: float, bh: float, bl: float) -> tuple[float, float]:
 
 @kernel
 def whole_power(ah: float, al: float, exponent: int) -> tuple[float, float]:
-    """Raise to an integer power by squaring. 0^0 is 1."""
+    """Raise a double-double number to an integer power by repeated squaring. 0^0 is 1."""
     rh, rl = 1.0, 0.0
     bh, bl = ah, al
     left = abs(exponent)
@@ -192,7 +194,7 @@ def cos(ah: float, al: float) -> tuple[float, float]:
 
 @kernel
 def less(ah: float, al: float, bh: float, bl: float) -> float:
-    """Return 1, 0, or NaN if an operand has no value."""
+    """Return 1 if a < b, otherwise 0. Return NaN if an operand is NaN."""
     if ah != ah or bh != bh:
         return np.nan
     return 1.0 if ah < bh or (ah == bh and al < bl) else 0.0
@@ -209,9 +211,9 @@ def equal(ah: float, al: float, bh: float, bl: float) -> float:
 def scaled_product(
     h: float, low: float, scale: int, bh: float, bl: float, inverse: bool
 ) -> tuple[float, float, int]:
-    """Multiply or divide (h + low)·2^scale by a nonzero number.
+    """Multiply or divide (h + low)·2^scale by a nonzero double-double number.
 
-    h = 0 is the initial state and means 1.
+    Return the new h, low and scale. The initial state h = 0 means 1.
     """
     if h == 0.0:
         h, low = 1.0, 0.0
@@ -254,25 +256,33 @@ def greatest_common(a: int, b: int) -> int:
 
 @kernel
 def turn(p: int, q: int, u: int) -> float:
-    """Return the angle of u steps of p/q turns, reduced exactly."""
+    """Return the angle in radians of u steps of p/q turns each, without the full turns.
+
+    Full turns are removed exactly, in integers.
+    """
     return 2.0 * math.pi * ((p * (u % q)) % q) / q
 
 
 @kernel
 def angle(high: float, low: float, u: int) -> float:
-    """Return the angle of u steps of fractional turns, reduced first."""
+    """Return the angle in radians of u steps of `high + low` turns each, without the full turns.
+
+    Full turns are removed in double-double arithmetic.
+    """
     h, rest = multiply(high, low, float(u), 0.0)
     fh, fl = floor(h, rest)
     h, rest = subtract(h, rest, fh, fl)
     return 2.0 * math.pi * h
 
 
-# Order statistics of a window for compiled code, with two heaps (C17).
+# Order statistics of a window (median, quantile) in two heaps (C17)
 #
-# One heap has the elements below a rank, the other those above it. An entry is a value and the number of
-# its element, so no two entries are equal. Elements with numbers below `gone` have expired. They are
-# removed lazily at the top, or all at once when they outnumber live elements. So an element costs O(log n).
-# The lower heap stores negated values and numbers, so the first entry of each heap is next to the rank.
+# One heap has the elements below a rank, the other heap has the elements above the rank. An entry is a value
+# and the sequence number of its element, so no two entries are equal. Elements with numbers below `gone` have
+# expired. They are removed when they reach the top, or all at once when they outnumber live elements. So an
+# element costs O(log n). The lower heap stores negated values and numbers, so the first entry of each heap is
+# next to the rank. Parameters of a heap are its array, the offset of its first entry, its number of entries,
+# and its number of live elements: `lower, la, lr, ll` and `upper, ua, ur, ul`.
 
 
 _FEW = 32
@@ -324,14 +334,17 @@ def _pop(pool: Any, at: int, rows: int) -> int:
 
 @kernel
 def _prune(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
-    """Remove expired entries at the top, or all expired entries if there are too many."""
+    """Remove expired entries of a heap: those at the top, or all if more than half have expired.
+
+    Elements with numbers below `gone` have expired. Return the number of entries.
+    """
     if rows > 2 * live + _FEW:
-        kept = 0
+        count = 0
         for i in range(rows):
             if abs(pool[at + i].number) >= gone:
-                pool[at + kept].value, pool[at + kept].number = pool[at + i].value, pool[at + i].number
-                kept += 1
-        rows = kept
+                pool[at + count].value, pool[at + count].number = pool[at + i].value, pool[at + i].number
+                count += 1
+        rows = count
         for i in range(rows // 2 - 1, -1, -1):
             _sink(pool, at, rows, i)
     while rows > 0 and abs(pool[at].number) < gone:
@@ -343,9 +356,9 @@ def _prune(pool: Any, at: int, rows: int, live: int, gone: int) -> int:
 def _balance(
     lower: Any, la: int, lr: int, ll: int, upper: Any, ua: int, ur: int, ul: int, gone: int, target: int
 ) -> tuple[int, int, int, int]:
-    """Move elements until the lower heap has `target` live ones.
+    """Move elements between the two heaps until the lower heap has `target` live elements.
 
-    Return the numbers of entries and live elements of both heaps.
+    Return the numbers of entries and of live elements of both heaps.
     """
     lr = _prune(lower, la, lr, ll, gone)
     ur = _prune(upper, ua, ur, ul, gone)
@@ -365,7 +378,7 @@ def _balance(
 
 
 @kernel
-def came(
+def insert(
     lower: Any,
     la: int,
     lr: int,
@@ -379,7 +392,10 @@ def came(
     gone: int,
     target: int,
 ) -> tuple[int, int, int, int]:
-    """Add an element. Both heaps must have room for one more entry."""
+    """Add an element to the two heaps of a median or quantile.
+
+    Both heaps must have room for one more entry. Return the new sizes, like `_balance`.
+    """
     if ll > 0 and value < -lower[la].value:
         lr, ll = _push(lower, la, lr, -value, -number), ll + 1
     else:
@@ -388,7 +404,7 @@ def came(
 
 
 @kernel
-def left(
+def remove_oldest(
     lower: Any,
     la: int,
     lr: int,
@@ -401,7 +417,7 @@ def left(
     gone: int,
     target: int,
 ) -> tuple[int, int, int, int]:
-    """Remove the oldest element, whose number is `gone`."""
+    """Remove the oldest element, whose number is `gone`, from the two heaps of a median or quantile."""
     if ll > 0 and (value < -lower[la].value or (value == -lower[la].value and gone <= -lower[la].number)):
         ll -= 1
     else:

@@ -1,4 +1,7 @@
-"""Registry of accumulators (Ac, C8) and searches (A, C7) with their properties."""
+"""Aggregates that models may use: accumulators such as sum (C8), and searches such as max (C7).
+
+An accumulator combines all elements of a window with an operator ⊕. A search finds one element of the window.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """An accumulator ⊕ with its identity and, if reversible, inverse.
+    """Accumulator: an operator ⊕ that combines elements, its identity, and its inverse if it has one.
 
-    Some operators are reversible only on a larger domain: a product must count its zeros. `lift` maps an
-    element to that domain, `lower` maps back. `counter` names the counted elements.
+    `symbol` is the symbol of ⊕. Some operators have an inverse only on a larger domain: a product must count
+    its zeros. `lift` maps an element to that domain, `lower` maps back. `counter` names the counted elements.
+    With `exact`, there are no rounding errors.
     """
 
     symbol: str
@@ -44,7 +48,7 @@ class Accumulation:
         return reduce(self.combine, lifted, self.identity)
 
     def fold(self, values: Iterable[Any]) -> Any:
-        """Accumulate values (Ac). An empty window yields the identity."""
+        """Combine the values of a window with the operator. An empty window yields the identity."""
         return self.lower(self.combined(map(self.lift, values)))
 
 
@@ -110,22 +114,22 @@ ACCUMULATORS: dict[str, Accumulation] = {
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search (A) for an element of the window.
+    """Aggregate that finds one element of a window, such as max, first or median.
 
-    `find` returns the element or None. `memory` describes the state of the incremental form. `options` are
-    the valid ranges of the constants after the argument.
+    `find` returns the element or None. `memory` describes the state for incremental updates, and `structure`
+    names the data structure. `options` are the valid ranges of the constants after the argument.
     """
 
     find: Callable[..., Any]
     memory: str
     structure: str
     options: tuple[ArgumentRange, ...] = ()
-    # An increasing function may be moved from before the search to after it (R7).
+    # True if max(f(x)) is f(max(x)) for an increasing function f (rule R7).
     ordered: bool = False
 
 
 def quantile(values: Sequence[Any], share: Fraction) -> Any:
-    """Interpolate linearly between the two nearest elements."""
+    """Return the quantile of values, interpolated linearly between the two nearest elements."""
     if not values:
         return None
     ordered = sorted(values)
@@ -174,7 +178,7 @@ def _before_the_newest(values: Sequence[Any], count: Fraction) -> Any:
 
 DEQUE, QUEUE, RANKED = "deque", "queue", "two heaps"
 
-# Generated code multiplies the number of elements by the denominator of a share in 64 bits.
+# Share of quantile(x, share). Its denominator times the number of elements must fit into 64 bits.
 _SHARE = ArgumentRange(
     "a number between 0 and 1, of at most 9 digits",
     lambda share: 0 <= share <= 1 and share.denominator <= 10**9,

@@ -1,10 +1,12 @@
-"""Parser of model texts (C20).
+"""Parser for the formulas of CREATE MODEL (C20).
 
     expr := expr (+ - * / % ^) expr | -expr | function(expr, …) | aggregate(expr) | NUMBER | COLUMN
           | n | i | j | age | pi | expr (= <> < <= > >=) expr | expr and expr | expr or expr | not expr
           | let NAME = expr in expr
 
-`^` binds tightest and is right-associative, so -x^2 is -(x^2). Names without a meaning are columns.
+n is the number of elements (rows) in the window, i the position of an element, j the number of newer
+elements, and age its time to the newest element. Other names are columns. `^` binds tightest and is
+right-associative, so -x^2 is -(x^2).
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from slicemill.extensions.models.terms import (
     number,
 )
 
-# j is n - i, the number of newer elements.
+# Names with a fixed meaning in formulas
 RESERVED: dict[str, Expr] = {
     "n": DIMENSION,
     "i": POSITION,
@@ -64,7 +66,7 @@ class _Token:
 
 
 def parse(text: str, constants: Mapping[str, Fraction] | None = None) -> Expr:
-    """Parse a model. `constants` are named numbers.
+    """Parse the formula of a model. `constants` are named numbers.
 
     >>> parse("(n*sum(x*y) - sum(x)*sum(y)) / n^2")
     (n*sum(x*y) - sum(x)*sum(y))/n^2
@@ -96,9 +98,9 @@ class _Parser:
 
     def _fail(self, message: str, token: _Token, hint: str = "") -> NoReturn:
         found = f"before {token.text!r}" if token.kind != "end" else "at the end"
-        told = f"{message} {found}, column {token.at + 1} of the model: {self._text}"
-        told += f" ({hint})" if hint else ""
-        raise ModelError(told, what=message.rstrip(","), at=token.at, hint=hint)
+        full = f"{message} {found}, column {token.at + 1} of the model: {self._text}"
+        full += f" ({hint})" if hint else ""
+        raise ModelError(full, what=message.rstrip(","), at=token.at, hint=hint)
 
     def _expect(self, text: str) -> None:
         token = self._take()
@@ -113,7 +115,7 @@ class _Parser:
         left = self._operand()
         while (binding := _BINDING.get(self._next.text, -1)) >= max(strength, 0) and binding > 0:
             operator = self._take().text
-            # Powers are right-associative, other operators left-associative.
+            # Powers are right-associative, and all other operators are left-associative.
             left = Apply(operator, (left, self.expression(binding + (operator != "^"))))
         return left
 
@@ -225,9 +227,9 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-# Statistics that are defined as formulas of sums.
+# Statistics that are defined as formulas of sums, such as mean and variance
 #
-# They are expanded before all other steps. So `variance(x)` and `mean(x)` in one model share Σx and n.
+# The parser expands them. So `variance(x)` and `mean(x)` in one model share Σx and n.
 
 
 Args = Sequence[Expr]
@@ -236,7 +238,11 @@ N = DIMENSION
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """Statistic with a formula. `ranges` are the valid ranges of constant arguments, by position."""
+    """Statistic that the parser expands into a formula of sums, such as variance(x).
+
+    `takes` has the possible numbers of arguments. `ranges` has the valid ranges of constant arguments, by
+    position.
+    """
 
     takes: tuple[int, ...]
     expand: Callable[[Args], Expr]
@@ -264,12 +270,12 @@ def _root(expr: Expr) -> Expr:
 
 
 def _scatter(x: Expr, y: Expr) -> Expr:
-    """Return n²·cov(x, y), which is an integer for integers."""
+    """Return the formula of n²·cov(x, y), whose value is an integer for integers."""
     return _minus(_times(N, _sum(_times(x, y))), _times(_sum(x), _sum(y)))
 
 
 def _spread(x: Expr) -> Expr:
-    """Return n²·var(x), which rounding never makes negative (C24)."""
+    """Return the formula of n²·var(x), whose value is never negative despite rounding (C24)."""
     return Apply("nonnegative", (_scatter(x, x),))
 
 
@@ -278,16 +284,16 @@ def _less_one() -> Expr:
 
 
 def _count(args: Args) -> Expr:
-    """Count the elements that satisfy a condition, or all elements for other arguments."""
+    """Return the formula of count(x): rows for which a condition x holds, or all rows for a number x."""
     (of,) = args
     holds = isinstance(of, Apply) and of.function in CONDITIONS
     return _sum(Apply("where", (of, ONE, ZERO))) if holds else N
 
 
 def _norm(args: Args) -> Expr:
-    """Return the L_p norm of absolute values."""
+    """Return the formula of norm(x, p), the L_p norm (Σ|x|^p)^(1/p)."""
     x, p = args
-    assert isinstance(p, Number), "the parser has looked"
+    assert isinstance(p, Number), "the parser has checked that p is a number"
     even = p.value.denominator == 1 and p.value.numerator % 2 == 0
     of = Apply("^", (x if even else Apply("abs", (x,)), p))
     return Apply("^", (_sum(of), _over(ONE, p))) if p.value != 2 else _root(_sum(of))
@@ -298,9 +304,9 @@ def _slope(args: Args) -> Expr:
 
 
 def _intercept(args: Args) -> Expr:
-    """Return the intercept computed from the means.
+    """Return the formula of the regression intercept: mean(y) - slope·mean(x).
 
-    Only the means change when x or y is shifted (see `centre_formula`).
+    When x or y is shifted by a constant, only the means change (see `centre_formula`).
     """
     x, y = args
     moved = Apply("neg", (_times(_slope(args), _over(_sum(x), N)),))

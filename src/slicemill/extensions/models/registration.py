@@ -1,4 +1,9 @@
-"""Registration of models: CREATE MODEL, calls, shared operator, live values and costs."""
+"""Registration of the model extension: statement, aggregates, operator, values and commands.
+
+A model is an aggregate function declared by CREATE MODEL as a formula over a window. The registered parts are
+the statement CREATE MODEL, models as aggregate functions, the operator that several queries share, the
+current values for the console, and the command `slicemill calibrate`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Rewrite rules of flows (C22): a rule returns an equal flow, or None if it does not apply."""
+"""Rewrite rules for models in operator letters (C22).
+
+A flow is a chain of vector operators. Its letters are T (transform each element), F (filter), P (permute), M
+(append a vector), A (search for an element) and Ac (accumulate all elements with an operator ⊕). A transform
+is uniform if it applies the same function to all elements. A rule returns a flow with the same value, or None
+if the rule does not apply. The first line of a rule's docstring is printed by EXPLAIN.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +19,16 @@ from slicemill.extensions.models.graph import ModelGraph, ModelNode, Op
 from slicemill.extensions.models.parse import parse
 from slicemill.extensions.models.terms import Apply, Expr, Number, Parameter, replace_parts
 
-# Operators whose results have another type than their elements. For example, concat returns a list.
+# Accumulators whose results have another type than their elements, such as concat, which returns a list
 _OTHER_DOMAIN = frozenset({"concat"})
 
 
 def accumulate_merged(of: FlowStep) -> Flow | None:
-    """R3: Ac · M(X, Y) = Ac · M(Ac · X, Ac · Y), if ⊕ is associative.
+    """R3: accumulate two appended vectors separately, and combine the results, if ⊕ is associative.
 
-    Panes, parallel partial results and C15 use this rule. An operator on a wider domain accepts its own
-    results. For example, a product counts zeros, and a partial product of 0 counts as one zero.
+    In letters: Ac · M(X, Y) = Ac · M(Ac · X, Ac · Y). Panes, parallel partial aggregates and incremental
+    updates (C15) use this rule. An operator that counts elements apart accepts its own results: a product
+    counts zeros, and a partial product of 0 counts as one zero.
     """
     inner = of.inputs[0]
     if of.op is not Op.AC or not isinstance(inner, FlowStep) or inner.op is not Op.M:
@@ -29,13 +36,16 @@ def accumulate_merged(of: FlowStep) -> Flow | None:
     if not of.accumulator.associative or of.text in _OTHER_DOMAIN:
         return None
     if all(map(accumulates, inner.inputs)):
-        return None  # applied already
+        return None  # the rule has been applied already
     left, right = (step(Op.AC, of.text, part) for part in inner.inputs)
     return step(Op.AC, of.text, step(Op.M, "", left, right))
 
 
 def accumulate_permuted(of: FlowStep) -> Flow | None:
-    """R6: Ac · P = Ac, if ⊕ is commutative."""
+    """R6: drop a permutation (P) before a commutative accumulator.
+
+    In letters: Ac · P = Ac, if ⊕ is commutative.
+    """
     inner = of.inputs[0]
     if of.op is not Op.AC or not isinstance(inner, FlowStep) or inner.op is not Op.P:
         return None
@@ -46,7 +56,10 @@ _IDENTITIES = {"+": Fraction(0), "×": Fraction(1), "xor": Fraction(0), "gcd": F
 
 
 def filter_as_transform(of: FlowStep) -> Flow | None:
-    """R8: Ac · F[where p] = Ac · T[where(p, x, e)], if e is the identity of ⊕."""
+    """R8: replace a filter before an accumulator by a transform: excluded elements become the identity.
+
+    In letters: Ac · F[where p] = Ac · T[where(p, x, e)], if e is the identity of ⊕.
+    """
     inner = of.inputs[0]
     if of.op is not Op.AC or of.text not in _IDENTITIES or not isinstance(inner, FlowStep):
         return None
@@ -58,7 +71,10 @@ def filter_as_transform(of: FlowStep) -> Flow | None:
 
 
 def fuse_transforms(of: FlowStep) -> Flow | None:
-    """R1: T[g] · T[f] = T[g∘f]. One pass over the elements in place of two."""
+    """R1: fuse two transforms into one, so that elements are read once.
+
+    In letters: T[g] · T[f] = T[g∘f].
+    """
     inner = of.inputs[0]
     if not of.uniform or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
@@ -66,24 +82,25 @@ def fuse_transforms(of: FlowStep) -> Flow | None:
 
 
 def compose(outer: Expr, inner: Expr) -> Expr:
-    """Return outer(inner(x))."""
+    """Return the composition of two functions of x: outer(inner(x))."""
     return replace_parts(outer, lambda part: inner if part == Parameter("x") else None)
 
 
 def merge_equal(graph: ModelGraph) -> ModelGraph | None:
-    """R9: equal parts of a graph are merged: the same operator on the same inputs is computed once.
+    """R9: compute equal operators on equal inputs once.
 
-    Sources and registers are not merged. Return None if no nodes are equal.
+    Nodes of a model's graph with the same operator and the same inputs are merged. Sources (S) and stored
+    values (W) are not merged. Return None if no nodes are equal.
     """
-    kept: dict[object, str] = {}
+    first_nodes: dict[object, str] = {}
     same: dict[str, str] = {}
     while True:
-        kept.clear()
+        first_nodes.clear()
         before = len(same)
         for node in graph.nodes:
             if node.op in (Op.S, Op.W) or node.id in same or node.id == graph.result:
                 continue
-            first = kept.setdefault(_content(node, graph, same), node.id)
+            first = first_nodes.setdefault(_content(node, graph, same), node.id)
             if first != node.id:
                 same[node.id] = first
         if len(same) == before:
@@ -108,9 +125,10 @@ def _content(node: ModelNode, graph: ModelGraph, same: dict[str, str]) -> object
 
 
 def pull_factor(of: FlowStep) -> Flow | None:
-    """R10: Ac[+] · T[c·f] = T[c·] · Ac[+] · T[f], so that multiples share one sum.
+    """R10: move a constant factor out of a sum, so that multiples of a function share one sum.
 
-    Only explicit factors are moved: expanding (x - 1)^2 would cause cancellation (C24).
+    In letters: Ac[+] · T[c·f] = T[c·] · Ac[+] · T[f]. Only explicit factors are moved: expanding (x - 1)^2
+    would cause loss of digits by cancellation (C24).
     """
     inner = of.inputs[0]
     if of.op is not Op.AC or of.text != "+" or not isinstance(inner, FlowStep) or not inner.uniform:
@@ -123,7 +141,7 @@ def pull_factor(of: FlowStep) -> Flow | None:
 
 
 def _split_factor(function: Expr) -> tuple[Fraction, Expr]:
-    """Split an expression into a constant factor and the rest."""
+    """Split an expression into a constant factor and the remaining expression."""
     match function:
         case Apply("neg", (rest,)):
             return Fraction(-1), rest
@@ -133,29 +151,32 @@ def _split_factor(function: Expr) -> tuple[Fraction, Expr]:
             return 1 / value, rest
     terms = polynomial(function).terms
     degree = max((sum(power for _, power in monomial) for monomial, _ in terms), default=0)
-    if not terms or (degree > 1 and len({own > 0 for _, own in terms}) > 1):
+    if not terms or (degree > 1 and len({each > 0 for _, each in terms}) > 1):
         return Fraction(1), function
     factor = terms[0][1]
-    return factor, expression_of(Polynomial.of((monomial, own / factor) for monomial, own in terms))
+    return factor, expression_of(Polynomial.of((monomial, each / factor) for monomial, each in terms))
 
 
 _OTHER = {"max": "min", "min": "max"}
 
 
 def search_transformed(of: FlowStep) -> Flow | None:
-    """R7: A[max] · T[f] = T[f] · A[max], if f is increasing; A[min] if f is decreasing."""
+    """R7: search first and transform only the result, if the function is monotonic.
+
+    In letters: A[max] · T[f] = T[f] · A[max] if f is increasing, and T[f] · A[min] if f is decreasing.
+    """
     inner = of.inputs[0]
     if of.op is not Op.A or of.text not in _OTHER or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
-    sense = direction(inner.functions[0])
-    if sense == 0:
+    monotonicity = direction(inner.functions[0])
+    if monotonicity == 0:
         return None
-    name = of.text if sense > 0 else _OTHER[of.text]
+    name = of.text if monotonicity > 0 else _OTHER[of.text]
     return transform(inner.functions[0], step(Op.A, name, inner.inputs[0]))
 
 
 def direction(expr: Expr) -> int:
-    """Return 1 for increasing x ↦ expr, -1 for decreasing, else 0."""
+    """Return 1 if an expression increases with x, -1 if it decreases, and 0 if neither is known."""
     match expr:
         case Parameter("x"):
             return 1
@@ -179,7 +200,10 @@ def _sign(positive: bool, negative: bool) -> int:
 
 
 def transform_filtered(of: FlowStep) -> Flow | None:
-    """R4: T · F = F · T, if T is uniform and F goes by index. T then reads fewer elements."""
+    """R4: filter by position first, and transform only the selected elements.
+
+    In letters: F · T = T · F, if T is uniform and F selects by position.
+    """
     inner = of.inputs[0]
     if not of.by_index or not isinstance(inner, FlowStep) or not inner.uniform:
         return None
@@ -187,9 +211,9 @@ def transform_filtered(of: FlowStep) -> Flow | None:
 
 
 def transform_merged(of: FlowStep) -> Flow | None:
-    """R2: T · M(X, Y) = M(T · X, T · Y), if T is uniform.
+    """R2: transform two appended vectors separately, so that old elements are not transformed again.
 
-    The images of unchanged elements need not be computed again.
+    In letters: T · M(X, Y) = M(T · X, T · Y), if T is uniform.
     """
     inner = of.inputs[0]
     if not of.uniform or not isinstance(inner, FlowStep) or inner.op is not Op.M:
@@ -199,9 +223,9 @@ def transform_merged(of: FlowStep) -> Flow | None:
 
 
 def transform_permuted(of: FlowStep) -> Flow | None:
-    """R5: T · P = P · T, if T is uniform and P goes by index.
+    """R5: permute after a transform, where R6 may drop the permutation.
 
-    P moves outwards, where R6 may remove it.
+    In letters: T · P = P · T, if T is uniform and P reorders by position.
     """
     inner = of.inputs[0]
     if not of.uniform or not isinstance(inner, FlowStep) or inner.op is not Op.P or inner.text == "sort":
@@ -209,17 +233,17 @@ def transform_permuted(of: FlowStep) -> Flow | None:
     return step(Op.P, inner.text, transform(of.functions[0], inner.inputs[0]))
 
 
-# Rewrite rules of flows (C22) by name.
+# Rewrite rules by name (C22)
 #
-# A rule returns a flow with the same value, or None if it does not apply. R9 merges equal nodes of graphs
-# and equal cores of models (`extensions.models.cores`). All other rules apply to flows.
+# Rule R9 is not in the table. It merges equal nodes of graphs and equal core statistics of models
+# (`extensions.models.cores`).
 
 
 Rule = Callable[[FlowStep], Flow | None]
 
 
 def rule_description(name: str) -> str:
-    """Return the one-line description of a rule."""
+    """Return the one-line description of a rewrite rule for EXPLAIN, from the rule's docstring."""
     rule: Callable[..., object] = merge_equal if name == "R9" else RULES[name]
     return str(rule.__doc__).partition("\n")[0].partition(": ")[2].strip()
 

@@ -1,7 +1,7 @@
-"""Scalar functions and evaluation of expressions, exact for rational values.
+"""Scalar functions of CREATE MODEL, and evaluation of expressions, exact for rational values.
 
 A value is a Fraction, a float, a bool or None. None stands for an undefined value (1/0, log 0), and for any
-value computed from an undefined value.
+value that is computed from an undefined value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ModelFunction:
 
 
 def exact(value: object) -> Value:
-    """Convert a number to a rational. Return None if it is not finite."""
+    """Convert a number to a Fraction. Return None if the number is not finite."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Fraction):
@@ -41,25 +41,25 @@ def _none_if_undefined(compute: Callable[..., Any]) -> Callable[..., Any]:
 
     def checked(*values: Any) -> Any:
         try:
-            found = compute(*values)
+            result = compute(*values)
         except (ValueError, ZeroDivisionError, OverflowError):
             return None
-        # A fraction too great for a float is still a valid number.
-        undefined = isinstance(found, complex) or (isinstance(found, float) and not math.isfinite(found))
-        return None if undefined else found
+        # Only floats can be infinite. A fraction that exceeds the range of a float is a valid number.
+        undefined = isinstance(result, complex) or (isinstance(result, float) and not math.isfinite(result))
+        return None if undefined else result
 
     return checked
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Raise to a power, exactly for integer exponents. Roots of negative numbers have no value."""
+    """Raise a number to a power, exactly for integer exponents. Roots of negative numbers have no value."""
     if isinstance(exponent, Fraction) and exponent.denominator == 1 and abs(exponent) <= 4096:
         return base ** int(exponent)
     return float(base) ** float(exponent)
 
 
 def root(value: Any) -> Any:
-    """Return the square root, exactly if it is rational."""
+    """Return the square root of a number, exactly if the root is rational."""
     if isinstance(value, Fraction) and value >= 0:
         above, below = math.isqrt(value.numerator), math.isqrt(value.denominator)
         if above**2 == value.numerator and below**2 == value.denominator:
@@ -105,7 +105,7 @@ _ALL |= {name: _none_if_undefined(function.compute) for name, function in FUNCTI
 
 
 def evaluate(expr: Expr, names: Mapping[str, Value]) -> Value:
-    """Evaluate an expression.
+    """Evaluate an expression whose columns and symbols have the values in `names`.
 
     >>> from slicemill.extensions.models.parse import parse
     >>> evaluate(parse("x^2 + 1/x"), {"x": Fraction(2)})

@@ -1,4 +1,8 @@
-"""Operator: models with OVER that share cores."""
+"""Plan node for window calls of models (OVER) whose queries share core statistics.
+
+A model is a formula over a window. A core statistic is a sum, count or extreme over the window from which the
+model's result is computed. Equal core statistics of several queries are stored once.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +34,25 @@ from slicemill.types import Column
 
 @dataclass(frozen=True, slots=True)
 class ModelMember:
-    """Window aggregate of one query in a shared operator.
+    """Window calls of one query in the operator that several queries share.
 
-    `asked` are the models of its calls. `name` is stable for the lifetime of the query. `query` is the name
+    `models` are the models of the calls. `name` is stable for the lifetime of the query. `query` is the name
     that users see.
     """
 
     name: str
     query: str
     operator: WindowAggregate
-    asked: tuple[ModelCall, ...]
+    models: tuple[ModelCall, ...]
     columns: tuple[Column, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SharedModels(SharedOperator):
-    """Models with OVER of several queries, run as one operator (C14).
+    """Operator that computes window calls of models (OVER) for several queries (C14).
 
-    All queries have the same input and keys. Equal cores are stored once. `costs` determine how the cores of
-    new queries are computed (C18).
+    All queries have the same input and partition keys. Equal core statistics are stored once. `costs`
+    determine how the core statistics of new queries are computed (C18).
     """
 
     keys: tuple[Expr, ...]
@@ -62,7 +66,7 @@ class SharedModels(SharedOperator):
 
 @dataclass(frozen=True, slots=True)
 class SharedCore:
-    """A core and the calls that use it, each with its query."""
+    """Core statistic of one window, as text, and the calls that use it, each with its query."""
 
     window: Window
     core: str
@@ -71,44 +75,44 @@ class SharedCore:
 
 @dataclass(slots=True)
 class _Bundle:
-    """Calls of models that are evaluated together."""
+    """Calls of models over one window that are evaluated together."""
 
     window: Window
-    asked: list[ModelCall]
+    models: list[ModelCall]
     calls: list[tuple[str, WindowCall]]
 
 
 def cores_of(shared: SharedModels) -> list[SharedCore]:
-    """Return the shared cores, assuming that all arguments are numeric."""
-    found = []
+    """Return the core statistics that the queries share, assuming that all arguments are finite numbers."""
+    cores = []
     for bundle in _bundles(shared):
-        joint = joint_state(bundle.asked)
-        for index, kept in enumerate(joint.kept):
-            users = tuple(bundle.calls[number] for number in joint.users(index))
-            found.append(SharedCore(bundle.window, str(kept), users))
-    return found
+        joint = joint_state(bundle.models)
+        for index, core in enumerate(joint.cores):
+            users = tuple(bundle.calls[number] for number in joint.models_using(index))
+            cores.append(SharedCore(bundle.window, str(core), users))
+    return cores
 
 
 def _bundles(shared: SharedModels) -> list[_Bundle]:
     bundles: list[_Bundle] = []
     for member in shared.members:
-        for call, asked in zip(member.operator.calls, member.asked, strict=True):
+        for call, model in zip(member.operator.calls, member.models, strict=True):
             for bundle in bundles:
-                if bundle.window == call.window and can_share_window(bundle.asked, asked):
+                if bundle.window == call.window and can_share_window(bundle.models, model):
                     break
             else:
                 bundle = _Bundle(call.window, [], [])
                 bundles.append(bundle)
-            bundle.asked.append(asked)
+            bundle.models.append(model)
             bundle.calls.append((member.query, call))
     return bundles
 
 
 def _describe(shared: SharedModels) -> Description:
-    """Describe for EXPLAIN the stored cores and the queries that use them."""
+    """Return the EXPLAIN text: the stored core statistics and the queries that use them."""
     cores = cores_of(shared)
-    asked = sum(len(core.users) for core in cores)
-    facts = [("kept", f"{pluralize(len(cores), 'core')}, asked for {pluralize(asked, 'time')}")]
+    uses = sum(len(core.users) for core in cores)
+    facts = [("stored", f"{pluralize(len(cores), 'core statistic')}, used {pluralize(uses, 'time')}")]
     for window in dict.fromkeys(core.window for core in cores):
         facts.append(("over", preceding(window)))
         for core in cores:
@@ -118,7 +122,7 @@ def _describe(shared: SharedModels) -> Description:
                 )
                 facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
     facts += partition(shared.keys)
-    return Description("γ", f"Cores of {pluralize(len(shared.calls), 'model')}", tuple(facts))
+    return Description("γ", f"Core statistics of {pluralize(len(shared.calls), 'model')}", tuple(facts))
 
 
 def _core_records(shared: SharedModels) -> list[dict[str, Any]]:
@@ -148,7 +152,9 @@ KINDS = (
         task=TaskOf.KEYS,
         keys=lambda shared: (shared.keys,),
         member=MemberKind(
-            words=lambda member: Description("γ", "From cores", window_calls(member.operator.calls)),
+            words=lambda member: Description(
+                "γ", "From core statistics", window_calls(member.operator.calls)
+            ),
             history_us=lambda member: longest_us(call.window for call in member.operator.calls),
             seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
             columns_stored=lambda member: member.columns,

@@ -1,4 +1,4 @@
-"""Stored forms of model classes in checkpoints."""
+"""Conversion of model classes to and from their checkpoint format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ stored_as("model.core_costs", version=1)(CoreCosts)
 
 
 def _plain_model(model: Model) -> dict[str, Any]:
-    """Return the text and constants of a model. The other fields are computed on load."""
+    """Return the stored fields of a model: text, parameters and constants. Others are computed on load."""
     plain = {"text": model.text, "parameters": model.parameters, "nulls": model.nulls.value}
     constants = {name: str(value) for name, value in model.constants}
     return {**plain, "constants": constants} if constants else plain

@@ -1,4 +1,7 @@
-"""Step of models with OVER that share cores."""
+"""Execution of window calls of models whose queries share core statistics.
+
+A core statistic is a sum, count or extreme over the window from which a model's result is computed.
+"""
 
 from __future__ import annotations
 

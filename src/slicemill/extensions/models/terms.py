@@ -1,7 +1,7 @@
-"""Expression trees of the model language (C20).
+"""Expression trees of CREATE MODEL formulas (C20).
 
-An expression over the elements of a window (inside an aggregate) has the same type as an expression over
-single values.
+An expression over the elements of a window (inside an aggregate) has the same Python type as an expression
+over values of the window (outside of aggregates).
 
 >>> add(Parameter("x"), Number(Fraction(1, 2)))
 x + 0.5
@@ -18,9 +18,9 @@ from slicemill.errors import SlicemillError
 
 
 class ModelError(SlicemillError):
-    """Invalid model. The message says what to write instead.
+    """Error in the text of a model. The message says what to write instead.
 
-    If the position in the text is known, `at` is this position, and `what` is the message without position
+    `at` is the position of the error in the text, or None if unknown. `what` is the message without position
     and hint.
     """
 
@@ -43,7 +43,7 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of the model, i.e. a column of each element."""
+    """Parameter of a model: a column of each element of the window."""
 
     name: str
 
@@ -53,7 +53,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """`n` (dimension), `i` (position from 1, oldest first), `age`, `pi`, or let-bound."""
+    """Name with a meaning: `n` (number of elements), `i` (position), `age`, `pi`, or a `let` name."""
 
     name: str
 
@@ -63,7 +63,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """A function or an operator (`+`, `neg`, `<`, `sqrt`, …) on values."""
+    """Call of a scalar function or operator, such as `+`, `neg`, `<` or `sqrt`."""
 
     function: str
     arguments: tuple[Expr, ...]
@@ -74,7 +74,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregation:
-    """Aggregate over the window. `options` are constants, as in `quantile(x, 0.9)`."""
+    """Aggregate over the window, such as `sum(x^2)`. `options` are constants, as in `quantile(x, 0.9)`."""
 
     name: str
     argument: Expr
@@ -97,7 +97,7 @@ class Let:
 Expr: TypeAlias = Number | Parameter | Symbol | Apply | WindowAggregation | Let
 
 DIMENSION, POSITION, AGE, PI = Symbol("n"), Symbol("i"), Symbol("age"), Symbol("pi")
-FROM_NEWEST = Symbol("j")  # n - i, the number of newer elements
+FROM_NEWEST = Symbol("j")  # number of newer elements, n - i
 ZERO, ONE = Number(Fraction(0)), Number(Fraction(1))
 
 _STRENGTH = {"or": 1, "and": 2, "not": 3, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4}
@@ -128,14 +128,14 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """Yield the expression and all its subexpressions."""
+    """Yield an expression and all its subexpressions."""
     yield expr
     for child in children(expr):
         yield from walk(child)
 
 
 def replace_parts(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Replace subexpressions bottom-up by the results of `change`, unless these are None."""
+    """Replace subexpressions bottom-up by the results of `change`. None keeps a subexpression."""
     if isinstance(expr, Apply):
         expr = Apply(expr.function, tuple(replace_parts(child, change) for child in expr.arguments))
     elif isinstance(expr, WindowAggregation):
@@ -147,12 +147,12 @@ def replace_parts(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def expression_text(expr: Expr) -> str:
-    """Return the expression as text."""
+    """Return an expression as text, in the syntax of CREATE MODEL."""
     return _text(expr)[0]
 
 
 def _text(expr: Expr) -> tuple[str, int]:
-    """Return the text of an expression and its binding strength."""
+    """Return the text of an expression and the binding strength of its outermost operator."""
     match expr:
         case Number(value):
             if value.denominator == 1:
@@ -161,7 +161,7 @@ def _text(expr: Expr) -> tuple[str, int]:
         case Parameter(name) | Symbol(name):
             return name, _STRONGEST
         case WindowAggregation(name, argument, options):
-            if "·" in name:  # the paper's letters
+            if "·" in name:  # a chain of operator letters, such as Ac[+] · T[x^2]
                 return name if argument == Parameter(
                     "x"
                 ) else f"{name} = {expression_text(argument)}", _STRONGEST
@@ -187,8 +187,8 @@ def _text(expr: Expr) -> tuple[str, int]:
 
 
 def _parenthesize(expr: Expr, strength: int) -> str:
-    text, own = _text(expr)
-    return text if own >= strength else f"({text})"
+    text, binding = _text(expr)
+    return text if binding >= strength else f"({text})"
 
 
 def _fraction(value: Fraction) -> tuple[str, int]:
@@ -199,7 +199,7 @@ def _fraction(value: Fraction) -> tuple[str, int]:
 
 
 def plain_number(value: Fraction) -> str:
-    """Return a number as a short decimal if that is exact."""
+    """Return a number as a short decimal if the decimal is exact, otherwise as a fraction."""
     near = repr(float(value)) if abs(value) < 10**15 else str(value)
     if "e" not in near and len(near) <= 8 and Fraction(near) == value:
         return near.removesuffix(".0")

@@ -1,9 +1,10 @@
-"""Position weights that are closed under shifts (C21).
+"""Weights of weighted sums over a window that can be updated when the window slides (C21).
 
-Such a weight is a sum of terms c·u^r·e^(βu), where u is a position or an age and β is complex. This
-includes polynomials, exponentials, sines and cosines, and their products. When u grows by a step, each
-term becomes a linear combination of the same e^(βu) with powers up to r. So Σ u^r e^(βu) x can be updated
-without reading the window again.
+A weight depends on the position or the age u of an element. It is a sum of terms c·u^r·e^(βu), where r is the
+degree and β is complex. Such weights include polynomials, exponentials, sines and cosines, and their
+products. The factor e^(βu) is a mode (`Mode`). When u grows by a step, each term becomes a linear combination
+of terms with the same mode and with degrees up to r. So the sum Σ u^r e^(βu) x can be updated without reading
+the window again. Weights with this property are called closed under shifts.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from slicemill.extensions.models.terms import PI, Apply, Expr, Number, Symbol, w
 
 @dataclass(frozen=True, slots=True)
 class Mode:
-    """e^(βu) with β = log(base) + rate + 2πj·turns + j·frequency.
+    """Exponential factor e^(βu) of a weight, where u is the position or age of an element.
 
-    The fields are exact, so that equal modes are recognized.
+    β = log(base) + rate + 2πj·turns + j·frequency, where j is the imaginary unit. The fields are exact, so
+    that equal modes are recognised.
     """
 
     base: Fraction = Fraction(1)
@@ -33,19 +35,19 @@ class Mode:
         return Mode(
             self.base * other.base,
             self.rate + other.rate,
-            # Full turns are not reduced. They cancel for integer u, but not for an age.
+            # A full turn is 1 for integer positions, but not for ages, so it must not be removed.
             self.turns + other.turns,
             self.frequency + other.frequency,
         )
 
     @property
     def growth(self) -> float:
-        """Return the real part of β."""
+        """Return the real part of β in the factor e^(βu)."""
         return math.log(self.base) + float(self.rate)
 
     @property
     def angle(self) -> float:
-        """Return the imaginary part of β."""
+        """Return the imaginary part of β in the factor e^(βu): the angle per step of u."""
         return 2 * math.pi * float(self.turns) + float(self.frequency)
 
     @property
@@ -64,7 +66,7 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """The term factor·u^degree·e^(βu)."""
+    """Term of a weight: factor·u^degree·e^(βu), where u is the position or age of an element."""
 
     factor: complex
     degree: int
@@ -73,9 +75,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """A weight over i (from oldest), j (from newest) or age.
+    """Weight of an element as a sum of terms, a function of `variable`.
 
-    `terms` include their conjugates, so the weight is real.
+    The variable is the position i from the oldest element, the position j from the newest element, or the
+    age. Complex terms occur together with their conjugates, so the weight is real.
     """
 
     variable: Symbol
@@ -86,17 +89,20 @@ class Weight:
 
     @property
     def modes(self) -> dict[Mode, int]:
-        """Return the required modes with their greatest degrees, without conjugates."""
-        kept: dict[Mode, int] = {}
+        """Return the distinct factors e^(βu) of the weight, each with the greatest power of u.
+
+        Of two complex conjugate factors only one is returned.
+        """
+        degrees: dict[Mode, int] = {}
         for term in self.terms:
-            if term.mode.conjugate() in kept and term.mode.turning:
+            if term.mode.conjugate() in degrees and term.mode.turning:
                 continue
-            kept[term.mode] = max(term.degree, kept.get(term.mode, 0))
-        return kept
+            degrees[term.mode] = max(term.degree, degrees.get(term.mode, 0))
+        return degrees
 
     @property
     def state(self) -> int:
-        """Return the number of values in the state. A complex number counts once."""
+        """Return the number of sums to store for this weight. A complex sum counts once."""
         return sum(degree + 1 for degree in self.modes.values())
 
     @property
@@ -113,9 +119,9 @@ class Weight:
 
 
 def weight_of(monomial: Monomial, variable: Symbol) -> Weight | None:
-    """Return a product of powers as a weight.
+    """Convert a product of powers, such as i^2·cos(pi·i), into a weight.
 
-    Return None if the product is not closed under shifts.
+    Return None if a sum with this weight cannot be updated when the window slides.
 
     >>> from slicemill.extensions.models.parse import parse
     >>> from slicemill.extensions.models.terms import POSITION
@@ -142,11 +148,11 @@ def _product(left: tuple[Term, ...], right: tuple[Term, ...]) -> tuple[Term, ...
 
 
 def _merge_terms(terms: tuple[Term, ...]) -> tuple[Term, ...]:
-    found: dict[tuple[int, Mode], complex] = {}
+    factors: dict[tuple[int, Mode], complex] = {}
     for term in terms:
         key = (term.degree, term.mode)
-        found[key] = found.get(key, 0) + term.factor
-    return tuple(Term(factor, degree, mode) for (degree, mode), factor in found.items() if factor)
+        factors[key] = factors.get(key, 0) + term.factor
+    return tuple(Term(factor, degree, mode) for (degree, mode), factor in factors.items() if factor)
 
 
 def _factor(atom: Expr, variable: Symbol) -> tuple[Term, ...] | None:
@@ -177,9 +183,9 @@ def _power(base: Fraction, line: _LinearForm) -> tuple[Term, ...] | None:
 
 
 def _wave(name: str, line: _LinearForm) -> tuple[Term, ...]:
-    """Return the exponential form of cos a or sin a.
+    """Convert a cosine or sine of a linear form into two complex exponential terms.
 
-    cos a = (e^ja + e^-ja)/2, sin a = (e^ja - e^-ja)/2j.
+    cos a = (e^ja + e^-ja)/2, and sin a = (e^ja - e^-ja)/2j, where j is the imaginary unit.
     """
     mode = Mode(turns=line.turns / 2, frequency=line.slope)
     half = cmath.exp(1j * line.start) / (2j if name == "sin" else 2)
@@ -188,7 +194,7 @@ def _wave(name: str, line: _LinearForm) -> tuple[Term, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _LinearForm:
-    """The linear form slope·u + turns·π·u + start."""
+    """Linear form slope·u + turns·π·u + start of a variable u, the argument of exp, cos or sin."""
 
     slope: Fraction
     turns: Fraction

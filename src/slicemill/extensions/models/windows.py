@@ -1,4 +1,7 @@
-"""Check that the windows of a call fit a model."""
+"""Checks that a model supports the windows of its calls.
+
+A positional model uses the position i of an element in the window. It needs a fixed number of rows.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +24,18 @@ def check_windows(
     over: bool,
     grouped: bool,
 ) -> None:
-    """Check the windows of a model's call. A call with OVER has one window."""
+    """Raise an error if a model does not support the windows of its call."""
     if over and any(window is not None and window.active for window in windows):
         raise StatementError(
-            "a model answers when tuples come, not when they expire",
+            "a model emits results when tuples arrive, not when they expire",
             span_of(node),
-            "leave ACTIVE EXPIRATION out",
+            "remove ACTIVE EXPIRATION",
         )
     _check_positions(models_of(definition)[0], windows, grouped=grouped, node=node)
 
 
 def check_table(definition: AggregateDefinition, node: exp.Expression) -> None:
-    """Reject positional models over the rows of a table."""
+    """Raise an error if a model that uses positions is called over a table, whose rows have no order."""
     if models_of(definition)[0].uses_position:
         raise StatementError(
             "this model uses position i, and the rows of a table have no order", span_of(node)
@@ -42,16 +45,16 @@ def check_table(definition: AggregateDefinition, node: exp.Expression) -> None:
 def _check_positions(
     model: Model, windows: Iterable[Window | None], *, grouped: bool, node: exp.Expression
 ) -> None:
-    """Check that a positional model has windows of fixed length (C6).
+    """Raise an error if a model uses row positions and a window has no fixed number of rows (C6).
 
-    A time window, or a group in a window, has no fixed number of rows.
+    Time windows, and groups in a window, have no fixed number of rows.
     """
     if not model.uses_position:
         return
     by_time = any(w is not None and w.extent is not None and w.frame is FrameUnit.RANGE for w in windows)
     if by_time:
         raise StatementError(
-            "this model uses position i, and a window of time has no fixed number of positions",
+            "this model uses position i, and a time window has no fixed number of positions",
             span_of(node),
             "use ROWS … PRECEDING, or weights by age",
         )

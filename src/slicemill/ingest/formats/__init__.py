@@ -1,1 +1,1 @@
-"""File formats: parsers of bytes and columns, without the JVM."""
+"""File formats: parsers of CSV, JSON and Parquet that do not use Spark."""

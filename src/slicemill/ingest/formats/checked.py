@@ -1,8 +1,9 @@
-"""Separation of bad rows from rows that fit their declaration.
+"""Check of parsed rows against the declaration of a stream, which separates bad rows.
 
 A row is bad if a value does not fit the type of its column, or if its timestamp is missing although the
-source supplies timestamps. The reason names the first such column in declared order. Columns that no query
-needs are checked too, so that queries do not change which rows are bad.
+source supplies timestamps. Each bad row has a *reason*, which is an error message. The reason names the first
+column with an error in declared order. Columns that no query needs are checked too, so that queries do not
+change which rows are bad.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ERRORS = pa.schema([pa.field("raw", pa.string()), pa.field("reason", pa.string()
 
 @dataclass(frozen=True, slots=True)
 class WantedColumns:
-    """Declared schema, and the requested columns.
+    """Declared schema of a stream, and the columns that queries request.
 
     Values of the column `time` must not be NULL. `read` are the columns to parse: requested columns, and all
     columns whose values may be bad.
@@ -41,10 +42,10 @@ class WantedColumns:
 
     @staticmethod
     def of(stream: Stream, columns: Sequence[str]) -> WantedColumns:
-        """Return the requested columns that the source supplies."""
+        """Return the requested columns of a stream that its source supplies."""
         time = stream.time_column if stream.kind is TimestampKind.EXTERNAL else None
         sent = [name for name in columns if name != stream.stamp_column]
-        return WantedColumns.of_schema(stream.written, sent, time)
+        return WantedColumns.of_schema(stream.encoded_schema, sent, time)
 
     @staticmethod
     def of_schema(schema: Schema, columns: Sequence[str], time: str | None = None) -> WantedColumns:
@@ -63,7 +64,7 @@ class WantedColumns:
 
 @dataclass(slots=True)
 class Parsed:
-    """Good rows with their line or record numbers, and bad rows."""
+    """Rows that fit their declaration, with line or record numbers, and bad rows."""
 
     table: pa.Table
     numbers: Int64s
@@ -72,7 +73,7 @@ class Parsed:
 
 @dataclass(slots=True)
 class ParsedColumns:
-    """Parsed columns of some lines, by name."""
+    """Parsed columns of some lines or records, by column name."""
 
     numbers: Int64s
     columns: Mapping[str, TypedValues]
@@ -84,21 +85,21 @@ def check_rows(
     wanted: WantedColumns,
     raw: Callable[[int], str],
 ) -> Parsed:
-    """Merge parts into good rows, sorted by number, and bad rows.
+    """Merge parsed rows, sorted by line number, and separate bad rows.
 
-    `broken` has the reasons of lines that could not be parsed. `raw` returns the text of a line.
+    `broken` has the error messages of lines that could not be parsed. `raw` returns the text of a line.
     """
     bad = dict(broken)
     tables: list[pa.Table] = []
     numbers: list[Int64s] = []
     for part in parts:
-        misfits = _misfits(part, wanted)
+        reasons = _reasons(part, wanted)
         table = pa.table([part.columns[name].array for name in wanted.columns], schema=wanted.arrow)
         kept = part.numbers
-        if misfits:
-            bad.update((int(part.numbers[position]), reason) for position, reason in misfits.items())
+        if reasons:
+            bad.update((int(part.numbers[position]), reason) for position, reason in reasons.items())
             fine = np.ones(len(kept), np.bool_)
-            fine[list(misfits)] = False
+            fine[list(reasons)] = False
             table, kept = table.filter(pa.array(fine)), kept[fine]
         if len(kept):
             tables.append(table)
@@ -113,8 +114,8 @@ def check_rows(
     return Parsed(pa.concat_tables(tables).take(pa.array(order)), together[order], errors)
 
 
-def _misfits(part: ParsedColumns, wanted: WantedColumns) -> dict[int, str]:
-    """Return the reasons of rows that do not fit, by position."""
+def _reasons(part: ParsedColumns, wanted: WantedColumns) -> dict[int, str]:
+    """Return the error messages of rows that do not fit their declaration, by position."""
     reasons: dict[int, str] = {}
     for column in wanted.schema:
         if column.name in part.columns:
@@ -141,10 +142,11 @@ def concat_nonempty(tables: Sequence[pa.Table]) -> pa.Table | None:
     return pa.concat_tables(filled)
 
 
-# Unreadable files: damaged, of another format, or inaccessible.
+# Unreadable files: damaged, of another format, or inaccessible
 
 
-# Prefix of the reason of a bad row that stands for a whole file. The text of that row is the file name.
+# Start of the error message of a bad row that represents an unreadable file. The text of this row is the file
+# name.
 FILE_LOST = "this file cannot be read"
 
 
@@ -160,8 +162,13 @@ class UnreadableFile(SlicemillError):
 
 
 def unreadable(path: Path, problem: Exception) -> SlicemillError:
-    """Convert a reader's exception: bad content, or a temporary system error."""
+    """Convert the exception of a file reader to an error with advice.
+
+    The content of the file is unreadable, or the operating system reported an error that may be temporary.
+    """
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if getattr(problem, "errno", None) is None:
         return UnreadableFile(path, text)
-    return SlicemillError(f"cannot read {path}: {text}; reading goes on when it can be read or is gone")
+    return SlicemillError(
+        f"cannot read {path}: {text}; reading continues when the file is readable or removed"
+    )

@@ -1,7 +1,8 @@
-"""CSV lines to columns: by Arrow if possible, otherwise field by field.
+"""Parser of CSV lines: with Arrow if possible, otherwise field by field.
 
 A field may be quoted. A quote inside a quoted field is doubled, or follows the `escape` character. An empty
-field is NULL. A field with wrong quotes is parsed as Spark does: `"a"b` is this text, including the quotes.
+field is NULL. A field with wrong quotes is parsed as in Spark: the value of `"a"b` is `"a"b`, with the
+quotes.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from slicemill.errors import SlicemillError
 from slicemill.ingest.formats.checked import ParsedColumns, WantedColumns
 from slicemill.ingest.formats.lines import TextLines
 from slicemill.ingest.formats.parquet import one_array
-from slicemill.ingest.formats.values import TypedValues, by_rule, from_texts
+from slicemill.ingest.formats.values import TypedValues, convert_each, from_texts
 from slicemill.kernels.arrays import Int64s
 from slicemill.types import Column, Schema
 
-# Below this number of lines, parsing field by field is faster than Arrow.
+# Number of lines below which parsing field by field is faster than parsing with Arrow.
 _FEW_LINES = 32
 _MOST_BYTES = 1 << 30
 _BOM = b"\xef\xbb\xbf"
@@ -51,7 +52,7 @@ class CsvFormat:
 
 
 def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
-    """Return the format for the options of a declaration.
+    """Return the CSV format for the options of a stream's declaration.
 
     Option names are case-insensitive.
 
@@ -79,20 +80,20 @@ def csv_format(names: Sequence[str], options: Mapping[str, str]) -> CsvFormat:
 def csv_parts(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, form: CsvFormat, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """Parse CSV lines.
+    """Parse CSV lines to columns.
 
     A line with a wrong number of fields is added to `broken`.
     """
     if not len(numbers):
         return []
-    chosen = lines.taken(numbers)
+    chosen = lines.select(numbers)
     odd = np.arange(len(numbers))
     parts: list[ParsedColumns] = []
     if len(numbers) > _FEW_LINES and _is_for_arrow(form) and len(chosen.data) < _MOST_BYTES:
         odd = _odd_lines(chosen, form)
         regular = np.setdiff1d(np.arange(len(numbers)), odd, assume_unique=True)
         if len(regular):
-            part, unequal = _by_arrow(chosen.taken(regular), wanted, form)
+            part, unequal = _parse_with_arrow(chosen.select(regular), wanted, form)
             part.numbers = numbers[regular[part.numbers]]
             parts.append(part)
             odd = np.union1d(odd, regular[unequal])
@@ -107,7 +108,9 @@ def _positions(names: tuple[str, ...], columns: tuple[Column, ...]) -> dict[str,
 
 
 def field_of(column: str, names: Sequence[str]) -> int | None:
-    """Return a column's field index, by exact name or else ignoring case.
+    """Return the index of a column's field in the header, or None.
+
+    A field with the exact name has precedence over a field whose name differs in case.
 
     >>> field_of("b", ["A", "B", "b"]), field_of("a", ["A", "B", "b"]), field_of("c", ["A", "B", "b"])
     (2, 0, None)
@@ -140,7 +143,7 @@ def header_notice(file: str, names: Sequence[str], schema: Schema, known: bool) 
     return "; ".join(told) or None
 
 
-# -- by Arrow ---------------------------------------------------------------------------------------------
+# -- parsing with Arrow -----------------------------------------------------------------------------------
 
 
 def _is_for_arrow(form: CsvFormat) -> bool:
@@ -149,7 +152,10 @@ def _is_for_arrow(form: CsvFormat) -> bool:
 
 
 def _odd_lines(lines: TextLines, form: CsvFormat) -> Int64s:
-    """Return the lines that Arrow might parse differently: irregular quotes, control characters."""
+    """Return the numbers of CSV lines that Arrow might parse differently.
+
+    These lines have irregular quotes or control characters.
+    """
     odd = [lines.with_byte(b"\r"), lines.with_byte(b"\0")]
     marked = lines.with_byte(_BOM[:1])  # Arrow drops a byte order mark at the start of a block
     odd.append(np.array([n for n in marked.tolist() if lines.line(n).startswith(_BOM)], np.int64))
@@ -158,7 +164,7 @@ def _odd_lines(lines: TextLines, form: CsvFormat) -> Int64s:
     if form.quote:
         quoted = lines.with_byte(form.quote.encode())
         if len(quoted) and form.escape == form.quote:
-            texts = lines.taken(quoted).array(pa.large_string())
+            texts = lines.select(quoted).array(pa.large_string())
             plain = pc.match_substring_regex(texts, _plain_quotes(form)).to_numpy(zero_copy_only=False)
             quoted = quoted[~plain]
         odd.append(quoted)
@@ -176,10 +182,12 @@ def _plain_quotes(form: CsvFormat) -> str:
     return f"^{field}(?:{separator}{field})*\\n$"
 
 
-def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple[ParsedColumns, Int64s]:
-    """Parse lines with Arrow.
+def _parse_with_arrow(
+    lines: TextLines, wanted: WantedColumns, form: CsvFormat
+) -> tuple[ParsedColumns, Int64s]:
+    """Parse CSV lines with Arrow.
 
-    Return the columns, and the lines with a wrong number of fields.
+    Return the columns, and the numbers of lines with a wrong number of fields.
     """
     unequal: list[int] = []
 
@@ -222,7 +230,7 @@ def _by_arrow(lines: TextLines, wanted: WantedColumns, form: CsvFormat) -> tuple
     return ParsedColumns(np.setdiff1d(np.arange(len(lines)), skipped, assume_unique=True), columns), skipped
 
 
-# -- field by field ---------------------------------------------------------------------------------------
+# -- parsing field by field -------------------------------------------------------------------------------
 
 
 def _by_field(
@@ -245,12 +253,12 @@ def _by_field(
     for column in wanted.read:
         position = positions[column.name]
         raw: list[object] = [None if position is None else row[position] for row in rows]
-        columns[column.name] = by_rule(raw, column.type)
+        columns[column.name] = convert_each(raw, column.type)
     return ParsedColumns(np.array(kept, np.int64), columns)
 
 
 def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
-    '''Return the fields of a line; None for NULL.
+    '''Return the fields of a CSV line, with None for NULL.
 
     >>> csv_fields('7,"a, ""b""",,"x"y', CsvFormat(["a", "b", "c", "d"]))
     ['7', 'a, "b"', None, '"x"y']
@@ -259,7 +267,7 @@ def csv_fields(line: str, form: CsvFormat) -> list[str | None]:
 
 
 def split_fields(line: str, form: CsvFormat) -> list[str]:
-    """Return the fields of a line as strings."""
+    """Return the fields of a CSV line as strings."""
     if not form.quote or form.quote not in line:
         return line.split(form.separator)
     return _with_quotes(line, form)
@@ -281,7 +289,7 @@ def _with_quotes(line: str, form: CsvFormat) -> list[str]:
 
 
 def _read_quoted_field(line: str, begin: int, form: CsvFormat) -> tuple[str, int]:
-    """Return text and end of a field that begins with a quote."""
+    """Return the text and the end of a field that begins with a quote."""
     quote, escape = form.quote, form.escape
     found: list[str] = []
     at = begin + 1
@@ -302,7 +310,7 @@ def _read_quoted_field(line: str, begin: int, form: CsvFormat) -> tuple[str, int
             while end < len(line) and line[end] <= " " and not line.startswith(form.separator, end):
                 end += 1
             if end == len(line) or line.startswith(form.separator, end):
-                return "".join(found), end  # ignore blanks after the closing quote
+                return "".join(found), end  # blanks after the closing quote are ignored
             # The quote does not close the field. The field ends at the next separator.
             end = line.find(form.separator, at)
             end = len(line) if end < 0 else end

@@ -1,10 +1,10 @@
-"""JSON lines to columns: by Arrow if possible, otherwise object by object.
+"""Parser of JSON lines: with Arrow if possible, otherwise object by object.
 
-Arrow must know in advance whether a column has numbers or texts; the first lines of a block show this. Arrow
-also accepts two objects on one line, or one object on two lines. So Arrow gets only lines that begin and end
-with a brace, and the number of parsed objects is compared with the number of lines. (In Arrow, a line with
-only `null` would crash the process.) A block that does not fit is split repeatedly, until only a few lines
-around the irregular line are parsed one by one.
+Arrow requires the type of each column in advance: numbers or texts. The first lines of a block determine it.
+Arrow also accepts two objects on one line, or one object on two lines. So Arrow gets only lines that begin
+and end with a brace, and the number of parsed objects is compared with the number of lines. (In Arrow, a line
+with only `null` would crash the process.) A block that Arrow cannot parse is split repeatedly, until only a
+few lines around the irregular line are parsed one by one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slicemill.ingest.formats.checked import ParsedColumns, WantedColumns
 from slicemill.ingest.formats.lines import TextLines
 from slicemill.ingest.formats.parquet import one_array
 from slicemill.ingest.formats.records import BadRow, json_record, value_of
-from slicemill.ingest.formats.values import TypedValues, by_rule, from_column
+from slicemill.ingest.formats.values import TypedValues, convert_each, from_column
 from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.types import Column, Kind, Type
 
@@ -30,9 +30,9 @@ _LEAST_PIECE = 8
 _PIECES = 8
 _SAMPLED = 4
 _MOST_BYTES = 1 << 30
-# More deeply nested values would exhaust Arrow's stack.
+# Maximum number of brackets in a line that Arrow parses. Deeply nested values would exhaust Arrow's stack.
 _MOST_BRACKETS = 1000
-# Words that are JSON only for Arrow, and halves of surrogate pairs, which Arrow does not replace.
+# Words that only Arrow accepts as JSON, and halves of surrogate pairs, which Arrow does not replace.
 _ODD_WORDS = re.compile(rb"NaN|Inf|\\u[dD][89a-fA-F]")
 _ESCAPE = re.compile(rb"\\u")
 _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
@@ -52,31 +52,31 @@ _SAMPLE_TYPES: dict[Kind, dict[type, pa.DataType]] = {
 def json_parts(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, broken: dict[int, str]
 ) -> list[ParsedColumns]:
-    """Parse JSON lines.
+    """Parse JSON lines to columns.
 
     A line that is not exactly one object is added to `broken`.
     """
     if not len(numbers):
         return []
-    chosen = lines.taken(numbers)
+    chosen = lines.select(numbers)
     odd = _odd_lines(chosen) if len(numbers) > _FEW_LINES else np.arange(len(numbers))
     regular = np.setdiff1d(np.arange(len(numbers)), odd, assume_unique=True)
     parts: list[ParsedColumns] = []
     left = [odd]
-    _by_arrow(chosen, regular, wanted, parts, left)
+    _parse_with_arrow(chosen, regular, wanted, parts, left)
     for part in parts:
         part.numbers = numbers[part.numbers]
     rest = np.sort(np.concatenate(left))
     if len(rest):
-        parts.append(_by_object(lines, numbers[rest], wanted, broken))
+        parts.append(_parse_objects(lines, numbers[rest], wanted, broken))
     return parts
 
 
-# -- by Arrow ---------------------------------------------------------------------------------------------
+# -- parsing with Arrow -----------------------------------------------------------------------------------
 
 
 def _odd_lines(lines: TextLines) -> Int64s:
-    """Return the lines that Arrow cannot parse or might parse differently."""
+    """Return the numbers of JSON lines that Arrow cannot parse or might parse differently."""
     data = np.frombuffer(lines.data, np.uint8)
     first, last = data[lines.edges[:-1]], data[np.maximum(lines.edges[1:] - 2, 0)]
     odd = [np.flatnonzero((first != b"{"[0]) | (last != b"}"[0])), lines.with_byte(b"\r")]
@@ -90,25 +90,25 @@ def _odd_lines(lines: TextLines) -> Int64s:
     return np.unique(np.concatenate(odd))
 
 
-def _by_arrow(
+def _parse_with_arrow(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, parts: list[ParsedColumns], left: list[Int64s]
 ) -> None:
-    """Parse lines with Arrow, recursively.
+    """Parse JSON lines with Arrow, recursively.
 
-    Lines that Arrow cannot parse are added to `left`.
+    The numbers of lines that Arrow cannot parse are added to `left`.
     """
     if len(numbers) <= _LEAST_PIECE:
         left.append(numbers)
         return
-    chosen = lines.taken(numbers)
+    chosen = lines.select(numbers)
     sampled = _sample_types(chosen, wanted.read) if len(chosen.data) < _MOST_BYTES else None
     part = None if sampled is None else _read(chosen, sampled, wanted)
     if part is None:
         step = max(-(-len(numbers) // _PIECES), _LEAST_PIECE)
         for first in range(0, len(numbers), step):
-            _by_arrow(lines, numbers[first : first + step], wanted, parts, left)
+            _parse_with_arrow(lines, numbers[first : first + step], wanted, parts, left)
         return
-    unsure = _unsure(chosen, part, wanted.read)
+    unsure = _lines_to_recheck(chosen, part, wanted.read)
     if len(unsure):
         fine = np.ones(len(numbers), np.bool_)
         fine[unsure] = False
@@ -126,9 +126,9 @@ def _where(values: TypedValues, fine: Bools) -> TypedValues:
 
 
 def _sample_types(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.DataType] | None:
-    """Return the Arrow types of the columns, judged by the first lines.
+    """Return the Arrow type of each column, determined from the first lines.
 
-    Return None if a value has a spelling that Arrow cannot read.
+    Return None if Arrow cannot read the spelling of a value.
     """
     records = [json_record(lines.text(number)) for number in range(min(_SAMPLED, len(lines)))]
     types: dict[str, pa.DataType] = {}
@@ -147,7 +147,7 @@ def _sample_types(lines: TextLines, columns: Sequence[Column]) -> dict[str, pa.D
 
 
 def _type_of_spelling(values: Sequence[object], type_: Type) -> pa.DataType | None:
-    """Return the Arrow type for the first value that is not NULL."""
+    """Return the Arrow type with which Arrow reads the first value that is not NULL."""
     spellings = _SAMPLE_TYPES[type_.kind]
     value = next((value for value in values if value is not None), None)
     if value is None:
@@ -174,8 +174,8 @@ def _read(lines: TextLines, types: dict[str, pa.DataType], wanted: WantedColumns
     return ParsedColumns(np.arange(len(lines)), columns)
 
 
-def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Int64s:
-    """Return the lines to parse one by one.
+def _lines_to_recheck(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) -> Int64s:
+    """Return the lines that Arrow may have parsed wrongly, to parse them one by one.
 
     They may have names in another case, escaped names, or infinity.
     """
@@ -193,16 +193,16 @@ def _unsure(lines: TextLines, part: ParsedColumns, columns: Sequence[Column]) ->
             name = f'"{column.name}"'.encode()
             if lowered.count(name.lower()) > lines.data.count(name) or not column.name.isascii():
                 unsure |= pc.is_null(array).to_numpy(zero_copy_only=False)
-            if b"\\u" in lines.data:  # letters of a name may be escaped
+            if b"\\u" in lines.data:  # a field name may contain escaped letters
                 offsets = [match.start() for match in _ESCAPE.finditer(lines.data)]
                 unsure[lines.at(np.array(offsets, np.int64))] = True
     return np.flatnonzero(unsure)
 
 
-# -- object by object -------------------------------------------------------------------------------------
+# -- parsing object by object -----------------------------------------------------------------------------
 
 
-def _by_object(
+def _parse_objects(
     lines: TextLines, numbers: Int64s, wanted: WantedColumns, broken: dict[int, str]
 ) -> ParsedColumns:
     kept: list[int] = []
@@ -216,5 +216,7 @@ def _by_object(
             records.append(found[1])
     columns = {}
     for column in wanted.read:
-        columns[column.name] = by_rule([value_of(record, column.name) for record in records], column.type)
+        columns[column.name] = convert_each(
+            [value_of(record, column.name) for record in records], column.type
+        )
     return ParsedColumns(np.array(kept, np.int64), columns)

@@ -30,7 +30,7 @@ _IS_BLANK = np.isin(np.arange(256), np.frombuffer(b"\n" + _BLANKS, np.uint8))
 
 @dataclass(frozen=True, slots=True)
 class LineParser:
-    """Parser of lines in one form (`json`, `csv` or `either`).
+    """Parser of lines in one format (`json`, `csv` or `either`).
 
     `csv` is the format of CSV lines.
     """
@@ -55,7 +55,7 @@ class LineParser:
 
 
 def _first_bytes(lines: TextLines) -> tuple[Bools, Bools]:
-    """Return two masks: non-blank lines, and lines that begin with a brace."""
+    """Return two masks of lines: non-blank lines, and lines that begin with a brace."""
     data = np.frombuffer(lines.data, np.uint8)
     first = data[lines.edges[:-1]]
     filled, objects = ~_IS_BLANK[first], first == _BRACE

@@ -1,4 +1,4 @@
-"""Block of bytes as lines, with vectorized search and selection of lines."""
+"""Lines of a block of bytes, with vectorized search and selection of lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NEWLINE = 10
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """Lines of a block, each with its line end.
+    """Lines of a block of bytes, each with its line end.
 
     Line n is data[edges[n]:edges[n + 1]].
     """
@@ -26,18 +26,18 @@ class TextLines:
         return len(self.edges) - 1
 
     def array(self, type_: pa.DataType) -> pa.Array:
-        """Return the lines as an array with 64-bit offsets."""
+        """Return the lines as an Arrow array with 64-bit offsets."""
         buffers = [None, pa.py_buffer(self.edges), pa.py_buffer(self.data)]
         return pa.Array.from_buffers(type_, len(self), buffers)
 
     def line(self, number: int) -> bytes:
-        """Return a line without its line end."""
+        """Return the line with this number, without its line end."""
         return self.data[int(self.edges[number]) : int(self.edges[number + 1]) - 1]
 
     def text(self, number: int) -> str:
         return self.line(number).decode(errors="replace")
 
-    def taken(self, numbers: Int64s) -> TextLines:
+    def select(self, numbers: Int64s) -> TextLines:
         """Return the lines with these numbers, in this order."""
         if len(numbers) == len(self):
             return self
@@ -47,14 +47,14 @@ class TextLines:
         return TextLines(b"" if data is None else data.to_pybytes()[: int(edges[-1])], edges)
 
     def with_byte(self, byte: bytes) -> Int64s:
-        """Return the numbers of lines that contain a byte."""
+        """Return the numbers of the lines that contain this byte."""
         if byte not in self.data:
             return np.empty(0, np.int64)
         offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == byte[0])
         return self.at(offsets)
 
     def at(self, offsets: Int64s) -> Int64s:
-        """Return the numbers of lines at these byte offsets."""
+        """Return the numbers of the lines that contain these byte offsets."""
         return np.unique(np.searchsorted(self.edges, offsets, side="right") - 1)
 
 

@@ -1,7 +1,8 @@
-"""Parquet files to rows of a declared schema.
+"""Reader of Parquet files, which returns rows of a declared schema.
 
 Columns are matched by name, ignoring case, for each file. A missing column is NULL. Columns of the declared
-type need no conversion. Values of another type are cast; if that fails, the row is bad (see `values`).
+type need no conversion. Values of another type are cast. If the cast of a value fails, the row is bad
+(`values`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from slicemill.types import Column, Schema
 
 @dataclass(slots=True)
 class ParquetRows:
-    """Open Parquet file; rows are numbered from 0.
+    """Open Parquet file, whose rows are numbered from 0.
 
     The last parsed row group is cached.
     """
@@ -41,8 +42,8 @@ class ParquetRows:
     path: Path
     wanted: WantedColumns
     file: pq.ParquetFile
-    edges: list[int]  # row group g has rows edges[g] <= n < edges[g + 1]
-    found: Mapping[str, str]  # declared column -> column of the file
+    edges: list[int]  # borders of row groups: group g has rows edges[g] <= n < edges[g + 1]
+    file_columns: Mapping[str, str]  # column of the file for each declared column
     rebase: Rebase | None
     _group: tuple[int, Parsed] | None = field(default=None)
 
@@ -67,7 +68,7 @@ class ParquetRows:
         self.file.close()
 
     def read(self, first: int, limit: int) -> tuple[list[Parsed], int]:
-        """Read up to `limit` rows.
+        """Read up to `limit` rows from row number `first` on.
 
         Also return the number after the last row.
         """
@@ -91,11 +92,13 @@ class ParquetRows:
 
     def _parse_groups(self, groups: range, rows: int) -> Parsed:
         read = [column for column in self.wanted.schema if self._is_checked(column)]
-        names = sorted({self.found[column.name] for column in read if column.name in self.found})
+        names = sorted(
+            {self.file_columns[column.name] for column in read if column.name in self.file_columns}
+        )
         table = self._table(groups, names)
         columns: dict[str, TypedValues] = {}
         for column in read:
-            name = self.found.get(column.name)
+            name = self.file_columns.get(column.name)
             if name is None:
                 columns[column.name] = TypedValues(pa.nulls(rows, arrow_type(column.type)))
             else:
@@ -113,7 +116,7 @@ class ParquetRows:
     def _is_checked(self, column: Column) -> bool:
         if column.name in self.wanted.columns or column.name == self.wanted.time:
             return True
-        name = self.found.get(column.name)
+        name = self.file_columns.get(column.name)
         if name is None:
             return False
         same = self.file.schema_arrow.field(name).type == arrow_type(column.type)
@@ -145,20 +148,20 @@ def _find_columns(schema: pa.Schema, wanted: WantedColumns, path: Path) -> dict[
 
 
 def _between(parsed: Parsed, first: int, last: int) -> Parsed:
-    """Return rows first <= n < last.
+    """Return the parsed rows with numbers first <= n < last.
 
-    Errors are returned with row 0.
+    Bad rows are returned with row 0.
     """
     low, high = (int(edge) for edge in np.searchsorted(parsed.numbers, [first, last]))
     errors = parsed.errors if first == 0 else None
     return Parsed(parsed.table.slice(low, high - low), parsed.numbers[low:high], errors)
 
 
-# Julian dates in Parquet files of old writers (Spark before 3.0, Hive).
+# Julian dates in Parquet files of old writers (Spark before 3.0, Hive)
 #
 # Such files count days before 15 October 1582 by the Julian calendar. Spark 3 and other systems use the
 # Gregorian calendar for all days. As in Spark, the written date is preserved, so its day number changes.
-# Timestamps before 1900 also depend on the time zone of the writer; only UTC is supported.
+# Timestamps before 1900 also depend on the time zone of the writer, of which only UTC is supported.
 
 
 Rebase: TypeAlias = Callable[[pa.Array], pa.Array]
@@ -167,13 +170,13 @@ _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _WRITTEN_BY = b"org.apache.spark.version"
 _ZONE = b"org.apache.spark.timeZone"
 _UTC = (b"UTC", b"Etc/UTC", b"Z", b"GMT")
-_GREGORIAN_FROM = -141_427  # 1582-10-15
-_ZONES_FROM_US = -2_208_988_800_000_000  # 1900-01-01: since then, time zones have had regular offsets
+_GREGORIAN_FROM = -141_427  # day number of 1582-10-15, the first day of the Gregorian calendar
+_ZONES_FROM_US = -2_208_988_800_000_000  # 1900-01-01, since when time zones have had regular offsets
 _JULIAN_EPOCH = 2_440_588  # Julian day number of 1970-01-01
 
 
 def rebase_of(metadata: Mapping[bytes, bytes], path: Path) -> Rebase | None:
-    """Return the conversion of a file's days to Gregorian, or None."""
+    """Return a function that converts a file's Julian dates, or None if it has none."""
     old = metadata.get(_WRITTEN_BY, b"3") < b"3"
     if not old and not any(mark in metadata for mark in _MARKS):
         return None
@@ -209,12 +212,12 @@ def _rebase_days(column: pa.Array, whole: pa.DataType, per_day: int) -> pa.Array
 
 
 def _gregorian(day: int) -> int:
-    """Return the day whose Gregorian date equals the Julian date of `day`.
+    """Return the day number whose Gregorian date is the Julian date of `day`.
 
     >>> _gregorian(-141_428) == days_of(1582, 10, 4)
     True
     """
-    # Richards' algorithm for the Julian calendar.
+    # Algorithm of E. G. Richards for the Julian calendar.
     f = day + _JULIAN_EPOCH + 1401
     e = 4 * f + 3
     h = 5 * (e % 1461 // 4) + 2
@@ -224,7 +227,7 @@ def _gregorian(day: int) -> int:
     return days_of(year, month, day_of_month)
 
 
-# Check of typed tables against a declaration.
+# Check of typed tables against the declaration of a stream
 
 
 def check_columns(schema: Schema, present: Sequence[str]) -> None:
@@ -238,7 +241,7 @@ def check_columns(schema: Schema, present: Sequence[str]) -> None:
 
 
 def check_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
-    """Check the rows of a table that has all declared columns."""
+    """Check the rows of a table that has all declared columns; separate bad rows."""
     names = {name.lower(): name for name in table.column_names}
     columns = {
         column.name: from_column(one_array(table.column(names[column.name.lower()])), column.type)
@@ -249,7 +252,7 @@ def check_table(table: pa.Table, wanted: WantedColumns) -> Parsed:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as a single array, without a copy if possible."""
+    """Return a column as a single Arrow array, without a copy if possible."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

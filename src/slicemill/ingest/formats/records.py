@@ -1,4 +1,4 @@
-"""Records: untyped values by name, and conversion to declared types."""
+"""Records (untyped values by field name), and conversion of values to declared types."""
 
 from __future__ import annotations
 
@@ -24,18 +24,21 @@ NO_JSON = "this is no JSON object"
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """Row that could not be read, with the reason."""
+    """Row that could not be read, with the reason as an error message."""
 
     raw: str
     reason: str
 
 
-# Text of the line (None for formats without lines) with its record, or a bad row.
+# Result of parsing a line: its text (None for formats without lines) and its record, or a bad row.
 Entry: TypeAlias = tuple[str | None, Record] | BadRow
 
 
 def value_of(record: Record, name: str) -> object:
-    """Return a column's value, by exact name or else ignoring case."""
+    """Return a column's value in a record.
+
+    A field with the exact name has precedence over a field whose name differs in case.
+    """
     value = record.get(name)
     if value is None:
         lowered = name.lower()
@@ -54,35 +57,35 @@ def json_record(line: str) -> Entry:
     return (line, record) if isinstance(record, dict) else BadRow(line, NO_JSON)
 
 
-# Conversion of single raw values to a declared type.
+# Conversion of single raw values to a declared type
 #
 # The regular expressions define the accepted spellings. `connectors.spark.checks` uses the same expressions,
-# so Spark and the native readers reject the same values with the same reasons.
+# so Spark and the native readers reject the same values with the same error messages.
 
 
 WHOLE = r"[+-]?[0-9]+"
-# Three digits suffice for any DOUBLE. Longer exponents would only make DECIMAL slow.
+# Spelling of a number. Three digits of the exponent suffice for any DOUBLE, and longer exponents make DECIMAL
+# slow.
 NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?"
 SPECIAL_NUMBER = r"(?i:[+-]?(?:inf|infinity)|nan)"
 DAY = r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}"
-# ISO 8601: date; optionally a time to the minute, seconds, a fraction, and an offset from UTC (UTC by
-# default).
+# Spelling of a timestamp in ISO 8601: a date, then optionally hours and minutes, seconds, a fraction, and an
+# offset from UTC. Without an offset, the timestamp is in UTC.
 INSTANT = (
     rf"({DAY})(?:[ T]([0-9]{{2}}:[0-9]{{2}})(?:(:[0-9]{{2}})(\.[0-9]+)?)?"
     r"(Z|[+-](?:0[0-9]|1[0-7])(?::?[0-5][0-9])?)?)?"
 )
 TRUE_WORDS = ("t", "true", "y", "yes", "1")
 FALSE_WORDS = ("f", "false", "n", "no", "0")
-# An integer may be spelled as a DOUBLE (3.0, 1e6) up to this limit. Above it, doubles cannot represent all
-# integers.
+# Largest integer that may be spelled as a DOUBLE (3.0, 1e6). Doubles do not represent all larger integers.
 MAX_WHOLE_DOUBLE = 2**53
-# Maximum length of a bad value in a reason.
+# Maximum length of a bad value in an error message.
 MAX_SHOWN = 100
-# Hint for a number in a TIMESTAMP column without a unit.
+# Hint for a number in a TIMESTAMP column whose declaration has no unit.
 NO_UNIT = "; a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
-# Microseconds per unit. Nanoseconds are divided by 1000 and rounded down.
+# Microseconds of each unit of TIMESTAMP. Nanoseconds are divided by 1000 and rounded down.
 UNIT_US = {TimestampUnit.SECONDS: 1_000_000, TimestampUnit.MILLIS: 1_000, TimestampUnit.MICROS: 1}
-# The years 1 to 9999. A number in another unit than declared is usually outside.
+# Range of timestamps: the years 1 to 9999. A number in a unit other than declared is usually out of range.
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 _WHOLE = re.compile(WHOLE)
@@ -99,9 +102,9 @@ class BadValueError(ValueError):
 
 
 class JsonNumber(float):
-    """JSON number with a fraction or exponent.
+    """JSON number with a fraction or exponent, and its text.
 
-    Its text is exact for DECIMAL.
+    The conversion to DECIMAL uses the text, which is exact.
     """
 
     def __init__(self, spelling: str) -> None:
@@ -132,9 +135,9 @@ def converter(type_: Type) -> Callable[[object], object]:
 
 
 def value_text(raw: object) -> str:
-    """Return a value as text, for VARCHAR columns and for reasons."""
+    """Return a raw value as text, for VARCHAR columns and for error messages."""
     if isinstance(raw, str):
-        # JSON can escape half of a surrogate pair, which UTF-8 cannot encode.
+        # JSON may contain an escaped half of a surrogate pair, which UTF-8 cannot encode.
         return raw if raw.isascii() else raw.encode(errors="replace").decode()
     if isinstance(raw, bool):
         return "true" if raw else "false"
@@ -194,7 +197,7 @@ def _number(text: str) -> float:
 def _double(raw: object, type_: Type) -> object:
     del type_
     if isinstance(raw, float):
-        # A JSON number beyond the range of DOUBLE is an error. Only spelled-out infinity is infinite.
+        # A JSON number beyond the range of DOUBLE is an error. Only the word Infinity is infinite.
         if isinstance(raw, JsonNumber) and math.isinf(raw):
             raise ValueError
         return float(raw)
@@ -300,7 +303,7 @@ _CONVERTERS: dict[Kind, Callable[[object, Type], object]] = {
 }
 
 
-# Text of bad rows of typed sources: JSON, in the same format as Spark writes.
+# Text of bad rows of typed sources: JSON in the format that Spark writes
 
 
 def record_text(record: Mapping[str, object]) -> str:

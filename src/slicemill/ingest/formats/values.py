@@ -1,9 +1,10 @@
 """Conversion of string columns to a declared type, by vectorized casts.
 
-`converter` of `ingest/formats/records.py` is the exact rule for a single value. Arrow's casts are several
-hundred times faster, and agree with the rule on usual spellings. If a whole column casts, the values on which
-Arrow and the rule differ (0x1F, nan(1), 2026-01-31 12) are corrected afterwards. If the cast fails, only
-texts with the usual spelling are cast, and the rule converts each distinct other text once.
+`converter` of `ingest/formats/records.py` defines the conversion of a single value. Arrow's casts of columns
+are several hundred times faster, and have the same results for usual spellings. If Arrow can cast a whole
+column, values on which Arrow and `converter` differ (0x1F, nan(1), 2026-01-31 12) are corrected afterwards.
+If the cast fails, Arrow casts only texts with a usual spelling, and `converter` converts each distinct other
+text once.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from slicemill.ingest.formats.records import (
 )
 from slicemill.types import Kind, TimestampUnit, Type
 
-# A piece of a column that does not cast is split until at most this many values are left for the rule.
-_BY_RULE = 16
+# Part of a column that Arrow cannot cast is split until at most this number of values is converted one by
+# one.
+_MOST_EACH = 16
 _PIECES = 8
 _OFFSET = r"[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-](0[0-9]|1[0-7])(:?[0-5][0-9])?)$"
 _PLAIN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?)?$"
@@ -49,7 +51,7 @@ _USUAL = {
 _NAIVE = pa.timestamp("us")
 _INSTANT = pa.timestamp("us", tz="UTC")
 _YEAR_1 = {_NAIVE: FIRST_US, pa.date32(): -719_162}
-# Nanoseconds per unit.
+# Nanoseconds of each unit of TIMESTAMP.
 _UNIT_NS = {unit: 1_000 * us for unit, us in UNIT_US.items()} | {TimestampUnit.NANOS: 1}
 _ARROW_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
@@ -59,9 +61,9 @@ Cast: TypeAlias = Callable[[pa.Array], pa.Array]
 
 @dataclass(slots=True)
 class TypedValues:
-    """Column of a declared type. `bad` has the errors by position.
+    """Column of a declared type, with the errors of bad values.
 
-    The values at these positions are NULL.
+    `bad` has the error messages by position. The values at these positions are NULL.
     """
 
     array: pa.Array
@@ -69,7 +71,7 @@ class TypedValues:
 
 
 def never_fails(type_: Type) -> bool:
-    """Return True if every string is a value of the type."""
+    """Return True if every string can be converted to the type."""
     return type_.kind in (Kind.VARCHAR, Kind.BINARY) and type_.length is None
 
 
@@ -86,10 +88,10 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
     if type_.kind is Kind.BINARY:
         return TypedValues(texts.cast(pa.binary()))
     if type_.kind is Kind.LIST:
-        return by_rule(_objects(texts), type_)
+        return convert_each(_objects(texts), type_)
     if type_.kind is Kind.BOOLEAN:
         cast, unsure = _booleans(texts)
-        return _by_rule_where(unsure, texts, cast, type_)
+        return _convert_each_where(unsure, texts, cast, type_)
     if type_.unit is not None:
         return _numbers_and_texts(texts, type_)
     whole = _cast_as_whole(texts, type_)
@@ -105,7 +107,7 @@ def from_texts(texts: pa.Array, type_: Type) -> TypedValues:
     regular = pc.if_else(usual, bare, None)
     cast, failed = _cast_in_pieces(regular, type_, lambda part: _cast(part, type_))
     unsure = pc.and_(pc.is_valid(texts), pc.invert(pc.fill_null(usual, False)))
-    return _by_rule_where(pc.or_(unsure, failed), texts, cast, type_)
+    return _convert_each_where(pc.or_(unsure, failed), texts, cast, type_)
 
 
 def from_column(column: pa.Array, type_: Type) -> TypedValues:
@@ -133,7 +135,7 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
         return TypedValues(column)
     cast = _cast_of(column.type, type_)
     if cast is None:
-        return by_rule(_objects(column), type_)
+        return convert_each(_objects(column), type_)
     found, failed = _cast_in_pieces(column, type_, cast)
     return _within_length_of(found, failed, column, type_)
 
@@ -141,23 +143,23 @@ def from_column(column: pa.Array, type_: Type) -> TypedValues:
 def _lists(column: pa.Array, type_: Type, element: Type) -> TypedValues:
     """Convert lists by converting all their elements as one column.
 
-    If any element is bad, the rule converts list by list.
+    If any element is bad, the lists are converted one by one.
     """
     if pa.types.is_large_list(column.type):
         column = column.cast(pa.list_(column.type.value_type))
     if not pa.types.is_list(column.type):
-        return by_rule(_objects(column), type_)
+        return convert_each(_objects(column), type_)
     elements = from_column(pc.list_flatten(column), element)
     if elements.bad:
-        return by_rule(_objects(column), type_)
+        return convert_each(_objects(column), type_)
     ends = np.cumsum(pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False))
     offsets = pa.array(np.concatenate([[0], ends]).astype(np.int32))
     mask = column.is_null() if column.null_count else None
     return TypedValues(pa.ListArray.from_arrays(offsets, elements.array, mask=mask))
 
 
-def by_rule(raw: list[object], type_: Type) -> TypedValues:
-    """Convert Python objects one by one, by the rule."""
+def convert_each(raw: list[object], type_: Type) -> TypedValues:
+    """Convert Python objects one by one, with `converter`."""
     convert = _converter(type_)
     bad: dict[int, str] = {}
     values: list[object] = []
@@ -174,9 +176,9 @@ _converter = lru_cache(maxsize=100)(converter)
 
 
 def arrow_values(values: list[object], type_: Type) -> pa.Array:
-    """Return values of the reference engine as an Arrow array.
+    """Convert Python values to an Arrow array.
 
-    Their times are integers.
+    Times are integers, as in the reference engine.
     """
     return pa.array(values, arrow_type(type_))
 
@@ -185,16 +187,16 @@ def _within_length(texts: pa.Array, type_: Type) -> TypedValues:
     if type_.length is None or not len(texts):
         return TypedValues(texts)
     long = pc.fill_null(pc.greater(pc.utf8_length(texts), type_.length), False)
-    return _by_rule_where(long, texts, texts, type_) if pc.any(long).as_py() else TypedValues(texts)
+    return _convert_each_where(long, texts, texts, type_) if pc.any(long).as_py() else TypedValues(texts)
 
 
-def _by_rule_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Type) -> TypedValues:
-    """Replace the values at unsure positions by those of the rule."""
+def _convert_each_where(unsure: pa.Array, texts: pa.Array, cast: pa.Array, type_: Type) -> TypedValues:
+    """Convert the texts at positions where Arrow's cast may be wrong one by one."""
     positions = np.flatnonzero(unsure.to_numpy(zero_copy_only=False))
     if not len(positions):
         return TypedValues(cast)
     distinct = texts.take(pa.array(positions)).dictionary_encode()
-    ruled = by_rule(_objects(distinct.dictionary), type_)
+    ruled = convert_each(_objects(distinct.dictionary), type_)
     codes: npt.NDArray[np.int32] = distinct.indices.to_numpy()
     bad = {
         int(position): ruled.bad[code]
@@ -211,7 +213,7 @@ def _replace_values(column: pa.Array, mask: pa.Array, values: pa.Array) -> pa.Ar
     return pc.replace_with_mask(column, mask, values)
 
 
-# -- casts ------------------------------------------------------------------------------------------------
+# -- casts of strings with Arrow --------------------------------------------------------------------------
 
 
 def _booleans(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -222,7 +224,7 @@ def _booleans(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _cast(texts: pa.Array, type_: Type) -> pa.Array:
-    """Cast with Arrow. Raise ArrowInvalid if any text does not cast."""
+    """Cast strings with Arrow; raise ArrowInvalid if the cast of any text fails."""
     if type_.kind in (Kind.TIMESTAMP, Kind.DATE):
         return _from_year_1(texts.cast(_NAIVE if type_.kind is Kind.TIMESTAMP else pa.date32())).cast(
             arrow_type(type_)
@@ -233,7 +235,10 @@ def _cast(texts: pa.Array, type_: Type) -> pa.Array:
 
 
 def _from_year_1(times: pa.Array) -> pa.Array:
-    """Raise ArrowInvalid for the year 0, which exists only in Arrow's calendar."""
+    """Return the times, or raise ArrowInvalid if one is in the year 0.
+
+    The year 0 exists only in Arrow's calendar.
+    """
     first = pc.min(times)
     if first.is_valid and first.value < _YEAR_1[times.type]:
         raise pa.ArrowInvalid("there is no year 0")
@@ -241,7 +246,7 @@ def _from_year_1(times: pa.Array) -> pa.Array:
 
 
 def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
-    """Cast a whole column, then correct values where the rule differs.
+    """Cast a whole column with Arrow, then correct values that Arrow converts differently.
 
     Return None if the cast fails.
     """
@@ -250,7 +255,7 @@ def _cast_as_whole(texts: pa.Array, type_: Type) -> TypedValues | None:
     except pa.ArrowInvalid:
         return _in_utc(texts) if type_.kind is Kind.TIMESTAMP else None
     odd = _ODD[type_.kind](texts, cast)
-    return TypedValues(cast) if odd is None else _by_rule_where(odd, texts, cast, type_)
+    return TypedValues(cast) if odd is None else _convert_each_where(odd, texts, cast, type_)
 
 
 def _in_utc(texts: pa.Array) -> TypedValues | None:
@@ -273,17 +278,17 @@ def _with_offset(texts: pa.Array) -> pa.Array:
 
 
 def _in_two(texts: pa.Array, bare: pa.Array, zoned: pa.Array, type_: Type) -> TypedValues:
-    """Convert timestamps with an offset from UTC separately from the others."""
+    """Convert timestamps with an offset from UTC separately from other timestamps."""
     zoned = pc.fill_null(zoned, False)
     with_offset = pc.if_else(zoned, bare, None)
     cast, failed = _cast_in_pieces(with_offset, type_, _with_offset)
-    found = _by_rule_where(failed, texts, cast, type_)
+    found = _convert_each_where(failed, texts, cast, type_)
     rest = from_texts(pc.if_else(zoned, None, texts), type_)
     return TypedValues(pc.if_else(zoned, found.array, rest.array), {**found.bad, **rest.bad})
 
 
 def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
-    """Convert timestamps that are spelled as numbers separately from the others."""
+    """Convert timestamps that are spelled as numbers separately from other timestamps."""
     bare = pc.ascii_trim(texts, characters=BLANKS)
     whole = pc.fill_null(pc.match_substring_regex(bare, _USUAL[Kind.BIGINT]), False)
     numbers = from_column(pc.if_else(whole, bare, None).cast(pa.int64()), type_)
@@ -291,14 +296,14 @@ def _numbers_and_texts(texts: pa.Array, type_: Type) -> TypedValues:
         return numbers
     plain = from_texts(pc.if_else(whole, None, texts), replace(type_, unit=None))
     unsure = np.zeros(len(texts), np.bool_)
-    unsure[[*numbers.bad, *plain.bad]] = True  # the error messages must show the text
-    return _by_rule_where(pa.array(unsure), texts, pc.if_else(whole, numbers.array, plain.array), type_)
+    unsure[[*numbers.bad, *plain.bad]] = True  # converted again, because error messages must contain the text
+    return _convert_each_where(pa.array(unsure), texts, pc.if_else(whole, numbers.array, plain.array), type_)
 
 
 def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array, pa.Array]:
     """Cast all values that Arrow can cast.
 
-    Also return a mask of the values for the rule.
+    Also return a mask of the values that remain to be converted one by one.
     """
     failed = np.zeros(len(column), np.bool_)
 
@@ -307,7 +312,7 @@ def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array
         try:
             return cast(part)
         except pa.ArrowInvalid:
-            if length <= _BY_RULE:
+            if length <= _MOST_EACH:
                 failed[first : first + length] = part.is_valid().to_numpy(False)
                 return pa.nulls(length, arrow_type(type_))
         step = -(-length // _PIECES)
@@ -317,13 +322,13 @@ def _cast_in_pieces(column: pa.Array, type_: Type, cast: Cast) -> tuple[pa.Array
     return piece(0, len(column)), pa.array(failed)
 
 
-# -- typed columns ----------------------------------------------------------------------------------------
+# -- conversion of typed columns --------------------------------------------------------------------------
 
 
 def _cast_of(source: pa.DataType, type_: Type) -> Cast | None:
-    """Return a cast between two types by Arrow.
+    """Return Arrow's cast between two types.
 
-    Return None if it would differ from the rule.
+    Return None if the results of the cast would differ from those of `converter`.
     """
     target = arrow_type(type_)
     kind = type_.kind
@@ -359,7 +364,7 @@ def _rescale_decimals(decimals: pa.Array, target: pa.Decimal128Type) -> pa.Array
 
 
 def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
-    """Convert numbers to timestamps. Raise ArrowInvalid outside the years 1 to 9999."""
+    """Convert numbers to timestamps; raise ArrowInvalid outside the years 1 to 9999."""
     numbers = numbers.cast(pa.int64())
     if len(_outside(numbers, _UNIT_NS[unit])):
         raise pa.ArrowInvalid("this is no time")
@@ -367,10 +372,10 @@ def _from_numbers(numbers: pa.Array, unit: TimestampUnit) -> pa.Array:
 
 
 def _instants(column: pa.Array, type_: Type) -> TypedValues:
-    """Convert timestamps of any unit. Timestamps without a time zone are UTC.
+    """Convert timestamps of any unit to timestamps in UTC.
 
-    Fractions of a microsecond are cut off. Values are converted as integers, so that the result of a row
-    depends neither on other rows nor on Python's calendar.
+    Timestamps without a time zone are in UTC. Fractions of a microsecond are truncated. Values are converted
+    as integers, so that the result of a row depends neither on other rows nor on Python's calendar.
     """
     numbers, unit_ns = column.cast(pa.int64()), _ARROW_NS[column.type.unit]
     outside = _outside(numbers, unit_ns)
@@ -395,7 +400,7 @@ def _outside(numbers: pa.Array, unit_ns: int) -> npt.NDArray[np.int64]:
 
 
 def _at(numbers: pa.Array, unit_ns: int) -> pa.Array:
-    """Convert numbers in a unit to timestamps."""
+    """Convert numbers in a unit of nanoseconds to timestamps."""
     if unit_ns == 1:
         values = numbers.fill_null(0).to_numpy(zero_copy_only=False) // 1_000
         return pa.array(values, mask=numbers.is_null().to_numpy(zero_copy_only=False)).cast(_INSTANT)
@@ -406,14 +411,16 @@ def _objects(column: pa.Array) -> list[object]:
     try:
         objects: list[object] = column.to_pylist()
     except (ValueError, OverflowError):
-        objects = column.cast(pa.string()).to_pylist()  # Python's calendar ends with the year 9999
+        objects = column.cast(
+            pa.string()
+        ).to_pylist()  # texts, because Python's calendar ends in the year 9999
     return objects
 
 
 def _within_length_of(found: pa.Array, failed: pa.Array, column: pa.Array, type_: Type) -> TypedValues:
     if type_.length is not None:
         failed = pc.or_(failed, pc.fill_null(pc.greater(pc.utf8_length(found), type_.length), False))
-    return _by_rule_where(failed, column, found, type_)
+    return _convert_each_where(failed, column, found, type_)
 
 
 # -- texts that only Arrow accepts, or that Arrow converts differently ------------------------------------
@@ -434,7 +441,7 @@ def _has_byte(texts: pa.Array, characters: bytes) -> bool:
 
 def _odd_integers(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
     del cast
-    # Only Arrow accepts 0x1F.
+    # Only Arrow accepts hexadecimal numbers such as 0x1F.
     return _any(pc.match_substring_regex(texts, "[xX]")) if _has_byte(texts, b"xX") else None
 
 
@@ -452,7 +459,10 @@ def _odd_instants(texts: pa.Array, cast: pa.Array) -> pa.Array | None:
 
 
 def _odd_lengths(texts: pa.Array, length: int) -> pa.Array | None:
-    """Mask texts of a length: hours without minutes, which only Arrow accepts."""
+    """Return a mask of texts of this length, or None without such texts.
+
+    The length is that of a timestamp with hours but no minutes, which only Arrow accepts.
+    """
     return _any(pc.equal(pc.binary_length(texts), length))
 
 

@@ -1,9 +1,10 @@
-"""Coalescing on whole tables.
+"""Temporal coalescing on whole tables: merge adjacent periods of equal values.
 
-All tuples that a window may still show are sorted by partition. One pass finds the runs. Each window then
-emits its part of the runs. The time is proportional to the number of stored tuples and output rows, for any
-slide. Results do not depend on the division of the input into tables. Coalescing row by row has the same
-results.
+The period of a tuple ends when the next tuple of its partition arrives. A *run* (value run) is a sequence of
+tuples with equal values and adjacent periods, which becomes one result row. All tuples that a window may
+still contain are sorted by partition. One pass determines the runs. Each window then emits its part of the
+runs. The time is proportional to the number of stored tuples and output rows, for any slide. Results do not
+depend on the division of the input into tables. Coalescing row by row has the same results.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ KEY, TIME, NUMBERED, SELECTED, NUMBER = "key", "ts", "seq", "selected", "number"
 @stored_as("coalesce", version=1)
 @dataclass(slots=True)
 class CoalescingState:
-    """Tuples that windows may still show, in order of arrival.
+    """Tuples that later windows may still contain, in order of arrival.
 
     For windows by time, all slides up to `closed` have been emitted. For windows by rows, `arrived` has the
-    number of tuples of each partition.
+    number of arrived tuples of each partition.
     """
 
     keys: StoredKeys = field(default_factory=StoredKeys)
@@ -59,7 +60,7 @@ class CoalescingState:
 class SortedTuples:
     """All stored and new tuples, sorted by partition and arrival.
 
-    `order` has the index of each sorted tuple in `table`.
+    `order` has the row of each sorted tuple in `table`.
     """
 
     table: pa.Table
@@ -71,21 +72,22 @@ class SortedTuples:
     runs: Runs
 
     def in_table(self, sorted_: Bools) -> Bools:
-        """Reorder a mask of sorted rows to the order of the table."""
+        """Reorder a mask of sorted tuples to the row order of the table."""
         out = np.empty(len(sorted_), np.bool_)
         out[self.order] = sorted_
         return out
 
     def changes(self) -> Bools:
-        """Return the rows with a non-empty period that differ from their predecessor.
+        """Return a mask of the tuples whose values differ from those of their predecessor.
 
-        Unbounded windows need only these rows, because each run begins with its first tuple.
+        Tuples with an empty period are ignored. Unbounded windows need only the masked tuples, because each
+        run of equal values begins with its first tuple.
         """
         indices = np.flatnonzero(ends_of(self.partitions, self.ts) > self.ts)
         partitions, selected = self.partitions[indices], self.selected[indices]
         same = partitions[1:] == partitions[:-1]
         same &= selected[1:] == selected[:-1]
-        same &= as_before([column.take(pa.array(indices)) for column in self.values]) | ~selected[1:]
+        same &= equals_predecessor([column.take(pa.array(indices)) for column in self.values]) | ~selected[1:]
         out = np.zeros(len(self.order), np.bool_)
         out[indices[:1]] = True
         out[indices[1:][~same]] = True
@@ -93,7 +95,10 @@ class SortedTuples:
 
 
 class Coalescing(ABC):
-    """Coalescing of tuples. Subclasses define the windows."""
+    """Merge of tuples with adjacent periods and equal values.
+
+    Subclasses define the windows.
+    """
 
     def __init__(
         self,
@@ -102,11 +107,11 @@ class Coalescing(ABC):
         names: Sequence[str],
         state: CoalescingState,
     ) -> None:
-        """Compile the expressions.
+        """Compile the expressions of a temporal query.
 
-        `names` are the output columns: keys, attributes, the period, and the flag for open runs.
+        `names` are the output columns: keys, attributes, the period, and the flag for rows that continue.
         """
-        assert operator.window.slide is not None, "the grammar asks for SLIDES"
+        assert operator.window.slide is not None, "the grammar requires SLIDES"
         self.state = state
         self._slide, self._extent = operator.window.slide, operator.window.extent
         self._names = list(names)
@@ -126,15 +131,15 @@ class Coalescing(ABC):
     def run(
         self, table: pa.Table, complete: int, latest_elsewhere: int = BEFORE_ALL
     ) -> tuple[pa.Table | None, int]:
-        """Process new rows in order.
+        """Process new rows in order; return due output and the output watermark.
 
-        `complete` is the watermark. Also returns the output watermark. At the end of the input, time stops at
-        the last tuple of all subtasks.
+        `complete` is the input watermark. At the end of the input, time stops at the last tuple of all
+        subtasks.
         """
         known = [ts.as_py() for ts in table.column(TS)[-1:]]
         known.append(latest_elsewhere if complete == END else complete)
         self.state.now = max([self.state.now, *known])
-        new, arrivals = self._taken(table)
+        new, arrivals = self._stored_columns(table)
         out = self._report(new, arrivals, ended=complete == END)
         due = self.due()
         return out, complete if due is None else min(complete, due)
@@ -147,8 +152,8 @@ class Coalescing(ABC):
     def _report(self, new: pa.Table, arrivals: Int64s, ended: bool) -> pa.Table | None:
         """Update the state, and return the output that is due."""
 
-    def _taken(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
-        """Return the columns to store of new rows, and arrival times."""
+    def _stored_columns(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
+        """Return the columns of new rows that the state stores, and their arrival times."""
         found = []
         for outcome in self._evaluate(table):
             if isinstance(outcome, ExpressionError):
@@ -178,7 +183,7 @@ class Coalescing(ABC):
         return SortedTuples(table, order, partitions, ts, selected, values, runs)
 
     def _sorted(self, keys: Int32s, times: Int64s) -> tuple[Int64s, Int32s]:  # noqa: ARG002
-        """Return row indexes by partition and time, and their partitions.
+        """Return the rows sorted by partition and time, and the partition of each.
 
         The input is in order of time.
         """
@@ -186,17 +191,17 @@ class Coalescing(ABC):
         return order, partitions
 
     def _keep_recent(self, new: pa.Table, content: SortedTuples, recent: Bools) -> None:
-        """Store the rows that later windows may show.
+        """Store the rows that later windows may contain.
 
-        Older rows may stay for a while.
+        Older rows may remain in the state for a while.
         """
         self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(recent))
 
     def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
-        """Store only the rows that unbounded windows show.
+        """Store only the rows that determine the results of unbounded windows.
 
-        A row with an empty period must not be stored without its successor. Otherwise its period would last
-        until the next stored row.
+        A row with an empty period must not be stored without its successor. Otherwise the period of the row
+        would last until the next stored row.
         """
         self._keep(new, content, content.changes())
 
@@ -204,20 +209,23 @@ class Coalescing(ABC):
         self.state.pieces = keep_needed(self.state.pieces, new, content.in_table(needed), exactly=True)
 
     def _is_change(self, begins: Int64s, ends: Int64s, now: Int64s | int) -> Bools:
-        """Return the mask of runs that changed since the previous slide (L8).
+        """Return a mask of result rows that changed since the previous slide (L8).
 
-        A change is the begin or the end of a run.
+        A result row changes if its run of equal values begins or ends.
         """
         before = now - self._slide
         changed: Bools = (begins >= before) | ((ends >= before) & (ends < now))
         return changed
 
     def _output(self, content: SortedTuples, spans: RunSpans, seqs: Int64s, arrivals: Int64s) -> pa.Table:
-        """Return the runs that windows show. `seqs` and `arrivals` are by window."""
+        """Return the result rows of windows.
+
+        `seqs` and `arrivals` have the sequence number and arrival time of each window's rows.
+        """
         found = runs_in_windows(content.runs, spans)
         if self._changes:
-            told = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))
-            found = WindowRuns(*(column[told] for column in found))
+            changed = np.flatnonzero(self._is_change(found.begins, found.ends, spans.ends[found.windows]))
+            found = WindowRuns(*(column[changed] for column in found))
         keys = self.state.keys.values(content.partitions[found.indices]) if self._heads else []
         heads = [keys[index] for index in self._heads]
         indices = pa.array(found.indices)
@@ -229,13 +237,13 @@ class Coalescing(ABC):
         return pa.table([*system, *heads, *values, period, *flags], names=[TS, SEQ, ARRIVAL, *self._names])
 
 
-# Runs: adjacent periods of equal values, and their parts in windows (L3, L4).
+# Runs: adjacent periods of equal values, and their parts in windows (L3, L4)
 
 
 class Runs(NamedTuple):
-    """Tuples with a non-empty period, and their runs.
+    """Tuples with a non-empty period, and the runs of equal values that they form.
 
-    `indices` are the indexes of these tuples among the sorted rows. `numbers` are their run numbers.
+    `indices` are the positions of these tuples among the sorted rows. `numbers` are their run numbers.
     """
 
     indices: Int64s
@@ -243,11 +251,11 @@ class Runs(NamedTuple):
     begins: Int64s
     numbers: Int64s
     firsts: Int64s  # index of the first tuple of each run
-    ends: Int64s  # end of each run
+    ends: Int64s  # end of the period of each run
 
 
 class WindowRuns(NamedTuple):
-    """Runs that windows show: window, representative row, and period in the window."""
+    """Result rows: window, a row with the values, and period in the window."""
 
     windows: Int64s
     indices: Int64s
@@ -256,7 +264,7 @@ class WindowRuns(NamedTuple):
 
 
 def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa.Array]) -> Runs:
-    """Return the runs of rows that are sorted by partition and arrival."""
+    """Return the runs of equal values in rows that are sorted by partition and arrival."""
     ends = ends_of(partitions, ts)
     indices = np.flatnonzero(selected & (ends > ts))
     begins, ends, of = ts[indices], ends[indices], partitions[indices]
@@ -264,7 +272,7 @@ def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa
     begun[1:] = (
         (of[1:] != of[:-1])
         | (begins[1:] != ends[:-1])
-        | ~as_before([column.take(pa.array(indices)) for column in values])
+        | ~equals_predecessor([column.take(pa.array(indices)) for column in values])
     )
     firsts = np.flatnonzero(begun)
     lasts = np.append(firsts[1:], len(indices))[: len(firsts)] - 1
@@ -272,7 +280,7 @@ def runs_of(partitions: Int32s, ts: Int64s, selected: Bools, values: Sequence[pa
 
 
 def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
-    """Return the end of each period: the next row's time, or FOREVER."""
+    """Return the end of each row's period: the time of the partition's next row."""
     ends = np.full(len(ts), FOREVER)
     follows = partitions[1:] == partitions[:-1]
     ends[:-1][follows] = ts[1:][follows]
@@ -280,9 +288,9 @@ def ends_of(partitions: Int32s, ts: Int64s) -> Int64s:
 
 
 def runs_in_windows(runs: Runs, spans: RunSpans) -> WindowRuns:
-    """Return the runs of each window.
+    """Return the part of each run of equal values that lies in each window.
 
-    A run begins with its first tuple in the window, and ends no later than the window.
+    The part begins with the first tuple in the window, and ends no later than the window.
     """
     first = runs.numbers[spans.starts]
     counts = runs.numbers[spans.stops - 1] - first + 1
@@ -294,10 +302,10 @@ def runs_in_windows(runs: Runs, spans: RunSpans) -> WindowRuns:
     return WindowRuns(windows, runs.indices[tuples], runs.begins[tuples], ends)
 
 
-def as_before(values: Sequence[pa.Array]) -> Bools:
+def equals_predecessor(values: Sequence[pa.Array]) -> Bools:
     """Return the mask of rows that equal their predecessor.
 
-    The first row has no element.
+    The mask has no element for the first row.
     """
     same = np.ones(max(len(values[0]) - 1, 0), np.bool_)
     for column in values:
@@ -309,7 +317,7 @@ def as_before(values: Sequence[pa.Array]) -> Bools:
     return same
 
 
-# Windows as row ranges.
+# Windows as row ranges
 #
 # Rows are sorted by partition, then by time. A window is a range [start, stop) of rows, with an end time
 # `end`.
@@ -331,7 +339,7 @@ class RunSpans(NamedTuple):
 def windows_of_time(
     partitions: Int32s, begins: Int64s, slide: int, extent: int, first: int, last: int
 ) -> tuple[Int64s, Int64s, Int64s]:
-    """Return the non-empty windows that end at multiples of `slide`.
+    """Return the row ranges of the non-empty windows, which end at multiples of `slide`.
 
     `first` and `last` are the numbers of the first and the last multiple. A window with end e has the rows of
     its partition that begin in [e - extent, e). Times without rows are skipped.
@@ -372,11 +380,11 @@ def _double_length(values: Int64s) -> Int64s:
     return out
 
 
-# Accuracy of the runs that remain after shedding, as columns (L13).
+# Accuracy of the results after load shedding, computed on columns (L13)
 
 
 class RunPieces(NamedTuple):
-    """Runs, or remaining parts of runs, as columns."""
+    """Runs of equal values, or the parts of runs that load shedding left, as columns."""
 
     runs: Int64s
     partitions: Int64s
@@ -387,10 +395,10 @@ class RunPieces(NamedTuple):
     def take(self, chosen: Bools | Int64s) -> RunPieces:
         return RunPieces(*(column[chosen] for column in self))
 
-    def put_together(self) -> RunPieces:
-        """Merge adjacent pieces of a run.
+    def merge_adjacent(self) -> RunPieces:
+        """Merge the adjacent parts of each run of equal values.
 
-        Pieces are then ordered by partition and time.
+        Merged parts are ordered by partition and time.
         """
         here = self.take(np.lexsort((self.begins, self.partitions)))
         if not len(here.runs):
@@ -403,7 +411,11 @@ class RunPieces(NamedTuple):
 
 
 def sums(exact: RunPieces, left: RunPieces, wanted: Callable[[RunPieces], RunPieces]) -> AccuracySums:
-    """Return the accuracy sums over the wanted runs and pieces."""
+    """Return numerator and denominator of the accuracy of one output.
+
+    `exact` has the runs without load shedding, and `left` the remaining parts of runs. `wanted` selects the
+    rows that the query uses.
+    """
     exact, left = wanted(exact), wanted(left)
     order = np.argsort(exact.runs)
     runs: Any = exact.runs[order]

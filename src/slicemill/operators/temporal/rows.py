@@ -1,8 +1,10 @@
-"""Coalescing row by row with a memory budget (L14-L25).
+"""Temporal coalescing row by row with a memory budget (L14-L25).
 
-The tuples of windows are in a memory that sheds tuples when it is full. The period of a tuple is known when
-its successor arrives, so a shed tuple leaves a gap in its run. The newest tuple of each partition is stored
-outside this memory until its end is known.
+A *run* (value run) is a sequence of tuples with equal values and adjacent periods, which becomes one result
+row. The tuples of windows are in a store with a limited capacity (`slicemill.shedding.memory`), which drops
+tuples when it is full (load shedding). The period of a tuple is known when its successor arrives, so a
+dropped tuple leaves a gap in its run: the run falls into *fragments*. The newest tuple of each partition is
+not in the store until its end is known.
 """
 
 from __future__ import annotations
@@ -32,21 +34,21 @@ from slicemill.shedding.accuracy import (
     OriginalRun,
     RunSample,
     accuracy_sums,
-    runs_remembered,
+    run_sample_size,
     thin_slides,
 )
 from slicemill.shedding.memory import NewestTuple, Tuple, Values, memory_of
 from slicemill.storage.state_size import state_bytes
 from slicemill.types import Row, Schema, Timed
 
-# Accuracy of temporal queries that shed tuples (L13, L25).
+# Accuracy of temporal queries that shed tuples (L13, L25)
 
 
 @stored_as("shed.newest", version=1)
 class LatestTuple(NamedTuple):
     """Newest tuple of a partition.
 
-    `values` is None if the tuple forms no run.
+    `values` is None if the query does not select the tuple.
     """
 
     values: Row | None
@@ -59,9 +61,10 @@ class LatestTuple(NamedTuple):
 @stored_as("shed.partition", version=1)
 @dataclass(slots=True)
 class AccuracyPartition:
-    """State of a partition.
+    """State of one partition of a temporal query with a memory budget.
 
-    `run` is the number of the last run with a known end, with values `run_values` and end `run_end`.
+    `run` is the number of the last run of equal values with a known end. `run_values` are its values, and
+    `run_end` is its end.
     """
 
     head: Row
@@ -73,26 +76,26 @@ class AccuracyPartition:
 
 
 class Fragment(NamedTuple):
-    """A run, or a contiguous part left after shedding."""
+    """Run of equal values, or a contiguous part of it that load shedding left."""
 
     run: int
     values: Values
     period: Interval
 
     def row(self, partition: AccuracyPartition, open_until: int | None = None) -> Row:
-        """Return the output row.
+        """Return the output row of a run of equal values.
 
-        If `open_until` is given, the row ends with a flag that is true for runs that reach this time.
+        If `open_until` is set, the row ends with a flag that is true if the run reaches this time.
         """
         assert isinstance(self.values, tuple)
-        # Replace the comparable form of NaN by NaN.
+        # Values contain a placeholder that makes NaNs comparable. The output contains NaN.
         shown = (float("nan") if value is NanKey.NAN else value for value in self.values)
         flag = () if open_until is None else (self.period[1] == open_until,)
         return (*partition.head, *shown, self.period, *flag)
 
 
 class AccuracyMeter:
-    """Measures accuracy by comparing the remaining runs with the exact runs.
+    """Meter that compares results after load shedding with exact results.
 
     `wanted` selects the output rows for which accuracy is measured.
     """
@@ -117,7 +120,10 @@ class AccuracyMeter:
         left: Mapping[Hashable, Sequence[Fragment]],
         now: int,
     ) -> AccuracySums:
-        """Return the accuracy sums of one output, over the sampled runs."""
+        """Return numerator and denominator of the accuracy of one output.
+
+        Accuracy is measured for a sample of the runs of equal values.
+        """
         exact: dict[int, Interval] = {}
         found: dict[int, list[Interval]] = {}
         asked = now if self._tells_open else None
@@ -136,7 +142,7 @@ class AccuracyMeter:
     def _runs(
         self, key: Hashable, partition: AccuracyPartition, firsts: Mapping[int, int], now: int
     ) -> list[Fragment]:
-        """Return the runs that would exist without shedding."""
+        """Return the runs of equal values that the output would have without shedding."""
         runs = {
             run: Fragment(run, one.values, (self._begin(partition, one, firsts.get(run), now), one.end))
             for run, one in self.shadow.runs(key).items()
@@ -157,9 +163,9 @@ class AccuracyMeter:
         return run.last_begin >= now - self._extent
 
     def _begin(self, partition: AccuracyPartition, run: OriginalRun, first: int | None, now: int) -> int:
-        """Return the known begin of a run in the window.
+        """Return the begin that a run of equal values would have without shedding.
 
-        A run begins with its first tuple in the window.
+        The begin is that of the first tuple of the run in the window.
         """
         if self._extent is None:
             return run.begin
@@ -172,17 +178,17 @@ class AccuracyMeter:
         return first if first is not None and run.lost_begin < horizon else horizon
 
 
-# Windows of temporal queries row by row, sliding by time or by rows.
+# Sliding windows of temporal queries, with a length in time or in rows, processed row by row
 
 
 @dataclass(frozen=True, slots=True)
 class TemporalQuery:
-    """A temporal query as functions of rows, and its window.
+    """Temporal query: its window, and its expressions as functions of a row.
 
     With `by_rows`, `extent` and `slide` count tuples of a partition: the window has the last `extent` tuples,
-    and each `slide`-th tuple triggers output. Only tuples for which `where` is true form runs. Other tuples
-    still end the period of their predecessor. With `tells_open`, rows end with a flag for runs that continue
-    (L3).
+    and each `slide`-th tuple triggers output. Only tuples for which `where` is true are in results. Other
+    tuples still end the period of their predecessor. With `tells_open`, rows end with a flag that is true if
+    the values have not changed yet (L3).
     """
 
     values: Callable[[Row], Row]
@@ -195,10 +201,10 @@ class TemporalQuery:
     tells_open: bool = False
     changes: bool = False
 
-    def tells(self, period: tuple[int, int], now: int) -> bool:
-        """Return True if a run is emitted.
+    def emits(self, period: tuple[int, int], now: int) -> bool:
+        """Return True if a result row with this period is emitted at `now`.
 
-        With `changes`, only runs that began or ended since the previous slide are emitted (L8).
+        With `changes`, only rows whose period began or ended since the previous slide are emitted (L8).
         """
         begin, end = period
         before = now - self.slide
@@ -213,7 +219,7 @@ P = TypeVar("P", bound=WindowPartition)
 
 
 class SlidingPartitions(ABC, Generic[P]):
-    """Sliding windows per partition. Subclasses define the state of a partition."""
+    """Sliding windows of each partition; subclasses define the state of a partition."""
 
     inputs = 1
 
@@ -240,7 +246,7 @@ class SlidingPartitions(ABC, Generic[P]):
         """
 
     def _after_report(self, end: int) -> None:
-        """Clean up after a window by time was emitted."""
+        """Handle that the output of a time window has been emitted."""
 
     @property
     def waits_for_time(self) -> bool:
@@ -275,7 +281,7 @@ class SlidingPartitions(ABC, Generic[P]):
 
     @abstractmethod
     def state(self) -> Any:
-        """Return the state as plain values."""
+        """Return the state of all partitions as plain values."""
 
     @abstractmethod
     def restore(self, state: Any) -> None: ...
@@ -292,7 +298,7 @@ class SlidingPartitions(ABC, Generic[P]):
         return out
 
     def _has_next_slide(self, ts: int | None) -> bool:
-        """Return True if there is another slide.
+        """Return True if another slide follows.
 
         An unbounded window never becomes empty, but its content does not change after the end of the input.
         """
@@ -303,10 +309,10 @@ _TIME_BYTES = 40
 
 
 class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
-    """Coalescing with load shedding.
+    """Temporal coalescing row by row, with load shedding.
 
-    Returns the same rows as `Coalescing`, except for shed tuples. `wanted` selects the rows that the query
-    uses, for which accuracy is measured.
+    The results are those of `Coalescing` without the periods of shed tuples. `wanted` selects the rows that
+    the query uses, for which accuracy is measured.
     """
 
     def __init__(self, temporal: TemporalQuery, budget: Budget, wanted: Callable[[Row], bool]) -> None:
@@ -315,12 +321,12 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._by_rows = temporal.by_rows
         self._budget = budget
         self._memory = memory_of(budget, temporal.extent, temporal.slide)
-        self._shadow = RunSample(runs_remembered(budget.capacity))
+        self._shadow = RunSample(run_sample_size(budget.capacity))
         self._exactness = AccuracyMeter(
             self._shadow, temporal.extent, temporal.by_rows, wanted, temporal.tells_open
         )
         self._serial = 0
-        self._until: deque[tuple[int, int]] = deque()  # (end of a slide, tuples until then)
+        self._until: deque[tuple[int, int]] = deque()  # (end of a slide, number of tuples up to this end)
         self.report = MemoryReport(capacity=budget.capacity)
 
     def state(self) -> Any:
@@ -343,13 +349,13 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
     def bytes_kept(self) -> int:
         """Return the memory that the process uses, which exceeds the stored size."""
         kept = self._memory.held * budget_bytes(self._budget) + len(self._shadow) * ORIGINAL_BYTES
-        kept += self._memory.beside * _TIME_BYTES
+        kept += self._memory.extra_timestamps * _TIME_BYTES
         return kept + state_bytes({"beside": [self._partitions, self._until, self.report]})
 
     def _new_partition(self, head: Row) -> AccuracyPartition:
         return AccuracyPartition(head)
 
-    # -- tuples ----------------------------------------------------------------------------------------
+    # -- arrival of tuples -----------------------------------------------------------------------------
 
     def _arrive(self, key: Hashable, partition: AccuracyPartition, tuple_: Timed) -> None:
         closed = self._closed(partition, tuple_.ts)
@@ -374,9 +380,9 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self.report.sampled = self._shadow.share
 
     def _closed(self, partition: AccuracyPartition, now: int) -> Tuple | None:
-        """Return the tuple whose period ends now.
+        """Return the tuple whose period ends at `now`.
 
-        None if the tuple forms no run, or if its period is empty.
+        Return None if the query does not select the tuple, or if its period is empty.
         """
         newest = partition.newest
         if newest is None or newest.values is None or newest.begin == now:
@@ -385,7 +391,7 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         return Tuple(newest.values, newest.begin, now, newest.number, newest.serial, newest.run)
 
     def _has_passed(self, closed: Tuple, partition: AccuracyPartition) -> bool:
-        """Return True if the tuple is in no later window."""
+        """Return True if no later window contains the tuple."""
         if self._extent is None:
             return False
         if self._by_rows:
@@ -403,10 +409,11 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._serial += 1
         return LatestTuple(values, ts, partition.arrivals, self._serial, run)
 
-    # -- windows ---------------------------------------------------------------------------------------
+    # -- output of windows -----------------------------------------------------------------------------
 
     def _after_report(self, end: int) -> None:
-        # Expire tuples that are in no later window now, to make room before the next slide ends.
+        # Tuples that no later window contains expire now, so that the store has room before the next slide
+        # ends.
         self._expire_before(end + self._temporal.slide)
 
     def _expire_before(self, end: int) -> None:
@@ -422,7 +429,10 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
         self._shadow.expire(lambda _, run: run.last_begin < horizon)
 
     def _forget_runs(self) -> None:
-        """Drop runs that left windows by rows, if there are many runs."""
+        """Drop sampled runs that have left their window, if the sample is full.
+
+        This is for windows with a length in rows. A run is a sequence of tuples with equal values.
+        """
         if len(self._shadow) >= self._shadow.limit:
             inside = self._exactness.in_window
             self._shadow.expire(lambda key, run: not inside(self._partitions[key], run, 0))
@@ -436,11 +446,11 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
             Timed(now, fragment.row(partition, asked))
             for key, partition in partitions.items()
             for fragment in left[key]
-            if self._temporal.tells(fragment.period, now)
+            if self._temporal.emits(fragment.period, now)
         ]
 
     def _in_all_windows(self, now: int) -> int:
-        """Return the number of tuples in all windows, accurate to a slide."""
+        """Return the number of tuples in the current windows, accurate to one slide."""
         if self._extent is None:
             return self.report.arrived
         if self._by_rows:
@@ -467,12 +477,12 @@ class SheddingCoalesce(SlidingPartitions[AccuracyPartition]):
 
 
 def temporal(operator: Coalesce, schema: Schema) -> TemporalQuery:
-    """Return the functions of a temporal query."""
+    """Compile the expressions of a temporal query to functions of a row."""
     attributes = [schema.index(name) for name in operator.attributes]
     # A partitioning column that is also an attribute appears once, as the attribute.
     head = [item for item in operator.partition_by if item.name not in operator.attributes]
     window = operator.window
-    assert window.slide is not None, "the grammar asks for SLIDES"
+    assert window.slide is not None, "the grammar requires SLIDES"
     return TemporalQuery(
         lambda row: tuple(row[index] for index in attributes),
         row_of_items(head, schema),
@@ -490,7 +500,7 @@ def shedding_rows(operator: Coalesce, budget: Budget, schema: Schema, output: Sc
     return SheddingCoalesce(temporal(operator, schema), budget, predicate(operator.wanted, output))
 
 
-# State of temporal queries with a budget.
+# State of temporal queries with a memory budget
 
 
 FEW = 100
@@ -498,9 +508,10 @@ FEW = 100
 
 @dataclass(slots=True)
 class BudgetState(CoalescingState):
-    """Packed memory with its partitions. `values` has the columns of value codes.
+    """State of a temporal query with a memory budget: stored tuples and partitions.
 
-    During a run the memory is unpacked, and values are numbered.
+    Tuples reference their values by number, and `values` has the values in columns. During a micro-batch, the
+    tuples are unpacked to arrays, and `BudgetedByTime` has a dictionary of the values.
     """
 
     memory: m.PackedMemory | None = None
@@ -512,10 +523,10 @@ class BudgetState(CoalescingState):
     next_seq: int = 0
 
     def plain(self) -> dict[str, Any]:
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field_.name: getattr(self, field_.name) for field_ in fields(self)}
 
-    def rest(self, memory: m.PackedMemory, values: Keys) -> None:
-        """Store the memory after a run. Drop unused partitions and values."""
+    def store(self, memory: m.PackedMemory, values: Keys) -> None:
+        """Store the tuples after a micro-batch; drop unused partitions and values."""
         self.memory = memory
         alive = self.partitions[:, m.ALIVE] == 1
         if len(self.keys) > 2 * int(alive.sum()) + FEW:

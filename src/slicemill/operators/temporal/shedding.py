@@ -1,8 +1,11 @@
-"""Compiled memory that sheds the cheapest tuple, or a random tuple (L16-L18, L21-L23).
+"""Compiled tuple store that drops tuples when full (L16-L18, L21-L23).
 
-The choice is the same as in `slicemill.shedding.memory`, which explains the choice. Tuples are in slots that
-are linked by partition. A *fragment* is a sequence of adjacent tuples of one run. If inner tuples may be
-shed, a fragment that loses its shortest tuple is searched for the next shortest one.
+The store drops the tuple with the least cost, or a random tuple. The choice is that of
+`slicemill.shedding.memory`, which explains the costs. Tuples are in slots (rows of an array), which are
+linked by partition. A *run* (value run) is a sequence of tuples with equal values and adjacent periods, which
+becomes one result row. A *fragment* is a sequence of adjacent stored tuples of one run. An *inner tuple* is
+neither the first nor the last tuple of its fragment. If inner tuples may be dropped, a fragment that loses
+its shortest tuple is searched for its next shortest tuple.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ def _cost(rule: SheddingRule, dropped: int, length: int, grows: bool) -> float:
 
 @kernel
 def offer(a: MemoryArrays, parts: Int64s, rule: SheddingRule, fragment: int) -> None:
-    """Update the heap entry of a changed fragment."""
+    """Push a new heap entry for a changed sequence of adjacent tuples (fragment)."""
     if rule.drawn:
         return
     slots, counts = a.slots, a.counts
@@ -66,7 +69,10 @@ def _is_shorter(slots: Int64s, slot: int, than: int) -> bool:
 
 @kernel
 def _scan_fragment(a: MemoryArrays, fragment: int) -> None:
-    """Find a fragment's shortest tuple, and set its tuples' fragment."""
+    """Find the shortest tuple among some adjacent tuples (a fragment).
+
+    Record the number of the fragment in its tuples.
+    """
     slots = a.slots
     slot = shortest = a.fragments[fragment, HEAD]
     while True:
@@ -81,7 +87,7 @@ def _scan_fragment(a: MemoryArrays, fragment: int) -> None:
 
 @kernel
 def _split(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> None:
-    """Split a fragment at an inner tuple that is shed."""
+    """Split adjacent tuples (a fragment) at a tuple between them that is dropped."""
     counts, fragment = a.counts, a.slots[slot, OWNER]
     new = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
     counts[FRAGMENTS] += 1
@@ -94,7 +100,7 @@ def _split(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> Non
 
 @kernel
 def remove(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> None:
-    """Remove a tuple that is shed or expires.
+    """Remove a tuple that is dropped or expires.
 
     Only the first tuple of a partition can expire.
     """
@@ -102,7 +108,7 @@ def remove(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> Non
     fragment, before, after = slots[slot, OWNER], slots[slot, BEFORE], slots[slot, AFTER]
     inside = a.fragments[fragment, HEAD] != slot and a.fragments[fragment, TAIL] != slot
     if rule.drawn:
-        # Move the last slot to the free position.
+        # The tuple at the last random position takes the position of the removed tuple.
         index, last = slots[slot, TIES], a.valid[counts[HELD] - 1]
         a.valid[index], slots[last, TIES] = last, index
     elif inside:
@@ -133,7 +139,7 @@ def remove(a: MemoryArrays, parts: Int64s, rule: SheddingRule, slot: int) -> Non
 
 @kernel
 def _shrink_fragment(a: MemoryArrays, parts: Int64s, rule: SheddingRule, fragment: int, slot: int) -> None:
-    """Update a fragment that lost its first or last tuple."""
+    """Update adjacent tuples (a fragment) after the loss of the first or last tuple."""
     if rule.inner and a.fragments[fragment, SHORTEST] == slot:
         _scan_fragment(a, fragment)
     offer(a, parts, rule, fragment)
@@ -152,7 +158,7 @@ def append(
     tie: int,
     row: int,
 ) -> None:
-    """Append a tuple to the list of its partition."""
+    """Append a tuple to the linked list of its partition."""
     slots, counts = a.slots, a.counts
     slot = a.free_slots[len(a.slots) - counts[HELD] - 1]
     counts[HELD] += 1
@@ -166,7 +172,7 @@ def append(
         slots[before, AFTER] = slot
     parts[part, LAST] = slot
     if rule.drawn:
-        if tie == NONE:  # a new tuple
+        if tie == NONE:  # the tuple is new, and has no random position yet
             slots[slot, TIES] = counts[HELD] - 1
         a.valid[slots[slot, TIES]] = slot
         return
@@ -177,7 +183,8 @@ def append(
             a.fragments[fragment, SHORTEST] = slot
     else:
         if before != NONE:
-            offer(a, parts, rule, slots[before, OWNER])  # the previous fragment cannot grow any more
+            # The cost may change, because the previous fragment cannot grow any more.
+            offer(a, parts, rule, slots[before, OWNER])
         fragment = a.free_fragments[len(a.valid) - counts[FRAGMENTS] - 1]
         counts[FRAGMENTS] += 1
         a.fragments[fragment] = slot
@@ -196,7 +203,7 @@ def victim(a: MemoryArrays, rule: SheddingRule) -> Any:
 
 
 def unpack_memory(stored: PackedMemory, capacity: int, parts: Int64s, rule: SheddingRule) -> MemoryArrays:
-    """Unpack a memory with room for `capacity` tuples."""
+    """Unpack stored tuples to the arrays of a tuple store with this capacity."""
     a = empty(capacity, rule.shadow_limit)
     shadow = unpack_shadow(stored)
     a.shadow[: len(shadow)] = shadow
@@ -214,7 +221,7 @@ def _restore(a: MemoryArrays, parts: Int64s, rule: SheddingRule, tuples: Int64s)
         append(a, parts, rule, t[PART], t[BEGIN], t[END], t[CODE], t[RUN], t[TIES], t[ROW])
 
 
-# Arrivals, expiry by window, and the exact runs (*shadow*) in a compiled memory.
+# Arrival and expiry of tuples, and the sample of exact runs (*shadow*) with which accuracy is measured
 
 
 @kernel
@@ -226,10 +233,10 @@ def samples(run: int, halvings: int, seed: int) -> bool:
 
 @kernel
 def _shadow_row(a: MemoryArrays, parts: Int64s, rule: SheddingRule, part: int, begin: int, end: int) -> int:
-    """Return the shadow row of a tuple's run, or -1.
+    """Add a tuple to its run of equal values in the sample of exact runs.
 
-    The result is -1 if the run is not sampled. The period of the tuple has just ended. The tuple continues a
-    run, or begins a run.
+    The period of the tuple has just ended. The tuple extends a run, or begins a run. Return the row of the
+    run in the array `shadow`, or -1 if the run is not sampled.
     """
     shadow, counts = a.shadow, a.counts
     run, row = parts[part, LAST_RUN], parts[part, SEEN]
@@ -252,7 +259,7 @@ def _shadow_row(a: MemoryArrays, parts: Int64s, rule: SheddingRule, part: int, b
 
 @kernel
 def keep_runs(a: MemoryArrays, parts: Int64s, horizon: int, seed: int) -> None:
-    """Drop runs that are not sampled or whose last tuple expired."""
+    """Drop exact runs from the sample if not sampled any more, or expired."""
     shadow, counts = a.shadow, a.counts
     moved = np.full(counts[SHADOW], NONE, np.int64)
     kept = 0
@@ -282,7 +289,7 @@ def take(
     codes: Int64s,
     chosen: Int64s,
 ) -> None:
-    """Add tuples in order.
+    """Process arriving tuples in order.
 
     When the period of a tuple has ended, the tuple is stored only if it began at or after the horizon.
     """
@@ -340,9 +347,9 @@ def expire(a: MemoryArrays, parts: Int64s, rule: SheddingRule, horizon: int) -> 
         a.counts[HALVINGS] = 0
 
 
-# Compiled heap of shedding candidates, ordered by cost, then by tie.
+# Compiled heap of tuples that may be dropped, ordered by cost, then by rank among equal costs (tie)
 #
-# Each push has an entry number. Only the latest entry of a fragment is valid.
+# Each push has an entry number. Only the latest entry of a fragment (sequence of adjacent tuples) is valid.
 
 
 TIE, ENTRY, FRAGMENT, SLOT = range(4)
@@ -380,7 +387,7 @@ def sift_down(costs: Floats, heap: Int64s, count: int, index: int) -> None:
 def push(
     costs: Floats, heap: Int64s, count: int, cost: float, tie: int, entry: int, fragment: int, slot: int
 ) -> int:
-    """Add an entry. Return the new number of entries."""
+    """Add an entry to the heap; return the new number of entries."""
     costs[count] = cost
     heap[count, TIE], heap[count, ENTRY], heap[count, FRAGMENT], heap[count, SLOT] = (
         tie,
@@ -397,7 +404,7 @@ def push(
 
 @kernel
 def pop(costs: Floats, heap: Int64s, count: int) -> int:
-    """Remove the first entry. Return the new number of entries."""
+    """Remove the first entry of the heap; return the new number of entries."""
     _swap(costs, heap, 0, count - 1)
     sift_down(costs, heap, count - 1, 0)
     return count - 1
@@ -405,7 +412,10 @@ def pop(costs: Floats, heap: Int64s, count: int) -> int:
 
 @kernel
 def tidy(costs: Floats, heap: Int64s, count: int, valid: Int64s) -> int:
-    """Remove entries that are not the latest entry of their fragment."""
+    """Remove outdated entries from the heap; return the new number of entries.
+
+    Only the latest entry of each sequence of adjacent tuples (fragment) is valid.
+    """
     kept = 0
     for index in range(count):
         if valid[heap[index, FRAGMENT]] == heap[index, ENTRY]:
@@ -417,7 +427,7 @@ def tidy(costs: Floats, heap: Int64s, count: int, valid: Int64s) -> int:
     return kept
 
 
-# Layout of a compiled memory: integer tables with a row per object.
+# Layout of the compiled tuple store: arrays of integers, with a row for each object
 
 
 Records: TypeAlias = NDArray[Any]
@@ -425,29 +435,29 @@ Records: TypeAlias = NDArray[Any]
 SLACK = 64
 NONE = -1
 
-# Columns of slots. A free slot has no partition. The first STORED columns are stored, and the other columns
-# are derived.
+# Columns of slots, which hold tuples. A free slot has no partition. Checkpoints contain the first STORED
+# columns, from which the other columns are derived.
 BEGIN, END, CODE, RUN, TIES, PART, ROW, BEFORE, AFTER, OWNER = range(10)
 STORED = 7
-# Columns of partitions: linked list, newest tuple, and last known run.
+# Columns of partitions: linked list, newest tuple, and last run of equal values with a known end.
 FIRST, LAST, ALIVE, CHOSEN, SINCE, NEW_CODE, NEW_RUN, SERIAL, LAST_RUN, RUN_CODE, RUN_END, SEEN = range(12)
-# Columns of fragments. SHORTEST is used if inner tuples may be shed.
+# Columns of fragments: first tuple, last tuple, and shortest tuple (if tuples between them may be dropped).
 HEAD, TAIL, SHORTEST = range(3)
-# Columns of the shadow.
+# Columns of the shadow, which is the sample of exact runs.
 S_RUN, S_PART, S_CODE, S_BEGIN, S_END, S_LAST, S_LOST = range(7)
-# Counters.
+# Positions of counters in `MemoryArrays.counts`.
 HELD, FRAGMENTS, ENTRIES, HEAP, SHADOW, HALVINGS, TUPLES, ARRIVED, RUNS, DROPPED = range(10)
-DRAWN = ENTRIES  # the random method has no heap entries, and uses this counter for drawn numbers
+DRAWN = ENTRIES  # counter of random numbers; the random method has no heap and needs no ENTRIES
 
 
 class MemoryArrays(NamedTuple):
-    """All arrays of a memory."""
+    """Arrays of a compiled tuple store."""
 
     slots: Int64s
     free_slots: Int64s
     fragments: Int64s
     free_fragments: Int64s
-    valid: Int64s  # latest entry of each fragment
+    valid: Int64s  # latest heap entry of each fragment
     costs: Floats
     heap: Int64s
     shadow: Int64s
@@ -455,11 +465,12 @@ class MemoryArrays(NamedTuple):
 
 
 class SheddingRule(NamedTuple):
-    """The shedding method in numbers. `threshold` is -1 if there is none.
+    """Parameters of a shedding method as plain numbers, for compiled code.
 
-    If `drawn`, tuples to shed are chosen at random by position. The column TIES then has the position of a
-    slot, and `valid` has the slots by position. If `inner`, the shortest tuple of a fragment may be shed at
-    any position. Otherwise only the first and the last tuple of a fragment may be shed.
+    A `threshold` of -1 means no threshold. If `drawn`, dropped tuples are chosen at random by position. The
+    column TIES then has the position of a slot, and `valid` has the slots by position. If `inner`, the
+    shortest tuple of a fragment (sequence of adjacent tuples) may be dropped. Otherwise only its first and
+    last tuple may be dropped.
     """
 
     drawn: bool
@@ -495,8 +506,8 @@ def new_partitions(count: int) -> Int64s:
     return out
 
 
-# Storage format of tuples and of exact runs between the runs of a task. Times are offsets from a common base,
-# in 32 bits if their range is below 71 minutes. Runs are numbered backwards from the latest run.
+# Storage format of tuples and of exact runs of equal values between micro-batches. Times are offsets from a
+# common base, in 32 bits if their range is below 71 minutes. Runs are numbered backwards from the latest run.
 _SHORT, _LONG = (
     np.dtype([("begin", time), ("end", time), ("tie", "i8"), ("code", "i4"), ("later", "u4"), ("part", "i4")])
     for time in ("u4", "i8")
@@ -509,9 +520,10 @@ ORIGINAL = np.dtype(
 
 @stored_as("coalesce.packed", version=2)
 class PackedMemory(NamedTuple):
-    """Packed memory: tuples by partition and time, and exact runs.
+    """Content of a compiled tuple store, packed for a checkpoint.
 
-    All other arrays are derived.
+    It has the tuples by partition and time, and the sample of exact runs. The other arrays are derived from
+    them.
     """
 
     tuples: Records
@@ -557,7 +569,7 @@ def unpack_shadow(stored: PackedMemory) -> Int64s:
 
 
 def unpack_tuples(stored: PackedMemory, shadow: Int64s) -> Int64s:
-    """Return the stored columns of slots."""
+    """Return the tuples of a checkpoint as rows with the first STORED columns of slots."""
     out = np.empty((len(stored.tuples), STORED), np.int64)
     for name, column in (("begin", BEGIN), ("end", END), ("tie", TIES), ("code", CODE), ("part", PART)):
         out[:, column] = stored.tuples[name]
@@ -571,12 +583,12 @@ def unpack_tuples(stored: PackedMemory, shadow: Int64s) -> Int64s:
     return out
 
 
-# Compiled pseudo-random hash, equal in every process.
+# Compiled pseudo-random hash, which is equal in every process
 
 
 @kernel
 def hash_number(number: int, seed: int) -> Any:
-    """Return the same hash as `slicemill.shedding.methods.splitmix64`."""
+    """Return the hash of a number, as `slicemill.shedding.methods.splitmix64` does."""
     golden = np.uint64(0x9E3779B97F4A7C15)
     mixed = np.uint64(number) + np.uint64(seed) * golden + golden
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,4 +1,4 @@
-"""Specification of temporal coalescing: adjacent periods of equal attributes become one run."""
+"""Specification of temporal coalescing, which merges adjacent periods of equal values."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from slicemill.time import format_us
 
 @dataclass(frozen=True, slots=True)
 class Coalesce(Operator):
-    """Runs of equal attributes with their valid periods, at each slide (L4-L8).
+    """Temporal coalescing: rows of equal attributes with their valid periods (L4-L8).
 
-    `where` selects the tuples that form runs. The condition must not be pushed down as a filter, because a
-    tuple that is not selected still ends the period of its predecessor (L3). With a `budget`, tuples may be
-    shed, and the accuracy is measured for the runs that `wanted` selects. `tells_open` adds a column that is
-    true while a run continues (L3). With `changes`, a run is emitted only when it begins and when it ends
-    (L8). With `late`, the input also has late tuples, at the time of their arrival. Late tuples correct runs
-    from the next slide on (L5).
+    A *run* (value run) is a sequence of tuples with equal attributes and adjacent periods. Each slide of the
+    window emits the runs in the window. `where` selects the tuples that form runs. The condition must not be
+    pushed down as a filter, because a tuple that is not selected still ends the period of its predecessor
+    (L3). With a `budget`, tuples may be shed, and the accuracy is measured for the runs that `wanted`
+    selects. `tells_open` adds a column that is true while a run continues (L3). With `changes`, a run is
+    emitted only when it begins and when it ends (L8). With `late`, the input also has late tuples, at the
+    time of their arrival. Late tuples change runs from the next slide on (L5).
     """
 
     attributes: tuple[str, ...]
@@ -61,9 +62,9 @@ def _late_fact(late: LateTuples) -> tuple[str, str]:
 
 
 def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:
-    """Return the partitioning keys.
+    """Return the partitioning keys of a temporal query.
 
-    None with a budget, because all partitions share one memory.
+    Return None with a budget, because all partitions share one tuple store.
     """
     return None if coalesce.budget else (tuple(item.expr for item in coalesce.partition_by),)
 
@@ -78,7 +79,7 @@ KINDS = (
         waits_for_time=lambda *_: True,
         task=TaskOf.KEYS,
         keys=_keys,
-        # With a budget, the shed tuples depend on all earlier tuples.
+        # With a budget, the choice of shed tuples depends on all earlier tuples.
         history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),
         seq_bits=lambda _, bits, *__: fan_out_bits(bits),
         last_words=True,

@@ -1,6 +1,8 @@
-"""Execution of temporal queries.
+"""Execution of temporal queries, which merge adjacent periods of equal values.
 
-Kernels evaluate most queries. Queries whose shedding method has no kernel are evaluated row by row.
+A *run* (value run) is a sequence of tuples with equal values and adjacent periods, which becomes one result
+row. Kernels (compiled loops) evaluate most queries. Queries whose shedding method has no kernel are evaluated
+row by row.
 """
 
 from __future__ import annotations
@@ -43,17 +45,18 @@ from slicemill.operators.temporal.coalesce import (
 from slicemill.operators.temporal.rows import BudgetState, shedding_rows
 from slicemill.operators.temporal.shedding import expire, samples, take, unpack_memory
 from slicemill.operators.temporal.spec import Coalesce
-from slicemill.shedding.accuracy import SEED, AccuracyReport, MemoryReport, runs_remembered, thin_slides
+from slicemill.shedding.accuracy import SEED, AccuracyReport, MemoryReport, run_sample_size, thin_slides
 from slicemill.shedding.methods import method_of
 from slicemill.time import BEFORE_ALL, BEGINNING
 from slicemill.types import Schema
 
 
 class CoalesceStep:
-    """Coalescing for one temporal query."""
+    """Operator step that evaluates one temporal query."""
 
     def __init__(self, coalescing: Coalescing, output: pa.Schema, numbering: Numbering) -> None:
-        self.latest_elsewhere = BEGINNING  # timestamp of the last tuple in all subtasks, set before each run
+        # Timestamp of the last tuple in all subtasks, set before each micro-batch.
+        self.latest_elsewhere = BEGINNING
         self._coalescing = coalescing
         self._output = output
         self._numbering = numbering
@@ -73,7 +76,7 @@ class CoalesceStep:
         return self._coalescing.state.now
 
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:
-        """Return the report of shed tuples, if there is a budget."""
+        """Return the report of dropped tuples, if the query has a memory budget."""
         state = self._coalescing.state
         return {node_id: state.report} if isinstance(state, BudgetState) else {}
 
@@ -99,18 +102,18 @@ def coalesce(operator: Coalesce, context: StepContext) -> CoalesceStep | RowStep
         return row_step(shedding_rows(operator, budget, context.schemas[0], output), context)
     known = context.state if isinstance(context.state, BudgetState) else BudgetState()
     budgeted = BudgetedByTime(operator, context.schemas[0], output.names, output, known)
-    # All partitions share one memory, so there is a single subtask, and output rows can be renumbered.
+    # All partitions share one tuple store, so there is a single subtask, and output rows can be renumbered.
     return CoalesceStep(budgeted, with_system_columns(to_arrow(output)), Numbering())
 
 
-# Coalescing over windows by rows: the last n tuples, at each m-th tuple.
+# Coalescing over windows of rows: the last n tuples, with output at each m-th tuple
 
 
 class CoalescingByRows(Coalescing):
-    """Coalescing with output at each tuple that completes a slide.
+    """Coalescing over the last n tuples, with output at each m-th tuple.
 
-    The output has the timestamp of this tuple. The tuple itself is not in the output, because its period is
-    empty.
+    The output has the timestamp of the m-th tuple. The tuple itself is not in the output, because its period
+    is empty.
     """
 
     def due(self) -> int | None:
@@ -149,14 +152,14 @@ class CoalescingByRows(Coalescing):
         return out
 
 
-# Coalescing over windows by time. Tuples wait until the slide ends.
+# Coalescing over windows of time, in which tuples wait until the slide ends
 
 
 _FEW_KEYS = 1000
 
 
 class CoalescingByTime(Coalescing):
-    """Coalescing with output at each multiple of the slide.
+    """Coalescing over windows of time, with output at each multiple of the slide.
 
     There is no output while the window is empty.
     """
@@ -184,8 +187,7 @@ class CoalescingByTime(Coalescing):
         content = self._content(new)
         runs, first, last = content.runs, state.closed // slide + 1, state.now // slide
         if ended:
-            # An unbounded window never becomes empty, but its content does not change after the end of the
-            # input.
+            # An unbounded window never becomes empty, but its content does not change after the end of input.
             last = last + 1 if self._extent is None else FOREVER // slide
         extent = FOREVER if self._extent is None else self._extent
         spans = RunSpans(*windows_of_time(runs.partitions, runs.begins, slide, extent, first, last))
@@ -222,27 +224,27 @@ def _keys(piece: Slice) -> Int32s:
     return found
 
 
-# Temporal queries with late tuples, which split and merge later runs (L5).
+# Temporal queries with late tuples, which split and merge runs of equal values in later output (L5)
 #
 # Late tuples are in the input at the time of their arrival. The output of a slide has the tuples that arrived
-# before the slide's end, each from its own time on. The output therefore depends on the order of arrival, and
-# not on the division of the input into runs.
+# before the end of the slide. The period of a late tuple begins at its event time. The output therefore
+# depends on the order of arrival, and not on the division of the input into micro-batches.
 
 
 class CoalescingWithLate(CoalescingByTime):
-    """Like `CoalescingByTime`, with tuples sorted by their own times."""
+    """Coalescing over windows of time, with late tuples sorted in by event time."""
 
     def __init__(
         self, operator: Coalesce, schema: Schema, names: Sequence[str], state: CoalescingState
     ) -> None:
         super().__init__(operator, schema, names, state)
-        assert operator.late is not None, "the caller has looked"
+        assert operator.late is not None, "the caller has checked this"
         self._column, self._within = operator.late.column, operator.late.within_us
 
     def run(
         self, table: pa.Table, complete: int, latest_elsewhere: int = BEFORE_ALL
     ) -> tuple[pa.Table | None, int]:
-        arrived, begun = _integers(table.column(TS)), self._own_times(table)
+        arrived, begun = _integers(table.column(TS)), self._event_times(table)
         in_time = arrived - begun <= self._within
         if not in_time.all():
             table, arrived, begun = table.filter(pa.array(in_time)), arrived[in_time], begun[in_time]
@@ -250,7 +252,7 @@ class CoalescingWithLate(CoalescingByTime):
             self.state.closed = int(arrived[0]) // self._slide * self._slide
         reports, start = [], 0
         for index in self._first_of_slides(arrived, begun):
-            # The output up to the arrival of the tuple must not include the tuple.
+            # The output before the arrival of the late tuple must not include the late tuple.
             before = int(arrived[index]) // self._slide * self._slide
             reports.append(super().run(table.slice(start, index - start), before)[0])
             start = index
@@ -258,7 +260,7 @@ class CoalescingWithLate(CoalescingByTime):
         made = [report for report in (*reports, last) if report is not None]
         return (pa.concat_tables(made) if made else None), until
 
-    def _own_times(self, table: pa.Table) -> Int64s:
+    def _event_times(self, table: pa.Table) -> Int64s:
         return _integers(table.column(self._column).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()))
 
     def _first_of_slides(self, arrived: Int64s, begun: Int64s) -> list[int]:
@@ -267,10 +269,10 @@ class CoalescingWithLate(CoalescingByTime):
         _, firsts = np.unique(arrived[late] // self._slide, return_index=True)
         return [int(index) for index in late[firsts]]
 
-    def _taken(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
-        new, arrivals = super()._taken(table)
+    def _stored_columns(self, table: pa.Table) -> tuple[pa.Table, Int64s]:
+        new, arrivals = super()._stored_columns(table)
         return new.set_column(
-            new.schema.get_field_index(TIME), TIME, pa.array(self._own_times(table))
+            new.schema.get_field_index(TIME), TIME, pa.array(self._event_times(table))
         ), arrivals
 
     def _sorted(self, keys: Int32s, times: Int64s) -> tuple[Int64s, Int32s]:
@@ -278,8 +280,8 @@ class CoalescingWithLate(CoalescingByTime):
         return order, keys[order]
 
     def _keep_changes(self, new: pa.Table, content: SortedTuples) -> None:
-        """Store tuples unmerged while a late tuple may arrive between them."""
-        assert self.state.closed is not None, "something was reported"
+        """Store tuples with equal values unmerged while a late tuple may split them."""
+        assert self.state.closed is not None, "a slide has ended"
         needed = content.changes() | (content.ts >= self.state.closed - self._within)
         self._keep(new, content, needed)
 
@@ -289,17 +291,18 @@ def _integers(column: pa.ChunkedArray) -> Int64s:
     return found
 
 
-# Coalescing over windows by time with a tuple budget: the compiled form of `temporal.rows`.
+# Coalescing over windows of time with a memory budget: the compiled implementation of `temporal.rows`
 #
-# Tuples are added one by one to the compiled memory, slide by slide. At the end of a slide, the tuples that
-# were not shed are merged into runs, and the accuracy is computed. Both operate on whole columns.
+# Tuples are added one by one to the compiled tuple store, slide by slide. At the end of a slide, the tuples
+# that were not dropped are merged into runs, and the accuracy is computed. These two steps operate on whole
+# columns.
 
 
 _ALWAYS = -(2**62)
 
 
 class BudgetedByTime(Coalescing):
-    """Like `CoalescingByTime`, for the tuples that were not shed."""
+    """Coalescing over windows of time, of the tuples that load shedding has not dropped."""
 
     state: BudgetState
 
@@ -311,28 +314,28 @@ class BudgetedByTime(Coalescing):
         method = method_of(operator.budget.method, operator.budget.threshold, weights=operator.budget.weights)
         threshold = -1 if method.threshold is None else method.threshold
         self._capacity = operator.budget.capacity
-        limit = runs_remembered(self._capacity)
+        limit = run_sample_size(self._capacity)
         inner = method.split == 0 and method.threshold is None
         self._rule = m.SheddingRule(
             method.blind, inner, method.lost, method.lookahead, threshold, method.seed, SEED, limit
         )
         self._wanted = None if operator.wanted is None else compile_vector(operator.wanted, output)
-        # Unpacked during a run. Between runs, the state has the packed memory.
+        # The tuple store is unpacked only during a micro-batch. Otherwise the state has the packed tuples.
         self._memory = m.empty(0, 0)
         self._values = Keys()
-        self._now = 0  # end of the current slide
+        self._now = 0  # end time of the current slide
         if state.memory is None:
             state.report = MemoryReport(capacity=self._capacity)
 
-    def _wake(self, coming: int) -> None:
-        """Unpack the memory with room for `coming` new tuples, within the budget."""
+    def _unpack(self, new_tuples: int) -> None:
+        """Unpack the stored tuples, with room for new tuples within the budget."""
         stored = self.state.memory or m.pack_memory(self._memory)
-        room = min(self._capacity, len(stored.tuples) + coming)
+        room = min(self._capacity, len(stored.tuples) + new_tuples)
         self._memory = unpack_memory(stored, room, self.state.partitions, self._rule)
         self._values = Keys.restored(**self.state.values)
 
-    def _rest(self) -> None:
-        self.state.rest(m.pack_memory(self._memory), self._values)
+    def _pack(self) -> None:
+        self.state.store(m.pack_memory(self._memory), self._values)
         self._memory, self._values = m.empty(0, 0), Keys()
 
     def due(self) -> int | None:
@@ -342,7 +345,7 @@ class BudgetedByTime(Coalescing):
         state = self.state
         missing = max(len(state.keys), 1) - len(state.partitions)
         state.partitions = np.concatenate([state.partitions, m.new_partitions(max(missing, 0))])
-        self._wake(len(new))
+        self._unpack(len(new))
         columns = [new.column(name) for name in self._attributes]
         codes = self._values.number(distinct_keys(columns, len(new)), columns).astype(np.int64)
         keys = numbers(new.column(KEY).combine_chunks()).astype(np.int64)
@@ -361,9 +364,9 @@ class BudgetedByTime(Coalescing):
             start = stop
             if start == len(ts) and not ended and state.now < state.next_end:
                 break
-            out.append(self._closed(state.next_end, ended and start == len(ts)))
+            out.append(self._end_slide(state.next_end, ended and start == len(ts)))
         self._count()
-        self._rest()
+        self._pack()
         if not out:
             return None
         table = renumber(pa.concat_tables(out), state.next_seq)
@@ -373,14 +376,15 @@ class BudgetedByTime(Coalescing):
     def _horizon(self, end: int) -> int:
         return _ALWAYS if self._extent is None else end - self._extent
 
-    def _closed(self, end: int, last: bool) -> pa.Table:
-        """Emit the runs at the end of a slide."""
+    def _end_slide(self, end: int, last: bool) -> pa.Table:
+        """End a slide; return the result rows of its window."""
         state = self.state
         self._expire(end)
-        out = self._shown(end)
+        out = self._results(end)
         goes_on = bool(state.partitions[:, m.ALIVE].any()) and not (self._extent is None and last)
         state.next_end = end + self._slide if goes_on else None
-        # Expire tuples that are in no later window now, to make room before the next slide ends.
+        # Tuples that no later window contains expire now, so that the store has room before the next slide
+        # ends.
         self._expire(end + self._slide)
         return out
 
@@ -395,9 +399,9 @@ class BudgetedByTime(Coalescing):
         )
         report.sampled = 0.5 ** int(counts[m.HALVINGS])
 
-    # -- reports ---------------------------------------------------------------------------------------
+    # -- results and accuracy --------------------------------------------------------------------------
 
-    def _shown(self, now: int) -> pa.Table:
+    def _results(self, now: int) -> pa.Table:
         state, slots, partitions = self.state, self._memory.slots, self.state.partitions
         kept = slots[slots[:, m.PART] != m.NONE]
         open_ = (
@@ -411,20 +415,19 @@ class BudgetedByTime(Coalescing):
             np.append(kept[:, m.BEGIN], newest[:, m.SINCE]),
             np.append(kept[:, m.END], np.full(len(newest), now)),
         )
-        left = tuples.put_together()
+        left = tuples.merge_adjacent()
         self._now = now
         self._count()
         state.report.in_window = self._in_window(now)
-        told = left.take(self._is_change(left.begins, left.ends, now)) if self._changes else left
-        table = self._table(told)
-        state.report.add(now, sums(*self._exact(left, tuples, len(kept), now), self._selects))
+        emitted = left.take(self._is_change(left.begins, left.ends, now)) if self._changes else left
+        table = self._table(emitted)
+        state.report.add(now, sums(*self._exact_and_remaining(left, tuples, len(kept), now), self._selects))
         return table
 
-    def _exact(self, left: RunPieces, tuples: RunPieces, kept: int, now: int) -> tuple[RunPieces, RunPieces]:
-        """Return the runs without shedding, and the remaining runs.
-
-        Both for the sampled runs.
-        """
+    def _exact_and_remaining(
+        self, left: RunPieces, tuples: RunPieces, kept: int, now: int
+    ) -> tuple[RunPieces, RunPieces]:
+        """Return the sampled runs of equal values without shedding, and as they remain."""
         counts = self._memory.counts
         shadow = self._memory.shadow[: counts[m.SHADOW]]
         sampled = left.take(_samples(left.runs, int(counts[m.HALVINGS])))
@@ -469,7 +472,7 @@ class BudgetedByTime(Coalescing):
         return pa.table(columns, names=[TS, SEQ, ARRIVAL, *self._names])
 
     def _in_window(self, now: int) -> int:
-        """Return the number of tuples in windows now, accurate to a slide."""
+        """Return the number of tuples in the current windows, accurate to one slide."""
         arrived, until = self.state.report.arrived, self.state.until
         if self._extent is None:
             return arrived

@@ -1,4 +1,4 @@
-"""Parse scalar expressions by precedence, from OR down to literals."""
+"""Parser of scalar expressions, by precedence from OR down to literals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from slicemill.sql.lexer import RESERVED
 from slicemill.sql.nodes import at, span_of
 from slicemill.time import unit_name
 
-# L7: Allen's thirteen relations, then TSQL's looser relations under names that differ from Allen's.
+# Relations between periods (L7): Allen's thirteen relations, then TSQL's less strict relations under other
+# names.
 INTERVAL_RELATIONS = (
     "BEFORE",
     "AFTER",
@@ -54,10 +55,11 @@ _PATTERNS: dict[str, type[exp.Expression]] = {"LIKE": exp.Like, "ILIKE": exp.ILi
 _MEMBERSHIPS = ("IN", "BETWEEN", *_PATTERNS)
 _NESTED, _SINGLE = "there are no lists of lists", "let the elements be single values"
 
-# Each operand of a chain adds a level to the tree.
+# Maximum number of operands in a chain such as a + b + …, of which each operand adds a level to the syntax
+# tree.
 _MOST_OPERANDS, _IN_PARTS = 500, "put parts of it in parentheses"
 
-# Binary operators with their precedence; a higher number binds more tightly.
+# Binary operators with their precedence. An operator with a higher number binds more tightly.
 _OPERATORS: dict[str, tuple[int, type[exp.Expression]]] = {
     "&": (1, exp.BitwiseAnd),
     "|": (1, exp.BitwiseOr),
@@ -70,7 +72,7 @@ _OPERATORS: dict[str, tuple[int, type[exp.Expression]]] = {
     "%": (3, exp.Mod),
     "DIV": (3, exp.IntDiv),
 }
-# Operators of other languages, and their spelling in ESL.
+# Spelling in ESL of operators of other languages.
 _FOREIGN_OPERATORS = {"=>": ">=", "=<": "<=", "&&": "AND", "**": "power(x, y)", "//": "DIV"}
 
 
@@ -93,7 +95,7 @@ def _and(c: Cursor) -> exp.Expression:
 
 
 def _build_balanced_tree(kind: type[exp.Expression], operands: list[exp.Expression]) -> exp.Expression:
-    """Return a balanced tree of all operands.
+    """Return a balanced syntax tree of all operands of a chain of ANDs or ORs.
 
     A balanced tree of a thousand operands needs only ten levels of recursion.
     """
@@ -118,7 +120,7 @@ def _not(c: Cursor) -> exp.Expression:
 
 
 def _predicate(c: Cursor) -> exp.Expression:
-    """Parse an operand or a single comparison.
+    """Parse an operand, or a single comparison of two operands.
 
     Comparisons do not chain: `1 < x < 5` is an error.
     """
@@ -144,7 +146,7 @@ def _at_comparison(c: Cursor) -> bool:
 
 
 def _relation(c: Cursor) -> str:
-    """Return the interval relation at the cursor, or ''."""
+    """Return the relation of periods at the cursor, such as OVERLAPS, or ''."""
     if c.word() not in _RELATION_STARTS:
         return ""
     return next((words for words in INTERVAL_RELATIONS if c.looking_at(*words.split())), "")
@@ -213,7 +215,7 @@ def _is(c: Cursor, left: exp.Expression) -> exp.Expression:
         node = exp.Is(this=left, expression=exp.Boolean(this=False))
     elif c.accept("DISTINCT", "FROM"):
         right = _operators(c)
-        # IS NOT DISTINCT FROM is null-safe equality; the plain form is its negation.
+        # IS NOT DISTINCT FROM is null-safe equality, and IS DISTINCT FROM is its negation.
         node = exp.NullSafeEQ(this=left, expression=right)
         negated = not negated
     else:
@@ -245,7 +247,7 @@ def _membership(c: Cursor, left: exp.Expression) -> exp.Expression:
 
 
 def _operators(c: Cursor, weakest: int = 1) -> exp.Expression:
-    """Parse operators that bind at least as tightly as `weakest`."""
+    """Parse operands and operators with a precedence of at least `weakest`."""
     left, operands = _unary(c), 1
     while c.word() in _OPERATORS:
         _reject_foreign_operator(c)
@@ -378,7 +380,7 @@ def _number(c: Cursor) -> exp.Expression:
 
 
 def _list(c: Cursor, start: TextSpan) -> exp.Expression:
-    """Parse `ARRAY[1, 2]`."""
+    """Parse the elements of a list such as `ARRAY[1, 2]`."""
     c.expect("ARRAY", "[")
     elements = c.listing(lambda: expression(c))
     c.expect("]")
@@ -404,7 +406,7 @@ def _column_or_call(c: Cursor) -> exp.Expression:
     first = c.name("a column")
     if not c.take("."):
         return at(exp.Column(this=first), start)
-    # After a dot, END is a column, as in Spark's window.end.
+    # After a dot, the word END is a column, as in Spark's window.end.
     second = exp.Star() if c.take("*") else c.name("a column", RESERVED - {"END"})
     if c.looking_at("."):
         raise StatementError(

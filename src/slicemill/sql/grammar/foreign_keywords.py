@@ -1,4 +1,7 @@
-"""Error messages and hints for keywords of other systems."""
+"""Error messages and hints for keywords of other systems.
+
+Each table has the message and the hint for keywords at one position of a statement.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping
 from slicemill.sql.cursor import Cursor
 from slicemill.sql.errors import StatementError
 
-# At the start of a statement.
+# Foreign keywords at the start of a statement.
 STATEMENTS = {
     "SUBSCRIBE": (
         "SUBSCRIBE is asked of a server, about a query that it has",
@@ -25,7 +28,7 @@ STATEMENTS = {
         "write them one after another: CREATE QUERY a AS SELECT …; CREATE QUERY b AS SELECT …",
     ),
 }
-# After CREATE.
+# Foreign keywords after CREATE.
 CREATED = {
     "MATERIALIZED": (
         "a query keeps its results up to date by itself, and SELECT * FROM name reads them as they are now",
@@ -42,7 +45,7 @@ CREATED = {
     ),
     "INDEX": ("what queries look up is indexed by itself", "leave the index out"),
 }
-# After a name in FROM, before a parenthesis.
+# Foreign keywords after the name of a relation in FROM, and before a parenthesis.
 BEHIND_A_STREAM = {
     "MATCH_RECOGNIZE": (
         "there is no MATCH_RECOGNIZE in ESL",
@@ -58,7 +61,7 @@ BEHIND_A_STREAM = {
         "take those of some keys: WHERE pmod(hash(item), 10) = 0",
     ),
 }
-# After a whole SELECT.
+# Foreign keywords after a complete SELECT.
 BEHIND_A_SELECT = {
     "INTERSECT": (
         "there is no INTERSECT in ESL",
@@ -75,7 +78,7 @@ BEHIND_A_SELECT = {
     "FETCH": ("there is no FETCH in ESL", "write LIMIT 10 behind ORDER BY"),
     "PARTITION": ("rows are spread by the keys that queries need", "leave PARTITION BY out"),
 }
-# After the arguments of a call.
+# Foreign keywords after the arguments of a call.
 IN_A_CALL = {
     "ORDER": (
         "an aggregate takes values in the order of time",
@@ -94,7 +97,7 @@ IN_A_CALL = {
 
 
 def refuse(c: Cursor, words: Mapping[str, tuple[str, str]]) -> None:
-    """Raise StatementError if one of these words follows."""
+    """Raise StatementError if one of these foreign keywords is at the cursor."""
     if c.word() in words:
         message, hint = words[c.word()]
         raise StatementError(message, c.span(), hint)

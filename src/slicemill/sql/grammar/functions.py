@@ -1,4 +1,4 @@
-"""Parse CREATE AGGREGATE: declarations, state tables and bodies (M29-M38)."""
+"""Parser of CREATE AGGREGATE and CREATE FUNCTION (M29-M38)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def create_aggregate(c: Cursor) -> nodes.CreateAggregate:
 
 
 def _returns(c: Cursor) -> list[exp.Expression]:
-    """Parse the return type, or a list of named columns.
+    """Parse the return type of an aggregate, or a list of named columns.
 
     An aggregate with several columns returns rows.
     """
@@ -85,7 +85,7 @@ def _body(c: Cursor) -> nodes.AggregateBody:
 
 
 def _statements(c: Cursor) -> list[exp.Expression]:
-    """Parse the statements in braces."""
+    """Parse the statements in braces in the body of an aggregate."""
     c.expect("{")
     statements: list[exp.Expression] = []
     while not c.accept("}"):
@@ -165,13 +165,13 @@ def _where(c: Cursor) -> exp.Expression | None:
     return expressions.expression(c) if c.accept("WHERE") else None
 
 
-# Parse `CREATE FUNCTION name(parameter type, …) RETURNS type AS expression`, and its variants.
+# CREATE FUNCTION name(parameter type, …) RETURNS type AS expression, and its variants
 #
 # The variants are functions in Python and functions that return the rows of a query.
 
 
 def declaration(c: Cursor, what: str, typed: bool = False) -> nodes.ColumnDeclaration:
-    """Parse a parameter or column.
+    """Parse the declaration of a parameter or column.
 
     The type is optional unless `typed` is set.
     """

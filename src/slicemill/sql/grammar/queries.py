@@ -1,4 +1,4 @@
-"""Parse SELECT, FROM, joins, UNION and WITH."""
+"""Parser of SELECT, FROM, joins, UNION and WITH."""
 
 from __future__ import annotations
 
@@ -73,10 +73,7 @@ def _ends(c: Cursor, node: exp.Expression) -> None:
 
 
 def _move_ends(last: exp.Select, union: exp.Union) -> None:
-    """Move final clauses of the last SELECT to the UNION.
-
-    The clauses are ORDER BY, LIMIT and EMIT, as in SQL.
-    """
+    """Move ORDER BY, LIMIT and EMIT from the last SELECT to the whole UNION, as in SQL."""
     for key in _ENDS:
         union.set(key, child(last, key))
         last.set(key, None)
@@ -223,7 +220,7 @@ def _item(c: Cursor) -> exp.Expression:
     if c.accept("AS"):
         alias = c.name("a name")
         if isinstance(node, exp.Anonymous) and c.looking_at("OVER"):
-            # The theses contain an example of this form.
+            # Published ESL has an alias after the whole call, so the alias is accepted with a warning.
             c.warn("a name stands behind the whole call", span_of(alias), f"write OVER (…) AS {alias.name}")
             c.advance()
             node = at(over.over(c, node), c.span_from(start))
@@ -269,7 +266,7 @@ def _from_entry(c: Cursor) -> nodes.StreamInput:
     this: exp.Expression
     coalesce = None
     if c.looking_at("LATERAL"):
-        c.advance()  # LATERAL is optional: an entry may always read the entries before it
+        c.advance()  # LATERAL is optional, because an entry may always read the entries before it
     if c.looking_at("UNNEST", "("):
         c.advance()
         this = _elements(c, start)
@@ -365,13 +362,13 @@ def _join(c: Cursor) -> nodes.JoinInput:
     return at(nodes.JoinInput(this=entry, side=side, on=condition, using=using), c.span_from(start))
 
 
-# Parse JOIN: its kind, and its ON or USING condition.
+# JOIN: its kind, and its ON or USING condition
 
 
-# Words that begin a join.
+# Keywords with which a join begins.
 STARTS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "SEMI", "ANTI", "ASOF", "NATURAL")
 
-# Kinds of joins as written. An ASOF join takes only the latest row of the other side.
+# Spellings of the kinds of joins. An ASOF join matches only the latest row of the other side.
 _KINDS = {
     "INNER": "INNER",
     "CROSS": "CROSS",

@@ -1,4 +1,4 @@
-"""Parse scripts: CREATE, DROP, SET, SELECT, PAUSE, INSERT …, separated by semicolons."""
+"""Parser of scripts: CREATE, DROP, SET, SELECT, PAUSE, INSERT …, separated by semicolons."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from slicemill.sql.lexer import tokenize
 from slicemill.sql.nodes import IF_ABSENT, REPLACE, at, height
 from slicemill.time import unit_name
 
-# Parse the commands SHOW, DESCRIBE and EXPLAIN.
+# Commands SHOW, DESCRIBE and EXPLAIN
 
 
 STARTS = ("SHOW", "DESCRIBE", "DESC", "EXPLAIN")
@@ -53,7 +53,7 @@ def read_command(source: SourceText) -> Command:
 
 
 def _rest(c: Cursor) -> str:
-    """Return the text after EXPLAIN, padded so that positions stay the same."""
+    """Return the text after EXPLAIN, padded with blanks so that positions do not change."""
     begin = c.span().start
     c.index = len(c.tokens)
     return " " * begin + c.text[begin:]
@@ -82,15 +82,15 @@ def _command(c: Cursor) -> Command:
 
 
 def _replaceable(kind: str) -> bool | None:
-    """Return True if OR REPLACE is allowed for an extension's kind.
+    """Return True if OR REPLACE is allowed for a kind of object of an extension.
 
-    Return None for kinds that no extension has.
+    Return None if no extension has objects of this kind.
     """
     hook = extension_statements().get(kind)
     return None if hook is None else hook.replaceable
 
 
-# Parse PAUSE, RESUME and RESTART, and the OR REPLACE and IF NOT EXISTS of CREATE.
+# PAUSE, RESUME and RESTART, and OR REPLACE and IF NOT EXISTS of CREATE
 
 
 STEERING_WORDS = tuple(LifecycleAction)
@@ -152,13 +152,14 @@ STATEMENT_STARTS = (
     "AGGREGATE",
     *STEERING_WORDS,
 )
-# A line that begins with one of these words begins a statement, even inside an unclosed quote above it.
+# Pattern of a line that begins a statement, even after an unclosed quote in an earlier line.
 _FIRST_LINE = re.compile(rf"^[ \t]*(?:{'|'.join(STATEMENT_STARTS)})\b", re.IGNORECASE | re.MULTILINE)
 
-# Trees are printed, bound and compared by recursion, with about four frames per level.
+# Maximum height of a syntax tree. Trees are printed, bound and compared by recursion, with four frames per
+# level.
 MAX_HEIGHT = 150
 
-# Hint for users of CREATE TABLE … WITH ('connector' = …).
+# Hint for CREATE TABLE … WITH ('connector' = …), the syntax of Flink.
 _NO_WITH = (
     "write CREATE STREAM name (columns) ORDER BY ts SLACK 5 SECONDS "
     "USING kafka OPTIONS (kafka.bootstrap.servers = '…', subscribe = '…'), or SOURCE 'file.csv'"
@@ -193,7 +194,7 @@ def script(source: SourceText) -> tuple[list[exp.Expression], list[Diagnostic]]:
             _end(c)
         except StatementError as mistake:
             diagnostics.append(mistake.diagnostic)
-            # If only the semicolon is missing, the next statement begins here.
+            # If only the semicolon is missing, the next statement begins at the cursor.
             if c.index != complete or c.word() not in (*STATEMENT_STARTS, *tables.ROW_CHANGES):
                 _skip_statement(c, first)
     return statements, diagnostics + c.warnings
@@ -211,7 +212,7 @@ def _readable(text: str) -> tuple[list[Token], list[Diagnostic]]:
             ends = [token.end + 1 for token in tokenize(text[:opening]) if word_of(token) == ";"]
             following = _FIRST_LINE.search(text, opening) if text[opening : opening + 1] in "'\"`" else None
             start, end = max(ends, default=0), following.start() if following else len(text)
-            # Blanks keep the positions of all other tokens.
+            # The text is replaced by blanks, so that the positions of all other tokens do not change.
             text = text[:start] + " " * (end - start) + text[end:]
 
 
@@ -225,10 +226,7 @@ def _parse_statement(c: Cursor) -> exp.Expression:
 
 
 def _end(c: Cursor) -> None:
-    """Parse the semicolon after a statement.
-
-    It is optional after a closing brace.
-    """
+    """Parse the semicolon after a statement, which is optional after a closing brace."""
     if c.done or c.accept(";") or word_of(c.tokens[c.index - 1]) == "}":
         return
     if c.word() in (*STATEMENT_STARTS, *tables.ROW_CHANGES):
@@ -241,7 +239,7 @@ def statement(c: Cursor) -> exp.Expression:
     if c.word() in ("SELECT", "WITH", "("):
         return queries.query(c)
     if c.looking_at("AGGREGATE"):
-        # The theses contain definitions without CREATE.
+        # Published ESL has definitions without CREATE, so they are accepted with a warning.
         c.warn("CREATE is missing", c.span(), "write CREATE AGGREGATE")
         return aggregates.create_aggregate(c)
     if c.looking_at("REPLACE") and c.take("REPLACE"):  # from EXPLAIN REPLACE
@@ -329,9 +327,9 @@ def _set(c: Cursor) -> nodes.SetOption:
 def _skip_statement(c: Cursor, first: int) -> None:
     """Skip to the end of the broken statement that began at `first`.
 
-    The end is its `;` outside braces, or the CREATE or DROP of the next statement. If the braces do not
-    balance, the statement ends at the next `;` before a SELECT, so that a missing brace does not hide the
-    rest.
+    The end is the `;` of the statement outside braces, or the CREATE or DROP of the next statement. If the
+    braces do not balance, the statement ends at the next `;` before a SELECT, so that a missing brace does
+    not hide errors in later statements.
     """
     depth = 0
     before_select = None
@@ -418,7 +416,7 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
     node = nodes.CreateStream(this=name)
     node.set("columns", _columns(c, node))
     while True:
-        # The theses write a `;` before SOURCE.
+        # Published ESL has a `;` before SOURCE, which is accepted.
         if c.looking_at(";") and c.word(1) in ("SOURCE", "USING"):
             c.warn(
                 f"this ; stands before the end: {c.word(1)} belongs to the stream", c.span(), "leave it out"
@@ -452,7 +450,7 @@ def _create_stream(c: Cursor) -> nodes.CreateStream:
 def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
     """Parse CREATE QUERY.
 
-    FROM, RETAIN and WITH precede AS, because after the SELECT they would be read as aliases.
+    FROM, RETAIN and WITH precede AS, because after the SELECT these words would be read as aliases.
     """
     node = nodes.CreateQuery(this=name)
     if c.take("FROM"):
@@ -469,7 +467,7 @@ def _create_query(c: Cursor, name: exp.Identifier) -> nodes.CreateQuery:
 def _stream_begin(c: Cursor) -> exp.Expression:
     """Parse `BEGIN EARLIEST`, `LATEST` or `TIMESTAMP '2026-01-01'` of a stream.
 
-    The words may be quoted and follow a `=`, because users of Kafka and Flink write options this way.
+    The words may be quoted and follow a `=`, as in the options of Kafka and Flink.
     """
     c.accept("=")
     start = c.span()
@@ -502,14 +500,14 @@ def _beginning(c: Cursor) -> exp.Expression:
 
 
 def _retention(c: Cursor) -> nodes.Duration | None:
-    """Parse `RETAIN 7 DAYS`, the retention of consumed rows."""
+    """Parse `RETAIN 7 DAYS`, the retention of rows that all queries have read."""
     return windows.duration(c) if c.take("RETAIN") else None
 
 
 def _order_by_slack(c: Cursor, node: nodes.CreateStream) -> nodes.CreateStream:
     """Parse `ORDER BY column SLACK d` of a derived stream.
 
-    The clause follows the query but belongs to the stream.
+    The clause follows the query, but is a property of the stream.
     """
     if not c.looking_at("SLACK"):
         return node
@@ -549,9 +547,9 @@ def _table_source(c: Cursor) -> nodes.SourceClause | None:
 
 
 def _columns(c: Cursor, stream: nodes.CreateStream) -> list[nodes.ColumnDeclaration]:
-    """Parse `(name type, …)`.
+    """Parse the columns `(name type, …)` of a stream.
 
-    A WATERMARK among the columns sets the stream's order and slack.
+    A WATERMARK among the columns sets the timestamp column and the slack of the stream.
     """
     c.expect("(")
     columns = [column for column in c.listing(lambda: _column_or_watermark(c, stream)) if column is not None]
@@ -618,7 +616,7 @@ def _option(c: Cursor, nullable: bool = False) -> nodes.Option:
     start = c.span()
     text = c.string("an option")
     name = at(exp.Literal.string(text), start) if text is not None else _option_name(c)
-    c.accept("=")  # optional in Spark's OPTIONS
+    c.accept("=")  # the equals sign is optional, as in Spark's OPTIONS
     value_at = c.span()
     value: exp.Expression
     if (quoted := c.string()) is not None:
@@ -635,7 +633,7 @@ def _option(c: Cursor, nullable: bool = False) -> nodes.Option:
 
 
 def _option_name(c: Cursor) -> exp.Expression:
-    """Parse an option name, which may have dots in Spark: `kafka.bootstrap.servers`."""
+    """Parse an option name, which may have dots, such as `kafka.bootstrap.servers`."""
     start = c.span()
     parts = [c.name("an option")]
     while c.take("."):
@@ -646,7 +644,7 @@ def _option_name(c: Cursor) -> exp.Expression:
     return at(node, c.span_from(start))
 
 
-# Parse CREATE ALERT.
+# CREATE ALERT
 
 
 def create_alert(c: Cursor, name: exp.Identifier) -> nodes.CreateAlert:

@@ -1,4 +1,4 @@
-"""Parse CREATE TABLE with its constraints, and INSERT, UPDATE, DELETE and TRUNCATE.
+"""Parser of CREATE TABLE with its constraints, and INSERT, UPDATE, DELETE and TRUNCATE.
 
 CREATE TABLE item (id bigint PRIMARY KEY, name varchar NOT NULL, price double)
 INSERT INTO item VALUES (7, 'clock', 20.0) ON CONFLICT (id) DO UPDATE SET price = excluded.price
@@ -57,7 +57,7 @@ def _key(c: Cursor, node: nodes.CreateTable) -> None:
     names = c.listing(lambda: c.name("a column"))
     c.expect(")")
     if c.looking_at("NOT", "ENFORCED"):
-        c.expect("NOT", "ENFORCED")  # required in Flink
+        c.expect("NOT", "ENFORCED")  # words that Flink requires after PRIMARY KEY
     if node.args.get("key") is not None:
         raise StatementError(
             "a table has one key", c.span_from(start), "name all its columns in one PRIMARY KEY (…)"

@@ -1,4 +1,4 @@
-"""Parse windows: frames (M37), windows of FROM entries (S2, L6), and durations."""
+"""Parser of windows in FROM and OVER, and of durations (M37, S2, L6)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def bracket(c: Cursor) -> nodes.FrameClause:
 def closing(c: Cursor, entries: Sequence[exp.Expression]) -> None:
     """Parse `CLOSE WHEN condition` after GROUP BY.
 
-    It sets the window of the stream in FROM.
+    The condition sets the window of the stream in FROM.
     """
     start = c.span()
     if not c.looking_at("CLOSE"):
@@ -81,7 +81,7 @@ def _session(c: Cursor) -> nodes.FrameClause:
     """
     start = c.span()
     c.expect("SESSION")
-    if c.take("WITH"):  # SESSION WITH GAP 30 SECONDS
+    if c.take("WITH"):  # the longer spelling is SESSION WITH GAP 30 SECONDS
         c.expect("GAP")
     node = nodes.FrameClause(kind="SESSION")
     if c.accept("UNTIL"):
@@ -94,7 +94,7 @@ def _session(c: Cursor) -> nodes.FrameClause:
 
 
 def now(span: TextSpan) -> nodes.FrameClause:
-    """Return `[NOW]`, the shortest window: the tuples of a single timestamp."""
+    """Return the window `[NOW]`, which has the tuples of a single timestamp."""
     length = at(nodes.Duration(expressions=[_duration_part("1", "MICROSECOND")]), span)
     return at(nodes.FrameClause(kind="RANGE", this=length), span)
 
@@ -102,7 +102,7 @@ def now(span: TextSpan) -> nodes.FrameClause:
 def trailing(c: Cursor) -> nodes.FrameClause:
     """Parse `WINDOW 60 MINUTES` or `WINDOW 100 ROWS` after WHERE.
 
-    This is the window of all streams without a window of their own.
+    The window applies to all streams without a window of their own.
     """
     start = c.span()
     c.expect("WINDOW")
@@ -130,7 +130,7 @@ def temporal(c: Cursor) -> nodes.FrameClause:
 def lateness(c: Cursor) -> exp.Expression | None:
     """Parse `LATE 5 MINUTES`, the maximum lateness in a temporal query (L5).
 
-    A late tuple within this bound corrects emitted runs.
+    A late tuple within this bound corrects emitted results.
     """
     if not c.accept("LATE"):
         return None
@@ -164,7 +164,7 @@ def partition_by(c: Cursor) -> list[exp.Expression] | None:
 def frame(c: Cursor, preceding: bool) -> nodes.FrameClause:
     """Parse the frame `ROWS | RANGE …`.
 
-    A frame has PRECEDING in OVER, but not in brackets.
+    The length is followed by PRECEDING in OVER, but not in brackets.
     """
     start = c.span()
     kind = c.advance().text.upper()
@@ -206,7 +206,7 @@ def _slide(c: Cursor, kind: str) -> exp.Expression | None:
 
 
 def _length(c: Cursor, kind: str) -> exp.Expression:
-    """Parse a window's extent: a count (ROWS) or duration (RANGE)."""
+    """Parse the length of a window: a count for ROWS, or a duration for RANGE."""
     extent = _extent(c)
     written = c.text[nodes.span_of(extent).start : nodes.span_of(extent).end]
     if kind == "RANGE" and isinstance(extent, exp.Literal):
@@ -251,7 +251,7 @@ def duration(c: Cursor) -> nodes.Duration:
             pairs = list(zip(words[::2], words[1::2], strict=False))
             if len(words) % 2 or not pairs or not all(_is_quantity(n) and unit_name(u) for n, u in pairs):
                 raise StatementError(
-                    f"'{text}' is no length of time", span, "write it as in '1 hour 30 minutes'"
+                    f"'{text}' is not a duration", span, "write it as in '1 hour 30 minutes'"
                 )
             parts = [_duration_part(number, unit) for number, unit in pairs]
     while (token := c.token()) is not None and token.token_type is TokenType.NUMBER and unit_name(c.word(1)):
@@ -271,7 +271,7 @@ def duration(c: Cursor) -> nodes.Duration:
 def _part(number: str, span: TextSpan, c: Cursor) -> nodes.DurationPart:
     if not _is_quantity(number):
         raise StatementError(
-            f"{number or 'an empty string'} is no length of time", span, "write a number, as in 5 MINUTES"
+            f"{number or 'an empty string'} is not a duration", span, "write a number, as in 5 MINUTES"
         )
     return _duration_part(number, c.advance().text)
 
@@ -283,7 +283,7 @@ def _duration_part(number: str, unit: str) -> nodes.DurationPart:
 
 
 def duration_of(us: int) -> nodes.Duration:
-    """Return a duration in the largest unit that divides it."""
+    """Return the syntax node of a duration, in the largest unit that divides the duration."""
     unit = max((name for name, length in UNITS_US.items() if us % length == 0), key=UNITS_US.__getitem__)
     return nodes.Duration(expressions=[_duration_part(str(us // UNITS_US[unit]), unit)])
 
@@ -297,7 +297,7 @@ def interval_literal(c: Cursor) -> exp.Interval:
     return exp.Interval(this=duration(c))
 
 
-# Parse OVER: the window of a call, in place or named.
+# OVER: the window of a call, in place or named
 #
 #     sum(price) OVER (PARTITION BY item ROWS 9 PRECEDING)
 #     sum(price) OVER w, min(price) OVER (w ROWS 9 PRECEDING) … WINDOW w AS (PARTITION BY item ORDER BY ts)
@@ -306,7 +306,7 @@ def interval_literal(c: Cursor) -> exp.Interval:
 
 
 RANKS = ("row_number", "rank", "dense_rank")
-# Words that begin a clause of a window, and so cannot name a window.
+# Words that begin a clause of a window, and so cannot be the name of a window.
 _BARRED = RESERVED | {"PARTITION", "ROWS", "RANGE"}
 
 
@@ -319,9 +319,9 @@ def over(c: Cursor, call: exp.Expression) -> nodes.Over:
 
 
 def names_windows(c: Cursor) -> bool:
-    """Return True for a WINDOW clause that defines named windows.
+    """Return True if a WINDOW clause defines named windows.
 
-    Without names, WINDOW applies to all streams.
+    A WINDOW clause without names applies to all streams.
     """
     return c.looking_at("WINDOW") and c.at_name(1) and c.word(2) == "AS"
 
@@ -341,7 +341,7 @@ def _named_window(c: Cursor) -> nodes.NamedWindow:
 
 
 def put_windows(select: exp.Select, named: list[nodes.NamedWindow]) -> None:
-    """Replace window names by their definitions."""
+    """Replace the window names in a SELECT by the definitions of the windows."""
     known: dict[str, nodes.NamedWindow] = {}
     for window in named:
         if window.name.lower() in known:
@@ -356,7 +356,7 @@ def put_windows(select: exp.Select, named: list[nodes.NamedWindow]) -> None:
 
 
 def _whole(window: nodes.NamedWindow, known: dict[str, nodes.NamedWindow]) -> nodes.NamedWindow:
-    """Return a window merged with its base window."""
+    """Return a named window with the clauses of its base window added."""
     base = child(window, "base")
     if base is None:
         return window
@@ -405,9 +405,9 @@ def _window(c: Cursor) -> nodes.NamedWindow:
 
 
 def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
-    """Return a call over a window.
+    """Return the syntax node of a call over a window.
 
-    Ranks may have any ORDER BY. All other calls must be ordered by time.
+    Ranking calls may have any ORDER BY. All other calls must be ordered by time.
     """
     if child(window, "base") is not None:
         return nodes.Over(this=call, named=window)
@@ -437,7 +437,7 @@ def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
     return node
 
 
-# Parse window syntax of other systems: TVFs, ksqlDB's WINDOW, Flink's WATERMARK.
+# Window syntax of other systems: window functions in FROM, WINDOW of ksqlDB, and WATERMARK of Flink
 #
 # TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 # HOP(bid, ts, INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)
@@ -445,7 +445,7 @@ def _over(call: exp.Expression, window: nodes.NamedWindow) -> nodes.Over:
 # FROM bid WINDOW HOPPING (SIZE 10 MINUTES, ADVANCE BY 1 MINUTE)
 
 
-# Length arguments of each function, in the order of positional arguments.
+# Names of the length arguments of each window function, in the order of positional arguments.
 LENGTHS: dict[str, tuple[str, ...]] = {
     "TUMBLE": ("SIZE",),
     "HOP": ("SLIDE", "SIZE"),
@@ -516,7 +516,7 @@ def window_function(c: Cursor) -> nodes.WindowFunction:
 
 
 def at_window_clause(c: Cursor) -> bool:
-    """Return True for a WINDOW clause of ksqlDB."""
+    """Return True if a WINDOW clause in the syntax of ksqlDB is at the cursor."""
     return c.looking_at("WINDOW") and c.word(1) in ("TUMBLING", "HOPPING", "SESSION") and c.word(2) == "("
 
 
@@ -583,7 +583,7 @@ def _partition(c: Cursor) -> list[exp.Expression] | None:
 def _at_another_key(c: Cursor) -> bool:
     """Return True if the name after this comma is a partition key.
 
-    In that case another argument follows it, before the length.
+    A partition key is followed by another argument, before the length.
     """
     if not c.at_name(1) or c.word(1) == "DESCRIPTOR" or c.word(2) != ",":
         return False

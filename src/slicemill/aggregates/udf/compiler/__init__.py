@@ -1,1 +1,1 @@
-"""Compiler of user-defined aggregates to loops over columns (M29-M38)."""
+"""Compiler that generates loops over columns for user-defined aggregates (M29-M38)."""

@@ -1,4 +1,8 @@
-"""Calls that run as generated code, in machine code or in Python."""
+"""Aggregate calls that run as generated code, compiled to machine code or as Python.
+
+A module is the generated code of one call. Its state consists of records (one per partition) and pools
+(arrays with rows of local tables).
+"""
 
 from __future__ import annotations
 
@@ -41,17 +45,17 @@ from slicemill.types import Kind, Type
 
 _NEVER = -(2**63)
 _MANY = 1024
-_NONE = np.zeros(2**20, np.bool_)  # in most calls no tuple expires
+_NONE = np.zeros(2**20, np.bool_)  # shared expiry flags of results without expired tuples
 _NONE.flags.writeable = False
 
 Explain = Callable[[Module, GeneratedRoutine, CompiledState, int, Sequence[Vector]], Exception]
 
 
 class CompiledCall:
-    """Compiled aggregate call.
+    """Call of a user-defined aggregate that runs as generated code.
 
-    `variants` are the module for arguments that are never NULL, and the module for arguments that may be
-    NULL.
+    `variants` are two modules of generated code: for arguments that are never NULL, and for arguments that
+    may be NULL. `explain` returns the error message for a place in the code that failed.
     """
 
     def __init__(
@@ -88,13 +92,16 @@ class CompiledCall:
         return start(self._variants[0], self._literals, self._waits_for_time, self._active)
 
     def take_over(self, state: CompiledState, other: CompiledCall, parts: Sequence[int]) -> None:
-        """Take over the state of the joint calls `parts` of `other`."""
+        """Convert a state of `other`, which evaluates more calls together, to the layout of this call.
+
+        `parts` are the indexes in `other` of the calls that remain.
+        """
         move(state, other._variants[state.nullable], self._variants[state.nullable], parts)
 
     def run(self, state: CompiledState, tuples: Tuples, complete: int | None = None) -> CallAnswers:
-        """Process tuples, in small pieces while the kernel is not compiled yet.
+        """Process tuples, in small pieces as long as the loop is not compiled to machine code yet.
 
-        The compiled code can then take over between two pieces.
+        Machine code can then replace the Python code between two pieces.
         """
         done, rows = 0, len(tuples.ts)
         parts: list[CallAnswers] = []
@@ -114,22 +121,22 @@ class CompiledCall:
 
     def _run(self, state: CompiledState, tuples: Tuples, complete: int | None) -> CallAnswers:
         rows = len(tuples.ts)
-        given = self._inputs(state, tuples, rows)
+        inputs = self._inputs(state, tuples, rows)
         module = self._variants[state.nullable]
         make_room(state, module, int(tuples.partitions.max()) + 1 if rows else 0, rows)
-        given |= self._numbers
-        # Unsigned indexes need no test for negative values, which count from the end.
+        inputs |= self._numbers
+        # With unsigned indexes, generated code needs no test for negative indexes.
         codes = tuples.partitions.astype(np.int32, copy=False).view(np.uint32)
-        given |= {"codes": _read_only(codes), "ts": _read_only(tuples.ts), "first": state.arrivals}
-        given["complete"] = _NEVER if complete is None else complete
+        inputs |= {"codes": _read_only(codes), "ts": _read_only(tuples.ts), "first": state.arrivals}
+        inputs["complete"] = _NEVER if complete is None else complete
         first = state.arrivals
-        # A tuple may return rows on arrival and again at its expiry.
+        # A tuple may return rows at its arrival, and again at its expiry.
         events = rows + state.waiting + (rows if self._active else 0)
         keeps_objects = any(map(has_objects, state.arrays.values()))
-        indices = self._indices(state, tuples, given["complete"]) if keeps_objects else None
+        indices = self._indices(state, tuples, inputs["complete"]) if keeps_objects else None
         if keeps_objects:
             before_change(state, indices)
-        count, out = self._execute(module, module.run, state, given, events, tuples.arguments)
+        count, out = self._execute(module, module.run, state, inputs, events, tuples.arguments)
         if keeps_objects:
             after_change(state, indices)
         state.arrivals += rows
@@ -150,16 +157,16 @@ class CompiledCall:
         return CallAnswers(numbers, ts, columns, expired, answered, self._needed(state, answered))
 
     def _indices(self, state: CompiledState, tuples: Tuples, complete: int) -> Any:
-        """Return the partitions whose records a run may change."""
-        found = [np.asarray(tuples.partitions, np.int64)]
+        """Return the numbers of the partitions whose records these tuples may change."""
+        changed = [np.asarray(tuples.partitions, np.int64)]
         first, end = state.arrays["slot"].tolist() if self._waits_for_time else (0, 0)
         if self._active:
             until = max([complete, *tuples.ts[-1:].tolist()])
             end = first + int(np.searchsorted(state.arrays["negative_ts"][first:end], until, side="right"))
-            found.append(state.arrays["negative_p"][first:end])
+            changed.append(state.arrays["negative_p"][first:end])
         elif "opened" in state.arrays:
-            found.append(state.arrays["opened"][: state.waiting])
-        return np.unique(np.concatenate(found))
+            changed.append(state.arrays["opened"][: state.waiting])
+        return np.unique(np.concatenate(changed))
 
     def finish(self, state: CompiledState) -> Results:
         module = self._variants[state.nullable]
@@ -174,7 +181,7 @@ class CompiledCall:
         return Results(out["out_number"][:count], self._columns(module, state, out, count))
 
     def module_of(self, state: CompiledState) -> Module:
-        """Return the module that defines the layout of a state."""
+        """Return the generated module that defines the layout of a state."""
         return self._variants[state.nullable]
 
     def due(self, state: CompiledState) -> int | None:
@@ -194,28 +201,25 @@ class CompiledCall:
             return answered
         return int(state.arrays["negative_number"][state.arrays["slot"][0]])
 
-    # -- running -------------------------------------------------------------------------------------------
+    # -- execution of generated routines -------------------------------------------------------------------
 
     def _execute(
         self,
         module: Module,
         routine: GeneratedRoutine,
         state: CompiledState,
-        given: dict[str, Any],
+        inputs: dict[str, Any],
         rows: int,
         arguments: Sequence[Vector],
     ) -> tuple[int, dict[str, Any]]:
-        """Run a routine.
-
-        Return the number of output rows and the output arrays.
-        """
+        """Run a generated routine. Return the number of output rows, and the output arrays."""
         size = rows + 16 if routine.bound is None else max(1, (rows + 2) * routine.bound)
-        arrays = state.arrays | given | self._outputs(routine, size)
+        arrays = state.arrays | inputs | self._outputs(routine, size)
         function = getattr(self._code(module), routine.name)
         parameters = [arrays[name] for name in routine.parameters]
         with inside_python() if module.form == PYTHON else np.errstate(all="ignore"):
-            site, count, *kept = function(*parameters)
-        back = dict(zip(routine.kept, kept, strict=True))
+            site, count, *returned = function(*parameters)
+        back = dict(zip(routine.returned_arrays, returned, strict=True))
         state.arrays |= {name: array for name, array in back.items() if name in state.arrays}
         if site != 0:
             raise self._explain(module, routine, state, int(site), arguments)
@@ -230,25 +234,25 @@ class CompiledCall:
         return self._loaded[nullable]
 
     def _may_be_null(self, vector: Vector) -> bool:
-        """Return True if a column may contain NULL.
+        """Return True if an argument column may contain NULL.
 
-        The formulas of some extensions treat non-finite numbers as NULL.
+        Models (CREATE MODEL) treat non-finite numbers as NULL.
         """
         if vector.valid is not None and not np.all(vector.valid):
             return True
         return self._finite and vector.data.dtype.kind == "f" and not np.isfinite(vector.data).all()
 
     def _inputs(self, state: CompiledState, tuples: Tuples, rows: int) -> dict[str, Any]:
-        given: dict[str, Any] = {}
+        inputs: dict[str, Any] = {}
         if not state.nullable and any(map(self._may_be_null, tuples.arguments)):
             allow_nulls(state, *self._variants)
         for index, (vector, type_) in enumerate(zip(tuples.arguments, self._types, strict=True)):
             full = vectors.full_length(vector, rows)
-            given[f"in_{index}"] = self._input(state, full, type_, rows)
+            inputs[f"in_{index}"] = self._input(state, full, type_, rows)
             if state.nullable:
                 valid = np.ones(rows, np.bool_) if vector.valid is None else vector.valid
-                given[f"in_{index}_null"] = _read_only(~np.broadcast_to(valid, (rows,)))
-        return given
+                inputs[f"in_{index}_null"] = _read_only(~np.broadcast_to(valid, (rows,)))
+        return inputs
 
     def _input(self, state: CompiledState, vector: Vector, type_: Type, rows: int) -> Any:
         if type_.kind is Kind.VARCHAR and type_.length is not None:
@@ -263,11 +267,13 @@ class CompiledCall:
         return values
 
     def _outputs(self, routine: GeneratedRoutine, size: int) -> dict[str, Any]:
-        """Return the arrays that a routine writes its output rows to."""
+        """Allocate the arrays to which a generated routine writes its output rows."""
         dtypes: dict[str, Any] = {"out_number": np.int64, "out_ts": np.int64, "out_expired": np.bool_}
         for index, type_ in enumerate(self.returns):
             dtypes |= {f"out_{index}": dtype_of(type_, self._form), f"out_{index}_null": np.bool_}
-        return {name: _empty(size, dtype) for name, dtype in dtypes.items() if name in routine.kept}
+        return {
+            name: _empty(size, dtype) for name, dtype in dtypes.items() if name in routine.returned_arrays
+        }
 
     def _columns(self, module: Module, state: CompiledState, out: dict[str, Any], count: int) -> list[Vector]:
         columns = []
@@ -294,7 +300,7 @@ def _load_module(source: str, values: dict[str, Any]) -> ModuleType:
 
 @lru_cache(maxsize=_MANY)
 def _load_cached(source: str) -> ModuleType:
-    """Load each source once, so that calls share the machine code."""
+    """Load a module of generated code, once for equal source text, so that calls share machine code."""
     return _load_module(source, {})
 
 
@@ -350,10 +356,10 @@ def _read_only(array: Any) -> Any:
 
 
 def _numbers(frame: WindowFrame | None) -> dict[str, int]:
-    """Return the lengths of a frame that generated loops have as parameters."""
+    """Return the lengths of a window, its slide and its panes, which are parameters of generated loops."""
     if frame is None or frame.preceding is None:
         return {}
-    # A sum of such a length and a 64-bit integer must fit into 64 bits.
+    # Lengths are limited, so that generated code can add them to 64-bit integers without overflow.
     numbers = {"preceding": min(frame.preceding, FOREVER)}
     if frame.slide is not None and frame.length is not None:
         pane = gcd(frame.length, frame.slide)
@@ -371,21 +377,24 @@ def _text_fields(module: Module, state: CompiledState) -> list[Any]:
     return [state.arrays[name][field] for name, fields in module.texts.items() for field in fields]
 
 
-# Error messages of generated code, from the interpreter.
+# Error messages for failures in generated code
 #
-# The interpreter runs the failed statement again. Statements are atomic, so the tables are still as they
-# were before the statement.
+# The interpreter runs the failed statement again, and raises the error with its message. Statements are
+# atomic, so the tables are unchanged since before the statement.
 
 
 def explain(
-    found: aggregate.RowAggregate,
+    definition: aggregate.RowAggregate,
     module: Module,
     routine: GeneratedRoutine,
     state: CompiledState,
     site: int,
     arguments: Sequence[Vector],
 ) -> SlicemillError:
-    """Return the interpreter's error for the site where generated code failed."""
+    """Return the interpreter's error for the statement that failed in generated code.
+
+    `site` is the number of the statement in the generated routine.
+    """
     record = "s" if site == CONVERSION and "b" not in module.codes else "b"
     if site != CONVERSION:
         record, name, path = routine.sites[site - 1]
@@ -402,29 +411,29 @@ def explain(
             )
         else:
             reader = _Reader(module, state)
-            accumulator = _accumulator(found, made, reader, failure)
+            accumulator = _accumulator(definition, made, reader, failure)
             accumulator.run_statement(name, path)
     except SlicemillError as error:
         return error
     return SlicemillError(
-        f"{made.version.definition.name} has left the range of its numbers: use DOUBLE or DECIMAL"
+        f"{made.version.definition.name} exceeded the range of its numbers: use DOUBLE or DECIMAL"
     )
 
 
 def _accumulator(
-    found: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, failure: Any
+    definition: aggregate.RowAggregate, made: AggregateCode, reader: _Reader, failure: Any
 ) -> EslAccumulator:
-    """Return an interpreter accumulator in the state before the failed statement."""
+    """Create an accumulator of the interpreter in the state before the failed statement."""
     index = int(failure["record_place"])
     if made.version.definition.window:
-        assert found.window is not None
+        assert definition.window is not None
         inwindow = Inwindow()
         for position, row in reader.window(index):
             inwindow.insert(position, row)
-        accumulator: Any = found.window(inwindow)
+        accumulator: Any = definition.window(inwindow)
     else:
-        assert found.base is not None
-        accumulator = found.base()
+        assert definition.base is not None
+        accumulator = definition.base()
     assert isinstance(accumulator, EslAccumulator)
     tables = {
         table: reader.table(made, table, [(column.name, column.type) for column in schema], index)
@@ -440,7 +449,7 @@ def _accumulator(
 
 
 class _Reader:
-    """Reads the state of a partition as row values."""
+    """Reads the local tables and the window of one partition from the state of generated code."""
 
     def __init__(self, module: Module, state: CompiledState) -> None:
         self._module = module
@@ -470,20 +479,20 @@ class _Reader:
         return [tuple(self.value(pool[at + i], safe_identifier(n), t) for n, t in types) for i in range(rows)]
 
     def window(self, index: int) -> list[tuple[int, tuple[object, ...]]]:
-        """Return the window's tuples.
+        """Return the positions and arguments of the tuples in a partition's window.
 
-        Arguments that no statement reads are not stored, and are NULL here.
+        Arguments that no statement reads are not stored, and are returned as NULL.
         """
         if "window" not in self._state.arrays:
             return []
         record, pool = self._state.arrays[self._module.loop][index], self._state.arrays["window"]
-        held: RecordColumns = self._module.columns["window"]
+        columns: RecordColumns = self._module.columns["window"]
         count = len(self._module.codes["s"].version.definition.arguments)
         rows = []
         for i in range(int(record["window_rows"])):
             row = pool[self._index(record, i)]
             values = (
-                self.value(row, f"a{j}", held.types[f"a{j}"]) if f"a{j}" in held.types else None
+                self.value(row, f"a{j}", columns.types[f"a{j}"]) if f"a{j}" in columns.types else None
                 for j in range(count)
             )
             rows.append((int(row["pos"]) if "pos" in row.dtype.names else i, tuple(values)))

@@ -1,16 +1,17 @@
-"""Derive EXPIRE for aggregates that sum a function of their arguments (C15).
+"""Derivation of a window aggregate from an aggregate that sums a function of its arguments (C15).
 
-The pattern is a table of one row, in which each tuple adds a function of its arguments to every column. In
-the thesis this is an incremental graph, with a uniform T and a reversible Ac:
+An aggregate declared by CREATE AGGREGATE has no EXPIRE routine, so a window must be read again for each
+result. For the following pattern, a variant for windows with EXPIRE is derived: a table of one row, to each
+column of which each tuple adds a function of its arguments.
 
     INITIALIZE: { INSERT INTO state VALUES (f(x), 1); }
     ITERATE:    { UPDATE state SET total = total + f(x), n = n + 1; }
     TERMINATE:  { INSERT INTO RETURN SELECT … FROM state; }
 
-The derived EXPIRE subtracts the expired tuple, so that the window is not read again. Results must be
-identical to the last bit, so EXPIRE is derived only for integers that cannot overflow: 64-bit sums of
-32-bit integers. Doubles would retain rounding errors of expired values. NULL cannot be subtracted. So
-NULLs are counted, and a column is NULL while the window contains a NULL for it (C24).
+The derived EXPIRE routine subtracts the expired tuple. Results must be bitwise identical, so EXPIRE is
+derived only for integers that cannot overflow: 64-bit sums of 32-bit integers. Doubles would retain rounding
+errors of expired values. NULL cannot be subtracted. So NULLs are counted, and a column is NULL while the
+window contains a NULL for it (C24).
 """
 
 from __future__ import annotations
@@ -45,9 +46,10 @@ _PURE = (Argument, Call, Case, Cast, Literal)
 
 
 def with_derived_window(name: str, catalog: Catalog) -> Catalog:
-    """Add a derived window version to the catalog, if possible.
+    """Add a derived variant for windows of an aggregate to a copy of the catalog.
 
-    The catalog is unchanged if the aggregate has a window version, or if none can be derived.
+    The catalog is returned unchanged if the user has declared a variant for windows, or if none can be
+    derived.
     """
     base, window = catalog.aggregates(name)
     if base is None or window is not None:
@@ -61,18 +63,18 @@ def with_derived_window(name: str, catalog: Catalog) -> Catalog:
 
 
 def derive_window(base: AggregateDefinition) -> AggregateDefinition | None:
-    """Return the window version.
+    """Derive the variant for windows of an aggregate that sums functions of its arguments.
 
-    Return None if the body does not match the pattern.
+    Return None if the aggregate does not match this pattern.
     """
-    images = images_of(base)
+    images = summands_of(base)
     returned = base.bodies.get(BodyState.TERMINATE, ())
     if images is None or len(returned) != 1:
         return None
     (table,) = base.tables
     counters = [Column(_counter(name), t.BIGINT) for name in images]
-    kept = LocalTable(table.name, Schema((*table.schema.columns, *counters)))
-    answer = _answer(returned[0], kept)
+    with_counters = LocalTable(table.name, Schema((*table.schema.columns, *counters)))
+    answer = _answer(returned[0], with_counters)
     if answer is None:
         return None
     row = (*(_null_as_zero(f) for f in images.values()), *(_missing(f) for f in images.values()))
@@ -82,13 +84,13 @@ def derive_window(base: AggregateDefinition) -> AggregateDefinition | None:
         BodyState.ITERATE: (_update(table, images, "+"), answer),
         BodyState.EXPIRE: (_update(table, images, "-"),),
     }
-    return replace(base, window=True, tables=(kept,), bodies=bodies)
+    return replace(base, window=True, tables=(with_counters,), bodies=bodies)
 
 
-def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
-    """Return the expression that each tuple adds to each column.
+def summands_of(base: AggregateDefinition) -> dict[str, Expr] | None:
+    """Return, for each column of the aggregate's table, the expression that each tuple adds to the column.
 
-    Return None if the body does not match the pattern.
+    Return None if the aggregate does not sum functions of its arguments.
     """
     first, later = (base.bodies.get(state, ()) for state in (BodyState.INITIALIZE, BodyState.ITERATE))
     if len(base.tables) != 1 or base.algebraic or len(first) != 1 or len(later) != 1:
@@ -100,7 +102,7 @@ def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
         return None
     if begin.where is not None or change.where is not None:
         return None
-    grows = {name: _image(expr, f"{change.table}.{name}") for name, expr in change.assignments}
+    grows = {name: _summand(expr, f"{change.table}.{name}") for name, expr in change.assignments}
     images: dict[str, Expr] = {}
     for column, value in zip(table.schema, begin.rows[0], strict=True):
         image = grows.get(column.name)
@@ -110,10 +112,10 @@ def images_of(base: AggregateDefinition) -> dict[str, Expr] | None:
     return images
 
 
-def _image(expr: Expr, column: str) -> Expr | None:
-    """Return f of `column + f` or `f + column`.
+def _summand(expr: Expr, column: str) -> Expr | None:
+    """Return the expression f that is added to a column, if `expr` is `column + f` or `f + column`.
 
-    f must be a 32-bit integer that depends only on the arguments.
+    f must be a 32-bit integer that depends only on the arguments. Otherwise return None.
     """
     if not isinstance(expr, Call) or expr.function != "+" or len(expr.arguments) != 2:
         return None
@@ -125,12 +127,15 @@ def _image(expr: Expr, column: str) -> Expr | None:
     return image if pure and image.type.kind is Kind.INT else None
 
 
-def _answer(returned: Statement, kept: LocalTable) -> Insert | None:
-    """Return the INSERT INTO RETURN, with NULL for columns with NULLs."""
+def _answer(returned: Statement, table: LocalTable) -> Insert | None:
+    """Return the statement INSERT INTO RETURN of the derived aggregate, or None if it is not simple.
+
+    A column is replaced by NULL while its counter of NULLs is greater than 0.
+    """
     if not isinstance(returned, Insert) or returned.table != RETURN or returned.query is None:
         return None
     query = returned.query
-    if len(query.inputs) != 1 or query.inputs[0].relation.lower() != kept.name.lower():
+    if len(query.inputs) != 1 or query.inputs[0].relation.lower() != table.name.lower():
         return None
     chosen = (query.where, query.having, query.limit, *query.group_by, *query.aggregates, *query.order_by)
     if any(part is not None for part in chosen) or query.distinct:
@@ -147,7 +152,9 @@ def _answer(returned: Statement, kept: LocalTable) -> Insert | None:
         return Case(((some, Literal(None, expr.type)),), expr, expr.type)
 
     items = tuple(replace(item, expr=transform(item.expr, change)) for item in query.items)
-    return replace(returned, query=replace(query, inputs=(replace(source, schema=kept.schema),), items=items))
+    return replace(
+        returned, query=replace(query, inputs=(replace(source, schema=table.schema),), items=items)
+    )
 
 
 def _simple(expr: Expr) -> bool:

@@ -1,10 +1,11 @@
-"""Generated source of expressions: a value, its NULL flag and preceding lines.
+"""Code generator for SQL expressions in user-defined aggregates.
 
-The semantics are those of `functions.rows`. A strict call is NULL as soon as an argument is NULL, and
-evaluates no further argument. AND, OR, CASE and COALESCE evaluate no more than needed. An error, such as an
-overflow, ends the run; the interpreter then finds the message.
-
-In the Python form, functions without a source form call their row form.
+The generated code of an expression (`Code`) is one text for the value and one for its NULL flag, and lines
+that precede them. The semantics are those of `functions.rows`. A strict function is NULL as soon as an
+argument is NULL, and evaluates no further argument. AND, OR, CASE and COALESCE evaluate no more arguments
+than necessary. After an error, such as an overflow, the generated code stops, and the interpreter produces
+the error message. Generated Python calls the row-by-row implementation of functions for which no code can be
+generated.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ from slicemill.functions.registry import FUNCTIONS, expand_abbreviation, functio
 from slicemill.functions.source import Snippet, SnippetMaker
 from slicemill.types import Kind, Type
 
-# Columns of the current rows, by their names in expressions. Called only for columns that an expression
-# reads.
+# Code generators for columns of the current rows, by name. Only columns that an expression reads are
+# generated.
 Columns: TypeAlias = Mapping[str, Callable[[], Code]]
 
 
 class Names(Protocol):
-    """Resolves the leaves of expressions: arguments, the window and tables."""
+    """Code generator for the leaves of expressions: arguments, the oldest window tuple, and sub-queries."""
 
     def argument(self, expr: Argument) -> Code: ...
 
@@ -59,15 +60,19 @@ class Names(Protocol):
 
 
 class ScalarWriter:
-    """Writes the expressions in the statements of an aggregate."""
+    """Code generator for the expressions in the statements of a user-defined aggregate.
+
+    `literals` has the integer codes of string literals in machine code. `closures` has the Python objects to
+    which generated Python refers, by name. `fail` writes code that stops after an error.
+    """
 
     def __init__(
         self, writer: Writer, form: str, literals: dict[str, int], closures: dict[str, Any], names: Names
     ) -> None:
         self.out = writer
         self.form = form
-        self.literals = literals  # string literals of the bodies, with their codes
-        self.closures = closures  # row functions that the source calls, by name
+        self.literals = literals
+        self.closures = closures
         self.fail: Callable[[], None] = lambda: None
         self._names = names
 
@@ -100,11 +105,11 @@ class ScalarWriter:
         return self._call(expr, columns)
 
     def condition(self, expr: Expr | None, columns: Columns) -> str:
-        """Return the source of a predicate; NULL is false."""
+        """Generate a predicate, in which NULL is false. Return its code expression."""
         return "True" if expr is None else self.expression(expr, columns).truth
 
     def convert_expression(self, expr: Expr, target: Type, columns: Columns) -> Code:
-        """Write a conversion; constants are converted at compile time."""
+        """Generate an expression, converted to a target type. Constants are converted at compile time."""
         if isinstance(expr, Literal) and target.kind is not Kind.NULL:
             return self.literal(converter(expr.type, target)(expr.value), target)
         return self.convert(self.expression(expr, columns), expr.type, target)
@@ -120,7 +125,7 @@ class ScalarWriter:
             return Code(repr(value))
         return Code(self.closure("constant", value))
 
-    # -- conversions ---------------------------------------------------------------------------------------
+    # -- type conversions ----------------------------------------------------------------------------------
 
     def convert(self, code: Code, source: Type, target: Type) -> Code:
         if source == target or Kind.NULL in (source.kind, target.kind) or code.null == "True":
@@ -132,12 +137,12 @@ class ScalarWriter:
 
     def _cast(self, expr: Cast, columns: Columns) -> Code:
         if expr.safe:
-            raise NoCompiledForm("TRY_CAST has no form in generated code")
+            raise NoCompiledForm("TRY_CAST cannot be compiled")
         if expr.operand.type.kind is Kind.NULL:
             return Code(default_of(expr.type), "True")
         return self.convert(self.expression(expr.operand, columns), expr.operand.type, expr.type)
 
-    # -- calls ---------------------------------------------------------------------------------------------
+    # -- calls of SQL functions and operators --------------------------------------------------------------
 
     def _call(self, call: Call, columns: Columns) -> Code:
         name, arguments = call.function, call.arguments
@@ -162,9 +167,7 @@ class ScalarWriter:
         if make is None:
             _, row_function, _ = row_form(name, types, call.type)
             if not function.strict:
-                raise NoCompiledForm(
-                    f"{name} of {' and '.join(map(str, types))} has no form in generated code"
-                )
+                raise NoCompiledForm(f"{name} of {' and '.join(map(str, types))} cannot be compiled")
             codes = self._strict_arguments(arguments, wanted, columns, function.right_first)
             return self._by_row(name, codes, call.type, row_function)
         if function.strict:
@@ -174,11 +177,11 @@ class ScalarWriter:
         return self._free(name, [self.out.named(code) for code in codes], call.type, make)
 
     def _nullif(self, arguments: Sequence[Expr], types: tuple[Type, ...], columns: Columns) -> Code:
-        """Write NULLIF; arguments may be queries and are evaluated once."""
+        """Generate NULLIF. Arguments may be queries, so the code evaluates each argument once."""
         equals = FUNCTIONS["="]
         make = equals.source and equals.source(types, t.BOOLEAN, self.form == MACHINE)
         if make is None:
-            raise NoCompiledForm(f"nullif of {types[0]} has no form in generated code")
+            raise NoCompiledForm(f"nullif of {types[0]} cannot be compiled")
         a, b = (self.out.named(self.expression(argument, columns)) for argument in arguments)
         result = self.out.fresh()
         self.out.line(f"{result}_null = {a.null} or (not {b.null} and {make(a.value, b.value).value})")
@@ -187,9 +190,9 @@ class ScalarWriter:
     def _strict_arguments(
         self, arguments: Sequence[Expr], wanted: Sequence[Type], columns: Columns, right_first: bool
     ) -> list[Code]:
-        """Write arguments in order; none is evaluated after a NULL.
+        """Generate the arguments of a strict function, so that none is evaluated after a NULL argument.
 
-        The order is from left to right, or from right to left.
+        They are evaluated from left to right, or with `right_first` from right to left.
         """
         if right_first:
             return self._strict_arguments(arguments[::-1], wanted[::-1], columns, False)[::-1]
@@ -203,14 +206,14 @@ class ScalarWriter:
                 condition = " and ".join(f"not {codes[index].null}" for index in nullable)
                 codes.append(self._if_else(condition, rest, code, type_))
                 continue
-            if rest.lines:  # keeps the evaluation order readable
+            if rest.lines:  # earlier arguments are assigned to variables, to preserve the evaluation order
                 codes = [self.out.named(before) for before in codes]
             self.out.put(rest)
             codes.append(code)
         return codes
 
     def _if_else(self, condition: str, aside: Aside, code: Code, type_: Type) -> Code:
-        """Write a value that is evaluated under a condition, else NULL."""
+        """Generate a value that is evaluated only under a condition, and otherwise NULL."""
         name = self.out.fresh()
         self.out.line(f"{name}, {name}_null = {default_of(type_)}, True")
         with self.out.block(f"if {condition}:"):
@@ -219,9 +222,9 @@ class ScalarWriter:
         return Code(name, f"{name}_null")
 
     def strict_call(self, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
-        """Write a strict call.
+        """Generate the call of a strict function, which is NULL if an argument is NULL.
 
-        A call that may fail or divide is evaluated only for non-NULL arguments.
+        A function that may fail or divide is evaluated only for non-NULL arguments.
         """
         null = any_null(codes)
         if null == "True":
@@ -244,7 +247,10 @@ class ScalarWriter:
         return Code(name, f"{name}_null")
 
     def _assign_with_check(self, name: str, made: Snippet) -> None:
-        """Write a value and its error test, which may precede the value."""
+        """Generate the assignment of a value to a variable, and the test for an error such as overflow.
+
+        The test precedes or follows the assignment.
+        """
         assert made.bad is not None
         if made.before:
             self.fail_if(made.bad)
@@ -253,9 +259,12 @@ class ScalarWriter:
             self.fail_if(made.bad.replace("RESULT", name))
 
     def _by_row(self, what: str, codes: list[Code], type_: Type, function: Callable[..., Any]) -> Code:
-        """Write a row function's call, which may return NULL or raise."""
+        """Generate a call of the row-by-row implementation of a function, in generated Python only.
+
+        The function may return NULL or raise an error.
+        """
         if self.form == MACHINE:
-            raise NoCompiledForm(f"{what} has no machine form")
+            raise NoCompiledForm(f"{what} cannot be compiled to machine code")
         null, name = any_null(codes), self.out.fresh()
         called = self.closure("reference", lambda *values: function(*map(_plain, values)))
         self.out.line(f"{name} = None")
@@ -269,15 +278,15 @@ class ScalarWriter:
 
     def closure(self, stem: str, value: object) -> str:
         if self.form == MACHINE:
-            raise NoCompiledForm(f"{value!r} has no machine form")
+            raise NoCompiledForm(f"{value!r} cannot be compiled to machine code")
         name = f"{stem}_{len(self.closures) + 1}"
         self.closures[name] = value
         return name
 
     def _free(self, name: str, codes: list[Code], type_: Type, make: SnippetMaker) -> Code:
-        """Write NULL-aware calls: <=>, IN, greatest, least.
+        """Generate functions that accept NULL arguments: <=>, IN, greatest, least.
 
-        `make` compares two non-NULL values.
+        `make` generates the comparison of two non-NULL values.
         """
         out = self.out
         if name == "<=>":
@@ -302,13 +311,13 @@ class ScalarWriter:
                 out.line(f"{result}, {result}_null = {code.value}, False")
         return Code(result, f"{result}_null")
 
-    # -- forms that do not evaluate all of their arguments -------------------------------------------------
+    # -- AND, OR, CASE and COALESCE, which do not evaluate all of their arguments --------------------------
 
     def _logic(self, name: str, arguments: Sequence[Expr], columns: Columns) -> Code:
         first = self.expression(arguments[0], columns)
         with self.out.aside() as rest:
             second = self.expression(arguments[1], columns)
-        decides = "not {}" if name == "and" else "{}"  # if true, the second value is not needed
+        decides = "not {}" if name == "and" else "{}"  # condition under which the first value decides
         if rest.lines:
             if first.known and second.known:
                 return Code(self._short_circuit(name, first.value, rest, second))
@@ -317,7 +326,7 @@ class ScalarWriter:
             if not first.known:
                 needed = f"{first.null} or {needed}"
             second = self._if_else(needed, rest, second, t.BOOLEAN)
-            if first.known:  # NULL also means that the second value was not evaluated
+            if first.known:  # the second value is also NULL if it has not been evaluated
                 settled = decides.format(first.value)
                 value = f"({first.value} {name} {second.value})"
                 return Code(value, f"(not ({settled}) and {second.null})")
@@ -331,7 +340,7 @@ class ScalarWriter:
         return Code(f"({a.truth} or {b.truth})", null)
 
     def _short_circuit(self, name: str, first: str, rest: Aside, second: Code) -> str:
-        """Write AND or OR of two values that are never NULL."""
+        """Generate AND or OR of two non-NULL values. The second value is evaluated only if necessary."""
         result = self.out.fresh()
         self.out.line(f"{result} = {first}")
         with self.out.block(f"if {'' if name == 'and' else 'not '}{result}:"):
@@ -378,5 +387,5 @@ class ScalarWriter:
 
 
 def _plain(value: Any) -> object:
-    """Return a value in the representation of rows."""
+    """Convert a NumPy scalar to the Python value that row functions expect."""
     return value.item() if hasattr(value, "dtype") else value

@@ -1,9 +1,10 @@
-"""Storage layout of local tables: record fields or pools of rows.
+"""Storage layout of an aggregate's local tables in generated code, and the writer of generated code.
 
-A table that never has more than one row is stored in the partition's record. An analysis follows the
-maximum row counts through the statements of each state: an INSERT adds its maximum, an unconditional DELETE
-sets the count to 0, and a loop is repeated to a fixed point. INITIALIZE starts with empty tables, every
-other state with the maximum that any state leaves.
+A table that never has more than one row is stored in the fields of the partition's record. Other tables are
+stored in pools, arrays with rows of all partitions. An analysis follows the maximum row counts through the
+statements of each routine (INITIALIZE, ITERATE, …): an INSERT adds its maximum number of rows, an
+unconditional DELETE sets the count to 0, and a loop is repeated to a fixed point. INITIALIZE starts with
+empty tables, and every other routine with the maximum row counts after any routine.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _WHOLE = (Kind.INT, Kind.BIGINT, Kind.TIMESTAMP, Kind.DATE, Kind.INTERVAL, Kind.
 
 
 def dtype_of(type_: Type, form: str) -> Any:
-    """Return a type's dtype in generated code.
+    """Return the NumPy dtype that represents values of a SQL type in generated code.
 
     Machine code represents strings as integer codes.
     """
@@ -48,32 +49,32 @@ def dtype_of(type_: Type, form: str) -> Any:
     if type_.kind in (Kind.BOOLEAN, Kind.NULL):
         return np.bool_
     if form == MACHINE:
-        raise NoCompiledForm(f"{type_} has no machine form")
+        raise NoCompiledForm(f"{type_} cannot be compiled to machine code")
     return np.object_
 
 
 def field_of(type_: Type, form: str) -> Any:
-    """Return a type's dtype in a record."""
+    """Return the NumPy dtype of a record field that stores values of a SQL type."""
     return np.int32 if type_.kind is Kind.INT and form == MACHINE else dtype_of(type_, form)
 
 
 def read(text: str, type_: Type, form: str) -> str:
-    """Return the source that reads a value from a record.
+    """Return a code expression that reads the value of a record field.
 
-    Machine code reads 32-bit integers as 64-bit integers. The source has to convert them, because it may run
-    as Python first.
+    Machine code reads 32-bit integers as 64-bit integers. The code must convert them explicitly, because it
+    may first run as Python.
     """
     return f"np.int64({text})" if type_.kind is Kind.INT and form == MACHINE else text
 
 
 def default_of(type_: Type) -> str:
-    """Return the source of an arbitrary value, used for NULL."""
+    """Return a code expression for an arbitrary value of a type, which accompanies a NULL flag."""
     return {Kind.DOUBLE: "0.0", Kind.BOOLEAN: "False", Kind.NULL: "False"}.get(type_.kind, "0")
 
 
 @dataclass(slots=True)
 class RecordColumns:
-    """Named values with their types and optional NULL flags, as record fields."""
+    """Fields of a record or pool row: named values with their types and optional NULL flags."""
 
     types: dict[str, Type]
     flagged: frozenset[str] = frozenset()
@@ -95,7 +96,7 @@ class RecordColumns:
 
 
 def single_tables(definition: AggregateDefinition) -> frozenset[str]:
-    """Return the tables that have at most one row, in lower case."""
+    """Return the names of the local tables that never have more than one row, in lower case."""
     most = {table.name.lower(): 0 for table in definition.tables} | {INWINDOW: MANY}
     while True:
         after = dict(most)
@@ -109,12 +110,12 @@ def single_tables(definition: AggregateDefinition) -> frozenset[str]:
 
 
 def _count(statement: Statement, rows: dict[str, int], most: dict[str, int]) -> None:
-    """Update the maximum row counts of tables by a statement.
+    """Update the maximum row counts of local tables for the effect of one statement.
 
     `rows` has the counts after the preceding statement, `most` the maximum counts at any time.
     """
     if isinstance(statement, While):
-        while True:  # until a fixed point
+        while True:  # repeats the loop body until a fixed point
             before = dict(rows)
             for inner in statement.statements:
                 _count(inner, rows, most)
@@ -134,20 +135,17 @@ def _insert_bound(statement: Insert, rows: dict[str, int]) -> int:
 
 
 def query_bound(query: RelationQuery, rows: dict[str, int]) -> int:
-    """Return the maximum number of rows of a query.
-
-    MANY means two or more.
-    """
+    """Return the maximum number of rows of a query over local tables. MANY means two or more."""
     bound = 1
     if query.group_by or not query.aggregates:
         for entry in query.inputs:
-            inner = sum(query_bound(one, rows) for one in entry.queries)
+            inner = sum(query_bound(query, rows) for query in entry.queries)
             bound = min(MANY, bound * (inner if entry.queries else rows.get(entry.relation.lower(), MANY)))
     return bound if query.limit is None else min(bound, query.limit)
 
 
 def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
-    """Return the tables that always have a row after INITIALIZE.
+    """Return the local tables that always have a row after the routine INITIALIZE.
 
     INITIALIZE inserts a row unconditionally, and no statement deletes from the table.
     """
@@ -162,9 +160,9 @@ def surely_filled(definition: AggregateDefinition) -> frozenset[str]:
 
 
 def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool:
-    """Return True if statements return exactly one row, for any values.
+    """Return True if statements always insert exactly one row into RETURN.
 
-    `filled` tables have one row each.
+    The tables in `filled` have one row each.
     """
     returning = [s for s in changes_in(statements) if isinstance(s, Insert) and s.table == RETURN]
     if len(returning) != 1 or returning[0] not in statements:
@@ -181,12 +179,15 @@ def returns_one(statements: Sequence[Statement], filled: frozenset[str]) -> bool
 
 
 def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int | None:
-    """Return the maximum number of returned rows; None if unknown."""
+    """Return the maximum number of rows that statements insert into RETURN, None if unknown.
+
+    `single` has the tables that never have more than one row.
+    """
     total = 0
     for statement in changes_in(statements):
         if not isinstance(statement, Insert) or statement.table != RETURN:
             continue
-        if statement not in statements:  # inside a loop
+        if statement not in statements:  # the statement is inside a loop
             return None
         if statement.query is None:
             total += len(statement.rows)
@@ -197,24 +198,24 @@ def return_bound(statements: Sequence[Statement], single: frozenset[str]) -> int
     return total
 
 
-# Writer for generated Python source: lines, indentation and fresh names.
+# Writer of generated Python code
 
 
 _ATOM = re.compile(r"-?[\w.]+(\[[\w. +]*\])?[\w.]*")
 
 
 class NoCompiledForm(Exception):
-    """Raised if generated code does not support a construct.
+    """Raised if no code can be generated for a construct, which the message names.
 
-    The message names the construct.
+    The interpreter then runs the aggregate.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """Source of a value and of its NULL flag.
+    """Generated code for a value: one expression for the value, and one for its NULL flag.
 
-    NULL values are arbitrary.
+    The value is arbitrary if the NULL flag is true.
     """
 
     value: str
@@ -227,14 +228,14 @@ class Code:
 
     @property
     def truth(self) -> str:
-        """Return the source of a predicate's truth; NULL is false."""
+        """Return a code expression that is true if this boolean value is true and not NULL."""
         if self.known:
             return self.value
         return "False" if self.null == "True" else f"(not {self.null} and {self.value})"
 
 
 def any_null(codes: list[Code]) -> str:
-    """Return the source of a test if any value is NULL."""
+    """Return a code expression that is true if one of several values is NULL."""
     parts = list(dict.fromkeys(code.null for code in codes if not code.known))
     if "True" in parts:
         return "True"
@@ -242,9 +243,9 @@ def any_null(codes: list[Code]) -> str:
 
 
 class Writer:
-    """Source lines under construction.
+    """Writer of generated Python code: appends lines with indentation, and creates fresh variable names.
 
-    `failing` is set if a line written so far can end the run with an error.
+    `failing` is True if a line written so far can stop the code with an error.
     """
 
     def __init__(self) -> None:
@@ -272,7 +273,7 @@ class Writer:
 
     @contextmanager
     def aside(self) -> Iterator[Aside]:
-        """Collect lines that `put` will insert later."""
+        """Collect lines in a separate list, which `put` can insert later."""
         lines, failing = self.lines, self.failing
         aside = Aside([], self._depth, False)
         self.lines, self.failing = aside.lines, False
@@ -286,7 +287,10 @@ class Writer:
         self.failing = self.failing or aside.failing
 
     def named(self, code: Code, stem: str = "v") -> Code:
-        """Return source that can be repeated; assign a variable if necessary."""
+        """Return code for a value that can be used several times without evaluating it again.
+
+        The value is assigned to a variable unless it is a name, a constant or an array element.
+        """
         value, null = code.value, code.null
         if not _ATOM.fullmatch(value):
             name = self.fresh(stem)

@@ -1,4 +1,10 @@
-"""Generated loop of a call, by its evaluation strategy (M37)."""
+"""Code generator for the loop of an aggregate call, by its evaluation strategy (M37).
+
+An aggregate has a variant for unbounded streams (CREATE AGGREGATE), a variant for windows (CREATE WINDOW
+AGGREGATE), or both. A slot is one interval of SLIDE, at whose end a result is emitted. A pane is an interval
+between two window borders. A record has the state of one partition. In the generated loop, `i` is the index
+of a tuple, `p` its partition, and `n` the number of output rows.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +43,7 @@ from slicemill.types import Type
 
 
 class CallCode:
-    """Writes the routines of a call, by the call's strategy."""
+    """Code generator for the routines `run` and `finish` of an aggregate call."""
 
     def __init__(self, loop: TupleLoop) -> None:
         self.loop = loop
@@ -45,9 +51,9 @@ class CallCode:
         self.window: WindowCode | None = None
 
     def write(self) -> list[str]:
-        """Return the lines of `run`.
+        """Return the code lines of the routine `run`, which processes a batch of tuples.
 
-        `generate` calls this method repeatedly, until no facts are added.
+        `generate` calls this method repeatedly, until no new facts about NULLs and used arguments are added.
         """
         writers: dict[Strategy | None, Callable[[], Callable[[], None]]] = {
             None: self._group,
@@ -75,10 +81,10 @@ class CallCode:
         return self.out.lines
 
     def _until_full(self, write: Callable[[], None]) -> None:
-        """Write a loop that stops when a pool is full, to grow it.
+        """Write a loop that stops when the pool of window tuples is full, and continues in a larger pool.
 
-        So the arrays do not change while the loop runs. The tuple that found no room is processed again; the
-        first attempt has only expired other tuples.
+        So the arrays are not replaced while the inner loop runs. The tuple for which there was no room is
+        processed again. Its first attempt has only expired other tuples.
         """
         out = self.out
         out.line("full = 0")
@@ -93,7 +99,7 @@ class CallCode:
                 out.line(f"window = ops.ring_room(window, window_top, {heads}, p, preceding + 1)")
 
     def write_finish(self) -> list[str]:
-        """Return the lines of `finish`: TERMINATE for the given groups."""
+        """Return the code lines of the routine `finish`, which runs TERMINATE for the arguments groups."""
         self.loop.number = "p"
         made = self.loop.aggregate(self._base(), "s", "p")
         self._bounds()
@@ -107,11 +113,11 @@ class CallCode:
         return self.out.lines
 
     def _base(self) -> AggregateDefinition:
-        assert self.loop.base is not None, "the caller has looked"
+        assert self.loop.base is not None, "the strategy needs a variant for unbounded streams"
         return self.loop.base
 
     def _bounds(self) -> None:
-        """Compute the maximum number of rows per tuple or slot, if known."""
+        """Determine the maximum number of output rows per tuple or slide interval, if it is known."""
         bounds = [
             made.bound_of(state)
             for made in self.loop.codes.values()
@@ -122,24 +128,24 @@ class CallCode:
         self.loop.bound = sum(known)
 
     def _input(self) -> ArgumentCodes:
-        """Write code that loads the current tuple; return its arguments."""
+        """Write code that loads the current tuple's partition. Return code generators for its arguments."""
         self.out.line("p = codes[i]")
         self.loop.records("p")
-        given = []
+        arguments = []
         for index, type_ in enumerate(self.loop.types):
             text = f"in_{index}[i]"
             null = f"in_{index}_null[i]" if self.loop.shared.nullable else "False"
-            given.append(partial(Code, f"np.int64({text})" if _is_whole(type_) else text, null))
-        return given
+            arguments.append(partial(Code, f"np.int64({text})" if _is_whole(type_) else text, null))
+        return arguments
 
     def _group(self) -> Callable[[], None]:
         made = self.loop.aggregate(self._base(), "s", "p")
 
         def write() -> None:
-            given = self._input()
+            arguments = self._input()
             with self.out.block(f"if not {self.loop.k('started')}:"):
                 self.out.line(f"{self.loop.k('first')} = first + i")
-            made.version.bind(given, self.loop.types)
+            made.version.bind(arguments, self.loop.types)
             self.loop.step(made, self.loop.k("started"))
 
         self.loop.one_each = made.answers_once
@@ -165,14 +171,17 @@ class CallCode:
         return f"({position} // slide + 1) * slide"
 
     def _lower(self, position: str, of: str = "") -> str:
-        """Return the source of a window's start; `of` selects panes or tuples."""
+        """Return a code expression for the first position in the window of a tuple at `position`.
+
+        With `of` = "panes_", positions are numbers of panes.
+        """
         assert self.loop.frame is not None
         if self.loop.frame.unit == "RANGE" and self.loop.frame.slide is not None:
             return f"({position} // {of}slide + 1) * {of}slide - {of}preceding"
         return f"{position} - {of}preceding"
 
     def _yields(self, more: int = 0) -> str:
-        """Return source that tests if a tuple ends its row slot.
+        """Return a code expression that is true if a tuple is the last of its slide interval (ROWS windows).
 
         The tuple is the current tuple, or the tuple that arrives `more` tuples later.
         """
@@ -185,13 +194,13 @@ class CallCode:
         window = self.window = WindowCode(self.loop, self.loop.types, "b")
         made = self.loop.codes.get("s")
         self.loop.one_each = frame.slide is None and made is not None and made.answers_once
-        # Values of joint calls can be computed lazily until the next tuple arrives.
+        # Calls that share state can compute their results late, until the next tuple arrives.
         joint = made if isinstance(made, JointCode) and frame.slide is not None else None
 
         def write() -> None:
             if self.loop.timed:
                 self._close_slots(self.loop.put_latest if joint is None else joint.answer)
-            given = self._input()
+            arguments = self._input()
             if frame.slide is not None:
                 self.out.line("before = n")
             numbered = frame.unit == "ROWS" and not window.counted
@@ -200,8 +209,8 @@ class CallCode:
                 self.out.line(f"{self.loop.k('arrivals')} += 1")
             position = "position" if frame.unit == "ROWS" else "ts[i]"
             if joint is not None:
-                joint.answers_if = "False" if self.loop.timed else self._yields(0 if numbered else 1)
-            window.arrive(position, self._lower(position), given)
+                joint.result_test = "False" if self.loop.timed else self._yields(0 if numbered else 1)
+            window.arrive(position, self._lower(position), arguments)
             if self.loop.timed:
                 if joint is None:
                     self.loop.keep_latest("before")
@@ -227,7 +236,7 @@ class CallCode:
             out = self.out
             if self.loop.timed:
                 self._close_slots(close)
-            given = self._input()
+            arguments = self._input()
             out.line("before = n")
             out.line(f"position = {self._position}")
             out.line(f"end = {self._slot_end('position')}")
@@ -239,7 +248,7 @@ class CallCode:
                 made.reset()
             out.line("k.arrivals += 1")
             with out.block("if position >= end - length:"):
-                made.version.bind(given, self.loop.types)
+                made.version.bind(arguments, self.loop.types)
                 self.loop.step(made, self.loop.k("started"))
                 if self.loop.timed and keeps:
                     self.loop.keep_latest("before")
@@ -261,7 +270,7 @@ class CallCode:
         keeps = made.returns_at_steps()
 
         def close(answers: bool) -> None:
-            """Write code that passes the pane's values to the window version.
+            """Write code that ends a pane, and passes the pane's values to the aggregate over the window.
 
             The last value of the pane determines the results.
             """
@@ -274,11 +283,11 @@ class CallCode:
             out.line("answer = n")
             with out.block("for v in range(pane, answer):"):
                 out.line("n = answer")
-                given: ArgumentCodes = [
+                arguments: ArgumentCodes = [
                     partial(self._returned, index) for index in range(len(self.loop.returns))
                 ]
                 out.line(f"position = {self.loop.k('pane')}")
-                window.arrive("position", self._lower("position", "panes_"), given)
+                window.arrive("position", self._lower("position", "panes_"), arguments)
             if not answers:
                 out.line("n = pane")
                 return
@@ -291,7 +300,7 @@ class CallCode:
             out = self.out
             if self.loop.timed:
                 self._close_slots(partial(close, True))
-            given = self._input()
+            arguments = self._input()
             out.line(f"number = {self._position} // pane_length")
             with out.block(f"if {self.loop.k('pane_open')} and number != {self.loop.k('pane')}:"):
                 close(False)
@@ -303,7 +312,7 @@ class CallCode:
             if frame.unit == "ROWS":
                 out.line(f"{self.loop.k('arrivals')} += 1")
             out.line("before = n")
-            made.version.bind(given, self.loop.types)
+            made.version.bind(arguments, self.loop.types)
             self.loop.step(made, self.loop.k("pane_started"))
             if keeps:
                 self.loop.keep_latest("before")
@@ -319,9 +328,9 @@ class CallCode:
         return Code(f"out_{index}[v]", self.loop.shared.null(f"return {index}", f"out_{index}_null[v]"))
 
     def _close_slots(self, answer: Callable[[], None]) -> None:
-        """Write code that closes slots which the watermark has passed.
+        """Write code that ends a slide interval when the watermark has passed its end.
 
-        The code emits the results of each partition with a tuple in the slot.
+        The code emits the result of each partition that has a tuple in the interval.
         """
         out = self.out
         with out.block("if slot[0] > 0 and now >= slot[1]:"):
@@ -347,9 +356,10 @@ class CallCode:
         out.line(f"{self.loop.k('open_ts')} = ts[i]")
 
     def _active(self) -> Callable[[], None]:
-        """Write ACTIVE EXPIRATION: negative tuples, oldest first, between arrivals (M36).
+        """Generate a loop for ACTIVE EXPIRATION, which also emits results when tuples expire (M36).
 
-        At equal times, arrivals precede expiries (X14).
+        Expiries are queued in arrays named `negative_…`, and processed between arrivals, oldest first. At
+        equal times, arrivals precede expiries (X14).
         """
         window = self.window = WindowCode(self.loop, self.loop.types, "b")
 
@@ -369,13 +379,13 @@ class CallCode:
                         self.loop.number, self.loop.at, self.loop.expired = "first + i", "ts[i]", "False"
             with out.block("if i == len(codes):"):
                 out.line("break")
-            given = self._input()
+            arguments = self._input()
             if window.needed:
                 out.line("negative_number[slot[1]] = first + i")
                 out.line("negative_ts[slot[1]] = ts[i] + preceding")
                 out.line("negative_p[slot[1]] = p")
                 out.line("slot[1] += 1")
-            window.arrive("first + i", "", given)
+            window.arrive("first + i", "", arguments)
 
         return write
 
@@ -384,19 +394,20 @@ def _is_whole(type_: Type) -> bool:
     return dtype_of(type_, PYTHON) is np.int64
 
 
-# Shared parts of the generated loops: records, output rows, steps and TERMINATE.
+# Common parts of the generated loops: records, output rows, calls of the aggregate's routines
 #
-# For each partition, the loop itself has state in a record `k`: a flag for the first tuple, the position of
-# the window, the open pane or slot. `s` is the record of the version that computes the results; it includes
-# the fields of `k`. `b` is the record of a base version that computes panes, or that is recomputed over
-# windows. `c` is the record of a base version that is recomputed over windows of panes.
+# Each partition has the following records in the generated code. `k` has the state of the loop itself:
+# whether a tuple has arrived, the block of the window's tuples, the current pane or slot. `s` has the state
+# of the aggregate that computes the results, and includes the fields of `k`. `b` has the state of an
+# aggregate that computes panes, or that is evaluated over the whole window for each result. `c` has the state
+# of an aggregate that is evaluated over all panes of a window for each result.
 
 
 _FLAGS = ("started", "pane_open", "pane_started", "is_open")
 
 
 class TupleLoop:
-    """Writes the parts that the loops of all strategies share."""
+    """Code generator for the parts that the loops of all evaluation strategies have in common."""
 
     def __init__(
         self,
@@ -412,7 +423,7 @@ class TupleLoop:
         self.shared = shared
         self._names_defined_by_user = user_defined
         self.out = Writer()
-        self.fields: dict[str, str] = {}  # fields of k, with their types
+        self.fields: dict[str, str] = {}  # types of the fields in the loop's record `k`, by name
         self.codes: dict[str, AggregateCode] = {}
         returns = self.base or self.version
         assert returns is not None
@@ -423,10 +434,10 @@ class TupleLoop:
         self.one_each = False  # True if each tuple returns exactly one row
         self.bound = 0
 
-    # -- parts ---------------------------------------------------------------------------------------------
+    # -- records, output arrays and routines of the aggregate ----------------------------------------------
 
     def k(self, name: str) -> str:
-        # 32 bits suffice for the tuples of a window; pool indexes and times need 64.
+        # 32 bits suffice for numbers of window tuples, but not for pool indexes and times.
         self.fields[name] = "?" if name in _FLAGS else "i4" if name.endswith(("_rows", "_room")) else "i8"
         return f"k.{name}"
 
@@ -450,14 +461,14 @@ class TupleLoop:
 
     @property
     def timed(self) -> bool:
-        """Return True if results wait for the watermark."""
+        """Return True if results are emitted when the watermark passes a time."""
         return self.frame is not None and self.frame.waits_for_time
 
     @property
     def pools(self) -> list[str]:
-        own = [made.version.array(table) for made in self.codes.values() for table in made.pools]
-        loop = [name for name in ("window", "latest") if f"{name}_at" in self.fields]
-        return [*loop, *own]
+        of_tables = [made.version.array(table) for made in self.codes.values() for table in made.pools]
+        of_loop = [name for name in ("window", "latest") if f"{name}_at" in self.fields]
+        return [*of_loop, *of_tables]
 
     @property
     def outputs(self) -> list[str]:
@@ -470,11 +481,11 @@ class TupleLoop:
         return names
 
     @property
-    def kept(self) -> list[str]:
+    def returned_arrays(self) -> list[str]:
         return [*self.pools, *self.outputs]
 
     def emit(self, codes: list[Code]) -> None:
-        """Write the code that emits a row."""
+        """Write code that appends a row to the output arrays."""
         out = self.out
         for index, code in enumerate(codes):
             self.shared.may_be_null(f"return {index}", code)
@@ -505,9 +516,9 @@ class TupleLoop:
             made.statements(BodyState.INITIALIZE)
 
     def terminate(self, made: AggregateCode, started: str) -> None:
-        """Write TERMINATE so that it leaves the state unchanged.
+        """Write the code of the routine TERMINATE, which must leave the state unchanged.
 
-        Single-row tables are saved and restored. Other tables must not change.
+        Tables of at most one row are saved and restored. Other tables must not change.
         """
         statements = changes_in(made.version.definition.bodies.get(BodyState.TERMINATE, ()))
         changed = {statement.table.lower() for statement in statements if statement.table != RETURN}
@@ -530,7 +541,7 @@ class TupleLoop:
         with self.out.block(f"if {at} + {rows} == {begin} + {room}:"):
             self.out.line(f"{pool} = ops.more_room({pool}, {pool}_top, {self.heads(pool)}, p)")
 
-    # -- rows of a partition's latest tuple, stored until its slot or pane ends ------------------------------
+    # -- rows returned for the latest tuple, stored until its slide interval or pane ends ------------------
 
     def keep_latest(self, before: str) -> None:
         out = self.out
@@ -559,9 +570,10 @@ class TupleLoop:
 
     @property
     def loop(self) -> str:
-        """Return the name of the array that has the records `k`.
+        """Return the name of the array whose records have the state of the loop (fields of `k`).
 
-        If a version has the record `s`, its array also has the fields of `k`.
+        It is the array of the aggregate that computes the results, if this aggregate has a record per
+        partition.
         """
         return "S" if "s" in self.codes else "K"
 
@@ -584,46 +596,50 @@ def _code_of(version: Version) -> AggregateCode:
     provider = version.definition.provider
     if provider is not None:
         if provider.code is None:
-            raise NoCompiledForm(f"{version.definition.name} has no code for compiled loops")
+            raise NoCompiledForm(f"{version.definition.name} cannot be compiled")
         made: AggregateCode = load(provider.code)(version)
         return made
     return StatementCode(version) if version.definition.external is None else ClassCode(version)
 
 
-# Windows in generated loops: arrival, expiry and derived window versions (M32, M33).
+# Windows in generated loops: arrival and expiry of tuples (M32, M33)
 
 
 class WindowCode:
-    """Writes an aggregate's window version, or the version derived from its base.
+    """Code generator for an aggregate over a window.
 
-    `pool` has the window's tuples. `own` writes the window version. Without a window version, `base` is
-    recomputed over the window.
+    `pool` has the window's tuples. `windowed` generates code for the aggregate's variant for windows. If only
+    a variant for unbounded streams is declared, `base` generates code that evaluates it over the whole window
+    for each result.
     """
 
     def __init__(self, loop: TupleLoop, types: tuple[Type, ...], derived: str) -> None:
         self.loop = loop
         self.out = loop.out
         self.pool = WindowPool(types)
-        self.own: AggregateCode | None = None
+        self.windowed: AggregateCode | None = None
         self.base: AggregateCode | None = None
         if loop.version is not None:
-            self.own = loop.aggregate(loop.version, "s", "p", self.pool)
+            self.windowed = loop.aggregate(loop.version, "s", "p", self.pool)
             self.pool.ring = self.counted and "window is searched" not in loop.shared.facts
         else:
             assert loop.base is not None
             self.base = loop.aggregate(loop.base, derived, "0")
 
-    def arrive(self, position: str, lower: str, given: ArgumentCodes) -> None:
-        """Write a tuple's arrival, after expiring tuples before `lower` (M32)."""
-        if self.own is not None:
-            self._own_arrival(self.own, position, lower, given)
+    def arrive(self, position: str, lower: str, arguments: ArgumentCodes) -> None:
+        """Write code for an arriving tuple, which first expires the tuples at positions below `lower` (M32).
+
+        `lower` is a code expression, empty if no tuple expires by position.
+        """
+        if self.windowed is not None:
+            self._own_arrival(self.windowed, position, lower, arguments)
         else:
-            self._recompute_arrival(position, lower, given)
+            self._recompute_arrival(position, lower, arguments)
 
     def leave(self) -> None:
-        """Write the expiry of the oldest tuple, with its results."""
-        if self.own is not None:
-            self._expire(self.own)
+        """Write code that expires the oldest tuple of the window and emits the results of its expiry."""
+        if self.windowed is not None:
+            self._expire(self.windowed)
             return
         with self.out.block("if k.window_rows > 1:"):
             self._recompute("1")
@@ -631,15 +647,15 @@ class WindowCode:
 
     @property
     def needed(self) -> bool:
-        """Return True if any result depends on the window's content."""
+        """Return True if the generated code must store the window's tuples."""
         keeps = any(fact.startswith("window keeps") for fact in self.loop.shared.facts)
-        return keeps or self.own is None or self.own.needs_window()
+        return keeps or self.windowed is None or self.windowed.needs_window()
 
     @property
     def counted(self) -> bool:
-        """Return True if expiry depends only on the window's size.
+        """Return True if the number of tuples in the window alone determines when a tuple expires.
 
-        If True, positions are not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
+        Positions are then not stored. If the aggregate deletes tuples, expiry depends on arrival numbers.
         """
         definition = self.loop.version
         bodies = [] if definition is None else list(definition.bodies.values())
@@ -657,7 +673,7 @@ class WindowCode:
     def _window_row(self, row: str) -> ArgumentCodes:
         return [partial(self._window_column, index, row) for index in range(len(self.pool.types))]
 
-    def _insert(self, position: str, given: ArgumentCodes) -> None:
+    def _insert(self, position: str, arguments: ArgumentCodes) -> None:
         if self.pool.ring:
             new = "window[np.uint64(k.window_begin + place)]"
             with self.out.block(f"if {self.loop.k('window_rows')} == {self.loop.k('window_room')}:"):
@@ -671,7 +687,7 @@ class WindowCode:
             self.loop.more_room("window")
         if not self.counted:
             self.out.line(f"{new}.pos = {position}")
-        for index, code in enumerate(given):
+        for index, code in enumerate(arguments):
             if f"window keeps {index}" in self.loop.shared.facts:
                 value = code()
                 self.loop.shared.may_be_null(f"window {index}", value)
@@ -688,9 +704,9 @@ class WindowCode:
         self.out.line(f"{self.loop.k('window_rows')} -= 1")
 
     def _expire(self, made: AggregateCode) -> None:
-        """Write EXPIRE for the oldest tuple, and its removal.
+        """Write code that runs EXPIRE for the oldest tuple, and then removes the tuple from the window.
 
-        The removal is skipped if EXPIRE has deleted the tuple.
+        The removal is skipped if EXPIRE has already deleted the tuple.
         """
         statements = made.version.definition.bodies.get(BodyState.EXPIRE, ())
         definition = made.version.definition
@@ -703,20 +719,20 @@ class WindowCode:
         else:
             self._remove_oldest()
 
-    def _own_arrival(self, made: AggregateCode, position: str, lower: str, given: ArgumentCodes) -> None:
+    def _own_arrival(self, made: AggregateCode, position: str, lower: str, arguments: ArgumentCodes) -> None:
         if self.needed:
             if lower:
                 with self._expired(lower):
                     give, made.version.give = made.version.give, _nothing
                     self._expire(made)
                     made.version.give = give
-            self._insert(position, given)
-        made.version.bind(given, self.pool.types)
+            self._insert(position, arguments)
+        made.version.bind(arguments, self.pool.types)
         self.loop.step(made, self.loop.k("started"))
 
     @contextmanager
     def _expired(self, lower: str) -> Iterator[None]:
-        """Write a loop over the tuples before `lower`, oldest first."""
+        """Write a loop over the window's tuples at positions below `lower`, oldest first."""
         if self.counted:
             with self.out.block(f"while {self.loop.k('window_rows')} > preceding:"):
                 yield
@@ -727,20 +743,20 @@ class WindowCode:
             self.out.line("oldest = window[k.window_at].pos")
             yield
 
-    def _recompute_arrival(self, position: str, lower: str, given: ArgumentCodes) -> None:
+    def _recompute_arrival(self, position: str, lower: str, arguments: ArgumentCodes) -> None:
         if lower:
             with self._expired(lower):
                 self._remove_oldest()
-        self._insert(position, given)
+        self._insert(position, arguments)
         self._recompute("0")
 
     def _recompute(self, begin: str) -> None:
-        """Write the base version over the window's tuples from `begin` (N1).
+        """Write code that evaluates the aggregate over the window, from the tuple at index `begin` (N1).
 
-        The results are those of the last step, followed by those of TERMINATE.
+        The results are what the last tuple returned, followed by what TERMINATE returned.
         """
         made = self.base
-        assert made is not None, "it is derived from the base"
+        assert made is not None, "the aggregate has no variant for windows"
         out, record = self.out, made.version.record
         out.line(f"{record} = {record.upper()}[0]")
         made.reset()
@@ -755,12 +771,12 @@ class WindowCode:
 
     def columns(self) -> RecordColumns:
         facts = self.loop.shared.facts
-        kept = [index for index in range(len(self.pool.types)) if f"window keeps {index}" in facts]
-        flagged = frozenset(f"a{index}" for index in kept if f"window {index} may be NULL" in facts)
-        types = {f"a{index}": self.pool.types[index] for index in kept}
+        stored = [index for index in range(len(self.pool.types)) if f"window keeps {index}" in facts]
+        flagged = frozenset(f"a{index}" for index in stored if f"window {index} may be NULL" in facts)
+        types = {f"a{index}": self.pool.types[index] for index in stored}
         return RecordColumns(types, flagged, [] if self.counted else [("pos", "i8")])
 
 
 def _nothing(codes: list[Code]) -> None:
-    """Discard EXPIRE's values, which are emitted only under ACTIVE EXPIRATION."""
+    """Discard the values that EXPIRE returned, because only ACTIVE EXPIRATION emits them."""
     del codes

@@ -1,4 +1,8 @@
-"""Generated module of a call: its source and its routines' parameters."""
+"""Generation of the Python module for an aggregate call: its code, and the parameters of its routines.
+
+A record has the state of one partition in a structured array. A pool is an array with the rows of one local
+table for all partitions.
+"""
 
 from __future__ import annotations
 
@@ -28,28 +32,32 @@ _TUPLES = ("codes", "ts", "first", "complete")
 
 @dataclass(frozen=True, slots=True)
 class GeneratedRoutine:
-    """Generated function: its lines, parameters and returned arrays."""
+    """Generated function of an aggregate call: its lines, parameters and returned arrays.
+
+    `bound` is the maximum number of output rows per tuple, None if unknown. `one_each` is True if each tuple
+    returns exactly one row. `sites` has, for each statement that may fail, its record, routine and position.
+    """
 
     name: str
     lines: list[str]
     parameters: tuple[str, ...]
-    kept: tuple[str, ...]
+    returned_arrays: tuple[str, ...]
     sites: list[tuple[str, BodyState, StatementPath]]
-    bound: int | None  # maximum number of rows per tuple; None if unknown
-    one_each: bool  # True if each tuple returns exactly one row
+    bound: int | None
+    one_each: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """Generated code of a call, for nullable or for non-NULL arguments."""
+    """Generated code of an aggregate call, either for nullable arguments or for non-NULL arguments."""
 
     source: str
     form: str
     run: GeneratedRoutine
     finish: GeneratedRoutine | None
-    records: dict[str, np.dtype[Any]]  # by the name of their array
+    records: dict[str, np.dtype[Any]]  # types of the record arrays, by array name
     pools: dict[str, np.dtype[Any]]
-    texts: dict[str, list[str]]  # the string fields of records and pools
+    texts: dict[str, list[str]]  # names of the string fields in records and pools, by array name
     columns: dict[str, RecordColumns]
     codes: dict[str, AggregateCode]
     closures: dict[str, Any]
@@ -67,9 +75,9 @@ def generate(
     literals: dict[str, int],
     user_defined: UserDefined,
 ) -> Module:
-    """Generate the module of a call, or raise NoCompiledForm.
+    """Generate the module of an aggregate call, or raise NoCompiledForm.
 
-    The source is written repeatedly, until no facts are added.
+    The code is generated repeatedly, until no new facts about NULLs and used arguments are added.
     """
     shared = ModuleFacts(form, nullable, literals=literals)
     while True:
@@ -100,7 +108,7 @@ def _module(
     columns = {record.upper(): made.columns() for record, made in loop.codes.items()}
     columns.setdefault(loop.loop, RecordColumns({})).extra.extend(loop.fields.items())
     columns |= {f"failure_{record}": _arguments(made) for record, made in loop.codes.items()}
-    records = {name: held.dtype(shared.form) for name, held in columns.items()}
+    records = {name: each.dtype(shared.form) for name, each in columns.items()}
     pool_columns = {
         made.version.array(table): made.pool_columns(table)
         for made in loop.codes.values()
@@ -110,7 +118,7 @@ def _module(
         pool_columns["window"] = window.columns()
     if "latest_at" in loop.fields:
         pool_columns["latest"] = loop.latest_columns()
-    pools = {name: held.dtype(shared.form) for name, held in pool_columns.items()}
+    pools = {name: each.dtype(shared.form) for name, each in pool_columns.items()}
     for record, made in loop.codes.items():
         if made.version.definition.external is not None and shared.form == MACHINE:
             check_compiles(made.version.definition, records[record.upper()])
@@ -122,7 +130,7 @@ def _module(
         finish,
         records,
         pools,
-        {name: held.texts() for name, held in columns.items()},
+        {name: each.texts() for name, each in columns.items()},
         columns,
         loop.codes,
         shared.closures,
@@ -137,8 +145,8 @@ def _arguments(made: AggregateCode) -> RecordColumns:
 
 
 def _routine(name: str, loop: TupleLoop, lines: list[str], shared: ModuleFacts) -> GeneratedRoutine:
-    kept = tuple(loop.kept)
-    text = "\n".join(lines).replace("KEPT", ", ".join(kept))
+    returned_arrays = tuple(loop.returned_arrays)
+    text = "\n".join(lines).replace("KEPT", ", ".join(returned_arrays))
     records = ["K", *(record.upper() for record in loop.codes)]
     failures = [f"failure_{record}" for record in loop.codes]
     pools = [part for pool in loop.pools for part in (pool, f"{pool}_top")]
@@ -150,7 +158,7 @@ def _routine(name: str, loop: TupleLoop, lines: list[str], shared: ModuleFacts) 
         name,
         text.replace("HEADER", header).split("\n"),
         parameters,
-        kept,
+        returned_arrays,
         list(shared.sites),
         None if loop.grows else loop.bound,
         loop.one_each,
@@ -161,7 +169,7 @@ def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFac
     machine = shared.form == MACHINE
     name = (loop.base or loop.version or _no_version()).name
     lines = [f'"""{name}: generated from its definition."""', "", "import math", "", "import numpy as np"]
-    # Division by zero raises for Python's float, but not for NumPy's.
+    # Division by zero raises an error for Python floats, but not for NumPy floats.
     lines += ["from numpy import float64 as float"] if machine else []
     lines += ["", "from slicemill.aggregates.udf.compiler import state as ops"]
     lines += ["from slicemill.aggregates import exact as exact"]
@@ -196,4 +204,4 @@ def _source(loop: TupleLoop, routines: list[GeneratedRoutine], shared: ModuleFac
 
 
 def _no_version() -> AggregateDefinition:
-    raise AssertionError("an aggregate has a version")
+    raise AssertionError("an aggregate has a definition")

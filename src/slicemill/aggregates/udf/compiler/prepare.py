@@ -1,15 +1,15 @@
-"""Prepare calls of user-defined aggregates over columns, for every strategy (M29-M38).
+"""Preparation of calls of user-defined aggregates: as machine code, Python, or interpreted (M29-M38).
 
     uda = prepare(call, catalog)                  # a bound call, with or without OVER
     state = uda.start()
     answers = uda.run(state, Tuples([price], seller, ts))
 
-Tuples arrive in order, in chunks of any size. The results are those of the reference engine, in the same
-order, independent of the chunks. The state has all data that is needed between chunks, and checkpoints can
+Tuples arrive in order, in batches of any size. The results are those of the reference engine, in the same
+order, independent of the batches. The state has all data that is needed between batches, and checkpoints can
 store it.
 
-A tuple is identified by its arrival number, counted from 0 over all chunks of a call. Its result may be
-returned after its chunk: at the end of its time slot, or, under ACTIVE EXPIRATION, again at its expiry.
+A tuple is identified by its arrival number, counted from 0 over all batches of a call. Its result may be
+returned in a later batch: at the end of its slide interval, or, under ACTIVE EXPIRATION, again at its expiry.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ def prepare(
     tables: Source = no_tables,
     forms: tuple[str, ...] = (MACHINE, PYTHON),
 ) -> Uda:
-    """Prepare a call in the first supported form, or else interpreted.
+    """Prepare an aggregate call: compiled to the first of `forms` that supports it, or else interpreted.
 
-    `tables` returns the stored tables that a body may read.
+    The forms are machine code and generated Python. `tables` returns the stored tables that the aggregate may
+    read.
     """
     interpreted = InterpretedCall(call, catalog, tables)
     why = ""
@@ -71,12 +72,12 @@ def prepare(
 
 
 def _compile_call(call: AggregateCall | WindowCall, catalog: Catalog, form: str, why: str) -> CompiledCall:
-    found = aggregate_lookup(catalog)(call.name, call.distinct)
+    definition = aggregate_lookup(catalog)(call.name, call.distinct)
     frame = frame_of(call)
-    strategy = None if frame is None else strategy_of(found, frame)
+    strategy = None if frame is None else strategy_of(definition, frame)
     if strategy in (Strategy.FINITE, Strategy.SLIDING):
         catalog = with_derived_window(call.name, catalog)
-        found = aggregate_lookup(catalog)(call.name, call.distinct)
+        definition = aggregate_lookup(catalog)(call.name, call.distinct)
     types = tuple(argument.type for argument in call.arguments)
     base, window = (
         None if version is None else specialise(version, types) for version in catalog.aggregates(call.name)
@@ -87,23 +88,23 @@ def _compile_call(call: AggregateCall | WindowCall, catalog: Catalog, form: str,
     ):
         raise NoCompiledForm(f"{call.name} is a built-in aggregate")
     versions = (base, window)
-    types = _cut_to_length(types, [version for version in versions if version is not None])
+    types = _truncated_types(types, [version for version in versions if version is not None])
     literals: dict[str, int] = {}
 
     def user_defined(version: AggregateDefinition) -> frozenset[str]:
-        """Return the names of user-defined aggregates.
+        """Return the names that denote user-defined aggregates inside an aggregate.
 
-        A base version that calls its own name calls the built-in aggregate that it replaces.
+        Inside CREATE AGGREGATE sum, for example, the name sum denotes the built-in aggregate.
         """
         names = frozenset((*catalog.base_aggregates, *predefined_names()))
-        own = version.name.lower()
-        return names - {own} if not version.window and own in BUILTINS else names
+        name = version.name.lower()
+        return names - {name} if not version.window and name in BUILTINS else names
 
     external = any(version is not None and version.external is not None for version in versions)
     if external and form == PYTHON:
         raise NoCompiledForm(f"{call.name} runs as Python in any case")
+    # Methods of a Python class cannot receive NULL in machine code, so nullable calls run as Python.
     plain, nullable = (
-        # In machine code, methods of a class cannot receive NULL.
         generate(
             versions,
             frame,
@@ -119,39 +120,39 @@ def _compile_call(call: AggregateCall | WindowCall, catalog: Catalog, form: str,
     returned = (base or window or _none()).returns
     how = ExecutionForm(form, why, (plain if external else nullable).source)
     returns = tuple(column.type for column in returned)
-    return CompiledCall((plain, nullable), returns, types, frame, literals, how, partial(explain, found))
+    return CompiledCall((plain, nullable), returns, types, frame, literals, how, partial(explain, definition))
 
 
 def _none() -> AggregateDefinition:
-    raise AssertionError("a call that compiles has a definition")
+    raise AssertionError("a compiled call has a definition")
 
 
-def _cut_to_length(types: tuple[Type, ...], versions: list[AggregateDefinition]) -> tuple[Type, ...]:
-    """Return the argument types, with the lengths of truncated strings.
+def _truncated_types(types: tuple[Type, ...], versions: list[AggregateDefinition]) -> tuple[Type, ...]:
+    """Replace the types of string arguments by VARCHAR(n), if the aggregate declares a length.
 
     Strings are truncated before they are encoded. The window stores the truncated strings.
     """
-    cut = list(types)
+    truncated = list(types)
     for index, type_ in enumerate(types):
         declared = {version.arguments.columns[index].type for version in versions}
         if type_.kind is Kind.VARCHAR and any(wanted.length is not None for wanted in declared):
-            held = {
+            in_window = {
                 table.schema.columns[index].type
                 for version in versions
                 for table in version.tables
                 if table.name == "inwindow"
             }
-            if len(declared | held) > 1:
-                raise NoCompiledForm("texts are cut to different lengths")
-            (cut[index],) = declared
-    return tuple(cut)
+            if len(declared | in_window) > 1:
+                raise NoCompiledForm("strings are truncated to different lengths")
+            (truncated[index],) = declared
+    return tuple(truncated)
 
 
-# Assign types to untyped arguments, from the types in the call.
+# Types of arguments that are declared without a type
 #
-# The interpreter types such an argument by its value, and treats every integer as a BIGINT. So the argument
-# becomes a BIGINT here too. Every expression that contains the argument is typed again by the rules of the
-# binder.
+# They get the types of the call. The interpreter treats every integer value of an untyped argument as a
+# BIGINT, so INT arguments become BIGINT. All expressions that contain the argument get new types by the rules
+# of the binder.
 
 
 _SEEN_AS = {
@@ -165,7 +166,10 @@ _SEEN_AS = {
 
 
 def specialise(definition: AggregateDefinition, types: tuple[Type, ...]) -> AggregateDefinition:
-    """Return the definition with typed arguments, or raise NoCompiledForm."""
+    """Assign the types of a call to the arguments that an aggregate declares without a type.
+
+    NoCompiledForm is raised if an expression then still has no type.
+    """
     if not any(column.type.kind is Kind.ANY for column in definition.arguments):
         return definition
     arguments = Schema(
@@ -190,7 +194,10 @@ def _seen_as(type_: Type) -> Type:
 
 
 def _window_schema(schema: Schema, arguments: Schema) -> Schema:
-    """Assign the arguments' types to untyped columns, which are those of inwindow."""
+    """Assign the types of the arguments to the untyped columns of a local table.
+
+    Only `inwindow`, the table of the window's tuples, may have untyped columns.
+    """
     if not any(column.type.kind is Kind.ANY for column in schema):
         return schema
     if len(schema) != len(arguments):
@@ -259,7 +266,7 @@ class _Retyping:
         inputs = []
         for entry in query.inputs:
             if entry.query is not None:
-                raise NoCompiledForm("a query in FROM is read, which only the interpreter does")
+                raise NoCompiledForm("only the interpreter can read a query in FROM")
             schema = self._tables.get(entry.relation.lower(), entry.schema)
             inputs.append(replace(entry, schema=schema))
             columns |= {f"{entry.alias}.{column.name}": column.type for column in schema}
@@ -291,5 +298,5 @@ class _Retyping:
 def _result(call: Call) -> Type:
     type_ = result_of_call(call.function, call.arguments, tuple(a.type for a in call.arguments))
     if type_ is None:
-        raise NoCompiledForm(f"{call.function} does not take what the call gives")
+        raise NoCompiledForm(f"{call.function} does not accept the types of its arguments")
     return type_

@@ -1,6 +1,6 @@
-"""Python UDAs whose methods Numba can compile (M38).
+"""User-defined aggregates in Python whose methods Numba compiles to machine code (M38).
 
-The class declares its state as annotated fields; its methods access nothing else:
+The class declares its state as annotated fields, and its methods access nothing else:
 
     class Spread:
         low: float
@@ -10,10 +10,10 @@ The class declares its state as annotated fields; its methods access nothing els
         def iterate(self, x): self.low, self.high = min(self.low, x), max(self.high, x)
         def terminate(self): return self.high - self.low
 
-In machine code, `self` is the record of the partition, and the methods run in the same loops as ESL
-statements. Fields are int (64 bits), float or bool. A method returns None or a value of the declared types:
-float for REAL, int for BIGINT, a tuple if the aggregate has several columns. After the first NULL argument,
-records become objects of the class, and the same loop runs in Python.
+In machine code, `self` is the record with the state of a partition, and the methods run in the same loops as
+ESL statements. Fields are int (64 bits), float or bool. A method returns None or a value of the declared
+types: float for REAL, int for BIGINT, a tuple if the aggregate has several columns. After the first NULL
+argument, records become objects of the class, and the same loop runs as Python.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ _METHODS = {
 
 
 class ClassCode:
-    """Writes a version that is a Python class.
+    """Code generator for an aggregate written as a Python class.
 
-    Each state calls a method.
+    The generated code calls a method for each routine: `initialize`, `iterate`, `expire`, `terminate`.
     """
 
     def __init__(self, version: Version) -> None:
@@ -74,7 +74,7 @@ class ClassCode:
         raise AssertionError(f"a class has no table {table}")
 
     def reset(self) -> None:
-        """Write nothing, because INITIALIZE creates the state."""
+        """Write no code, because the method `initialize` sets the whole state."""
 
     @property
     def one_body(self) -> bool:
@@ -117,14 +117,14 @@ class ClassCode:
         if not self._returns(state):
             self.out.line(call)
             return
-        if state is BodyState.TERMINATE:  # no result without a tuple
+        if state is BodyState.TERMINATE:  # without a tuple, there is no result
             with self.out.block(f"if {self._started}:"):
                 self._take(call)
         else:
             self._take(call)
 
     def _begin(self, made: Any) -> None:
-        """Write the initial values of fields that the class assigns."""
+        """Write code that sets the fields for which the class has initial values."""
         if self.form != MACHINE:
             self.out.line(f"{self.record}.object = {self.version.scalars.closure('new', made)}()")
             return
@@ -133,10 +133,7 @@ class ClassCode:
                 self.out.line(f"{self.record}.{name} = {vars(made)[name]!r}")
 
     def _as_declared(self, method: str, returned: object) -> object:
-        """Convert the result of a method to the declared types.
-
-        A result of several columns is a tuple.
-        """
+        """Convert the result of a Python method to the declared types. Several columns are a tuple."""
         if returned is None:
             return None
         accumulator = ExternalAccumulator(self.definition, import_class(_external(self.definition)))
@@ -168,21 +165,21 @@ class ClassCode:
 
 
 def fields_of(definition: AggregateDefinition) -> dict[str, Any]:
-    """Return the annotated fields of the class.
+    """Return the annotated fields of a Python aggregate's class, by name.
 
-    Raises NoCompiledForm unless all fields are plain numbers.
+    NoCompiledForm is raised unless all fields are int, float or bool.
     """
     made = import_class(_external(definition))
     fields = inspect.get_annotations(made) if inspect.isclass(made) else {}
     if not inspect.isclass(made) or made.__init__ is not object.__init__:
-        raise NoCompiledForm(f"{definition.external} is no class, or has an __init__ of its own")
+        raise NoCompiledForm(f"{definition.external} is not a class, or has its own __init__")
     if not fields or any(kind not in _FIELDS for kind in fields.values()):
         raise NoCompiledForm(f"{definition.external} does not declare its state as annotated numbers")
     return fields
 
 
 def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
-    """Return the records as objects of the class."""
+    """Create an object of a Python aggregate's class from each record, with the fields of the record."""
     made = import_class(_external(definition))
     objects = [made() for _ in range(len(records))]
     for name in fields_of(definition):
@@ -192,10 +189,10 @@ def objects_of(definition: AggregateDefinition, records: Any) -> list[object]:
 
 
 def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> None:
-    """Raise unless Numba accepts all methods and their return types.
+    """Raise NoCompiledForm unless Numba accepts all methods of a Python aggregate and their return types.
 
-    The message has the first line of Numba's error. Only types are inferred; the methods are compiled later,
-    when compilation pays off.
+    The message has the first line of Numba's error. Numba only infers types here. The methods are compiled
+    later, when compilation saves time.
     """
     from slicemill.kernels.numba_kernels import return_type
 
@@ -211,7 +208,7 @@ def check_compiles(definition: AggregateDefinition, record: np.dtype[Any]) -> No
             returned = return_type(method, signature)
         except Exception as problem:
             first = str(problem).strip().splitlines()[0]
-            raise NoCompiledForm(f"Numba does not take {definition.external}.{name}: {first}") from None
+            raise NoCompiledForm(f"Numba cannot compile {definition.external}.{name}: {first}") from None
         if _returns_something(method) and not _fits(returned, definition):
             raise NoCompiledForm(f"{definition.external}.{name} returns {returned}, not {definition.returns}")
 
@@ -229,12 +226,12 @@ def _fits(returned: Any, definition: AggregateDefinition) -> bool:
 def _numba_type(type_: Type) -> Any:
     dtype = dtype_of(type_, MACHINE)
     if type_.kind is Kind.VARCHAR:
-        raise NoCompiledForm("a text is no number to a compiled class")
+        raise NoCompiledForm("a compiled class cannot have string arguments")
     return numba.from_dtype(np.dtype(dtype))
 
 
 def _external(definition: AggregateDefinition) -> str:
-    assert definition.external is not None, "the caller has looked"
+    assert definition.external is not None, "only Python aggregates are compiled as classes"
     return definition.external
 
 
@@ -242,15 +239,15 @@ def _returns_something(method: Any) -> bool:
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     except (OSError, TypeError, SyntaxError):
-        raise NoCompiledForm(f"the source of {method} is not there to be read") from None
+        raise NoCompiledForm(f"the source code of {method} is not available") from None
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
     return any(value is not None and getattr(value, "value", ...) is not None for value in returned)
 
 
 def import_lines(external: dict[str, tuple[str, str]]) -> list[str]:
-    """Return source lines that import the methods into a generated module.
+    """Return code lines that import the methods of Python aggregates into a generated module.
 
-    The lines include a digest of the source, so that changed methods change the module.
+    The lines include a digest of each method's source code, so that a changed method changes the module.
     """
     lines = []
     for name, (where, method) in external.items():

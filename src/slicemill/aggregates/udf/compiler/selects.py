@@ -1,7 +1,7 @@
-"""Generated loops for queries over local tables.
+"""Code generator for queries over the local tables of an aggregate.
 
-A table of at most one row needs a condition instead of a loop. Rows are collected first if they must be
-sorted, or if they are inserted into the table that they are read from.
+For a table of at most one row, a condition is generated instead of a loop. Rows are first collected in arrays
+if they must be sorted, or if they are inserted into the table from which they are read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from slicemill.catalog.queries import AggregateCall, RelationInput, RelationQuer
 from slicemill.functions.comparison import less_source
 from slicemill.types import Kind, Type
 
-Take: TypeAlias = Callable[[list[Code]], None]  # writes the code that processes a row of a query's result
+Take: TypeAlias = Callable[[list[Code]], None]  # function that writes code for one row of a query's result
 
 _NUMBERS = (Kind.INT, Kind.BIGINT, Kind.DOUBLE)
 _MEANS = ("avg", "mean")
@@ -40,7 +40,7 @@ def _same(code: Code) -> Code:
 
 
 class Tables(Protocol):
-    """Tables that queries read."""
+    """Code generator for access to the local tables that queries read."""
 
     @property
     def bounds(self) -> Mapping[str, int]:
@@ -48,22 +48,22 @@ class Tables(Protocol):
         ...
 
     def rows_of(self, table: str) -> str:
-        """Return the source of a table's row count."""
+        """Return a code expression for the number of rows in a local table."""
         ...
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
-        """Write an `if` around code that reads a single-row table."""
+        """Write an `if` around code that reads a table of at most one row."""
         ...
 
     def columns_of(self, table: str, alias: str, row: str) -> Columns:
-        """Return the columns of a row by their names in expressions."""
+        """Return code generators for the columns of a table row, by their names in expressions."""
         ...
 
 
 class SelectWriter:
-    """Writes queries over tables.
+    """Code generator for queries over local tables.
 
-    `user_defined` has the names of user-defined aggregates, which queries cannot call.
+    `user_defined` has the names of user-defined aggregates, which compiled queries cannot call.
     """
 
     def __init__(self, scalars: ScalarWriter, tables: Tables, user_defined: frozenset[str]) -> None:
@@ -73,12 +73,12 @@ class SelectWriter:
         self._user_defined = user_defined
 
     def select(self, query: RelationQuery, columns: Columns, take: Take, stop: str | None = None) -> None:
-        """Write a loop that processes each row of the result with `take`.
+        """Write a loop over the rows of a query's result.
 
-        The loop ends early if the source `stop` is true.
+        `take` writes the code for one row. The loop ends early if the code expression `stop` is true.
         """
         if query.distinct or query.group_by:
-            raise NoCompiledForm("GROUP BY and DISTINCT in a body have no form in generated code")
+            raise NoCompiledForm("GROUP BY and DISTINCT in an aggregate cannot be compiled")
         if query.order_by:
             self._sorted(query, columns, take)
         elif query.limit is None or query_bound(query, dict(self._tables.bounds)) <= query.limit:
@@ -87,16 +87,19 @@ class SelectWriter:
             count = self.out.fresh("count")
             self.out.line(f"{count} = 0")
 
-            def first_ones(inside: Columns) -> None:
+            def take_until_limit(inside: Columns) -> None:
                 items = self._items(query, inside)
                 with self.out.block(f"if {count} < {query.limit}:"):
                     take(items)
                 self.out.line(f"{count} += 1")
 
-            self._select_unsorted(query, columns, first_ones, None)
+            self._select_unsorted(query, columns, take_until_limit, None)
 
     def collect(self, query: RelationQuery, columns: Columns, take: Take) -> None:
-        """Like `select`, but compute all rows before the first `take`."""
+        """Write code that computes all rows of a query's result, and then a loop over these rows.
+
+        `take` writes the code for one row.
+        """
         self._sorted(query, columns, take)
 
     def _items(self, query: RelationQuery, inside: Columns) -> list[Code]:
@@ -142,15 +145,15 @@ class SelectWriter:
         table = entry.relation.lower()
         if entry.query is not None or table not in self._tables.bounds:
             what = "a query in FROM" if entry.query is not None else f"the stored table {entry.relation}"
-            raise NoCompiledForm(f"{what} is read, which only the interpreter does")
+            raise NoCompiledForm(f"only the interpreter can read {what}")
         return table
 
     def _totals(self, query: RelationQuery, columns: Columns) -> Columns:
-        """Return the columns of a query with aggregates and without GROUP BY."""
+        """Write code that computes the aggregates of a query without GROUP BY. Return the visible columns."""
         totals = []
         for call in query.aggregates:
             if call.name.lower() in self._user_defined:
-                raise NoCompiledForm(f"{call.name} is an aggregate of the user's own")
+                raise NoCompiledForm(f"{call.name} is a user-defined aggregate")
             types = tuple(argument.type for argument in call.arguments)
             totals.append(LocalAggregate(call, types, self._scalars.form, self.out))
         for total in totals:
@@ -171,7 +174,7 @@ class SelectWriter:
             visible[column.name] = partial(_same, code)
         return visible
 
-    # -- sorted rows ---------------------------------------------------------------------------------------
+    # -- queries whose rows are collected and sorted -------------------------------------------------------
 
     def _sorted(self, query: RelationQuery, columns: Columns, take: Take) -> None:
         out = self.out
@@ -180,14 +183,14 @@ class SelectWriter:
         size, count = out.fresh("size"), out.fresh("count")
         room = " * ".join(many) if many and not query.aggregates else "1"
         out.line(f"{size}, {count} = max(1, {room}), 0")
-        kept = [self._array(size, item.expr.type) for item in query.items]
+        arrays = [self._array(size, item.expr.type) for item in query.items]
         keys = [(self._key(size, expr.type), descending) for expr, descending in query.order_by]
 
         def keep(inside: Columns) -> None:
             sort_by = [out.named(self._scalars.expression(expr, inside)) for expr, _ in query.order_by]
             for (values, ranks), code in zip((key for key, _ in keys), sort_by, strict=True):
                 self._keep_key(values, ranks, count, code)
-            for array, code in zip(kept, self._items(query, inside), strict=True):
+            for array, code in zip(arrays, self._items(query, inside), strict=True):
                 out.line(f"{array}[{count}] = {code.value}")
                 out.line(f"{array}_null[{count}] = {code.null}")
             out.line(f"{count} += 1")
@@ -198,14 +201,14 @@ class SelectWriter:
         for ((values, ranks), descending), (expr, _) in reversed(
             list(zip(keys, query.order_by, strict=True))
         ):
-            # Negation or complement reverses the order and keeps ties stable.
+            # Keys are negated or complemented for DESC, so that rows with equal keys remain in order.
             sign = "" if not descending else "-" if expr.type.kind is Kind.DOUBLE else "~"
             out.line(f"{order} = ops.sorted_by({order}, {sign}{values})")
             out.line(f"{order} = ops.sorted_by({order}, {'~' if descending else ''}{ranks})")
         row = out.fresh("i")
         last = count if query.limit is None else f"min({count}, {query.limit})"
         with out.block(f"for {row} in {order}[:{last}]:"):
-            take([Code(f"{array}[{row}]", f"{array}_null[{row}]") for array in kept])
+            take([Code(f"{array}[{row}]", f"{array}_null[{row}]") for array in arrays])
 
     def _array(self, size: str, type_: Type) -> str:
         name = self.out.fresh("kept")
@@ -216,17 +219,14 @@ class SelectWriter:
 
     def _key(self, size: str, type_: Type) -> tuple[str, str]:
         if type_.kind in (Kind.VARCHAR, Kind.DECIMAL, Kind.BINARY, Kind.PERIOD):
-            raise NoCompiledForm(f"ORDER BY of {type_} has no form in generated code")
+            raise NoCompiledForm(f"ORDER BY of {type_} cannot be compiled")
         values, ranks = self.out.fresh("key"), self.out.fresh("rank")
         dtype = "float64" if type_.kind is Kind.DOUBLE else "int64"
         self.out.line(f"{values}, {ranks} = np.zeros({size}, np.{dtype}), np.zeros({size}, np.int64)")
         return values, ranks
 
     def _keep_key(self, values: str, ranks: str, index: str, code: Code) -> None:
-        """Store a sort key.
-
-        NULL is the smallest value and NaN the greatest.
-        """
+        """Write code that stores the sort key of a row. NULL is the smallest value, NaN the greatest."""
         with self.out.block(f"if not {code.null}:") if not code.known else nullcontext():
             self.out.line(f"{ranks}[{index}] = 1 if {code.value} == {code.value} else 2")
             with self.out.block(f"if {code.value} == {code.value}:"):
@@ -265,16 +265,13 @@ class SelectWriter:
             self.select(query, columns, take, found)
         if not quick.failing:
             out.put(quick)
-        else:  # an error in a later row must be raised
+        else:  # all rows are processed, because an error in a later row must be raised
             self.select(query, columns, take)
         return Code(found)
 
 
 class LocalAggregate:
-    """Built-in aggregate over a local table: code before, in and after a loop.
-
-    Call `step` where the arguments of the row are bound.
-    """
+    """Code generator for a built-in aggregate over a local table: code before, in and after the row loop."""
 
     def __init__(self, call: AggregateCall, types: tuple[Type, ...], form: str, out: Writer) -> None:
         self._name = call.name.lower()
@@ -285,9 +282,7 @@ class LocalAggregate:
         of_numbers = self._name in ("sum", *_MEANS) and kind in _NUMBERS
         ordered = self._name in ("min", "max") and (kind in _ORDERED or form != MACHINE)
         if call.distinct or not (of_numbers or ordered or self._name in ("count", "first", "last")):
-            raise NoCompiledForm(
-                f"{call.name} of {' and '.join(map(str, types))} has no form in generated code"
-            )
+            raise NoCompiledForm(f"{call.name} of {' and '.join(map(str, types))} cannot be compiled")
         self._exact = of_numbers and (self._name in _MEANS or kind is Kind.DOUBLE)
 
     def begin(self) -> None:
@@ -304,7 +299,10 @@ class LocalAggregate:
             out.line(f"{name}, {name}_count{flag} = {default_of(self._types[0])}, 0{value}")
 
     def step(self, arguments: list[Code]) -> str | None:
-        """Write the loop body; return an overflow condition to test at once."""
+        """Write the code for one row of the loop.
+
+        Return a code expression that is true after an overflow and must be tested immediately, or None.
+        """
         out, name = self._out, self._in
         if self._name in ("first", "last"):
             (code,) = arguments
@@ -346,7 +344,7 @@ class LocalAggregate:
         return Code(name, f"({name}_count == 0)")
 
     def type(self) -> Type:
-        """Return the type of the value before conversion."""
+        """Return the type of the aggregate's value, before its conversion to the declared type."""
         if self._name == "count" or (self._name == "sum" and not self._exact):
             return Type(Kind.BIGINT)
         return Type(Kind.DOUBLE) if self._exact else self._types[0]

@@ -1,4 +1,8 @@
-"""State of a compiled call: arrays of records and pools."""
+"""State of a compiled aggregate call, and functions that generated code calls.
+
+A record has the state of one partition in a structured array. A pool is an array with the rows of one local
+table for all partitions. Objects of aggregates written in Python are stored apart.
+"""
 
 from __future__ import annotations
 
@@ -27,16 +31,16 @@ _FEW = 16
 
 
 def no_objects() -> ObjectsByKey[int, Any]:
-    """Return empty storage for the objects of Python UDAs."""
+    """Return empty storage for the objects of user-defined aggregates in Python."""
     return ObjectsByKey(_store_object, _load_object)
 
 
 @dataclass(slots=True)
 class CompiledState:
-    """State of a compiled call.
+    """State of a compiled aggregate call: the arrays of the generated code, by name.
 
-    `arrays` has the arrays of the generated code by name. `objects` has the objects of Python UDAs that the
-    records refer to. Its parts are the names of the arrays, its keys the indexes of the records.
+    `objects` has the objects of Python aggregates to which the records refer. Its parts are the names of the
+    arrays, and its keys are the indexes of the records.
     """
 
     arrays: dict[str, Any]
@@ -47,7 +51,10 @@ class CompiledState:
 
     @property
     def waiting(self) -> int:
-        """Return the number of open slots, or of tuples that will expire."""
+        """Return the number of partitions with pending results, or of tuples with a pending expiry.
+
+        Results are pending until the end of a slide interval. Expiries are counted under ACTIVE EXPIRATION.
+        """
         slot = self.arrays["slot"]
         return int(slot[0] if "opened" in self.arrays else slot[1] - slot[0])
 
@@ -55,20 +62,20 @@ class CompiledState:
 @stored_as("uda.object", version=1)
 @dataclass(frozen=True, slots=True)
 class UserObject:
-    """Stored form of a Python UDA's object: its class and its state."""
+    """Checkpoint format of an object of a Python aggregate: the name of its class, and its state."""
 
     where: str
     kept: Any
 
 
-def _plain(kept: CompiledState) -> dict[str, Any]:
+def _plain(state: CompiledState) -> dict[str, Any]:
     return {
-        "arrays": {name: _without_objects(array) for name, array in kept.arrays.items()},
-        "layouts": {name: _layout(array) for name, array in kept.arrays.items() if has_objects(array)},
-        "objects": kept.objects,
-        "texts": kept.texts,
-        "arrivals": kept.arrivals,
-        "nullable": kept.nullable,
+        "arrays": {name: _without_objects(array) for name, array in state.arrays.items()},
+        "layouts": {name: _layout(array) for name, array in state.arrays.items() if has_objects(array)},
+        "objects": state.objects,
+        "texts": state.texts,
+        "arrivals": state.arrivals,
+        "nullable": state.nullable,
     }
 
 
@@ -85,17 +92,17 @@ def _load_state(plain: dict[str, Any]) -> CompiledState:
 
 
 def has_objects(array: Any) -> bool:
-    """Return True if an array's records have objects of Python UDAs."""
+    """Return True if the records of an array refer to objects of Python aggregates."""
     return "object" in (array.dtype.names or ())
 
 
 def _layout(array: Any) -> tuple[Any, int]:
-    """Return an empty array of the same type, and the record count."""
+    """Return the layout of an array for a checkpoint: an empty array of the same type, and the length."""
     return array[:0].copy(), len(array)
 
 
 def _without_objects(array: Any) -> Any:
-    """Return the records without the field for objects of Python UDAs."""
+    """Return a copy of the records without the field for objects of Python aggregates."""
     if not has_objects(array):
         return array
     others = [name for name in array.dtype.names if name != "object"]
@@ -103,13 +110,13 @@ def _without_objects(array: Any) -> Any:
 
 
 def _with_failures(old: dict[str, Any]) -> dict[str, Any]:
-    """Convert version 1, whose failure records have names with `trouble_`."""
+    """Upgrade a stored state of version 1, whose failure records have names with `trouble_`."""
     arrays = {name.replace("trouble_", "failure_"): array for name, array in old["arrays"].items()}
     return old | {"arrays": arrays}
 
 
 def _with_objects(old: dict[str, Any]) -> dict[str, Any]:
-    """Convert version 2, which stores objects of Python UDAs in the records."""
+    """Upgrade a stored state of version 2, which has objects of Python aggregates in the records."""
     objects, layouts, arrays = no_objects(), {}, dict(old["arrays"])
     for name, array in old["arrays"].items():
         if has_objects(array):
@@ -127,14 +134,17 @@ def _store_object(thing: Any) -> UserObject:
     return UserObject(f"{type(thing).__module__}:{type(thing).__qualname__}", object_state(thing))
 
 
-def _load_object(kept: UserObject) -> Any:
-    made = import_class(kept.where)()
-    restore_object(made, kept.kept)
+def _load_object(stored: UserObject) -> Any:
+    made = import_class(stored.where)()
+    restore_object(made, stored.kept)
     return made
 
 
 def before_change(state: CompiledState, indices: Any) -> None:
-    """Prepare objects in these records for a run that may change them."""
+    """Mark the objects of Python aggregates as changed, before code runs that may change these records.
+
+    `indices` are the indexes of the records.
+    """
     for name, array in state.arrays.items():
         if has_objects(array):
             for index in _within(array, indices):
@@ -142,7 +152,10 @@ def before_change(state: CompiledState, indices: Any) -> None:
 
 
 def after_change(state: CompiledState, indices: Any) -> None:
-    """Store the objects that a run has created in these records."""
+    """Register new objects of Python aggregates, after code has run that may create them in these records.
+
+    `indices` are the indexes of the records.
+    """
     for name, array in state.arrays.items():
         if has_objects(array):
             objects = array["object"]
@@ -153,9 +166,9 @@ def after_change(state: CompiledState, indices: Any) -> None:
 
 
 def _within(array: Any, indices: Any) -> list[int]:
-    """Return the indexes that exist in an array, or its only index."""
-    found: list[int] = indices[indices < len(array)].tolist() if len(array) > 1 else [0]
-    return found
+    """Return the indexes that are less than the length of an array, or 0 for an array of one record."""
+    existing: list[int] = indices[indices < len(array)].tolist() if len(array) > 1 else [0]
+    return existing
 
 
 def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -> CompiledState:
@@ -174,25 +187,25 @@ def start(module: Module, literals: dict[str, int], timed: bool, active: bool) -
 
 
 def rows(dtype: np.dtype[Any], count: int, form: str) -> Any:
-    """Return zeroed rows of a record.
+    """Return an array of `count` zeroed records.
 
-    For Python these are record arrays, whose fields are attributes as in machine code.
+    For generated Python, it is a record array, whose fields are attributes as in machine code.
     """
     made = np.zeros(count, dtype)
     return made if form == MACHINE else made.view(numpy.rec.recarray)
 
 
 def allow_nulls(state: CompiledState, plain: Module, module: Module) -> None:
-    """Convert the state to the module with nullable arguments."""
+    """Convert a state from the module for non-NULL arguments to the module for nullable arguments."""
     state.nullable = True
     move(state, plain, module)
 
 
 def move(state: CompiledState, before: Module, after: Module, parts: Sequence[int] | None = None) -> None:
-    """Move the state of one module to the layout of another module.
+    """Convert a state from the layout of one generated module to the layout of another module.
 
-    `parts` are the indexes of the joint calls in the module `before`; None means all calls. Joint calls that
-    shared state may have separate state afterwards. Each call then gets a copy.
+    For calls that share state, `parts` are the indexes in `before` of the calls that remain. None means all
+    calls. Calls that shared state may have separate state afterwards. Each call then gets a copy.
     """
     fields, pools = _origins(before, after, parts)
     old_arrays = state.arrays
@@ -219,20 +232,23 @@ def move(state: CompiledState, before: Module, after: Module, parts: Sequence[in
 def _origins(
     before: Module, after: Module, parts: Sequence[int] | None
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the earlier names of fields and pools that joint calls use."""
+    """Return, for calls that share state, the names in module `before` of the fields and pools of `after`.
+
+    Both results map a name in `after` to a name in `before`.
+    """
     fields: dict[str, str] = {}
     pools: dict[str, str] = {}
     for record, made in after.codes.items():
         known = before.codes[record]
         if isinstance(made, JointCode) and isinstance(known, JointCode):
-            found = made.origins(known, range(made.parts) if parts is None else parts)
-            fields |= found[0]
-            pools |= found[1]
+            of_fields, of_pools = made.origins(known, range(made.parts) if parts is None else parts)
+            fields |= of_fields
+            pools |= of_pools
     return fields, pools
 
 
 def make_room(state: CompiledState, module: Module, partitions: int, tuples: int) -> None:
-    """Extend the arrays to this number of partitions and of additional tuples."""
+    """Extend the arrays of a state, for a number of partitions and a number of additional tuples."""
     for name, dtype in module.records.items():
         array = state.arrays[name]
         if len(array) < partitions and not _is_one_record(module, name):
@@ -247,9 +263,10 @@ def make_room(state: CompiledState, module: Module, partitions: int, tuples: int
 
 
 def _is_one_record(module: Module, name: str) -> bool:
-    """Return True if an array has one record for all partitions.
+    """Return True if an array has a single record for all partitions.
 
-    Failure records have one record, and so has a base version that is recomputed over the window.
+    Arrays with the arguments of a failed statement have one record. So have arrays of an aggregate that is
+    evaluated over the whole window for each result.
     """
     return name.startswith("failure") or (name != "K" and module.codes[name.lower()].version.index == "0")
 
@@ -266,16 +283,16 @@ def _room_for_negatives(state: CompiledState, tuples: int) -> None:
     slot[:] = 0, end - first
 
 
-# Dictionary encoding of strings, with removal of unused strings.
+# Dictionary encoding of strings, with removal of unused strings
 
 
 _FEW_TEXTS = 1024
 
 
 class TextDictionary:
-    """Dictionary of strings. Codes are list indexes; literals come first.
+    """Dictionary encoding of the strings in a state: the code of a string is its index in a list.
 
-    The codes of literals never change.
+    String literals have the first codes, which never change.
     """
 
     def __init__(self, literals: Iterable[str]) -> None:
@@ -295,7 +312,7 @@ class TextDictionary:
         return made
 
     def encode(self, column: pa.Array) -> NDArray[np.int64]:
-        """Return the codes of a column; arbitrary for NULLs."""
+        """Return the code of each string in a column. Codes of NULLs are arbitrary."""
         encoded = column.dictionary_encode()
         codes = np.array([self.code(text) for text in encoded.dictionary.to_pylist()], np.int64)
         indices = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -313,15 +330,14 @@ class TextDictionary:
         return pc.take(pa.array(self.values, pa.string()), indices)
 
     def forget(self, fields: list[Any]) -> None:
-        """Remove unused strings, and renumber the codes in these arrays.
+        """Remove unused strings from the dictionary, and renumber the codes in the arrays `fields`.
 
-        This happens only after the dictionary has doubled in size.
+        Strings are removed only after the dictionary has doubled in size.
         """
         if len(self.values) < 2 * self._after_last:
             return
-        held = [np.arange(self._fixed), *(codes.ravel() for codes in fields)]
-        used = np.unique(np.concatenate(held))
-        used = used[(used >= 0) & (used < len(self.values))]  # unused rows may contain any number
+        used = np.unique(np.concatenate([np.arange(self._fixed), *(codes.ravel() for codes in fields)]))
+        used = used[(used >= 0) & (used < len(self.values))]  # unused array rows may contain any number
         new = np.zeros(len(self.values), np.int64)
         new[used] = np.arange(len(used))
         for codes in fields:
@@ -335,11 +351,12 @@ class TextDictionary:
 register("uda.texts", 1, TextDictionary, TextDictionary.plain, TextDictionary.restored)
 
 
-# Runtime support of generated code: pool allocation and checked arithmetic.
+# Functions that generated code calls: allocation in pools, and checked arithmetic
 #
-# A pool has the rows of one table for all partitions. Each partition has a block of `room` rows that starts
-# at `begin`. Its `n` rows start at `at`; removing the oldest row increments `at`. In a ring, `at` is relative
-# to `begin`, and the first row of the block follows its last row.
+# A pool has the rows of one table for all partitions. Each partition has a block in the pool: `begin` is the
+# index of its first row, and `room` its number of rows. The partition's `n` current rows start at index `at`.
+# Removing the oldest row increments `at`. If the block is a ring buffer, `at` is relative to `begin`, and the
+# block continues at its first row after its last row.
 
 
 MIN_INT, MAX_INT = -(2**31), 2**31 - 1
@@ -348,11 +365,11 @@ MIN_BIGINT, MAX_BIGINT = np.int64(-(2**63)), np.int64(2**63 - 1)
 
 @helper
 def more_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int) -> Any:
-    """Return the pool with free space after the rows of partition p.
+    """Return a pool with free space after the rows of partition p.
 
-    Rows move to the front of their block if they fill at most half of it, else to a block of twice the size.
-    If the pool is full, all blocks are compacted into a new pool. In each case as many rows have been added
-    as are copied, so a row is copied only a few times.
+    Rows move to the front of their block if they fill at most half of the block, and otherwise to a block of
+    twice the size. If the pool is full, all blocks are copied into a new pool. Before rows are copied, at
+    least as many rows have been added, so a row is copied only a few times.
     """
     if 2 * n[p] > room[p] or room[p] == 0:
         wanted = 2 * n[p] + 4
@@ -385,9 +402,9 @@ def _pack_pool(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: i
 
 @helper
 def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: int, most: int) -> Any:
-    """Like `more_room`, for rings of at most `most` rows.
+    """Return a pool of ring buffers with free space for partition p, like `more_room`.
 
-    A block of that size never grows.
+    A ring buffer has at most `most` rows. A ring buffer of this size never grows.
     """
     wanted = min(2 * n[p] + 4, most)
     first, last, new = p, p + 1, pool
@@ -409,9 +426,9 @@ def ring_room(pool: Any, top: Any, begin: Any, at: Any, n: Any, room: Any, p: in
 
 @helper
 def longer(array: Any) -> Any:
-    """Return the array, extended to twice its length."""
+    """Return a copy of an output array that has more than twice its length."""
     new = np.empty(2 * len(array) + 16, array.dtype)
-    # A loop, because Numba takes eight times as long to compile a slice assignment.
+    # Numba takes eight times as long to compile a slice assignment as this loop.
     for i in range(len(array)):
         new[i] = array[i]
     return new
@@ -425,7 +442,7 @@ def count_from(numbers: Any, first: int) -> None:
 
 @kernel
 def product_overflows(a: Any, b: Any) -> Any:
-    """Return True if a * b overflows 64 bits."""
+    """Return True if the product a * b does not fit into a 64-bit integer."""
     if a == 0 or b == 0:
         return False
     if a == MIN_BIGINT or b == MIN_BIGINT:
@@ -435,7 +452,7 @@ def product_overflows(a: Any, b: Any) -> Any:
 
 @kernel
 def whole_quotient(a: Any, b: Any) -> Any:
-    """Divide, rounding towards zero.
+    """Divide two integers, rounding towards zero.
 
     `b` must not be 0, and not -1 if `a` is the smallest integer.
     """
@@ -447,10 +464,7 @@ def whole_quotient(a: Any, b: Any) -> Any:
 
 @kernel
 def whole_remainder(a: Any, b: Any) -> Any:
-    """Return the remainder with the sign of a.
-
-    `b` must not be 0.
-    """
+    """Return the remainder of an integer division, with the sign of `a`. `b` must not be 0."""
     if b == -1 or b == 1:
         return np.int64(0)
     return np.int64(a - whole_quotient(a, b) * b)
@@ -463,7 +477,7 @@ def double_remainder(a: float, b: float) -> float:
 
 @kernel
 def sorted_by(order: Any, keys: Any) -> Any:
-    """Sort rows by a further key; the sort is stable."""
+    """Sort row indexes by an additional key, with a stable sort."""
     new = order.copy()
     sort_by(new, keys, 0, len(new))
     return new

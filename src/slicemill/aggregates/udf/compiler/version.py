@@ -1,4 +1,10 @@
-"""One aggregate version in generated code: its record, pools and names."""
+"""Code generator for one variant of an aggregate: its state, names and ESL statements.
+
+An aggregate has a variant for unbounded streams (CREATE AGGREGATE), a variant for windows (CREATE WINDOW
+AGGREGATE), or both. In generated code, a record has the state of one partition: the tables of at most one
+row, and where the rows of other tables are. A pool is an array with the rows of one local table for all
+partitions. The class `Version` stands for one variant.
+"""
 
 from __future__ import annotations
 
@@ -43,36 +49,37 @@ from slicemill.catalog.expressions import Argument, ExistsQuery, Expr, Oldest, S
 from slicemill.catalog.queries import RelationQuery
 from slicemill.types import Kind, Schema, Type
 
-ArgumentCodes: TypeAlias = Sequence[
-    Callable[[], Code]
-]  # the values of the arguments; call only those that are needed
+# Code generators for the values of a tuple's arguments. Only arguments that are used are generated.
+ArgumentCodes: TypeAlias = Sequence[Callable[[], Code]]
 
-CONVERSION = -1  # site of a failed conversion of an argument to its declared type
+# Number that stands for a failed conversion of an argument, in place of the number of a failed statement
+CONVERSION = -1
 
-_PREFIXES = {"s": "arg", "b": "base", "c": "part"}  # prefixes of arguments, by the version's record
+# Prefixes of the variables for arguments, by the name of the record variable
+_PREFIXES = {"s": "arg", "b": "base", "c": "part"}
 
 
 def safe_identifier(name: str) -> str:
-    """Return an ESL name as a Python identifier."""
+    """Convert a table, column or argument name to a Python identifier."""
     plain = re.sub(r"\W", "_", name.lower())
     return f"{plain}_" if iskeyword(plain) or not plain.isidentifier() else plain
 
 
 @dataclass(slots=True)
 class ModuleFacts:
-    """Facts shared by all parts of a module.
+    """Facts about an aggregate call that the generator collects while it writes the module's code.
 
-    `facts` are collected while the source is written: which values may be NULL, and which arguments are read.
-    Earlier parts depend on facts of later parts, so the source is written again until no facts are added.
+    `facts` say which values may be NULL, and which arguments are read. Earlier code depends on facts that
+    later code adds. So the module is generated again until no facts are added.
     """
 
     form: str
-    nullable: bool  # True if arguments may be NULL
+    nullable: bool  # True if arguments of the call may be NULL
     facts: set[str] = field(default_factory=set)
     literals: dict[str, int] = field(default_factory=dict)
     closures: dict[str, Any] = field(default_factory=dict)
     sites: list[tuple[str, BodyState, StatementPath]] = field(default_factory=list)
-    external: dict[str, tuple[str, str]] = field(default_factory=dict)  # methods of Python classes, by name
+    external: dict[str, tuple[str, str]] = field(default_factory=dict)  # class and method by function name
 
     def may_be_null(self, what: str, code: Code) -> None:
         if not code.known:
@@ -84,9 +91,10 @@ class ModuleFacts:
 
 @dataclass(slots=True)
 class WindowPool:
-    """Pool of the window's tuples: raw arguments, converted when they are read.
+    """Pool (array) that stores the tuples in the windows of all partitions.
 
-    If no statement searches the window, blocks are rings: a new tuple replaces the expired one.
+    The arguments are converted to their declared types when they are read. If no statement searches the
+    window, the block of each partition is a ring buffer (`ring`).
     """
 
     types: tuple[Type, ...]
@@ -100,11 +108,11 @@ class WindowPool:
 
 
 class Version:
-    """Generation context of one aggregate version: record, tables and names.
+    """Names and settings for generating the code of one variant of an aggregate.
 
-    `record` is the name of the partition's record, `index` the index of that record. The loop sets `give`,
-    which writes code for a returned row, and `leave`, which returns the source for leaving a routine on
-    failure.
+    A variant serves unbounded streams or windows. `record` is the name of the variable for the partition's
+    record, and `index` the code expression for its index. The loop generator sets two functions: `give`
+    writes code for a returned row, and `leave` returns code that leaves a routine after a failure.
     """
 
     def __init__(
@@ -131,16 +139,16 @@ class Version:
         self.filled = surely_filled(definition) & self.single
         self.give: Callable[[list[Code]], None]
         self.leave: Callable[[str], str]
-        # Context of the current statement: its state, a flag that arguments are bound, and a flag that the
-        # window has tuples.
+        # Context of the statement for which code is generated: its routine, whether the arguments have
+        # values, and whether the window is known to have tuples.
         self.state = BodyState.INITIALIZE
         self.bound = True
         self.window_holds_some = False
 
-    # -- the record ----------------------------------------------------------------------------------------
+    # -- fields of the record with a partition's state -----------------------------------------------------
 
     def flagged(self, table: str) -> set[str]:
-        """Return the columns of a table that may be NULL."""
+        """Return the columns of a local table that may be NULL, as identifiers."""
         names = self.schemas[table].names
         return {safe_identifier(name) for name in names if self.maybe_null(f"{self.record} {table}.{name}")}
 
@@ -148,7 +156,7 @@ class Version:
         return self.shared.null(what, "maybe") != "False"
 
     def fields(self, table: str) -> list[str]:
-        """Return all record fields of a single-row table."""
+        """Return code expressions for all record fields of a table of at most one row."""
         flagged = self.flagged(table)
         names = [safe_identifier(name) for name in self.schemas[table].names]
         names += [f"{name}_null" for name in names if name in flagged]
@@ -161,7 +169,7 @@ class Version:
     def keeps_arguments(self) -> bool:
         return f"{self.record} terminates with arguments" in self.shared.facts
 
-    # -- names ---------------------------------------------------------------------------------------------
+    # -- arguments, window and tables ----------------------------------------------------------------------
 
     def variable(self, argument: str) -> str:
         return f"{_PREFIXES[self.record]}_{safe_identifier(argument)}"
@@ -174,7 +182,7 @@ class Version:
         return Code(name, self.shared.null(name, f"{name}_null"))
 
     def bind(self, given: ArgumentCodes, types: Sequence[Type]) -> None:
-        """Write code that binds the arguments, converted to their declared types."""
+        """Write code that assigns the arguments, converted to their declared types, to variables."""
         self.scalars.fail = partial(self.fail_at, CONVERSION)
         for argument, code, type_ in zip(self.definition.arguments, given, types, strict=True):
             read = f"{self.record} reads {argument.name}" in self.shared.facts
@@ -206,16 +214,19 @@ class Version:
         self.out.failing = True
 
     def failed(self, site: int) -> str:
-        """Return source that stores the arguments for the interpreter, and the site."""
+        """Return code that stores the arguments of a failed statement, and returns the statement's number.
+
+        The interpreter needs the arguments to repeat the statement. `site` is the number of the statement.
+        """
         values = []
         for argument in self.definition.arguments:
-            # A failed conversion has no value yet; the interpreter reads the tuple itself.
+            # After a failed conversion, the interpreter reads the arguments from the input tuple.
             code = self.current(argument.name) if self.bound and site != CONVERSION else Code("0")
             if code.value == "0":
                 code = Code(default_of(argument.type), "True")
             values += [code.value, code.null]
-        given = ", ".join([f"failure_{self.record}", str(site), self.index, "i", *values])
-        return f"failed_{self.record}({given})"
+        parameters = ", ".join([f"failure_{self.record}", str(site), self.index, "i", *values])
+        return f"failed_{self.record}({parameters})"
 
     def scalar_query(self, expr: ScalarQuery, columns: ColumnCodes) -> Code:
         return self.selects.scalar_query(expr, columns)
@@ -247,7 +258,7 @@ class Version:
                 code, self.window.types[index], self.schemas[INWINDOW].columns[index].type
             )
         if conversion.lines:
-            raise NoCompiledForm("inwindow has other types than the arguments")
+            raise NoCompiledForm("the columns of inwindow and the arguments have different types")
         return code
 
     def rows_of(self, table: str) -> str:
@@ -256,7 +267,7 @@ class Version:
         return f"{self.record}.{safe_identifier(table)}_rows"
 
     def if_any(self, table: str) -> AbstractContextManager[None]:
-        """Write a condition for a single-row table, if it may be empty."""
+        """Write an `if` around code that reads a table of at most one row, unless it always has a row."""
         later = self.state in (BodyState.ITERATE, BodyState.EXPIRE)
         if later and table in self.filled and not self.one_body:
             return nullcontext()
@@ -264,12 +275,12 @@ class Version:
 
     @property
     def one_body(self) -> bool:
-        """Return True if INITIALIZE and ITERATE have the same statements."""
+        """Return True if the routines INITIALIZE and ITERATE have the same statements."""
         bodies = self.definition.bodies
         return bodies.get(BodyState.INITIALIZE) == bodies.get(BodyState.ITERATE)
 
     def row(self, table: str, index: str) -> str:
-        """Return the source of a row in a pool."""
+        """Return a code expression for a table row that is stored in a pool (an array of table rows)."""
         if table == INWINDOW and self.window is not None:
             return self.window.row(index)
         return f"{self.array(table)}[{self.record}.{safe_identifier(table)}_at + {index}]"
@@ -297,18 +308,21 @@ class Version:
 
 
 def _always_fits(source: Type, target: Type) -> bool:
-    """Return True if the conversion cannot fail and may be omitted."""
+    """Return True if the conversion of an argument cannot fail, so that unused arguments need none."""
     return source.kind is target.kind or target.kind is Kind.DOUBLE or target.kind is Kind.BIGINT
 
 
-# ESL statements of an aggregate version, as source over records and pools.
+# Code generator for ESL statements: INSERT, UPDATE, DELETE and WHILE over local tables
 #
-# Statements are atomic. If a query in the statement reads the same table, or if the statement may fail
-# half-way, its effect is computed before anything is changed.
+# Statements are atomic. If a query in the statement reads the table that the statement changes, or if the
+# statement may fail half-way, its effect is computed completely before the table is changed.
 
 
 class StatementCode:
-    """Writes a version that is written in ESL, state by state."""
+    """Code generator for an aggregate written in ESL, with one list of statements per routine.
+
+    The routines are INITIALIZE, ITERATE, EXPIRE and TERMINATE.
+    """
 
     def __init__(self, version: Version) -> None:
         self.version = version
@@ -322,7 +336,7 @@ class StatementCode:
         return self.version.one_body
 
     def columns(self) -> RecordColumns:
-        """Return the fields of the record."""
+        """Return the fields of the record that stores the state of one partition."""
         types: dict[str, Type] = {}
         flagged: set[str] = set()
         extra: list[tuple[str, Any]] = []
@@ -348,13 +362,13 @@ class StatementCode:
         return RecordColumns(types, frozenset(self.version.flagged(table)))
 
     def reset(self) -> None:
-        """Write code that empties the tables."""
+        """Write code that deletes all rows of the local tables."""
         for name in self.version.schemas:
             if name != INWINDOW:
                 self.out.line(f"{self.record}.{safe_identifier(name)}_rows = 0")
 
     def bind_last(self, started: str) -> None:
-        """Write code that binds TERMINATE's arguments to those of the last tuple.
+        """Write code that assigns the arguments of the last tuple to variables, for statements of TERMINATE.
 
         The arguments are NULL if there was no tuple.
         """
@@ -386,13 +400,19 @@ class StatementCode:
         return returns_one(first, frozenset()) and returns_one(later, before)
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
-        """Write the statements of a state. `bound` means that arguments have values."""
-        self.version.state, self.version.bound = state, bound
-        self.version.window_holds_some = True  # the arriving or the expiring tuple
-        self._in_turn(self.definition.bodies.get(state, ()), ())
+        """Write the code of one routine (INITIALIZE, ITERATE, EXPIRE or TERMINATE).
 
-    def _in_turn(self, statements: Sequence[Statement], path: StatementPath) -> None:
-        """Write statements in order; `path` leads to the enclosing loop."""
+        `bound` is True if the variables of the arguments have values.
+        """
+        self.version.state, self.version.bound = state, bound
+        self.version.window_holds_some = True  # at least the arriving or the expiring tuple
+        self._write_statements(self.definition.bodies.get(state, ()), ())
+
+    def _write_statements(self, statements: Sequence[Statement], path: StatementPath) -> None:
+        """Write code for a list of statements.
+
+        `path` has the indexes of the enclosing WHILE loops, which identify a statement that fails.
+        """
         for index, statement in enumerate(statements):
             here = (*path, index)
             if isinstance(statement, While):
@@ -415,7 +435,7 @@ class StatementCode:
     def _loop(self, statement: While, path: StatementPath) -> None:
         out, rounds = self.out, self.out.fresh("rounds")
         if deletes_from_window(statement.statements):
-            self.version.window_holds_some = False  # from the second round on
+            self.version.window_holds_some = False  # the loop may have emptied the window in an earlier round
         out.line(f"{rounds} = 0")
         with out.block("while True:"):
             self._scalars.fail = partial(self.version.fail_at, self._site((*path, CONDITION)))
@@ -424,7 +444,7 @@ class StatementCode:
             with out.block(f"if {rounds} == {MOST_ROUNDS}:"):
                 self.version.fail_at(self._site((*path, ROUNDS)))
             out.line(f"{rounds} += 1")
-            self._in_turn(statement.statements, path)
+            self._write_statements(statement.statements, path)
 
     def bound_of(self, state: BodyState) -> int | None:
         return return_bound(self.definition.bodies.get(state, ()), self.version.single)
@@ -436,16 +456,16 @@ class StatementCode:
         if statement.query is not None:
             query = statement.query
 
-            def taken(items: list[Code]) -> None:
+            def take_converted(items: list[Code]) -> None:
                 take(
                     [
-                        self._scalars.convert(code, given.type, column.type)
-                        for code, given, column in zip(items, query.schema, schema, strict=True)
+                        self._scalars.convert(code, source.type, column.type)
+                        for code, source, column in zip(items, query.schema, schema, strict=True)
                     ]
                 )
 
             reads_itself = statement.table.lower() in set(_tables_of(query))
-            (self._selects.collect if reads_itself else self._selects.select)(query, {}, taken)
+            (self._selects.collect if reads_itself else self._selects.select)(query, {}, take_converted)
             return
         condition = self._scalars.condition(statement.where, {})
         with self.out.block(f"if {condition}:") if condition != "True" else nullcontext():
@@ -499,7 +519,7 @@ class StatementCode:
             out.line(f"{self.version.row(table, row)} = {new}[{row}]")
 
     def _change(self, statement: Update, row: str, target: Callable[[str], str]) -> None:
-        """Write assignments, which all read the row before the update."""
+        """Write code for the assignments of an UPDATE, which all read the old values of the row."""
         table = statement.table.lower()
         schema: Schema = self.version.schemas[table]
         columns = self.version.columns_of(table, statement.table, row)
@@ -574,7 +594,7 @@ def _tables_of(query: RelationQuery) -> Iterator[str]:
 
 
 def _tables_in(expr: Expr | None) -> Iterator[str]:
-    """Yield the tables that queries in an expression read."""
+    """Yield the names of the tables that sub-queries in an expression read."""
     for node in walk(expr) if expr is not None else ():
         if isinstance(node, ScalarQuery | ExistsQuery):
             yield from _tables_of(node.query)
@@ -587,13 +607,14 @@ def _read_by(statement: Update | Delete) -> Iterator[str]:
             yield from _tables_in(expr)
 
 
-# Code generator interface for one version of an aggregate.
+# Interface of code generators for one variant of an aggregate
 
 
 class AggregateCode(Protocol):
-    """Writes a version: ESL statements, Python methods, or an extension's formulas.
+    """Code generator for one variant of an aggregate: for unbounded streams, or for windows.
 
-    `pools` are the tables of many rows that it stores outside of its record.
+    The aggregate is written in ESL or Python, or it is a formula of an extension. `pools` are the names of
+    the tables with many rows, which are stored outside of the record.
     """
 
     @property
@@ -603,68 +624,72 @@ class AggregateCode(Protocol):
     def pools(self) -> list[str]: ...
 
     def columns(self) -> RecordColumns:
-        """Return the fields of the record."""
+        """Return the fields of the record that stores the state of one partition."""
         ...
 
     def pool_columns(self, table: str) -> RecordColumns: ...
 
     def reset(self) -> None:
-        """Write the code that resets the state to empty."""
+        """Write code that resets the state of a partition to its initial state."""
         ...
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
-        """Write the statements of a state. `bound` means that arguments have values."""
+        """Write the code of one routine (INITIALIZE, ITERATE, EXPIRE or TERMINATE).
+
+        `bound` is True if the variables of the arguments have values.
+        """
         ...
 
     def bind_last(self, started: str) -> None:
-        """Write code that binds TERMINATE's arguments to those of the last tuple.
+        """Write code that assigns the arguments of the last tuple to variables, for statements of TERMINATE.
 
         The arguments are NULL if there was no tuple.
         """
         ...
 
     def bound_of(self, state: BodyState) -> int | None:
-        """Return the maximum number of rows a state returns; None if unknown."""
+        """Return the maximum number of rows that a routine returns, None if unknown."""
         ...
 
     def returns_at_steps(self) -> bool:
-        """Return True if arriving tuples may return rows."""
+        """Return True if the routines INITIALIZE and ITERATE may return rows."""
         ...
 
     def needs_window(self) -> bool:
-        """Return True if the version depends on the window's content."""
+        """Return True if the aggregate reads the tuples in the window, or must process expired tuples."""
         ...
 
     @property
     def one_body(self) -> bool:
-        """Return True if INITIALIZE and ITERATE have the same statements."""
+        """Return True if the routines INITIALIZE and ITERATE have the same statements."""
         ...
 
     @property
     def answers_once(self) -> bool:
-        """Return True if each tuple returns exactly one row on arrival."""
+        """Return True if the aggregate returns exactly one row at the arrival of each tuple."""
         ...
 
 
 @runtime_checkable
 class JointCode(AggregateCode, Protocol):
-    """Writes a version of several calls that share state (`slicemill.aggregates.joint`)."""
+    """Code generator for several aggregate calls that share state (`slicemill.aggregates.joint`)."""
 
-    answers_if: str
-    """Source of the condition that an arriving tuple returns a result."""
+    result_test: str
+    """Code expression that is true if an arriving tuple returns a result."""
 
     @property
     def parts(self) -> int:
-        """Return the number of calls."""
+        """Return the number of aggregate calls that share state."""
         ...
 
     def answer(self) -> None:
-        """Write the code that emits the results of all calls."""
+        """Write code that emits the current results of all calls that share state."""
         ...
 
     def origins(self, other: Any, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the fields and pools of `other` that this code takes over.
+        """Map the record fields and pools of this code to those of code for more calls.
 
-        `numbers` are the indexes of these calls in `other`. The keys are the names in this code.
+        `numbers` are the indexes of these calls in `other`. The keys are names in this code, the values names
+        in `other`.
         """
         ...

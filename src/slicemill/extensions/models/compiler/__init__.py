@@ -1,1 +1,1 @@
-"""Code generation for models, inside the loops of other aggregates."""
+"""Compiler of models: generates the code of CREATE MODEL formulas for compiled aggregate loops."""

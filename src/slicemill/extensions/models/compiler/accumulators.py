@@ -1,10 +1,16 @@
-"""Generated accumulators of model cores, one class per method (C14, C17, C24).
+"""Code generators for the accumulators of a model, one class per method (C14, C17, C24).
 
-`came` writes the code for an arriving element, `left` for an expiring one. Additions and removals accumulate
-rounding errors in sums and products. Such an accumulator is rebuilt from the window's elements after as many
-removals as there are elements (the rebase of C24, at n slides). It is rebuilt earlier if cancellation has
-lost too many digits, which happens after a large number has expired. To detect the loss, a sum also
-accumulates the absolute values of its elements, and the maximum of that total.
+A core statistic (`Core`) is a sum, count or extreme over the window from which a model's result is computed.
+An accumulator is the stored state of one core statistic in one partition. An element is a row of the window.
+A pool is an array with rows of a table for all partitions. Methods named `write_…`, and other methods that
+return names of values, append lines of Python code to a `Writer`. This code runs in the compiled loop over
+rows.
+
+`add_element` writes the code for an arriving element, `remove_element` for an expiring one. Additions and
+removals accumulate rounding errors in sums and products. Such an accumulator is rebuilt from the window's
+elements after as many removals as there are elements (the rebase of C24, at n slides). It is rebuilt earlier
+if cancellation has lost too many digits, which happens after a large number has expired. To detect the loss,
+a sum also accumulates the absolute values of its elements, and the maximum of that total.
 
 All fields are initially 0.
 """
@@ -34,15 +40,17 @@ from slicemill.extensions.models.terms import (
 )
 from slicemill.types import BIGINT, DOUBLE
 
-# A sum is rebuilt when its absolute total is less than this share of its maximum; 64 of 104 bits then remain.
+# A sum is rebuilt when the total of its absolute values falls below this fraction of its former maximum.
+# About 64 of the 104 bits of the sum are then still correct.
 _LEFT_OF_SUM = 2.0**-40
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorTarget:
-    """Names that the code of an accumulator uses: writer, record, number and pools.
+    """Names in the generated code of one accumulator, and the writer to which code is appended.
 
-    `count` is the field with the number of elements.
+    `record` is the variable of the partition's record, and `number` the suffix of the accumulator's fields.
+    `count` is the expression for the number of elements. `make_room` writes code that enlarges a pool.
     """
 
     out: Writer
@@ -58,60 +66,63 @@ class AccumulatorTarget:
         return f"{name}{self.number}"
 
     def row(self, pool: str, index: str) -> str:
-        """Return a row of a pool, counted from its first remaining row."""
+        """Return code for a row of a pool (an array of table rows). Index 0 is the oldest row."""
         return f"{self.record}_{pool}[{self.record}.{pool}_at + {index}]"
 
 
 class AccumulatorCode(ABC):
-    """Code generator for the accumulator of one core.
+    """Code generator for the accumulator of one core statistic: a sum, count or extreme over a window.
 
-    An accumulator with rounding errors (`worn`) is rebuilt occasionally. The element counter is already
-    incremented when `came` runs, and not yet decremented when `left` runs.
+    An accumulator with rounding errors (`inexact`) is rebuilt occasionally. `image` is the element's value
+    under the transform of the core statistic, such as x^2. The element counter is already incremented when
+    the code of `add_element` runs, and not yet decremented when the code of `remove_element` runs.
     """
 
-    worn = False
+    inexact = False
 
     def __init__(self, core: Core, target: AccumulatorTarget) -> None:
         self.core, self.target = core, target
 
     @property
-    def again(self) -> str:
-        """Return the variable that is true while a worn accumulator is rebuilt."""
+    def rebuilding(self) -> str:
+        """Return the name of the variable that is true while this accumulator is rebuilt."""
         return f"{self.target.record}_again{self.target.number}"
 
-    def is_spent(self) -> str:
-        """Return the source code of a test for lost digits, or an empty text."""
+    def rebuild_test(self) -> str:
+        """Return a code expression that is true if the accumulator has lost too many digits, or no text."""
         return ""
 
     def fields(self) -> dict[str, str]:
-        """Return the record fields with their types."""
+        """Return the names of this accumulator's record fields, with their types."""
         return {}
 
     def pools(self) -> dict[str, RecordColumns]:
-        """Return the pools that store elements."""
+        """Return the pools (arrays of table rows) in which this accumulator stores elements."""
         return {}
 
     @abstractmethod
-    def came(self, image: Pair) -> None:
-        """Write the code for an arriving element. `image` is its value under the core's transform."""
+    def add_element(self, image: Pair) -> None:
+        """Write code that adds an arriving element, whose transformed value is `image`."""
 
     @abstractmethod
-    def left(self, image: Pair) -> None: ...
+    def remove_element(self, image: Pair) -> None:
+        """Write code that removes the expiring oldest element, whose transformed value is `image`."""
 
     def write_aging(self) -> None:  # noqa: B027
-        """Write the passing of `passed` seconds."""
+        """Write code that increases the age of all elements by `passed` seconds."""
 
     @abstractmethod
-    def value(self) -> Pair: ...
+    def value(self) -> Pair:
+        """Write code that computes the value of the core statistic. Return the names of its two doubles."""
 
 
 class ElementCount(AccumulatorCode):
-    """Number of elements n. The loop counts the elements already."""
+    """Accumulator for the number of elements n. It has no state, because the loop counts elements."""
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         pass
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         pass
 
     def value(self) -> Pair:
@@ -119,12 +130,13 @@ class ElementCount(AccumulatorCode):
 
 
 class PairSum(AccumulatorCode):
-    """Sum as a pair of doubles.
+    """Accumulator for a sum, stored as a pair of doubles.
 
-    With `weighed`, elements expire, so that the sum of absolute values is accumulated too.
+    With `weighed`, elements expire. The sum of absolute values is then accumulated too, to detect lost
+    digits.
     """
 
-    worn = True
+    inexact = True
 
     def __init__(self, core: Core, target: AccumulatorTarget, weighed: bool) -> None:
         super().__init__(core, target)
@@ -134,23 +146,23 @@ class PairSum(AccumulatorCode):
         names = ("h", "l", "worth", "most") if self._weighed else ("h", "l")
         return {self.target.name(name): "f8" for name in names}
 
-    def _changed(self, function: str, image: Pair) -> None:
+    def _write_change(self, function: str, image: Pair) -> None:
         high, low = self.value()
         self.target.out.line(f"{high}, {low} = dd.{function}({high}, {low}, {image[0]}, {image[1]})")
 
-    def came(self, image: Pair) -> None:
-        self._changed("add", image)
+    def add_element(self, image: Pair) -> None:
+        self._write_change("add", image)
         if self._weighed:
             worth, most = self.target.field("worth"), self.target.field("most")
             self.target.out.line(f"{worth} += abs({image[0]})")
             self.target.out.line(f"{most} = max({most}, {worth})")
 
-    def left(self, image: Pair) -> None:
-        self._changed("subtract", image)
+    def remove_element(self, image: Pair) -> None:
+        self._write_change("subtract", image)
         if self._weighed:
             self.target.out.line(f"{self.target.field('worth')} -= abs({image[0]})")
 
-    def is_spent(self) -> str:
+    def rebuild_test(self) -> str:
         if not self._weighed:
             return ""
         worth, most = self.target.field("worth"), self.target.field("most")
@@ -161,11 +173,12 @@ class PairSum(AccumulatorCode):
 
 
 class ScaledProduct(AccumulatorCode):
-    """Product of nonzero elements, with a separate exponent, and a zero count.
+    """Accumulator for a product: the product of the nonzero elements, and the number of zeros.
 
-    The exponent prevents overflow."""
+    A separate exponent prevents overflow.
+    """
 
-    worn = True
+    inexact = True
 
     def fields(self) -> dict[str, str]:
         parts = {"h": "f8", "l": "f8", "e": "i8", "zeros": "i8"}
@@ -175,13 +188,13 @@ class ScaledProduct(AccumulatorCode):
     def _parts(self) -> str:
         return ", ".join(self.target.field(part) for part in "hle")
 
-    def came(self, image: Pair) -> None:
-        self._changed(image, "+", inverse=False)
+    def add_element(self, image: Pair) -> None:
+        self._write_change(image, "+", inverse=False)
 
-    def left(self, image: Pair) -> None:
-        self._changed(image, "-", inverse=True)
+    def remove_element(self, image: Pair) -> None:
+        self._write_change(image, "-", inverse=True)
 
-    def _changed(self, image: Pair, sign: str, inverse: bool) -> None:
+    def _write_change(self, image: Pair, sign: str, inverse: bool) -> None:
         out, parts = self.target.out, self._parts
         with out.block(f"if {image[0]} == 0.0:"):
             out.line(f"{self.target.field('zeros')} {sign}= 1")
@@ -197,37 +210,37 @@ class ScaledProduct(AccumulatorCode):
 
 
 class TruthCount(AccumulatorCode):
-    """all, any and xor: integers without rounding errors."""
+    """Accumulator for all, any and xor: one integer, without rounding errors."""
 
     def fields(self) -> dict[str, str]:
         return {self.target.name("kept"): "i8"}
 
-    def came(self, image: Pair) -> None:
-        self._change(image, "+=")
+    def add_element(self, image: Pair) -> None:
+        self._write_change(image, "+=")
 
-    def left(self, image: Pair) -> None:
-        self._change(image, "-=")
+    def remove_element(self, image: Pair) -> None:
+        self._write_change(image, "-=")
 
-    def _change(self, image: Pair, operator: str) -> None:
-        kept, out = self.target.field("kept"), self.target.out
+    def _write_change(self, image: Pair, operator: str) -> None:
+        counter, out = self.target.field("kept"), self.target.out
         if self.core.aggregate == "xor":
-            out.line(f"{kept} ^= np.int64({image[0]})")
+            out.line(f"{counter} ^= np.int64({image[0]})")
             return
         with out.block(f"if {image[0]} {'==' if self.core.aggregate == 'all' else '!='} 0.0:"):
-            out.line(f"{kept} {operator} 1")
+            out.line(f"{counter} {operator} 1")
 
     def value(self) -> Pair:
-        kept = self.target.field("kept")
+        counter = self.target.field("kept")
         texts = {
-            "xor": f"float({kept})",
-            "all": f"(1.0 if {kept} == 0 else 0.0)",
-            "any": f"(1.0 if {kept} > 0 else 0.0)",
+            "xor": f"float({counter})",
+            "all": f"(1.0 if {counter} == 0 else 0.0)",
+            "any": f"(1.0 if {counter} > 0 else 0.0)",
         }
         return texts[self.core.aggregate], "0.0"
 
 
 class Candidates(AccumulatorCode):
-    """max, min, argmax and argmin: a monotonic deque of candidate elements."""
+    """Accumulator for max, min, argmax and argmin: a monotonic deque of candidate elements."""
 
     _pool = "deque"
 
@@ -237,13 +250,13 @@ class Candidates(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.target.name(self._pool): RecordColumns({"value": DOUBLE, "number": BIGINT})}
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
         rows = f"{target.record}.{pool}_rows"
-        outdone = {"max": "<=", "min": ">=", "argmax": "<", "argmin": ">"}[self.core.aggregate]
+        worse = {"max": "<=", "min": ">=", "argmax": "<", "argmin": ">"}[self.core.aggregate]
         last = target.row(pool, f"{rows} - 1")
-        with out.block(f"while {rows} > 0 and {last}.value {outdone} {image[0]}:"):
+        with out.block(f"while {rows} > 0 and {last}.value {worse} {image[0]}:"):
             out.line(f"{rows} -= 1")
         target.make_room(pool)
         new = target.row(pool, rows)
@@ -252,7 +265,7 @@ class Candidates(AccumulatorCode):
         out.line(f"{rows} += 1")
         out.line(f"{target.field('arrived')} += 1")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
@@ -264,24 +277,24 @@ class Candidates(AccumulatorCode):
         target = self.target
         pool = target.name(self._pool)
         first = target.row(pool, "0")
-        found = f"{first}.value"
+        value = f"{first}.value"
         if self.core.aggregate in ("argmax", "argmin"):
-            found = f"float({first}.number - {target.field('gone')} + 1)"
-        return _if_any(target, pool, found)
+            value = f"float({first}.number - {target.field('gone')} + 1)"
+        return _if_any(target, pool, value)
 
 
 class ElementQueue(AccumulatorCode):
-    """first, last and lag: a queue of the elements."""
+    """Accumulator for first, last and lag: a queue of the elements."""
 
     _pool = "queue"
 
     def pools(self) -> dict[str, RecordColumns]:
         return {self.target.name(self._pool): RecordColumns({"value": DOUBLE})}
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         _append(self.target, self.target.name(self._pool), image[0])
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         drop_first(self.target, self.target.name(self._pool))
 
@@ -295,9 +308,9 @@ class ElementQueue(AccumulatorCode):
 
 
 class RankHeaps(AccumulatorCode):
-    """median, quantile and topk: heaps below and above the rank.
+    """Accumulator for median, quantile and topk: one heap below the wanted rank, and one heap above.
 
-    The lower heap includes the element at the rank.
+    The lower heap includes the element at the wanted rank.
     """
 
     _pools = ("below", "above")
@@ -316,7 +329,7 @@ class RankHeaps(AccumulatorCode):
         return (1, 2) if share is None else (share.numerator, share.denominator)
 
     def _target(self, count: str) -> str:
-        """Return the size of the lower heap for `count` elements."""
+        """Return a code expression for the size of the lower heap if there are `count` elements."""
         if self.core.aggregate == "topk":
             return f"max({count} - {int(self.core.options[0]) - 1}, 0)"
         above, below = self._share()
@@ -324,33 +337,33 @@ class RankHeaps(AccumulatorCode):
 
     def _call(self, function: str, arguments: str) -> None:
         target = self.target
-        given = []
+        heaps = []
         for pool in map(target.name, self._pools):
             live = target.field(f"live_{pool.removesuffix(str(target.number))}")
-            given += [
+            heaps += [
                 f"{target.record}_{pool}",
                 *(f"{target.record}.{pool}_{part}" for part in ("at", "rows")),
                 live,
             ]
-        kept = [given[2], given[3], given[6], given[7]]
-        target.out.line(f"{', '.join(kept)} = heaps.{function}({', '.join(given)}, {arguments})")
+        sizes = [heaps[2], heaps[3], heaps[6], heaps[7]]
+        target.out.line(f"{', '.join(sizes)} = heaps.{function}({', '.join(heaps)}, {arguments})")
 
     def _make_room(self) -> None:
         for pool in self._pools:
             self.target.make_room(self.target.name(pool))
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         self._make_room()
         arrived, gone = self.target.field("arrived"), self.target.field("gone")
         target = self._target(self.target.count)
-        # Numbers start at 1, so that their sign identifies the heap.
+        # The numbers of elements start at 1, because the lower heap stores them negated.
         self.target.out.line(f"{arrived} += 1")
-        self._call("came", f"{image[0]}, {arrived}, {gone} + 1, {target}")
+        self._call("insert", f"{image[0]}, {arrived}, {gone} + 1, {target}")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         self._make_room()
         gone, target = self.target.field("gone"), self._target(f"({self.target.count} - 1)")
-        self._call("left", f"{image[0]}, {gone} + 1, {target}")
+        self._call("remove_oldest", f"{image[0]}, {gone} + 1, {target}")
         self.target.out.line(f"{gone} += 1")
 
     def value(self) -> Pair:
@@ -372,11 +385,11 @@ class RankHeaps(AccumulatorCode):
 
 
 class CombiningStacks(AccumulatorCode):
-    """Two-stack queue for an operator without an inverse, here gcd.
+    """Accumulator for gcd, an operator without an inverse: a two-stack queue.
 
-    Each older element stores the aggregate from itself to the border between older and newer elements. The
-    newer elements have one aggregate. When no older elements are left, the newer elements become the older
-    ones.
+    Elements are divided into older and newer elements. Each older element stores the aggregate of all older
+    elements from itself on. The newer elements have one common aggregate. When all older elements have
+    expired, the newer elements become the older elements.
     """
 
     _pool = "stack"
@@ -387,12 +400,12 @@ class CombiningStacks(AccumulatorCode):
     def pools(self) -> dict[str, RecordColumns]:
         return {self.target.name(self._pool): RecordColumns({"value": BIGINT})}
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         _append(self.target, self.target.name(self._pool), f"np.int64({image[0]})")
         back = self.target.field("back")
         self.target.out.line(f"{back} = dd.greatest_common({back}, np.int64({image[0]}))")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
@@ -427,12 +440,12 @@ def drop_first(target: AccumulatorTarget, pool: str) -> None:
     target.out.line(f"{target.record}.{pool}_rows -= 1")
 
 
-def _if_any(target: AccumulatorTarget, pool: str, found: str, least: int = 0) -> Pair:
-    """Write a value, or NaN if there are not more than `least` elements."""
+def _if_any(target: AccumulatorTarget, pool: str, value: str, least: int = 0) -> Pair:
+    """Write code for the value `value`, or NaN if a pool does not have more than `least` elements."""
     name = target.out.fresh("found")
     target.out.line(f"{name} = np.nan")
     with target.out.block(f"if {target.record}.{pool}_rows > {least}:"):
-        target.out.line(f"{name} = {found}")
+        target.out.line(f"{name} = {value}")
     return name, "0.0"
 
 
@@ -461,22 +474,22 @@ def simple_accumulator(core: Core, target: AccumulatorTarget, weighed: bool) -> 
     if core.aggregate == "sum":
         return PairSum(core, target, weighed)
     if core.aggregate not in _SIMPLE:
-        raise NoCompiledForm(f"{core} has no form in machine code")
+        raise NoCompiledForm(f"{core} cannot be compiled")
     return _SIMPLE[core.aggregate](core, target)
 
 
-# Code of cores that are recomputed from stored elements for each result.
+# Core statistics that are recomputed from stored elements for each result
 
 
 _BEGIN = {"sum": "0.0", "prod": "1.0", "xor": "0.0", "gcd": "0.0", "all": "1.0", "any": "0.0"}
-_WHOLE = ("xor", "gcd")  # of 64-bit integers
+_WHOLE = ("xor", "gcd")  # aggregates of 64-bit integers
 _SORTING = ("median", "quantile", "topk")
 
 
 class RecomputedCore(AccumulatorCode):
-    """Core that is recomputed by a loop over its elements.
+    """Code generator for a core statistic that a loop over all stored elements recomputes for each result.
 
-    Set `names` to the window values that the core needs, before its loop is written.
+    `names` must have the values of the window that the core statistic needs, before `value` is called.
     """
 
     _pool = "elements"
@@ -491,8 +504,8 @@ class RecomputedCore(AccumulatorCode):
         types |= {"at": BIGINT} if self._aged or not types else {}
         return {self.target.name(self._pool): RecordColumns(types)}
 
-    def keep(self, columns: Mapping[Expr, Pair], at: str) -> None:
-        """Write the storage of an arriving element with these columns."""
+    def store_element(self, columns: Mapping[Expr, Pair], at: str) -> None:
+        """Write code that stores the columns of an arriving element, and its time `at` if necessary."""
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
         target.make_room(pool)
@@ -503,30 +516,30 @@ class RecomputedCore(AccumulatorCode):
             out.line(f"{target.row(pool, rows)}.at = {at}")
         out.line(f"{rows} += 1")
 
-    def came(self, image: Pair) -> None:
-        """Write nothing, because `keep` stores the element.
+    def add_element(self, image: Pair) -> None:
+        """Write no code on arrival, because the transformed value of an element may depend on later elements.
 
-        The image depends on other elements and cannot be computed on arrival.
+        `store_element` writes the code that stores the element.
         """
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         drop_first(self.target, self.target.name(self._pool))
 
     def value(self) -> Pair:
         pool = self.target.name(self._pool)
         rows = f"{self.target.record}.{pool}_rows"
-        h, low = self.folded(self.core.aggregate, rows, lambda: self._image(pool, rows))
+        h, low = self.write_loop(self.core.aggregate, rows, lambda: self._image(pool, rows))
         for scalar in self.core.scalars:
             known = self.names[Symbol(scalar)][0]
             with self.target.out.block(f"if {known} != {known}:"):
                 self.target.out.line(f"{h} = np.nan")
         return h, low
 
-    def folded(self, aggregate: str, rows: str, image: Callable[[], Pair]) -> Pair:
-        """Write an aggregate's loop over `rows` values.
+    def write_loop(self, aggregate: str, rows: str, image: Callable[[], Pair]) -> Pair:
+        """Write a loop that computes an aggregate of `rows` values. Return the names of the result's doubles.
 
-        `image` writes the value with target q.
+        `image` writes code for the value at index q.
         """
         out = self.target.out
         name = out.fresh("again")
@@ -617,7 +630,7 @@ class RecomputedCore(AccumulatorCode):
             out.line(f"{h}, {low} = {low} + {h} * ((place % {below}) / {below}), 0.0")
 
 
-# Code of cores in the paper's letters. Each letter maps an array to an array (C4-C9).
+# Core statistics in operator letters, such as Ac[+] · T[x^2] (C4-C9)
 
 
 _ORDERED = {
@@ -628,9 +641,10 @@ _ORDERED = {
 
 
 class LetteredCore(RecomputedCore):
-    """Core in the paper's letters.
+    """Code generator for a core statistic in operator letters, a chain of operators over arrays.
 
-    The core has no value if one of its functions has none, or if F selects more elements than exist.
+    The result is NULL if a function has no value for an element, or if F[oldest 3] is applied to fewer than 3
+    elements.
     """
 
     def value(self) -> Pair:
@@ -642,28 +656,28 @@ class LetteredCore(RecomputedCore):
         with out.block(f"for q in range({rows}):"):
             high, _ = self._image_of(self.core.transform, f"{self.target.row(pool, 'q')}.x0")
             out.line(f"{name}[q] = {high}")
-        found = self._written(flow(self.core.aggregate), name)
-        out.line(f"{name}_value = {found}[0] if len({found}) > 0 and not {self._missing} else np.nan")
+        result = self._write_chain(flow(self.core.aggregate), name)
+        out.line(f"{name}_value = {result}[0] if len({result}) > 0 and not {self._missing} else np.nan")
         return f"{name}_value", "0.0"
 
     def _image_of(self, function: Expr, x: str) -> Pair:
         element = Parameter(self.core.columns[0])
         return Formulas(self.target.out, {element: (x, "0.0"), Parameter("x"): (x, "0.0")}).pair(function)
 
-    def _written(self, of: Flow, window: str) -> str:
-        """Write a letter and its inputs.
+    def _write_chain(self, of: Flow, window: str) -> str:
+        """Write code for a chain of operator letters, the innermost operator first.
 
-        Return the name of the resulting array.
+        `window` is the name of the array with the window. Return the name of the resulting array.
         """
         if isinstance(of, FlowInput):
             return window
-        given = [self._written(inner, window) for inner in of.inputs]
-        out, first = self.target.out, given[0]
+        inputs = [self._write_chain(inner, window) for inner in of.inputs]
+        out, first = self.target.out, inputs[0]
         name = out.fresh("vector")
         word, _, argument = of.text.partition(" ")
         match of.op:
             case Op.M:
-                out.line(f"{name} = np.concatenate(({first}, {given[1]}))")
+                out.line(f"{name} = np.concatenate(({first}, {inputs[1]}))")
             case Op.P:
                 out.line(f"{name} = {_ORDERED[of.text].format(first)}")
             case Op.T:
@@ -673,12 +687,12 @@ class LetteredCore(RecomputedCore):
                 part = f":{argument}" if word == "oldest" else f"{argument}:"
                 out.line(f"{name} = {first}[{part}].copy()")
             case Op.AC:
-                known = next(key for key, found in ACCUMULATORS.items() if found.symbol == of.text)
-                self._folded(known, first, name, f"np.full(1, {name}_h)")
+                aggregate = next(key for key, each in ACCUMULATORS.items() if each.symbol == of.text)
+                self._write_aggregate(aggregate, first, name, f"np.full(1, {name}_h)")
             case Op.A if of.text in SEARCHES:
-                self._folded(of.text, first, name, f"np.full(min(len({first}), 1), {name}_h)")
-            case _:  # A or F by a condition
-                self._chosen(parse(argument), first, name, only_first=word == "first")
+                self._write_aggregate(of.text, first, name, f"np.full(min(len({first}), 1), {name}_h)")
+            case _:  # a search (A) or filter (F) by a condition
+                self._write_selection(parse(argument), first, name, only_first=word == "first")
         return name
 
     def _write_transform(self, of: FlowStep, first: str, name: str) -> None:
@@ -692,7 +706,7 @@ class LetteredCore(RecomputedCore):
                     out.line(f"{name}[q] = {high}")
             out.line(f"{self._missing} = {self._missing} or not abs({name}[q]) < np.inf")
 
-    def _chosen(self, condition: Expr, first: str, name: str, *, only_first: bool) -> None:
+    def _write_selection(self, condition: Expr, first: str, name: str, *, only_first: bool) -> None:
         out = self.target.out
         out.line(f"{name} = np.empty(len({first}))")
         out.line(f"{name}_count = 0")
@@ -704,11 +718,11 @@ class LetteredCore(RecomputedCore):
                 out.line(f"{name}_count += 1")
         out.line(f"{name} = {name}[:{name}_count].copy()")
 
-    def _folded(self, aggregate: str, first: str, name: str, given: str) -> None:
-        """Write Ac or A over an array.
+    def _write_aggregate(self, aggregate: str, first: str, name: str, result: str) -> None:
+        """Write code that aggregates the array `first` into the array `name` of at most one element.
 
-        The result has at most one element.
+        `result` is the code expression for the array `name`, in which `name_h` is the aggregate's value.
         """
-        high, low = self.folded(aggregate, f"len({first})", lambda: (f"{first}[q]", "0.0"))
+        high, low = self.write_loop(aggregate, f"len({first})", lambda: (f"{first}[q]", "0.0"))
         self.target.out.line(f"{name}_h = {high} + {low}")
-        self.target.out.line(f"{name} = {given}")
+        self.target.out.line(f"{name} = {result}")

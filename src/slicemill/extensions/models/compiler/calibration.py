@@ -1,4 +1,4 @@
-"""Calibration: measures the costs of core methods on this machine (C18)."""
+"""Measurement of what each method for computing models costs on this machine (`slicemill calibrate`, C18)."""
 
 from __future__ import annotations
 
@@ -18,42 +18,48 @@ from slicemill.extensions.models.model import expression
 from slicemill.functions.vectors import Vector
 from slicemill.types import DOUBLE
 
-_SIZE = 512  # elements per measured window
-_OFTEN, _SELDOM, _RARELY = 8, 64, 256  # slides
+# Number of elements per measured window
+_SIZE = 512
+
+# Numbers of elements per slide
+_OFTEN, _SELDOM, _RARELY = 8, 64, 256
+
 _ROWS = 100 * _SIZE
 _ROUNDS = 3
-_NEVER_AGAIN = CoreCosts(0, 0, 0, 0, 0, keep=1, read=1, sort=1)
-_ALWAYS_AGAIN = CoreCosts(1, 1, 1, 1, 1, keep=0, read=0, sort=0)
+# Costs with which all values are updated, and costs with which all values are recomputed
+_NEVER_RECOMPUTE = CoreCosts(0, 0, 0, 0, 0, keep=1, read=1, sort=1)
+_ALWAYS_RECOMPUTE = CoreCosts(1, 1, 1, 1, 1, keep=0, read=0, sort=0)
 
 Seconds = Callable[[str, int, CoreCosts], float]
 
 
 def measure_costs(seconds: Seconds | None = None) -> CoreCosts:
-    """Measure the costs of core methods.
+    """Measure the nanoseconds per element of the methods that compute sums, extremes and medians of models.
 
-    `seconds` returns the time per row of a model over windows of 512 rows, for a slide and a method.
+    `seconds` returns the time per row of a model over windows of 512 rows, for a slide and for costs that
+    select a method.
     """
-    took = seconds or row_seconds
-    loop = took("n", _OFTEN, _NEVER_AGAIN)
+    seconds_per_row = seconds or row_seconds
+    loop = seconds_per_row("n", _OFTEN, _NEVER_RECOMPUTE)
     log = math.log2(_SIZE)
 
-    def kept(text: str) -> float:
-        return max(took(text, _OFTEN, _NEVER_AGAIN) - loop, 0.0) * 1e9
+    def update_ns(text: str) -> float:
+        return max(seconds_per_row(text, _OFTEN, _NEVER_RECOMPUTE) - loop, 0.0) * 1e9
 
-    def again(text: str) -> tuple[float, float]:
-        """Return the costs of storing an element and of reading an element."""
-        seldom, rarely = (took(text, slide, _ALWAYS_AGAIN) for slide in (_SELDOM, _RARELY))
+    def recompute_ns(text: str) -> tuple[float, float]:
+        """Return the nanoseconds for storing an element and for reading an element again."""
+        seldom, rarely = (seconds_per_row(text, slide, _ALWAYS_RECOMPUTE) for slide in (_SELDOM, _RARELY))
         read = max(seldom - rarely, 0.0) / (_SIZE / _SELDOM - _SIZE / _RARELY)
         return max(rarely - loop - read * _SIZE / _RARELY, 0.0) * 1e9, read * 1e9
 
-    keep, read = again("sum(abs(x))")
-    _, sort = again("median(x)")
+    keep, read = recompute_ns("sum(abs(x))")
+    _, sort = recompute_ns("median(x)")
     return CoreCosts(
-        delta=kept("sum(abs(x))"),
-        deque=kept("max(x)"),
-        queue=kept("first(x)"),
-        ranked=kept("median(x)") / log,
-        stacks=kept("gcd(x)"),
+        delta=update_ns("sum(abs(x))"),
+        deque=update_ns("max(x)"),
+        queue=update_ns("first(x)"),
+        ranked=update_ns("median(x)") / log,
+        stacks=update_ns("gcd(x)"),
         keep=keep,
         read=read,
         sort=sort / log,
@@ -62,9 +68,9 @@ def measure_costs(seconds: Seconds | None = None) -> CoreCosts:
 
 
 def row_seconds(text: str, slide: int, costs: CoreCosts) -> float:
-    """Return the processor time per row, the minimum of some rounds.
+    """Return the processor time per row of a model, the minimum of some rounds.
 
-    A first run compiles the loop to machine code.
+    A first round, which is not measured, compiles the loop to machine code.
     """
     calls = ModelCalls(
         [ModelCall(expression(text, ["x"]), (ColumnRef("x", DOUBLE),))],

@@ -1,8 +1,11 @@
-"""Code of models in a loop: arrival, expiry and results.
+"""Code generator for models over one window: code for arriving and expiring rows, and for results.
 
-Several models over one window are written together, so that equal cores are stored once
+A model is a formula over a window. A core statistic is a sum, count or extreme over the window from which the
+model's result is computed, and an accumulator is its stored state. An element is a row that a model includes.
+Models over one window are compiled together, so that equal core statistics are stored once
 (`slicemill.extensions.models.joint`). An accumulator with rounding errors or lost digits is rebuilt from the
-window, independently of other accumulators. So a result is bitwise equal whichever other models run.
+window, independently of other accumulators. So a result is bitwise equal whichever other models run. Methods
+append lines of Python code to a `Writer`. This code runs in the compiled loop over rows.
 """
 
 from __future__ import annotations
@@ -31,14 +34,19 @@ from slicemill.extensions.models.terms import Expr, Number, Parameter, Symbol, w
 from slicemill.extensions.models.weights import symbols_of
 
 _NOTHING = ("0.0", "0.0")
-_LONGEST_WHOLE = "9.2e18"  # limit of 64-bit integers
-_HEADS = ("rows", "begin", "at", "room")  # fields per pool
+
+# Greatest absolute value of 64-bit integers
+_LONGEST_WHOLE = "9.2e18"
+
+# Record fields that describe a partition's block in a pool
+_HEADS = ("rows", "begin", "at", "room")
 
 
 class ModelCode:
-    """Code generator for the base or window version of one or more models.
+    """Code generator for one or more models over one window, or over an unbounded stream.
 
-    The cores of the models are the state of the version.
+    The accumulators of the models' core statistics (sums, counts, extremes) are the state. `windowed` is True
+    if rows expire.
     """
 
     def __init__(self, version: Version) -> None:
@@ -49,59 +57,75 @@ class ModelCode:
         self.windowed = self.definition.window
         self.joint = joint(self.models, finite=not self.shared.nullable)
         self.accumulators: list[AccumulatorCode] = [
-            self._accumulator(*kept) for kept in enumerate(self.joint.kept)
+            self._accumulator(*numbered) for numbered in enumerate(self.joint.cores)
         ]
         self.pools = [pool for accumulator in self.accumulators for pool in accumulator.pools()]
         self.pivots = self._pivots()
         self._arguments = dict(zip(self.models[0].parameters, self.definition.arguments.names, strict=False))
         self._uses_age = any(model.uses_age for model in self.models)
-        self.answers_if = "True"  # source of the test if an arriving tuple returns a result
+        self.result_test = "True"  # code expression that is true if an arriving tuple returns a result
 
-    def _accumulator(self, number: int, kept: FilteredCore) -> AccumulatorCode:
-        core, way = kept.core, classify(kept.core).way
-        count = f"{self.record}.count{self.joint.vectors.index(kept.conditions)}"
+    def _accumulator(self, number: int, filtered: FilteredCore) -> AccumulatorCode:
+        core, way = filtered.core, classify(filtered.core).way
+        count = f"{self.record}.count{self.joint.condition_sets.index(filtered.conditions)}"
         target = AccumulatorTarget(self.out, self.record, number, count, self._make_room)
-        if way is CoreMethod.RECOMPUTE or self._is_read_again(kept):
+        if way is CoreMethod.RECOMPUTE or self._is_recomputed(filtered):
             return LetteredCore(core, target) if in_letters(core.aggregate) else RecomputedCore(core, target)
         if core.weight is None:
-            return simple_accumulator(core, target, weighed=self.windowed and not kept.centred)
-        # In a base version no element expires, so any weight can be maintained.
+            return simple_accumulator(core, target, weighed=self.windowed and not filtered.centred)
+        # Without a window no element expires, so a weighted sum never has to subtract an element.
         stacked = way is CoreMethod.TWO_STACK and self.windowed
         return WeightedStacks(core, target) if stacked else ShiftedWeightedSum(core, target)
 
-    def _is_read_again(self, kept: FilteredCore) -> bool:
-        """Return True if recomputing a core is cheaper than maintaining it (C18).
+    def _is_recomputed(self, filtered: FilteredCore) -> bool:
+        """Return True if recomputing a core statistic for each result is cheaper than updating it (C18).
 
-        Distances from a pivot are always maintained.
+        Sums of distances from a pivot are always updated.
         """
-        return self.windowed and not kept.centred and str(kept.core) in self.definition.options
+        return self.windowed and not filtered.centred and str(filtered.core) in self.definition.options
 
     def _pivots(self) -> dict[tuple[frozenset[Condition], Expr], PivotCode]:
-        """Return a pivot for each expression with centred sums, by its elements."""
-        found: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
+        """Return the code generators of pivots, by the conditions of elements and the centred expression.
+
+        A pivot is a number close to the expression's values, from which centred sums use distances.
+        """
+        pivots: dict[tuple[frozenset[Condition], Expr], PivotCode] = {}
         sums = self._sums_about_pivots()
-        for number, kept in enumerate(self.joint.kept):
-            vector = self.joint.vectors.index(kept.conditions)
-            for atom, _ in powers(kept.core) or ():
-                if kept.centred or number in sums:
-                    end, count = f"{len(found)}", f"{self.record}.count{vector}"
-                    made = PivotCode(self.out, self.record, end, count, self.windowed)
-                    found.setdefault((kept.conditions, atom), made)
-        return found
+        for number, core in enumerate(self.joint.cores):
+            vector = self.joint.condition_sets.index(core.conditions)
+            for atom, _ in powers(core.core) or ():
+                if core.centred or number in sums:
+                    end, count = f"{len(pivots)}", f"{self.record}.count{vector}"
+                    pivot = PivotCode(self.out, self.record, end, count, self.windowed)
+                    pivots.setdefault((core.conditions, atom), pivot)
+        return pivots
 
-    def _vectors(self) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
-        """Yield suffix, conditions and accumulators for each distinct set of element conditions."""
-        for number, conditions in enumerate(self.joint.vectors):
-            both = zip(self.joint.kept, self.accumulators, strict=True)
-            yield str(number), conditions, [code for kept, code in both if kept.conditions == conditions]
+    def _by_conditions(
+        self,
+    ) -> Iterator[tuple[str, frozenset[Condition], list[AccumulatorCode]]]:
+        """Yield the accumulators, grouped by the conditions that rows must satisfy to be included.
 
-    def _pivots_of(self, kept: FilteredCore) -> list[PivotCode]:
-        return [self.pivots[kept.conditions, atom] for atom, _ in powers(kept.core) or () if kept.centred]
+        Each group has the suffix of its record fields, its conditions and its accumulators.
+        """
+        for number, conditions in enumerate(self.joint.condition_sets):
+            both = zip(self.joint.cores, self.accumulators, strict=True)
+            yield (
+                str(number),
+                conditions,
+                [code for filtered, code in both if filtered.conditions == conditions],
+            )
 
-    def _kept(self, accumulator: AccumulatorCode) -> FilteredCore:
-        return self.joint.kept[accumulator.target.number]
+    def _pivots_of(self, filtered: FilteredCore) -> list[PivotCode]:
+        return [
+            self.pivots[filtered.conditions, atom]
+            for atom, _ in powers(filtered.core) or ()
+            if filtered.centred
+        ]
 
-    # -- interface of the loop ------------------------------------------------------------------------------
+    def _filtered_core(self, accumulator: AccumulatorCode) -> FilteredCore:
+        return self.joint.cores[accumulator.target.number]
+
+    # -- methods that the loop generator calls --------------------------------------------------------------
 
     @property
     def parts(self) -> int:
@@ -109,7 +133,7 @@ class ModelCode:
 
     def columns(self) -> RecordColumns:
         extra: list[tuple[str, str]] = []
-        for end, _, _ in self._vectors():
+        for end, _, _ in self._by_conditions():
             extra += [(f"{name}{end}", "i8") for name in ("count", "missing", "removed")]
         for pivot in self.pivots.values():
             extra += pivot.fields().items()
@@ -119,30 +143,34 @@ class ModelCode:
         return RecordColumns({}, extra=extra)
 
     def _fields(self, accumulator: AccumulatorCode) -> dict[str, str]:
-        """Return all record fields of a core."""
-        found = dict(accumulator.fields())
+        """Return all record fields of an accumulator, with their types."""
+        fields = dict(accumulator.fields())
         if _may_overflow(accumulator):
-            found[accumulator.target.name("huge")] = "i8"
+            fields[accumulator.target.name("huge")] = "i8"
         for pool in accumulator.pools():
-            found |= {f"{pool}_{part}": "i8" for part in _HEADS}
-        return found
+            fields |= {f"{pool}_{part}": "i8" for part in _HEADS}
+        return fields
 
     def origins(self, other: ModelCode, numbers: Sequence[int]) -> tuple[dict[str, str], dict[str, str]]:
-        """Map the state of another `ModelCode` to the state of this one.
+        """Map the state of generated code for more models to the state of this code.
 
         `numbers` are the indexes of these models in `other`. `other` has at least as many models, and may
-        share state that is separate here. Return record fields and pools, keyed by their names here.
+        share state that is separate here. Return the record fields and pools of `other` by their names here.
         """
         fields: dict[str, str] = {}
         pools: dict[str, str] = {}
         for here, there in enumerate(numbers):
-            new = self.joint.vectors.index(self.joint.conditions[here])
-            old = other.joint.vectors.index(other.joint.conditions[there])
+            new = self.joint.condition_sets.index(self.joint.conditions[here])
+            old = other.joint.condition_sets.index(other.joint.conditions[there])
             fields |= {f"{part}{new}": f"{part}{old}" for part in ("count", "missing", "removed")}
             for index, origin in zip(self.joint.indices[here], other.joint.indices[there], strict=True):
                 to, of = self.accumulators[index], other.accumulators[origin]
                 fields |= dict(zip(self._fields(to), other._fields(of), strict=True))
-                both = zip(self._pivots_of(self._kept(to)), other._pivots_of(other._kept(of)), strict=True)
+                both = zip(
+                    self._pivots_of(self._filtered_core(to)),
+                    other._pivots_of(other._filtered_core(of)),
+                    strict=True,
+                )
                 for new_pivot, old_pivot in both:
                     fields |= dict(zip(new_pivot.fields(), old_pivot.fields(), strict=True))
                 pools |= {
@@ -182,63 +210,65 @@ class ModelCode:
     def answers_once(self) -> bool:
         return self.windowed
 
-    # -- statements ----------------------------------------------------------------------------------------
+    # -- code for arriving and expiring rows ---------------------------------------------------------------
 
     def statements(self, state: BodyState, bound: bool = True) -> None:
         self.version.state, self.version.bound = state, bound
         if state is BodyState.TERMINATE:
             self.answer()
         elif state is BodyState.EXPIRE:
-            self._left()
+            self._write_expiry()
         else:
-            self._came()
-            if self.windowed and self.answers_if != "False":
-                with nullcontext() if self.answers_if == "True" else self.out.block(f"if {self.answers_if}:"):
+            self._write_arrival()
+            if self.windowed and self.result_test != "False":
+                with (
+                    nullcontext() if self.result_test == "True" else self.out.block(f"if {self.result_test}:")
+                ):
                     self.answer()
 
-    def _came(self) -> None:
-        """Write the code for an arrival, including the rebuild of worn accumulators.
+    def _write_arrival(self) -> None:
+        """Write code for an arriving row, which first rebuilds accumulators that have lost digits.
 
-        The newest tuple in the window is the arriving one.
+        The arriving row is the newest row in the window.
         """
-        if not self.windowed or not any(accumulator.worn for accumulator in self.accumulators):
-            self._arrive(is_newest="")
+        if not self.windowed or not any(accumulator.inexact for accumulator in self.accumulators):
+            self._write_element_arrival(is_newest="")
             return
         out = self.out
         out.line("newest = k.window_rows - 1")
         out.line("begin = newest")
-        self._begin_again()
+        self._write_resets()
         with out.block("for j in range(begin, newest + 1):"):
-            assert self.version.window is not None, "it is the window version"
+            assert self.version.window is not None, "only code for windows rebuilds accumulators"
             self.version.bind(self._window_row("j"), self.version.window.types)
-            self._arrive(is_newest="j == newest")
+            self._write_element_arrival(is_newest="j == newest")
 
-    def _begin_again(self) -> None:
-        """Write the code that resets the accumulators that must be rebuilt."""
+    def _write_resets(self) -> None:
+        """Write code that resets the accumulators and pivots that must be rebuilt from the window."""
         out, record = self.out, self.record
-        worn: list[AccumulatorCode] = []
-        for end, conditions, mine in self._vectors():
+        inexact: list[AccumulatorCode] = []
+        for end, conditions, accumulators in self._by_conditions():
             due = f"{record}.removed{end} >= {record}.count{end}"
             for (of, _), pivot in self.pivots.items():
                 if of == conditions:
-                    out.line(f"{pivot.again} = {due} or {pivot.is_spent()}")
-            for accumulator in mine:
-                if accumulator.worn:
-                    worn.append(accumulator)
-                    spent = [pivot.again for pivot in self._pivots_of(self._kept(accumulator))]
-                    spent = spent or [due, *filter(None, [accumulator.is_spent()])]
-                    out.line(f"{accumulator.again} = {' or '.join(spent)}")
-        with out.block(f"if {' or '.join(accumulator.again for accumulator in worn)}:"):
+                    out.line(f"{pivot.replacing} = {due} or {pivot.replacement_test()}")
+            for accumulator in accumulators:
+                if accumulator.inexact:
+                    inexact.append(accumulator)
+                    tests = [pivot.replacing for pivot in self._pivots_of(self._filtered_core(accumulator))]
+                    tests = tests or [due, *filter(None, [accumulator.rebuild_test()])]
+                    out.line(f"{accumulator.rebuilding} = {' or '.join(tests)}")
+        with out.block(f"if {' or '.join(accumulator.rebuilding for accumulator in inexact)}:"):
             out.line("begin = 0")
-            for end, _, _ in self._vectors():
+            for end, _, _ in self._by_conditions():
                 with out.block(f"if {record}.removed{end} >= {record}.count{end}:"):
                     out.line(f"{record}.removed{end} = 0")
                 out.line(f"{record}.count{end} = {record}.missing{end} = 0")
-            for again, names in (
-                *((pivot.again, pivot.fields()) for pivot in self.pivots.values()),
-                *((accumulator.again, self._fields(accumulator)) for accumulator in worn),
+            for rebuilding, names in (
+                *((pivot.replacing, pivot.fields()) for pivot in self.pivots.values()),
+                *((accumulator.rebuilding, self._fields(accumulator)) for accumulator in inexact),
             ):
-                with out.block(f"if {again}:"):
+                with out.block(f"if {rebuilding}:"):
                     for name in names:
                         out.line(f"{record}.{name} = 0")
 
@@ -252,10 +282,11 @@ class ModelCode:
         text = f"{self.version.window.row(row)}.a{index}"
         return Code(text, self.shared.null(f"window {index}", f"{text}_null"))
 
-    def _arrive(self, is_newest: str) -> None:
-        """Write the code for a tuple's arrival.
+    def _write_element_arrival(self, is_newest: str) -> None:
+        """Write code that adds one row to the accumulators.
 
-        During a rebuild, accumulators that are not rebuilt process only the newest tuple.
+        During a rebuild, the code runs for each row of the window. Accumulators that are not rebuilt then
+        process only the newest row, for which the code expression `is_newest` is true.
         """
         out, record = self.out, self.record
         if self._uses_age:
@@ -264,11 +295,11 @@ class ModelCode:
             out.line(f"passed = ({at} - {record}.now) * 1e-6 if {record}.begun{goes_on} else 0.0")
             out.line(f"{record}.now, {record}.begun = {at}, True")
             for accumulator in self.accumulators:
-                with self._if_new_element(accumulator.again if accumulator.worn else "", is_newest):
+                with self._if_new_element(accumulator.rebuilding if accumulator.inexact else "", is_newest):
                     accumulator.write_aging()
         names, formulas = self._element()
-        images = self._images(formulas)
-        for end, conditions, mine in self._vectors():
+        images = self._transformed_values(formulas)
+        for end, conditions, accumulators in self._by_conditions():
             with self._if_element(conditions, formulas, f"missing{end} += 1"):
                 out.line(f"{record}.count{end} += 1")
                 distances: dict[Expr, Pair] = {}
@@ -276,40 +307,44 @@ class ModelCode:
                     if of == conditions:
                         pivot.choose(formulas.pair(atom))
                         distances[atom] = pivot.distance(formulas.pair(atom))
-                        with self._if_new_element(pivot.again, is_newest):
-                            pivot.came(distances[atom])
-                near = self._near_images(mine, names, distances)
-                for accumulator in mine:
-                    with self._if_new_element(accumulator.again if accumulator.worn else "", is_newest):
+                        with self._if_new_element(pivot.replacing, is_newest):
+                            pivot.add_element(distances[atom])
+                near = self._centred_values(accumulators, names, distances)
+                for accumulator in accumulators:
+                    with self._if_new_element(
+                        accumulator.rebuilding if accumulator.inexact else "", is_newest
+                    ):
                         if isinstance(accumulator, RecomputedCore):
-                            accumulator.keep(names, f"{record}.now")
+                            accumulator.store_element(names, f"{record}.now")
                         else:
-                            accumulator.came(self._image(accumulator, {**images, **near}, "+"))
+                            accumulator.add_element(self._element_value(accumulator, {**images, **near}, "+"))
 
-    def _if_new_element(self, again: str, is_newest: str) -> AbstractContextManager[None]:
+    def _if_new_element(self, rebuilding: str, is_newest: str) -> AbstractContextManager[None]:
         if not is_newest:
             return nullcontext()
-        return self.out.block(f"if {' or '.join(filter(None, [again, is_newest]))}:")
+        return self.out.block(f"if {' or '.join(filter(None, [rebuilding, is_newest]))}:")
 
-    def _left(self) -> None:
+    def _write_expiry(self) -> None:
         out, record = self.out, self.record
         names, formulas = self._element()
-        images = self._images(formulas)
+        images = self._transformed_values(formulas)
         if self._uses_age:
             out.line(f"age = ({record}.now - {self._tuple_time()}) * 1e-6")
-        for end, conditions, mine in self._vectors():
+        for end, conditions, accumulators in self._by_conditions():
             with self._if_element(conditions, formulas, f"missing{end} -= 1"):
                 out.line(f"{record}.removed{end} += 1")
                 distances: dict[Expr, Pair] = {}
                 for (of, atom), pivot in self.pivots.items():
                     if of == conditions:
                         distances[atom] = pivot.distance(formulas.pair(atom))
-                        pivot.left(distances[atom])
-                near = self._near_images(mine, names, distances)
-                for accumulator in mine:
-                    again = isinstance(accumulator, RecomputedCore)
-                    image = _NOTHING if again else self._image(accumulator, {**images, **near}, "-")
-                    accumulator.left(image)
+                        pivot.remove_element(distances[atom])
+                near = self._centred_values(accumulators, names, distances)
+                for accumulator in accumulators:
+                    recomputed = isinstance(accumulator, RecomputedCore)
+                    image = (
+                        _NOTHING if recomputed else self._element_value(accumulator, {**images, **near}, "-")
+                    )
+                    accumulator.remove_element(image)
                 out.line(f"{record}.count{end} -= 1")
 
     def _tuple_time(self) -> str:
@@ -317,12 +352,15 @@ class ModelCode:
         return self.version.current("at").value
 
     def _element(self) -> tuple[dict[Expr, Pair], Formulas]:
-        """Return the columns of the current tuple, and formulas of them."""
+        """Write code that reads the model's columns of the current row.
+
+        Return the names of their values, and a generator for formulas of these columns.
+        """
         names: dict[Expr, Pair] = {}
         for column in dict.fromkeys(
             part
-            for kept in self.joint.kept
-            for part in walk(kept.core.transform)
+            for core in self.joint.cores
+            for part in walk(core.core.transform)
             if isinstance(part, Parameter)
         ):
             argument = self._arguments[column.name]
@@ -331,42 +369,51 @@ class ModelCode:
             name = self.out.fresh("x")
             value = code.value
             if self.shared.nullable:
-                known = f"abs({value}) < np.inf"
-                known = known if code.known else f"not {code.null} and {known}"
-                value = f"{value} if {known} else np.nan"
+                valid = f"abs({value}) < np.inf"
+                valid = valid if code.known else f"not {code.null} and {valid}"
+                value = f"{value} if {valid} else np.nan"
             self.out.line(f"{name} = {value}")
             names[column] = name, "0.0"
         return names, Formulas(self.out, names)
 
-    def _images(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
-        """Return the images of the tuple by (transform, centred)."""
+    def _transformed_values(self, formulas: Formulas) -> dict[tuple[Expr, bool], Pair]:
+        """Write code that computes what the accumulators add for the current row, such as x^2.
+
+        Return the names of the values by expression, with False for expressions that are not centred.
+        """
         images: dict[tuple[Expr, bool], Pair] = {}
-        for kept, accumulator in zip(self.joint.kept, self.accumulators, strict=True):
-            key = kept.core.transform, False
-            if not (kept.centred or isinstance(accumulator, RecomputedCore) or key in images):
-                images[key] = self._clamp_overflow(accumulator, formulas.pair(kept.core.transform))
+        for core, accumulator in zip(self.joint.cores, self.accumulators, strict=True):
+            key = core.core.transform, False
+            if not (core.centred or isinstance(accumulator, RecomputedCore) or key in images):
+                images[key] = self._clamp_overflow(accumulator, formulas.pair(core.core.transform))
         for condition in dict.fromkeys(
-            condition for conditions in self.joint.vectors for condition in conditions
+            condition for conditions in self.joint.condition_sets for condition in conditions
         ):
-            formulas.pair(condition.of)  # computed here, so that all later code can use the value
+            formulas.pair(condition.of)  # the code is written here, so that all later code can use the value
         for _, atom in self.pivots:
             formulas.pair(atom)
         return images
 
-    def _near_images(
-        self, mine: Sequence[AccumulatorCode], names: Mapping[Expr, Pair], distances: Mapping[Expr, Pair]
+    def _centred_values(
+        self,
+        accumulators: Sequence[AccumulatorCode],
+        names: Mapping[Expr, Pair],
+        distances: Mapping[Expr, Pair],
     ) -> dict[tuple[Expr, bool], Pair]:
         formulas = Formulas(self.out, names, known=distances)
         return {
             (accumulator.core.transform, True): self._clamp_overflow(
                 accumulator, formulas.pair(accumulator.core.transform)
             )
-            for accumulator in mine
-            if self._kept(accumulator).centred
+            for accumulator in accumulators
+            if self._filtered_core(accumulator).centred
         }
 
     def _clamp_overflow(self, accumulator: AccumulatorCode, image: Pair) -> Pair:
-        """Replace an image that overflows by 0, and set `huge`."""
+        """Write code that replaces an infinite value by 0, and sets a flag for the replacement.
+
+        `image` is the value that the accumulator adds for the current row. Return the names of the new value.
+        """
         if not _may_overflow(accumulator):
             return image
         name = self.out.fresh("image")
@@ -375,14 +422,14 @@ class ModelCode:
             self.out.line(f"{name}h_huge, {name}h, {name}l = 1, 0.0, 0.0")
         return f"{name}h", f"{name}l"
 
-    def _image(
+    def _element_value(
         self, accumulator: AccumulatorCode, images: Mapping[tuple[Expr, bool], Pair], sign: str
     ) -> Pair:
-        """Return a core's image.
+        """Return the names of the value that an accumulator adds for the current row.
 
-        The core has no value while an element overflows.
+        Write code that counts infinite values. The core statistic has no value while the count is not 0.
         """
-        image = images[accumulator.core.transform, self._kept(accumulator).centred]
+        image = images[accumulator.core.transform, self._filtered_core(accumulator).centred]
         if _may_overflow(accumulator):
             self.out.line(f"{accumulator.target.field('huge')} {sign}= {image[0]}_huge")
         return image
@@ -390,21 +437,24 @@ class ModelCode:
     def _if_element(
         self, conditions: frozenset[Condition], formulas: Formulas, otherwise: str
     ) -> AbstractContextManager[None]:
-        """Write a condition for tuples that are elements, unless all are."""
+        """Write a condition for the rows that a group of accumulators includes, unless it includes all rows.
+
+        `otherwise` is the change of a record field for other rows.
+        """
         if not conditions:
             return nullcontext()
         limits = {condition: _LONGEST_WHOLE if condition.whole else "np.inf" for condition in conditions}
-        known = sorted(
+        tests = sorted(
             f"abs({formulas.pair(condition.of)[0]}) < {limit}" for condition, limit in limits.items()
         )
-        with self.out.block(f"if not ({' and '.join(known)}):"):
+        with self.out.block(f"if not ({' and '.join(tests)}):"):
             self.out.line(f"{self.record}.{otherwise}")
         return self.out.block("else:")
 
-    # -- results -------------------------------------------------------------------------------------------
+    # -- code for results ----------------------------------------------------------------------------------
 
     def answer(self) -> None:
-        """Write the current results of the models."""
+        """Write code that computes and returns the current results of the models."""
         out = self.out
         formulas = Formulas(out, self._values(), rounded=True)
         codes = []
@@ -412,20 +462,26 @@ class ModelCode:
             high, _ = formulas.pair(result)
             null = f"not abs({high}) < np.inf"
             if model.nulls is Nulls.POISON:
-                end = self.joint.vectors.index(self.joint.conditions[number])
+                end = self.joint.condition_sets.index(self.joint.conditions[number])
                 null += f" or {self.record}.missing{end} > 0"
             out.line(f"answer{number}_null = {null}")
             codes.append(Code(f"{high} != 0.0" if model.is_condition else high, f"answer{number}_null"))
         self.version.give(codes)
 
     def write_values(self) -> tuple[list[Pair], Formulas]:
-        """Write the values of all accumulators. Return the values and their formulas."""
+        """Write code that computes the values of all core statistics.
+
+        Return the names of the values, and a generator for formulas of these values.
+        """
         values = self._values()
         pairs = [values[Symbol(f"c{number}")] for number in range(len(self.accumulators))]
         return pairs, Formulas(self.out, values, rounded=True)
 
     def _values(self) -> dict[Expr, Pair]:
-        """Return the values of cores. Window values that cores need are computed first."""
+        """Write code that computes the values of all core statistics. Return their names by symbol.
+
+        The `let` values that other core statistics need are computed first.
+        """
         names: dict[Expr, Pair] = {}
 
         def need(name: str) -> None:
@@ -437,7 +493,7 @@ class ModelCode:
                 names[Symbol(name)] = Formulas(self.out, names, rounded=True).pair(self.joint.lets[name])
                 return
             number = core_number(Symbol(name))
-            assert number is not None, f"{name} is a value of the window"
+            assert number is not None, f"{name} denotes a core statistic"
             if name.startswith("u"):
                 need(f"c{number}")
                 total = names[Symbol(f"c{number}")]
@@ -457,15 +513,15 @@ class ModelCode:
         return names
 
     def _sums_about_pivots(self) -> list[int]:
-        """Return the sums of first degree whose distances from a pivot a formula uses."""
+        """Return the indexes of sums Σx of which a formula also uses the sum of distances Σ(x - pivot)."""
         formulas = (*self.joint.results, *self.joint.lets.values())
-        asked = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
-        return [number for number in range(len(self.joint.kept)) if f"u{number}" in asked]
+        names = {part.name for formula in formulas for part in walk(formula) if isinstance(part, Symbol)}
+        return [number for number in range(len(self.joint.cores)) if f"u{number}" in names]
 
     def _pivot_of_sum(self, number: int) -> PivotCode:
-        kept = self.joint.kept[number]
-        ((atom, _),) = powers(kept.core) or ()
-        return self.pivots[kept.conditions, atom]
+        core = self.joint.cores[number]
+        ((atom, _),) = powers(core.core) or ()
+        return self.pivots[core.conditions, atom]
 
     def _value(self, accumulator: AccumulatorCode) -> Pair:
         high, low = accumulator.value()
@@ -487,7 +543,7 @@ class ModelCode:
 
 
 def _may_overflow(accumulator: AccumulatorCode) -> bool:
-    """Return True if a core's image of an element may overflow."""
+    """Return True if the value that an accumulator adds for an element, such as x^2, may be infinite."""
     return not isinstance(accumulator, RecomputedCore) and not isinstance(
         accumulator.core.transform, Parameter | Number
     )

@@ -1,4 +1,7 @@
-"""Code generator for model formulas. A value is a pair of doubles; NaN means no value."""
+"""Code generator for scalar formulas of models.
+
+A value in generated code is a pair of doubles, whose sum is the number. NaN means no value.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _SMALL_POWERS = range(2, 9)
 
 
 def constant(value: Fraction) -> Pair:
-    """Return a number as a pair of doubles, with 106 bits."""
+    """Return the code of a constant: a pair of doubles, whose sum has 106 correct bits."""
     try:
         high = float(value)
     except OverflowError:
@@ -28,10 +31,11 @@ def constant(value: Fraction) -> Pair:
 
 
 class Formulas:
-    """Code generator for formulas.
+    """Code generator for formulas over named values.
 
-    `names` maps columns and symbols, which may have equal names, to pairs. `known` maps other expressions to
-    pairs. With `rounded`, operands have rounding errors, so a tiny sum or difference is replaced by 0.
+    A pair has the names of two doubles in generated code, whose sum is the value. `names` maps columns and
+    symbols to pairs, `known` maps other expressions to pairs. With `rounded`, operands have rounding errors,
+    so a tiny sum or difference is replaced by 0.
     """
 
     def __init__(
@@ -49,12 +53,15 @@ class Formulas:
         self._two |= {"+": "total", "-": "difference"} if rounded else {"+": "add", "-": "subtract"}
 
     def pair(self, expr: Expr) -> Pair:
-        """Write the computation of an expression, and return its value's names."""
+        """Write code that computes an expression, unless it has been written already.
+
+        Return the names of the two doubles whose sum is the value.
+        """
         if expr not in self._known:
-            self._known[expr] = self._written(expr)
+            self._known[expr] = self._write(expr)
         return self._known[expr]
 
-    def _written(self, expr: Expr) -> Pair:
+    def _write(self, expr: Expr) -> Pair:
         match expr:
             case Number(value):
                 return constant(value)
@@ -62,7 +69,7 @@ class Formulas:
                 return constant(PI)
             case Parameter() | Symbol():
                 if expr not in self._names:
-                    raise NoCompiledForm(f"{expr} is known only when the whole window has been read")
+                    raise NoCompiledForm(f"{expr} is not known before the whole window has been read")
                 return self._names[expr]
             case Apply("neg", (operand,)):
                 high, low = self.pair(operand)
@@ -70,25 +77,25 @@ class Formulas:
             case Apply("^", (base, Number(value))) if value in _SMALL_POWERS:
                 return self._power(self.pair(base), int(value))
             case Apply("where", (condition, yes, no)):
-                return self._choice(self.pair(condition)[0], yes, no)
+                return self._write_branches(self.pair(condition)[0], yes, no)
             case Apply(function, arguments):
                 return self._write_function(function, [self.pair(argument) for argument in arguments])
-        raise NoCompiledForm(f"{expr} has no form in machine code")
+        raise NoCompiledForm(f"{expr} cannot be compiled")
 
     def _power(self, of: Pair, exponent: int) -> Pair:
-        """Write a power by repeated squaring."""
+        """Write code that computes a power by repeated squaring."""
         if exponent == 1:
             return of
         half = self._power(self._call("multiply", of, of), exponent // 2)
         return half if exponent % 2 == 0 else self._call("multiply", of, half)
 
-    def _write_function(self, function: str, given: list[Pair]) -> Pair:
+    def _write_function(self, function: str, operands: list[Pair]) -> Pair:
         if function in _ONE:
-            return self._call(_ONE[function], *given)
+            return self._call(_ONE[function], *operands)
         if function in self._two:
-            return self._call(self._two[function], *given)
-        first = given[0]
-        second = given[-1]
+            return self._call(self._two[function], *operands)
+        first = operands[0]
+        second = operands[-1]
         truth = {
             "<": f"dd.less({_flat(first, second)})",
             ">": f"dd.less({_flat(second, first)})",
@@ -104,13 +111,13 @@ class Formulas:
         self._out.line(f"{name} = {truth[function]}")
         return name, "0.0"
 
-    def _call(self, function: str, *given: Pair) -> Pair:
+    def _call(self, function: str, *operands: Pair) -> Pair:
         name = self._out.fresh("v")
-        self._out.line(f"{name}h, {name}l = dd.{function}({_flat(*given)})")
+        self._out.line(f"{name}h, {name}l = dd.{function}({_flat(*operands)})")
         return f"{name}h", f"{name}l"
 
-    def _choice(self, condition: str, yes: Expr, no: Expr) -> Pair:
-        """Write a choice that evaluates only the chosen branch."""
+    def _write_branches(self, condition: str, yes: Expr, no: Expr) -> Pair:
+        """Write code for `where(condition, yes, no)` that evaluates only the chosen branch."""
         name = self._out.fresh("chosen")
         self._out.line(f"{name}h, {name}l = np.nan, 0.0")
         for test, branch in (

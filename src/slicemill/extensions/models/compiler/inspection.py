@@ -1,6 +1,7 @@
-"""Inspection of running models: core values, read from the state (C19).
+"""Current values of models, computed from stored state for display (C19).
 
-The code that computes results runs once as Python, for display.
+A core statistic is a sum, count or extreme over the window from which a model's result is computed. The
+generated code that computes results runs once, as Python.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from slicemill.kernels.kernel import inside_python, with_attributes
 
 @dataclass(frozen=True, slots=True)
 class CoreValue:
-    """Value of a core, with its node in the model's graph and its text."""
+    """Current value of a core statistic, with its text and its node in the model's graph."""
 
     node: str
     core: str
@@ -35,9 +36,9 @@ class CoreValue:
 
 @dataclass(frozen=True, slots=True)
 class ModelValue:
-    """Current state of one model in one partition.
+    """Current result of one model in one partition, with the values of its core statistics.
 
-    `elements` is the number of elements in its window.
+    `elements` is the number of rows in the window that the model includes.
     """
 
     elements: int
@@ -46,22 +47,25 @@ class ModelValue:
 
 
 def values_of_models(module: Module, arrays: Mapping[str, Any], index: int) -> Iterator[ModelValue]:
-    """Yield the values of all models in a partition, from a copy of the arrays."""
+    """Yield the current values of all models of a call in one partition.
+
+    `arrays` is the stored state. It is copied and not changed.
+    """
     (made,) = (code for code in module.codes.values() if isinstance(code, ModelCode))
     if index >= len(arrays[made.record.upper()]):
         return
-    code = _reading(made)
+    code = _display_code(made)
     parts: dict[str, Any] = {"p": index, "math": math, "np": np, "dd": numerics, "heaps": heaps}
     parts |= {"ops": support, "exact": accumulator}
-    parts |= {name: _readable(array) for name, array in arrays.items()}
+    parts |= {name: _copy_with_attributes(array) for name, array in arrays.items()}
     with inside_python():
         exec("\n".join(code.out.lines), parts)
-    kept, results = parts["kept"], parts["results"]
+    values, results = parts["values"], parts["results"]
     for number, model in enumerate(code.models):
-        vector = code.joint.vectors.index(code.joint.conditions[number])
+        vector = code.joint.condition_sets.index(code.joint.conditions[number])
         placed = zip(code.joint.indices[number], code.joint.numbers[number], strict=True)
         cores = tuple(
-            CoreValue(core_node_id("ac", core), str(code.joint.kept[at]), _plain(kept[at]))
+            CoreValue(core_node_id("ac", core), str(code.joint.cores[at]), _plain(values[at]))
             for at, core in placed
         )
         value = _plain(results[number])
@@ -69,23 +73,23 @@ def values_of_models(module: Module, arrays: Mapping[str, Any], index: int) -> I
         yield ModelValue(int(parts["elements"][vector]), truth, cores)
 
 
-def _reading(made: ModelCode) -> ModelCode:
-    """Return code that writes core values and results into lists."""
+def _display_code(made: ModelCode) -> ModelCode:
+    """Generate code that computes the values of core statistics and the results of models, as lists."""
     of = made.version
     code = ModelCode(Version(of.definition, of.shared, Writer(), of.record, of.index, of.window, frozenset()))
     out, record = code.out, made.record
     out.line(f"{record} = k = {record.upper()}[p]")
-    vectors = range(len(code.joint.vectors))
+    vectors = range(len(code.joint.condition_sets))
     out.line(f"elements = [{', '.join(f'{record}.count{vector}' for vector in vectors)}]")
     pairs, formulas = code.write_values()
-    out.line(f"kept = [{', '.join(f'{high} + {low}' for high, low in pairs)}]")
+    out.line(f"values = [{', '.join(f'{high} + {low}' for high, low in pairs)}]")
     highs = [formulas.pair(result)[0] for result in code.joint.results]
     out.line(f"results = [{', '.join(highs)}]")
     return code
 
 
-def _readable(array: Any) -> Any:
-    """Return a copy, with fields as attributes."""
+def _copy_with_attributes(array: Any) -> Any:
+    """Return a copy of a structured array whose fields can be read as attributes."""
     copied = array.copy()
     return copied.view(with_attributes(copied.dtype)) if copied.dtype.names else copied
 

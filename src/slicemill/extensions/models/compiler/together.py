@@ -1,10 +1,13 @@
-"""Joint evaluation of models over one window, with shared cores stored once.
+"""Compiled evaluation of several models over one window, which share state.
+
+A model is a formula over a window. A core statistic is a sum, count or extreme over the window from which the
+model's result is computed. Equal core statistics of the models are stored once.
 
     calls = ModelCalls([ModelCall(mean, (price,)), ModelCall(slope, (price, size))], frame)
     state = calls.uda.start()
     answers = calls.uda.run(state, Tuples(columns_of(calls.arguments), seller, ts))
 
-The result has a column per model, identical to the last bit to the result of the model alone.
+The result has one column per model. Each value is bitwise equal to the result of the model alone.
 """
 
 from __future__ import annotations
@@ -33,10 +36,11 @@ _MANY = 256
 
 
 class ModelCalls:
-    """Models evaluated as one call. Raises NoCompiledForm if there is no compiled form.
+    """Several calls of models over one window, compiled into one aggregate.
 
-    `arguments` may include more than the models need, because the layout of a state depends on them. All
-    models that use age must use the same time.
+    `arguments` may include more expressions than the models need, because the layout of a state depends on
+    them. All models that use `age` must use the same time. NoCompiledForm is raised if a model cannot be
+    compiled.
     """
 
     def __init__(
@@ -63,13 +67,13 @@ class ModelCalls:
         self.uda = CompiledCall((plain, nullable), returns, types, frame, literals, how, _not_a_number_error)
 
     def only(self, wanted: Collection[ModelCall], state: CompiledState) -> ModelCalls:
-        """Return the call with only these models. The state of all other models is dropped."""
+        """Return the evaluation of only these models. The state of all other models is dropped."""
         numbers = [number for number, each in enumerate(self.asked) if each in wanted]
-        left = ModelCalls(
+        remaining = ModelCalls(
             [self.asked[n] for n in numbers], self._frame, self.arguments, self._form, self._costs
         )
-        left.uda.take_over(state, self.uda, numbers)
-        return left
+        remaining.uda.take_over(state, self.uda, numbers)
+        return remaining
 
     def _definition(self, windowed: bool) -> AggregateDefinition:
         at = next((each.at for each in self.asked if each.at is not None), None)
@@ -89,36 +93,35 @@ class ModelCalls:
             windowed,
             algebraic=False,
             formulas=models,
-            options=self._read_again(models) if windowed else frozenset(),
+            options=self._recomputed_cores(models) if windowed else frozenset(),
         )
 
-    def _read_again(self, models: Sequence[Model]) -> frozenset[str]:
-        """Return the cores that are cheaper to recompute than to maintain.
+    def _recomputed_cores(self, models: Sequence[Model]) -> frozenset[str]:
+        """Return the core statistics, as text, that are cheaper to recompute than to update at each slide.
 
-        The choice for a core is independent of the other models.
+        The choice for a core statistic is independent of the other models.
         """
         sizes = None if self._frame is None or self._costs is None else slide_of(self._frame)
         if sizes is None or self._costs is None:
             return frozenset()
-        found = {
-            core: of_core
-            for model in models
-            for core, of_core in zip(model.cores, model.classes, strict=True)
+        classes = {
+            core: class_ for model in models for core, class_ in zip(model.cores, model.classes, strict=True)
         }
         return frozenset(
             str(core)
-            for core, of_core in found.items()
-            if self._costs.choice(core, of_core, *sizes) is CoreMethod.RECOMPUTE
+            for core, class_ in classes.items()
+            if self._costs.cheapest_method(core, class_, *sizes) is CoreMethod.RECOMPUTE
         )
 
 
-_SUPPOSED = 1000  # assumed elements of a RANGE window; most methods depend only on the share of a slide
+# Assumed number of elements in a RANGE window. The choice of a method depends little on it.
+_ASSUMED_SIZE = 1000
 
 
 def slide_of(frame: WindowFrame) -> tuple[int, int] | None:
-    """Return the sizes of a window and of a slide.
+    """Return the number of elements in a window, and in each slide of the window.
 
-    Return None if data-dependent.
+    Return None if both numbers depend on the data.
     """
     if frame.length is None:
         return None
@@ -126,7 +129,8 @@ def slide_of(frame: WindowFrame) -> tuple[int, int] | None:
         return frame.length, min(frame.slide or 1, frame.length)
     if frame.slide is None:
         return None
-    return _SUPPOSED, max(1, min(round(_SUPPOSED * frame.slide / frame.length), _SUPPOSED))
+    slide = round(_ASSUMED_SIZE * frame.slide / frame.length)
+    return _ASSUMED_SIZE, max(1, min(slide, _ASSUMED_SIZE))
 
 
 @lru_cache(_MANY)
@@ -136,16 +140,16 @@ def model_calls(
     arguments: tuple[Expr, ...] | None = None,
     costs: CoreCosts | None = None,
 ) -> ModelCalls:
-    """Return joint model calls, cached per process."""
+    """Return the compiled evaluation of several models over one window, cached per process."""
     return ModelCalls(asked, frame, arguments, costs=costs)
 
 
 def _all_arguments(asked: Sequence[ModelCall]) -> tuple[Expr, ...]:
-    """Return each distinct argument, times last."""
+    """Return the distinct arguments of all calls. Timestamps for `age` come last."""
     times = {each.at for each in asked if each.at is not None}
     numbers = dict.fromkeys(argument for each in asked for argument in each.arguments)
     return (*(argument for argument in numbers if argument not in times), *times)
 
 
 def _not_a_number_error(*_: object) -> SlicemillError:
-    return SlicemillError("a model was given what is no number")
+    return SlicemillError("an argument of a model is not a number")

@@ -1,14 +1,16 @@
-"""Weighted sums Σ u^r e^(βu) x, per mode and power (C21).
+"""Code generators for weighted sums of models and for pivots (C21, C24).
 
-When the oldest element expires, the positions i of all other elements decrease by one. When an element
-arrives, j and the age of all other elements increase. Sums with higher powers are then computed from sums
-with lower powers:
+A weight depends on the position or age u of an element x. A mode is a factor e^(βu) of the weight, where β is
+complex. For each mode and each power r, the sum Σ u^r e^(βu) x over the window is stored. When the oldest
+element expires, the positions i of all other elements decrease by one. When an element arrives, the positions
+j from the newest element and the ages of all other elements increase. Sums with higher powers are then
+computed from sums with lower powers:
 
     (u + s)^r e^(β(u + s)) = e^(βs) Σ_k binomial(r, k) s^(r-k) u^k e^(βu)
 
-Rotating sums by the same, slightly rounded angle at each slide would accumulate an error. So sums that
-rotate with the position are not rotated. Instead each element has the angle of its number in the stream,
-and the result is rotated back.
+A mode with complex β rotates its sums by an angle at each slide. Repeated rotation by a slightly rounded
+angle would accumulate an error. So sums over positions are not rotated at each slide. Each element is added
+with the angle of its sequence number in the stream, and only the result is rotated back.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _DIGITS = 50
 
 
 def step_of(mode: Mode) -> Fraction:
-    """Return |e^β|, the growth of a mode per step, in high precision."""
+    """Return |e^β|, the factor by which a weight e^(βu) grows when u grows by 1, with 50 digits."""
     if not mode.rate:
         return mode.base
     with localcontext() as context:
@@ -39,7 +41,11 @@ def step_of(mode: Mode) -> Fraction:
 
 
 class ModeSums:
-    """Code generator for the sums of one mode, as pairs of doubles or complex numbers."""
+    """Code generator for the sums Σ u^r e^(βu) x of one factor e^(βu), for all powers r up to a degree.
+
+    u is the position or age of an element x. A sum is a pair of doubles, or a complex number if β is complex.
+    In the generated code, a `stem` is the common beginning of the names of these sums.
+    """
 
     def __init__(self, mode: Mode, degree: int, out: Writer) -> None:
         self.mode, self.degree, self.out = mode, degree, out
@@ -54,7 +60,7 @@ class ModeSums:
         return [name for power in range(self.degree + 1) for name in self.names(stem, power)]
 
     def at(self, u: str, whole: bool) -> Pair:
-        """Return e^(βu), for an integer or real u."""
+        """Write code that computes e^(βu). With `whole`, u is an integer. Return the names of the value."""
         out, mode = self.out, self.mode
         name = out.fresh("mode")
         high, low = constant(step_of(mode))
@@ -82,10 +88,10 @@ class ModeSums:
         zero: bool = False,
         number: str = "",
     ) -> None:
-        """Write the addition or removal of an element.
+        """Write code that adds an element at position or age `u` to the sums, or subtracts it.
 
-        At u = 0 only the power 0 is not zero. `number` is the element's number in the stream, if its angle
-        depends on that number.
+        With `zero`, u is 0, so only the sum of power 0 changes. `number` is the sequence number of the
+        element in the stream, if its angle depends on this number.
         """
         out = self.out
         weight = ("1.0", "0.0") if zero else self.at(number or u, whole)
@@ -108,45 +114,48 @@ class ModeSums:
             out.line(f"{first}, {second} = dd.{call}({first}, {second}, {scaled[0]}, {scaled[1]})")
 
     def shift(self, stem: str, into: str, by: str, *, whole: bool, turn: bool = True) -> None:
-        """Write the sums with all positions shifted. `into` may be `stem` itself."""
+        """Write code that computes the sums after the positions of all elements change by `by`.
+
+        The new sums have names that begin with `into`, which may equal `stem`.
+        """
         out = self.out
         weight = self.at(by, whole) if turn else ("1.0", "0.0")
         # From the highest power down, because each power needs the old values of the lower ones.
         for power in range(self.degree, -1, -1):
             name = out.fresh("moved")
-            one = f"{name}a", f"{name}b"
+            pair = f"{name}a", f"{name}b"
             first, second = self.names(stem, power)
-            out.line(f"{one[0]}, {one[1]} = {first}, {second}")
+            out.line(f"{pair[0]}, {pair[1]} = {first}, {second}")
             for lower in range(power):
                 factor = f"({by}) ** {power - lower} * {comb(power, lower)}.0"
                 low = self.names(stem, lower)
                 if self.turning:
-                    out.line(f"{one[0]} += {factor} * {low[0]}")
-                    out.line(f"{one[1]} += {factor} * {low[1]}")
+                    out.line(f"{pair[0]} += {factor} * {low[0]}")
+                    out.line(f"{pair[1]} += {factor} * {low[1]}")
                 else:
                     out.line(f"{name}c, {name}d = dd.multiply({low[0]}, {low[1]}, {factor}, 0.0)")
-                    out.line(f"{one[0]}, {one[1]} = dd.add({one[0]}, {one[1]}, {name}c, {name}d)")
+                    out.line(f"{pair[0]}, {pair[1]} = dd.add({pair[0]}, {pair[1]}, {name}c, {name}d)")
             target = ", ".join(self.names(into, power))
             if weight == ("1.0", "0.0"):
-                out.line(f"{target} = {one[0]}, {one[1]}")
+                out.line(f"{target} = {pair[0]}, {pair[1]}")
             elif self.turning:
                 r, i = weight
-                turned = f"{one[0]} * {r} - {one[1]} * {i}, {one[0]} * {i} + {one[1]} * {r}"
+                turned = f"{pair[0]} * {r} - {pair[1]} * {i}, {pair[0]} * {i} + {pair[1]} * {r}"
                 out.line(f"{target} = {turned}")
             else:
-                out.line(f"{target} = dd.multiply({one[0]}, {one[1]}, {weight[0]}, {weight[1]})")
+                out.line(f"{target} = dd.multiply({pair[0]}, {pair[1]}, {weight[0]}, {weight[1]})")
 
 
 def mode_sums_of(core: Core, out: Writer) -> list[ModeSums]:
-    """Return a weighted core's sums, one per mode of its weight."""
+    """Return the code generators for the sums of a weighted sum, one per factor e^(βu) of its weight."""
     assert core.weight is not None
     return [ModeSums(mode, degree, out) for mode, degree in core.weight.modes.items()]
 
 
 def _angle(mode: Mode, u: str, whole: bool) -> str:
-    """Return the angle of a mode at u.
+    """Return a code expression for the angle of e^(βu).
 
-    For integer u, whole turns are dropped before anything is rounded.
+    For integer u, full turns are removed before rounding.
     """
     if not whole:
         return f"{mode.angle!r} * {u}"
@@ -157,17 +166,21 @@ def _angle(mode: Mode, u: str, whole: bool) -> str:
 
 
 def write_weighted_sum(core: Core, powers: list[ModeSums], stems: list[str], out: Writer) -> Pair:
-    """Write the weighted sum from the sums of its modes."""
+    """Write code that computes a weighted sum from the stored sums of its factors e^(βu).
+
+    `powers` are the code generators of the stored sums, and `stems` the beginnings of their names. Return the
+    names of the result's two doubles.
+    """
     assert core.weight is not None
     name = out.fresh("weighted")
     out.line(f"{name}h, {name}l = 0.0, 0.0")
-    modes = [kept.mode for kept in powers]
+    modes = [sums.mode for sums in powers]
     present = {term.mode for term in core.weight.terms}
     for term in core.weight.terms:
         if term.mode not in modes:
-            continue  # the sum of its conjugate is stored
-        kept, stem = powers[modes.index(term.mode)], stems[modes.index(term.mode)]
-        part = _real_part(term, kept.names(stem, term.degree), term.mode.conjugate() in present)
+            continue  # only the sum of the complex conjugate term is stored
+        sums, stem = powers[modes.index(term.mode)], stems[modes.index(term.mode)]
+        part = _real_part(term, sums.names(stem, term.degree), term.mode.conjugate() in present)
         out.line(f"{name}h, {name}l = dd.add({name}h, {name}l, {part})")
     return f"{name}h", f"{name}l"
 
@@ -180,21 +193,24 @@ def _real_part(term: Term, names: Pair, paired: bool) -> str:
 
 
 class ShiftedWeightedSum(AccumulatorCode):
-    """Weighted sum that is maintained by shifting. It accumulates rounding errors."""
+    """Accumulator for a weighted sum whose stored sums are updated when positions or ages change.
 
-    worn = True
+    The stored sums accumulate rounding errors.
+    """
+
+    inexact = True
 
     def __init__(self, core: Core, target: AccumulatorTarget) -> None:
         super().__init__(core, target)
         assert core.weight is not None
         self.powers = mode_sums_of(core, target.out)
         self.variable = core.weight.variable
-        # True if the weight rotates with the position
+        # True if elements are added with the angle of their sequence number in the stream.
         self.numbered = self.variable == POSITION and core.weight.modes_turn
 
     @property
-    def _gone(self) -> str:
-        """Return the field with the number of expired elements."""
+    def _expired_count(self) -> str:
+        """Return the name of the field with the number of expired elements."""
         return self.target.field("gone")
 
     def _stem(self, mode: int) -> str:
@@ -202,21 +218,21 @@ class ShiftedWeightedSum(AccumulatorCode):
 
     def fields(self) -> dict[str, str]:
         head = len(f"{self.target.record}.")
-        kept = {
+        sums = {
             name[head:]: "f8"
             for mode, powers in enumerate(self.powers)
             for name in powers.all_names(self._stem(mode))
         }
-        return kept | ({self.target.name("gone"): "i8"} if self.numbered else {})
+        return sums | ({self.target.name("gone"): "i8"} if self.numbered else {})
 
     def _each(self) -> list[tuple[ModeSums, str]]:
         return [(powers, self._stem(mode)) for mode, powers in enumerate(self.powers)]
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         for powers, stem in self._each():
             if self.variable == POSITION:
                 count = self.target.count
-                number = f"({self._gone} + {count})" if self.numbered else ""
+                number = f"({self._expired_count} + {count})" if self.numbered else ""
                 powers.add(stem, count, image, whole=True, number=number)
             else:
                 if self.variable != AGE:
@@ -228,10 +244,10 @@ class ShiftedWeightedSum(AccumulatorCode):
             for powers, stem in self._each():
                 powers.shift(stem, stem, "passed", whole=False)
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         for powers, stem in self._each():
             if self.variable == POSITION:
-                number = f"({self._gone} + 1)" if self.numbered else ""
+                number = f"({self._expired_count} + 1)" if self.numbered else ""
                 powers.add(stem, "1", image, whole=True, sign="-", number=number)
             elif self.variable == AGE:
                 powers.add(stem, "age", image, whole=False, sign="-")
@@ -242,7 +258,7 @@ class ShiftedWeightedSum(AccumulatorCode):
                 if powers.degree or not self.numbered:
                     powers.shift(stem, stem, "-1", whole=True, turn=not self.numbered)
             if self.numbered:
-                self.target.out.line(f"{self._gone} += 1")
+                self.target.out.line(f"{self._expired_count} += 1")
 
     def value(self) -> Pair:
         stems = [self._stem(mode) for mode in range(len(self.powers))]
@@ -251,11 +267,14 @@ class ShiftedWeightedSum(AccumulatorCode):
         return write_weighted_sum(self.core, self.powers, stems, self.target.out)
 
     def _rotate_back(self, powers: ModeSums, stem: str) -> str:
-        """Write the sums rotated back to angles by position."""
+        """Write code that rotates sums from angles by sequence number to angles by position in the window.
+
+        Return the beginning of the names of the rotated sums.
+        """
         if not powers.turning:
             return stem
         out, back = self.target.out, self.target.out.fresh("back")
-        cosine, sine = powers.at(self._gone, whole=True)
+        cosine, sine = powers.at(self._expired_count, whole=True)
         for power in range(powers.degree + 1):
             (r, i), names = powers.names(stem, power), ", ".join(powers.names(back, power))
             out.line(f"{names} = {r} * {cosine} + {i} * {sine}, {i} * {cosine} - {r} * {sine}")
@@ -263,9 +282,10 @@ class ShiftedWeightedSum(AccumulatorCode):
 
 
 class WeightedStacks(AccumulatorCode):
-    """Weighted sum that favours the oldest elements: two stacks of sums.
+    """Accumulator for a weighted sum with the greatest weights for the oldest elements: a two-stack queue.
 
-    Positions count from the start of each stack.
+    Removing such an element by subtraction would magnify rounding errors. Elements are divided into older and
+    newer elements, each with own sums. Positions count from the start of each part.
     """
 
     _pool = "weights"
@@ -293,7 +313,7 @@ class WeightedStacks(AccumulatorCode):
     def _row(self, index: str, mode: int) -> str:
         return f"{self.target.row(self.target.name(self._pool), index)}.m{mode}_"
 
-    def came(self, image: Pair) -> None:
+    def add_element(self, image: Pair) -> None:
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
         out.line(f"{target.field('behind')} += 1")
@@ -306,7 +326,7 @@ class WeightedStacks(AccumulatorCode):
             powers.add(self._row(rows, mode), "1", image, whole=True)
         out.line(f"{rows} += 1")
 
-    def left(self, image: Pair) -> None:
+    def remove_element(self, image: Pair) -> None:
         del image
         target, out = self.target, self.target.out
         pool = target.name(self._pool)
@@ -341,24 +361,30 @@ class WeightedStacks(AccumulatorCode):
         return write_weighted_sum(self.core, self.powers, stems, out)
 
 
-# Pivots of centred sums: numbers near the elements (C24).
+# Pivots of centred sums (C24)
 #
-# A centred sum adds distances from the pivot. The pivot is the oldest element at the time of its choice.
-# The sums are rebuilt with a new pivot in two cases: the mean is far from the pivot compared to the
-# deviation of the elements, or expired elements were far greater than the remaining ones.
+# A pivot is a number close to the elements. A centred sum adds powers of distances from the pivot. The pivot
+# is the oldest element at the time when it is chosen. The sums are rebuilt with a new pivot in two cases: the
+# mean is far from the pivot compared to the deviation of the elements, or expired elements were much further
+# from the pivot than the remaining elements.
 
-
-# Square of the limit: the mean is further from the pivot than 2^12 standard deviations.
+# The pivot is replaced if the variance is below this fraction of the mean squared distance from the pivot.
+# The mean is then about 2^12 standard deviations from the pivot.
 _FAR = 2.0**-24
-# Remaining share of the squares at which a pivot is replaced. A fourth power then has 72 of 104 bits left.
+
+# The pivot is also replaced if the sum of squared distances falls below this fraction of its former maximum.
+# A sum of fourth powers then has about 72 of 104 correct bits.
 _LEFT_OF_SQUARES = 2.0**-16
-# Twice `_GREATEST` and the square of `_ENOUGH` are still finite doubles.
+
+# Greatest absolute value of a pivot. Twice this number is a finite double.
 _GREATEST = "1e300"
+
+# Limit of distances in the statistics of a pivot. Its square is a finite double.
 _ENOUGH = "1e150"
 
 
 class PivotCode:
-    """Code generator for the state of one pivot.
+    """Code generator for one pivot: a number close to the elements, from which centred sums use distances.
 
     With `moving`, elements expire, and the pivot may have to be replaced.
     """
@@ -368,8 +394,8 @@ class PivotCode:
         self._moving = moving
 
     @property
-    def again(self) -> str:
-        """Return the variable that is true while the pivot is replaced."""
+    def replacing(self) -> str:
+        """Return the name of the variable that is true while sums are rebuilt with a new pivot."""
         return f"{self._record}_pivot{self._end}_again"
 
     def _field(self, name: str) -> str:
@@ -379,7 +405,7 @@ class PivotCode:
         names = ("pivot", "away", "squares", "furthest") if self._moving else ("pivot",)
         return {f"{name}{self._end}": "f8" for name in names}
 
-    def is_spent(self) -> str:
+    def replacement_test(self) -> str:
         away, squares, furthest = self._field("away"), self._field("squares"), self._field("furthest")
         together = f"{self._count} * {squares}"
         return (
@@ -388,9 +414,9 @@ class PivotCode:
         )
 
     def choose(self, image: Pair) -> None:
-        """Write the choice of the first element as pivot. The element is already counted."""
+        """Write code that makes the first element the pivot. The element has already been counted."""
         first = f"{self._count} == 1"
-        with self._out.block(f"if {self.again} and {first}:" if self._moving else f"if {first}:"):
+        with self._out.block(f"if {self.replacing} and {first}:" if self._moving else f"if {first}:"):
             self._out.line(f"{self._field('pivot')} = {image[0]} if abs({image[0]}) < {_GREATEST} else 0.0")
 
     def distance(self, image: Pair) -> Pair:
@@ -398,23 +424,23 @@ class PivotCode:
         self._out.line(f"{name}h, {name}l = dd.subtract({image[0]}, {image[1]}, {self._field('pivot')}, 0.0)")
         return f"{name}h", f"{name}l"
 
-    def came(self, distance: Pair) -> None:
+    def add_element(self, distance: Pair) -> None:
         if self._moving:
             squares, furthest = self._field("squares"), self._field("furthest")
-            self._changed("+", distance)
+            self._write_change("+", distance)
             self._out.line(f"{furthest} = max({furthest}, {squares})")
 
-    def left(self, distance: Pair) -> None:
-        self._changed("-", distance)
+    def remove_element(self, distance: Pair) -> None:
+        self._write_change("-", distance)
 
-    def _changed(self, sign: str, distance: Pair) -> None:
+    def _write_change(self, sign: str, distance: Pair) -> None:
         name = self._out.fresh("far")
         self._out.line(f"{name} = min(max({distance[0]}, -{_ENOUGH}), {_ENOUGH})")
         self._out.line(f"{self._field('away')} {sign}= {name}")
         self._out.line(f"{self._field('squares')} {sign}= {name} * {name}")
 
     def sum_of_distances(self, total: Pair) -> Pair:
-        """Return Σ(x - p), computed from Σx."""
+        """Write code that computes the sum of distances from the pivot p, Σ(x - p), from the sum Σx."""
         name = self._out.fresh("near")
         pivot = self._field("pivot")
         self._out.line(f"{name}h, {name}l = dd.multiply({pivot}, 0.0, float({self._count}), 0.0)")
