@@ -56,7 +56,7 @@ def test_check_shows_each_of_five_different_errors_with_position_and_hint() -> N
     assert "add LIMIT" in hints[2]
     assert "[RANGE 10 MINUTES]" in hints[3]
     assert "did you mean FROM?" in hints[4]
-    assert "5 mistakes in <stdin>" in done.stderr
+    assert "5 errors in <stdin>" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -94,7 +94,7 @@ def test_explain_of_a_model_rejects_formats_of_query_graphs(form: str) -> None:
     models = AUCTION.with_name("models.esl")
     done = slicemill("explain", str(models), "--model", "spread", "--format", form)
     assert done.returncode != 0 and done.stdout == ""
-    assert f"a model has no format {form}; use text, json or svg" in done.stderr
+    assert f"a model cannot be drawn as {form}; use text, json or svg" in done.stderr
 
 
 def test_check_notes_calls_that_run_row_by_row() -> None:
@@ -105,7 +105,7 @@ def test_check_notes_calls_that_run_row_by_row() -> None:
     done = slicemill("check", "-", text=script)
     assert done.returncode == 0
     (note,) = [line for line in done.stderr.splitlines() if line.startswith("note: ")]
-    assert ":2: regexp_like(t, 'a+b') runs row by row" in note and "write LIKE" in note
+    assert ":2: regexp_like(t, 'a+b') is evaluated row by row in Python" in note and "write LIKE" in note
     (told,) = json.loads(slicemill("check", "-", "--json", text=script).stdout)["notes"]
     assert told["line"] == 2 and told["message"] in note
 

@@ -161,7 +161,7 @@ def test_a_stream_without_rows_is_reported(
     assert run(BIDS + DEAR + fed, "--for", "0s") == 0
     shown = capsys.readouterr().out
     assert "bid: nothing was read; its source had no rows" in shown
-    assert "fed has no SOURCE: only a program can feed it" in shown
+    assert "fed has no SOURCE, so only a Python program can send rows to it" in shown
 
 
 def test_json_output_is_one_line_for_each_row(

@@ -106,7 +106,7 @@ def by_tasks(streams: dict[str, list[Timed]], border: int) -> dict[str, list[Tim
         for name, tuples in streams.items()
     }
     for task in split_into_tasks(graph):
-        program = TaskProgram(TaskPlan(task, graph, CATALOG, TABLES))
+        program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=CATALOG, tables=TABLES))
         for _, log in task.outputs:
             logs[log] = []
         for number, complete in enumerate((border, END)):

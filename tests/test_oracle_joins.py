@@ -224,7 +224,7 @@ def by_tasks(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     graph = share(optimize(GRAPH), CATALOG)
     found: dict[str, list[str]] = {}
     for task in split_into_tasks(graph):
-        program = TaskProgram(TaskPlan(task, graph, CATALOG, {}))
+        program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=CATALOG, tables={}))
         rows: dict[str, list[Timed]] = {log: [] for _, log in task.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):
             given_ = {}

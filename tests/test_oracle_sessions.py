@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import duckdb
@@ -11,7 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from slicemill.binder import bind
+from slicemill.columns import keys
 from slicemill.columns.rows import timed_rows, to_table
+from slicemill.operators.session import state
 from slicemill.operators.session.spec import SharedSessions
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
@@ -22,6 +24,7 @@ from slicemill.types import Timed
 from slicemill_oracle.engine import Engine
 from slicemill_oracle.sources import Arrival
 from slicemill_oracle.translate import translate
+from support.stored import stored
 
 SECOND = 1_000_000
 
@@ -70,16 +73,21 @@ def by_reference(tuples: Sequence[Timed]) -> dict[str, list[tuple[Any, ...]]]:
     return {name: [(t.ts, *t.row) for t in engine.results(name)] for name in QUERIES}
 
 
-def by_tasks(tuples: Sequence[Timed], borders: Sequence[int]) -> dict[str, list[tuple[Any, ...]]]:
+def by_tasks(
+    tuples: Sequence[Timed], borders: Sequence[int], restarts: Collection[int]
+) -> dict[str, list[tuple[Any, ...]]]:
     graph = share(optimize(build_graph(CATALOG)), CATALOG)
     shared = [node.operator for node in graph if isinstance(node.operator, SharedSessions)]
     assert len(shared) == 1 and len(shared[0].members) == len(QUERIES), "they keep their rows once"
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, CATALOG, {}))
+    plan = TaskPlan(task=task, graph=graph, catalog=CATALOG, tables={})
+    program = TaskProgram(plan)
     schema = graph[graph.streams["S"]].schema
     out: dict[str, list[tuple[Any, ...]]] = {name: [] for name in QUERIES}
     places = sorted({0, *(border for border in borders if border < len(tuples)), len(tuples)})
     for first, last in zip(places, [*places[1:], len(tuples)], strict=True):
+        if first in restarts:
+            program = TaskProgram(plan, stored(program.states))
         part = tuples[first:last]
         complete = tuples[last].ts if last < len(tuples) else END
         outcome = program.run(
@@ -106,16 +114,29 @@ arrivals = st.lists(
 
 @pytest.mark.slow_cpu
 @settings(max_examples=25)
-@given(arrivals, st.lists(st.integers(0, 24), max_size=6))
-@example([(0, "a", 1, True, None), (0, "a", 2, False, 9), (3, "a", 1, None, 1)], [1, 2])
+@given(
+    arrivals,
+    st.lists(st.integers(0, 24), max_size=6),
+    st.frozensets(st.integers(0, 24), max_size=6),
+    st.sampled_from([0, 8]),
+)
+@example([(0, "a", 1, True, None), (0, "a", 2, False, 9), (3, "a", 1, None, 1)], [1, 2], frozenset(), 0)
+@example([(0, "a", 1, True, None), (0, "a", 2, False, 9), (3, "a", 1, None, 1)], [1, 2], frozenset({2}), 8)
 def test_both_engines_give_the_sessions_of_duckdb_for_any_division_into_runs(
-    steps: list[tuple[int, str | None, int | None, bool | None, int | None]], borders: list[int]
+    steps: list[tuple[int, str | None, int | None, bool | None, int | None]],
+    borders: list[int],
+    restarts: frozenset[int],
+    dense: int,
 ) -> None:
     tuples, now = [], 0
     for step, key, value, last, till in steps:
         now += step * SECOND
         tuples.append(Timed(now, (key, value, last, None if till is None else till * 3 * SECOND)))
-    reference, tasks = by_reference(tuples), by_tasks(tuples, borders)
+    reference = by_reference(tuples)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(state, "_DENSE", dense)
+        patch.setattr(keys, "_MANY_UNUSED", dense)
+        tasks = by_tasks(tuples, borders, restarts)
     for name in QUERIES:
         expected = by_duckdb(tuples, name)
         assert tasks[name] == expected, name

@@ -64,7 +64,7 @@ def by_slicemill(rows: list[Timed], extent: int, slide: int) -> list[tuple[objec
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
     schema = graph[graph.streams["S"]].schema
-    program, out = TaskProgram(TaskPlan(task, graph, catalog, {})), []
+    program, out = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={})), []
     for start in range(0, len(rows), 15):
         part = rows[start : start + 15]
         complete = END if start + 15 >= len(rows) else part[-1].ts

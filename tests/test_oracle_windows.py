@@ -117,7 +117,7 @@ def by_reference(tuples: list[Timed], catalog: Catalog) -> list[tuple[Any, ...]]
 def by_tasks(tuples: list[Timed], catalog: Catalog, border: int) -> list[tuple[Any, ...]]:
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     schema, out = graph[graph.streams["S"]].schema, []
     for part, complete in ((tuples[:border], -END), (tuples[border:], END)):
         outcome = program.run({"S": to_table(part, schema, [0] * len(part))}, {"S": complete})

@@ -52,7 +52,7 @@ def test_windows_collect_the_lists_of_duckdb(
         rows.append(Timed(now, (key, value, now)))
     graph = share(optimize(build_graph(CATALOG)), CATALOG)
     (unit,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(unit, graph, CATALOG, {}))
+    program = TaskProgram(TaskPlan(task=unit, graph=graph, catalog=CATALOG, tables={}))
     schema = graph[graph.streams["s"]].schema
     found: list[Timed] = []
     known = rows[border].ts if border < len(rows) else END

@@ -83,7 +83,7 @@ def test_dragging_a_graph_of_a_thousand_queries_causes_no_long_task(
 ) -> None:
     page.goto(f"{thousand}/#/graph")
     page.get_by_label("Folding").select_option("nothing")
-    expect(page.get_by_text("nodes are left out")).to_be_visible()
+    expect(page.get_by_text("nodes are not shown")).to_be_visible()
     canvas = page.locator(".canvas")
     expect(canvas.locator(".node")).to_have_count(150)
     box = canvas.bounding_box()

@@ -30,10 +30,10 @@ def test_received_rows_stay_and_can_be_saved(page: Page, busy: str) -> None:
     rows = page.get_by_role("region", name="Newest results first").locator("tbody tr")
     expect(rows.first).to_be_visible()
     page.get_by_role("button", name="Stop").click()
-    assert '"euro"' in saved(page, "Save these").read_text(encoding="utf-8").splitlines()[0]
-    assert "euro" in saved(page, "All kept (CSV)").read_text(encoding="utf-8").splitlines()[0]
+    assert '"euro"' in saved(page, "Save shown rows").read_text(encoding="utf-8").splitlines()[0]
+    assert "euro" in saved(page, "Save all stored (CSV)").read_text(encoding="utf-8").splitlines()[0]
     expect(rows.first).to_be_visible()
-    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Continue").click()
     expect(page.get_by_text("live", exact=True)).to_be_visible()
 
 
@@ -42,7 +42,7 @@ def test_rows_emitted_before_the_page_was_opened_are_shown(page: Page, tmp_path:
     with console_server(tmp_path, f"{source}; CREATE QUERY prices AS SELECT price FROM bid") as url:
         page.goto(f"{url}/#/overview")
         line = page.get_by_role("region", name="Queries").get_by_role("row", name=re.compile("^prices"))
-        expect(line).to_contain_text("its streams have ended: it has given all its results")
+        expect(line).to_contain_text("its streams have ended, and all its results have been emitted")
         stream = page.get_by_role("region", name="Streams").get_by_role("row", name=re.compile("^bid"))
         expect(stream).to_contain_text("ended")
         expect(page.get_by_text("stream bid has ended")).to_be_visible()
@@ -55,7 +55,7 @@ def test_rows_emitted_before_the_page_was_opened_are_shown(page: Page, tmp_path:
         page.get_by_role("button", name="Stop").click()
         # Rows on the page are not fetched again.
         with page.expect_request(re.compile(r"/live\?recent=0$")):
-            page.get_by_role("button", name="Go on").click()
+            page.get_by_role("button", name="Continue").click()
         expect(page.get_by_text("live", exact=True)).to_be_visible()
         expect(page.get_by_text(count)).to_be_visible()
         page.goto("about:blank")
@@ -78,9 +78,9 @@ def test_empty_pages_explain_the_first_step_and_an_unknown_query_has_no_buttons(
 
 def test_each_task_has_a_priority_and_a_reason(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
-    expect(page.get_by_text("the oldest row goes first").first).to_be_visible()
+    expect(page.get_by_text("the task with the oldest pending row runs first").first).to_be_visible()
     tasks = page.get_by_role("region", name="Priorities")
-    expect(tasks).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and gives .* results"))
+    expect(tasks).to_contain_text(re.compile(r"for \d+\.\d\d s; a run takes .* and emits .* results"))
 
 
 @pytest.mark.slow_cpu
@@ -89,13 +89,13 @@ def test_state_slices_have_names_bytes_and_reaches(page: Page, busy: str) -> Non
     picture = page.get_by_role("img", name=re.compile("^Slices of joins of auction and bid"))
     for text in ("auction · subtask", "bid · subtask", "kB", "60 s"):
         expect(picture).to_contain_text(text)
-    expect(page.get_by_role("heading", name="Subtasks over workers").first).to_be_visible()
+    expect(page.get_by_role("heading", name="Subtasks per worker").first).to_be_visible()
 
 
 def test_a_model_has_both_graphs_and_a_budget_has_its_accuracy(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/models")
     expect(page.get_by_role("img", name="Graphs of the model volatility")).to_be_visible()
-    line = page.get_by_role("region", name="Queries with a budget").get_by_role("row")
+    line = page.get_by_role("region", name="Queries with a load budget").get_by_role("row")
     expect(line.filter(has_text="runs_of_channels")).to_contain_text("memory 60 tuples")
     expect(page.get_by_role("img", name=re.compile("^Accuracy: "))).to_be_visible()
 
@@ -104,13 +104,13 @@ def test_late_and_bad_rows_have_separate_views(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/errors/bid")
     expect(page.get_by_text("Every row of bid could be read.")).to_be_visible()
     page.get_by_role("button", name="Late").click()
-    expect(page.get_by_text(re.compile("No row of bid came too late"))).to_be_visible()
+    expect(page.get_by_text(re.compile("No row of bid was late"))).to_be_visible()
 
 
 def test_settings_offer_a_support_bundle(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/settings")
     expect(page.get_by_text("the user of this machine")).to_be_visible()
-    assert saved(page, "Bundle for support").read_bytes().startswith(b"PK")
+    assert saved(page, "Support bundle").read_bytes().startswith(b"PK")
 
 
 def test_a_late_answer_to_an_earlier_request_is_not_shown(page: Page, busy: str) -> None:
@@ -143,9 +143,9 @@ def test_a_page_that_cannot_be_loaded_shows_an_error_with_a_retry(
     page.route("**/console/graph-*.js", lambda route: route.abort())
     page.goto(busy)
     page.get_by_role("link", name=re.compile("^Graph")).click()
-    expect(page.get_by_role("button", name="Load the console again")).to_be_visible()
+    expect(page.get_by_role("button", name="Reload the console")).to_be_visible()
     page.unroute("**/console/graph-*.js")
-    page.get_by_role("button", name="Load the console again").click()
+    page.get_by_role("button", name="Reload the console").click()
     expect(page.locator(".node").first).to_be_visible()
 
 
@@ -168,5 +168,5 @@ def test_the_end_of_a_drag_selects_no_node(page: Page, busy: str) -> None:
 def test_a_selected_node_stays_visible_beside_its_panel(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/graph")
     page.get_by_role("button", name=re.compile("early_big_bids")).click()
-    expect(page.get_by_role("complementary")).to_contain_text("What it costs")
+    expect(page.get_by_role("complementary")).to_contain_text("CPU cost")
     page.wait_for_function(IN_SIGHT)

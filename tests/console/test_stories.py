@@ -67,14 +67,14 @@ def test_a_user_declares_queries_sees_the_graph_changes_the_policy_and_drops_the
         results = page.get_by_role("region", name="Newest results first")
         expect(results.locator("tbody tr").first).to_be_visible()
         page.get_by_role("button", name="Stop").click()
-        expect(page.get_by_text("stopped; rows stay")).to_be_visible()
+        expect(page.get_by_text("stopped", exact=True)).to_be_visible()
         assert results.locator("tbody tr").count() > 0
         page.get_by_label("Filter results").fill("no such value")
         expect(page.get_by_text("No row matches.")).to_be_visible()
 
         page.get_by_role("link", name="Graph", exact=True).last.click()
         expect(page.get_by_role("button", name=re.compile("^Stream bid"))).to_be_visible()
-        expect(page.get_by_text("What it costs")).to_be_visible()
+        expect(page.get_by_text("CPU cost")).to_be_visible()
 
         replace_filter(page, url)
 
@@ -84,7 +84,7 @@ def test_a_user_declares_queries_sees_the_graph_changes_the_policy_and_drops_the
         page.goto(f"{url}/#/overview")
         first = page.get_by_role("region", name="Queries").locator("tbody tr").first
         expect(first).to_contain_text("strict")
-        expect(first).to_contain_text(re.compile("misses its level|wait|busy"))
+        expect(first).to_contain_text(re.compile("misses its service level|wait|pending"))
 
         page.goto(f"{url}/#/scheduling")
         page.get_by_label("Policy").select_option("hnr")
@@ -108,7 +108,7 @@ def replace_filter(page: Page, url: str) -> None:
     editor = page.get_by_role("textbox", name="Statements in ESL")
     expect(editor).to_contain_text("CREATE OR REPLACE QUERY")
     write(page, editor.inner_text().replace("900000", "800000"))
-    expect(page.get_by_role("region", name="What the replacement would do")).to_be_visible()
+    expect(page.get_by_role("region", name="Effects of the replacement")).to_be_visible()
     run(page, "CREATE QUERY")
     page.goto(f"{url}/#/query/dear_bids?tab=statement")
     expect(page.locator("pre .removed", has_text="900000")).to_be_visible()
@@ -155,13 +155,13 @@ def test_a_query_can_be_paused_and_resumed(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/query/price_level")
     expect(page.get_by_role("region", name="Newest results first").locator("tbody tr").first).to_be_visible()
     page.get_by_role("button", name="Pause").click()
-    expect(page.get_by_role("status")).to_contain_text("none is missed")
+    expect(page.get_by_role("status")).to_contain_text("no rows are lost")
     expect(page.locator(".head .badge")).to_have_text("paused")
     page.get_by_role("button", name="Resume").click()
     expect(page.locator(".head .badge")).to_have_text("running")
     page.goto(f"{busy}/#/overview")
     expect(page.get_by_text("price_level was paused")).to_be_visible()
-    expect(page.get_by_text("price_level goes on")).to_be_visible()
+    expect(page.get_by_text("price_level was resumed")).to_be_visible()
 
 
 def test_the_editor_completes_names_of_the_catalog(page: Page, busy: str) -> None:
@@ -193,7 +193,7 @@ def test_a_selected_graph_node_highlights_its_path_and_shows_its_cost(page: Page
     expect(page.locator(".node.dim").first).to_be_visible()
     expect(page.get_by_text("of a core").last).to_be_visible()
     shown = page.locator(".node").count()
-    page.get_by_role("button", name="Collapse what comes of it").click()
+    page.get_by_role("button", name="Collapse downstream nodes").click()
     expect(page.get_by_text("hidden")).to_be_visible()
     assert page.locator(".node").count() < shown
     page.get_by_role("button", name="Expand").click()
@@ -215,10 +215,10 @@ def test_state_slices_of_a_join_are_shown_by_age(page: Page, busy: str) -> None:
 def test_a_load_and_a_new_query_can_be_simulated(page: Page, busy: str) -> None:
     page.goto(f"{busy}/#/scheduling")
     page.get_by_label("bid, rows/s").fill("5000")
-    page.get_by_role("button", name="Rehearse").click()
-    expect(page.get_by_text(re.compile("of the work that|times the work that"))).to_be_visible()
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_text(re.compile("of the CPU time of|times the CPU time of"))).to_be_visible()
     page.get_by_label("A new query").fill("CREATE QUERY more AS SELECT auction, price * 2 AS twice FROM bid")
-    page.get_by_role("button", name="Rehearse").click()
+    page.get_by_role("button", name="Simulate").click()
     expect(page.get_by_text("of that work is new")).to_be_visible()
 
 
@@ -234,10 +234,10 @@ def test_a_backfilling_query_shows_its_progress(page: Page, busy: str) -> None:
     write(page, "CREATE QUERY totals FROM BEGINNING AS SELECT grouped(price) AS total FROM past")
     run(page, "CREATE QUERY")
     page.get_by_role("link", name="see its results").click()
-    expect(page.get_by_role("status")).to_contain_text(re.compile("It reads the past: .* rows left"))
+    expect(page.get_by_role("status")).to_contain_text(re.compile("Backfill of past rows: .* rows left"))
     expect(page.get_by_role("img", name=re.compile("of the past is read"))).to_be_visible()
     expect(page.locator(".head .badge")).to_have_text("running")
-    expect(page.get_by_text("It reads the past")).to_have_count(0)
+    expect(page.get_by_text("Backfill of past rows")).to_have_count(0)
     expect(page.locator(".figures > div").first).to_have_text("Results3,680")
 
 
@@ -251,7 +251,7 @@ def test_an_alert_can_be_created_fires_and_can_be_dropped(page: Page, busy: str)
         write(page, f"CREATE ALERT bids_come ON bids_in_euro WHEN rate > 1 WEBHOOK '{hook.url}'")
         run(page, "CREATE ALERT")
         page.goto(f"{busy}/#/overview")
-        expect(page.get_by_text("An alert fires: bids_come")).to_be_visible()
+        expect(page.get_by_text("An alert is firing: bids_come")).to_be_visible()
         page.get_by_role("link", name="See alerts").click()
         line = page.get_by_role("region", name="Alerts").get_by_role("row", name=re.compile("^bids_come"))
         expect(line).to_contain_text("firing")
@@ -299,8 +299,8 @@ def test_late_rows_are_listed_and_replayed_in_a_query(page: Page, tmp_path: Path
     fixed = declared.replace("ts timestamp", "ts timestamp micros")
     with console_server(tmp_path / "home", fixed) as url, shown(page):
         page.goto(f"{url}/#/errors/s")
-        streams = page.get_by_role("region", name="Rows that no query sees")
-        expect(streams.get_by_role("row", name="s 2 0 1 0 works")).to_be_visible()
+        streams = page.get_by_role("region", name="Rows that no query receives")
+        expect(streams.get_by_role("row", name="s 2 0 1 0 ok")).to_be_visible()
         page.get_by_role("button", name="Replay them").click()
         told = "3 rows replayed: 2 read, 2 of them too late for their order, 1 failed again"
         expect(page.get_by_role("status")).to_contain_text(told)
@@ -343,7 +343,7 @@ def test_a_token_is_requested_and_stored_for_the_tab(page: Page, tmp_path: Path,
     with console_server(tmp_path, auction(), tokens=True) as url, shown(page):
         page.goto(url)
         dialog = page.get_by_role("dialog")
-        expect(dialog).to_contain_text("asks for a token")
+        expect(dialog).to_contain_text("requires a token")
         dialog.get_by_label("Token").fill("wrong")
         dialog.get_by_role("button").click()
         expect(dialog).to_be_visible()
@@ -355,7 +355,7 @@ def test_a_token_is_requested_and_stored_for_the_tab(page: Page, tmp_path: Path,
         expect(page.get_by_role("cell", name="ann")).to_be_visible()
         page.get_by_label("Name", exact=True).fill("bob")
         page.get_by_label("Role").select_option("reader")
-        page.get_by_role("button", name="Make a token").click()
+        page.get_by_role("button", name="Create a token").click()
         expect(page.get_by_text("shown once")).to_be_visible()
         expect(page.get_by_role("cell", name="bob", exact=True)).to_be_visible()
 

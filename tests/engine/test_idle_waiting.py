@@ -263,14 +263,14 @@ def test_a_silent_socket_lets_out_what_is_held_back(tmp_path: Path) -> None:
             turn(mill)
             assert numbers(mill) == [1, 2, 3]
             # Nobody hears a sender whose worker has died: that is no silence of his.
-            told = mill.running.watermark("s")
+            told = mill.dispatcher.watermark("s")
             pool = mill.dispatcher._pool
             assert isinstance(pool, InlinePool)
             pool.lose(0)
             with mill.dispatcher.paused():
                 mill.dispatcher._take(pool.wait(0))
             clock.now += 60 * SECOND
-            assert mill.running.watermark("s") == told
+            assert mill.dispatcher.watermark("s") == told
 
 
 def test_what_is_held_back_comes_out_when_the_source_ends(tmp_path: Path) -> None:

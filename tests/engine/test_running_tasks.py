@@ -17,7 +17,7 @@ from slicemill.runtime.tasks import RunningTask
 from slicemill.scheduling.statistics import BatchCost
 from slicemill.testing import Clock, inline_pool
 from slicemill.time import END
-from support.engine import fed_mill, feed_rows, finish
+from support.engine import fed_mill, feed_rows, finish, watermarks
 
 SCRIPT = """
 CREATE STREAM a (x int, ts timestamp) ORDER BY ts;
@@ -63,7 +63,7 @@ class Works:
 
     def can_run(self, task: RunningTask) -> bool:
         """What the table says, by asking."""
-        reached = {log: self.mill.running.watermark(log) for log in task.plan.task.inputs}
+        reached = {log: self.mill.dispatcher.watermark(log) for log in task.plan.task.inputs}
         held = any(all(reached[log] >= ts for log, ts in due.items()) for due in task.due)
         end = any(until == END and task.input_watermarks().get(log) != END for log, until in reached.items())
         return bool(task.pending()) or held or end
@@ -71,7 +71,7 @@ class Works:
     def check(self) -> list[RunningTask]:
         now = self.clock.now
         self.running.refresh(now)
-        positions, batches = self.running.ready(self.mill.running.watermark, now)
+        positions, batches = self.running.ready(watermarks(self.mill), now)
         ready = [self.tasks[position] for position in positions]
         assert ready == [task for task in self.tasks if self.can_run(task)]
         for task, rows, wait in zip(ready, batches.rows, batches.wait, strict=True):
@@ -114,7 +114,7 @@ def test_weights_deadlines_and_levels_are_those_of_the_queries(tmp_path: Path) -
         works.arrive("a", [1, 5, 9])
         works.clock.now += 3 * SECOND
         works.check()
-        positions, batches = works.running.ready(works.mill.running.watermark, works.clock.now)
+        positions, batches = works.running.ready(watermarks(works.mill), works.clock.now)
         by_name = {works.tasks[position].id: index for index, position in enumerate(positions)}
         plain, slid = (by_name[works.running.writers[name].id] for name in ("plain", "slid"))
         assert batches.figures.weight[positions[[plain, slid]]].tolist() == [1, 2]
@@ -173,7 +173,7 @@ def slacks(mill: Mill) -> dict[str, float]:
     """By one of its logs, how long each task that could run has until its deadline."""
     running, now = mill.dispatcher.running, mill.dispatcher._clock()
     running.refresh(now)
-    positions, batches = running.ready(mill.running.watermark, now)
+    positions, batches = running.ready(watermarks(mill), now)
     names = [running.tasks[position].plan.task.outputs[0][1] for position in positions]
     return dict(zip(names, batches.slack.tolist(), strict=True))
 
@@ -208,7 +208,7 @@ def test_a_task_that_runs_is_not_ready(tmp_path: Path) -> None:
         works.arrive("a", [1, 5, 9])
         (first, *others) = works.check()
         works.running.began(first)
-        assert [works.tasks[p] for p in works.running.ready(works.mill.running.watermark, 2)[0]] == others
+        assert [works.tasks[p] for p in works.running.ready(watermarks(works.mill), 2)[0]] == others
         works.running.ran(first, 2)
         assert works.check() == [first, *others]
 
@@ -222,7 +222,7 @@ def test_what_was_shed_does_not_count_for_the_policy(tmp_path: Path) -> None:
         for share, rows in ((1.0, 40), (0.5, 20), (0.001, 1)):
             task.kept_share = share
             works.running.ran(task, 2)
-            positions, batches = works.running.ready(works.mill.running.watermark, 2)
+            positions, batches = works.running.ready(watermarks(works.mill), 2)
             assert batches.rows[positions.tolist().index(index)] == rows
         assert works.running.rows[index] == 40, "all of them wait, and the shedder counts them"
 
@@ -249,7 +249,7 @@ def test_rows_of_the_rarer_side_of_a_join_count_for_more(tmp_path: Path) -> None
             feed_rows(mill, stream, [(1, clock.now)])
             mill.dispatcher.admit_handed()
             running.refresh(clock.now)
-            return float(running.ready(mill.running.watermark, clock.now)[1].worth[0])
+            return float(running.ready(watermarks(mill), clock.now)[1].worth[0])
 
         assert worth("l") == pytest.approx(10 / (2 * 2))
         assert worth("r") == pytest.approx(10 / (2 * 2) + 10 / (2 * 8))

@@ -43,7 +43,7 @@ def test_a_snapshot_stays_as_it_was_while_the_task_runs(name: str) -> None:
     schemas = {node.id: node.schema for node in graph}
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
     programs = [
-        TaskProgram(TaskPlan(task, graph, runnable.catalog, runnable.tables))
+        TaskProgram(TaskPlan(task=task, graph=graph, catalog=runnable.catalog, tables=runnable.tables))
         for task in split_into_tasks(graph)
     ]
     read: dict[tuple[str, str], int] = defaultdict(int)

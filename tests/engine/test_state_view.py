@@ -39,7 +39,7 @@ def test_slices_and_queries_are_shown_with_rows_and_ages(tmp_path: Path) -> None
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     rows = {
         "A": [Timed(1 * SECOND, (1,)), Timed(2 * SECOND, (2,)), Timed(9 * SECOND, (3,))],
         "B": [Timed(2 * SECOND, (2,))],
@@ -77,7 +77,9 @@ def test_explain_counts_with_what_was_measured(tmp_path: Path) -> None:
     _home_with(tmp_path / "empty", task.id, [])
     assert "assuming" in explain_text(with_measures(graph, tmp_path / "empty"))
     states = []
-    plan = TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, 2))
+    plan = TaskPlan(
+        task=task, graph=graph, catalog=catalog, tables={}, exchanges=exchanges_of(task, graph, 2)
+    )
     for subtask in range(2):
         program = TaskProgram(plan)
         times = range(0, 20 * SECOND, SECOND // 100)
@@ -102,7 +104,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_looked_at_is_looked_at_anew(
     catalog = bind(SCRIPT).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    states = TaskProgram(TaskPlan(task, graph, catalog, {})).states
+    states = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={})).states
     _home_with(tmp_path, task.id, [states])
     opened = HomeReader.__init__
 

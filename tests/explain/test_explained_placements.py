@@ -35,13 +35,13 @@ def test_text_reports_the_placement_of_each_log_and_the_costs_of_alternatives() 
     graph = planned(TWO_KEYS + SUMS)
     text = words(explain_text(graph, tasks=place_tasks(graph, 16)))
     assert (
-        "placement hypercube, 4 × 4 subtasks: a by x and everywhere, b by x and by y, c everywhere and by y"
-        in text
+        "placement hypercube, 4 × 4 subtasks: a by x and to all subtasks, b by x and by y, "
+        "c to all subtasks and by y" in text
     )
     assert "why joined rows have equal keys, but some inputs lack some keys" in text
-    assert "assuming 100,000 rows/s of a, 100,000 rows/s of b, 100,000 rows/s of c" in text
-    assert "instead one subtask:" in text and "instead cube, " in text
-    assert "placement one subtask why what it keeps has no key that the rows of all its inputs have" in text
+    assert "assumed 100,000 rows/s of a, 100,000 rows/s of b, 100,000 rows/s of c" in text
+    assert "alternative one subtask:" in text and "alternative cube, " in text
+    assert "placement one subtask why its state has no key in common with all its inputs" in text
 
 
 @pytest.mark.parametrize("width", [40, 60, 100])
@@ -80,4 +80,4 @@ def test_a_running_task_has_the_placement_stored_in_its_home_directory() -> None
     (kept,) = place_tasks(graph, 4, {chosen.task.id: dearer.placement.plain()})
     assert kept.placement == dearer.placement and kept.subtasks == 16
     (one,) = place_tasks(graph, 1)
-    assert one.why == "there is one subtask"
+    assert one.why == "the task may use only one subtask"

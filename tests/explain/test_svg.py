@@ -97,11 +97,11 @@ def test_the_legend_names_exactly_the_occurring_elements() -> None:
         return [element.text for element in by_class(parsed(graph_of(text)), "legend")]
 
     assert words("SELECT item FROM Bid WHERE price > 1") == [
-        "stream", "works tuple by tuple", "query result", "tuples",
+        "stream", "stateless operator", "query result", "rows",
     ]  # fmt: skip
     assert words(AUCTION) == [
-        "stream", "table or view", "works tuple by tuple", "keeps a window or groups", "query result",
-        "waits for time", "tuples", "looked up",
+        "stream", "table or view", "stateless operator", "stateful operator", "query result",
+        "waits for watermark", "rows", "lookup",
     ]  # fmt: skip
 
 

@@ -55,7 +55,7 @@ Query sold
       │    columns  O.item INT, O.seller VARCHAR(10), O.price DOUBLE, O.ts TIMESTAMP, C.item INT,
       │             C.buyer VARCHAR(10), C.price DOUBLE, C.ts TIMESTAMP, S.id VARCHAR(10),
       │             S.name VARCHAR
-      ├─ ⋈ Join  O.item = C.item  [waits for time]
+      ├─ ⋈ Join  O.item = C.item  [waits for watermark]
       │  │    windows  O RANGE 1 DAY, C ROWS 100
       │  │    columns  O.item INT, O.seller VARCHAR(10), O.price DOUBLE, O.ts TIMESTAMP, C.item INT,
       │  │             C.buyer VARCHAR(10), C.price DOUBLE, C.ts TIMESTAMP
@@ -67,8 +67,8 @@ Query sold
       └─ S = Table Seller
               columns  id VARCHAR(10), name VARCHAR
 
-1 component · 2 sources (1 external, 1 internal) · 4 operators (1 waits for time) · 1 table or view
-· 1 sink
+1 component · 2 sources (1 external, 1 internal) · 4 operators (1 waits for watermarks) · 1 table or
+view · 1 sink
 """
     )
 
@@ -92,11 +92,11 @@ def test_a_shared_operator_is_printed_once_and_then_referenced() -> None:
         ("SELECT item, avg(price) OVER (PARTITION BY item ROWS 9 PRECEDING) AS p FROM Bid",
          ["γ Window aggregate  avg(price)", "partition by  item", "window        ROWS 9 PRECEDING"]),
         ("SELECT max(price) OVER (RANGE 1 HOUR PRECEDING SLIDE 1 MINUTE) AS p FROM Open",
-         ["[waits for time]", "RANGE 1 HOUR PRECEDING SLIDE 1 MINUTE"]),
+         ["[waits for watermark]", "RANGE 1 HOUR PRECEDING SLIDE 1 MINUTE"]),
         ("SELECT item, count(*) AS n FROM Open [RANGE 1 HOUR SLIDE 5 MIN] GROUP BY item HAVING count(*) > 3",
-         ["σ Filter  count(*) > 3", "γ Aggregate  count(*)  [waits for time]", "every     5 MINUTES"]),
+         ["σ Filter  count(*) > 3", "γ Aggregate  count(*)  [waits for watermark]", "every     5 MINUTES"]),
         ("SELECT item FROM Open UNION ALL SELECT item FROM Closed",
-         ["∪ Union  by timestamp  [waits for time]"]),
+         ["∪ Union  by timestamp  [waits for watermark]"]),
         ("SELECT item FROM Bid UNION ALL SELECT item FROM Bid", ["∪ Union  as tuples arrive\n"]),
         ("SELECT O.item, S.name FROM Open O LEFT JOIN Seller S ON O.seller = S.id",
          ["⋈ Look up Seller AS S  O.seller = S.id", "keep the tuple, with NULLs"]),

@@ -43,7 +43,7 @@ def by_tasks(catalog: Catalog, given_: Streams, queries: int, borders: list[int]
     graph = share(optimize(build_graph(catalog)), catalog)
     found: dict[str, list[Timed]] = {}
     for task in split_into_tasks(graph):
-        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+        program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
         rows: dict[str, list[Timed]] = {log: [] for _, log in task.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):
             tables = {}

@@ -15,7 +15,7 @@ SECOND = 1_000_000
 
 
 def metrics(slo: str | None = None, weight: float = 1.0, name: str = "q") -> QueryMetrics:
-    return QueryMetrics(name, 0.0, weight, service_level(slo) if slo else None)
+    return QueryMetrics(query=name, since_s=0.0, weight=weight, slo=service_level(slo) if slo else None)
 
 
 def test_metrics_count_every_result_and_buckets_add_up() -> None:
@@ -57,7 +57,7 @@ def test_buckets_contain_staleness_and_waiting_rows() -> None:
     query.add(2, ((3 * SECOND, 1), (15 * SECOND, 1)), 18.0, IdealTime(1.0, 1.0), record)
     query.add(1, ((25 * SECOND, 1),), 41.0, IdealTime(1.0, 1.0), record)
     query.note_waiting([(0, 4.0, 9), (1, 2.5, 5)], record)
-    plain = MillMetrics("fcfs", Summary(), [query], record).plain()["buckets"]
+    plain = MillMetrics(policy="fcfs", decisions=Summary(), queries=[query], record=record).plain()["buckets"]
     assert [bucket["from_s"] for bucket in plain] == [0, 10, 20, 30, 40]
     # The query was created at 5, and was stale until 18 and from 25 to 41; 2 s of the last bucket have
     # passed.
@@ -68,7 +68,7 @@ def test_buckets_contain_staleness_and_waiting_rows() -> None:
     assert plain[2]["memory"] == {"mean_rows_waiting": 0, "most_rows_waiting": 0}
     assert record.of_query("q").stale == pytest.approx(13 + 16) == query.staleness * (42 - 5)
     # A dropped query keeps the metrics of its results, but not its lifetime.
-    gone = MillMetrics("fcfs", Summary(), [], record).plain()["buckets"]
+    gone = MillMetrics(policy="fcfs", decisions=Summary(), queries=[], record=record).plain()["buckets"]
     assert gone[0]["staleness"] is None and gone[1]["response_s"]["count"] == 2
 
 
@@ -101,7 +101,9 @@ def test_without_results_metrics_are_null_and_no_level_is_met() -> None:
     assert plain["response_s"] == dict.fromkeys(("mean", "max", "l2", "p50", "p95", "p99")) | {"count": 0}
     assert plain["slo"]["met"] is None
     assert metrics().met is None
-    together = MillMetrics("fcfs", Summary(), [metrics()], MetricsRecord(10.0)).plain()
+    together = MillMetrics(
+        policy="fcfs", decisions=Summary(), queries=[metrics()], record=MetricsRecord(10.0)
+    ).plain()
     assert json.loads(json.dumps(together, allow_nan=False))["slowdown"]["mean"] is None
 
 
@@ -110,9 +112,9 @@ def test_staleness_of_the_engine_is_weighted_by_query() -> None:
     stale.add(1, ((50 * SECOND, 1),), 100.0, IdealTime(1.0, 1.0), MetricsRecord(10.0))
     for query in (stale, fresh):
         query.seen_s = 100.0
-    assert MillMetrics("fas", Summary(), [stale, fresh], MetricsRecord(10.0)).staleness == pytest.approx(
-        0.375
-    )
+    assert MillMetrics(
+        policy="fas", decisions=Summary(), queries=[stale, fresh], record=MetricsRecord(10.0)
+    ).staleness == pytest.approx(0.375)
 
 
 def test_malformed_service_levels_are_rejected() -> None:

@@ -41,7 +41,7 @@ def found() -> dict[tuple[int, int], tuple[object, ...]]:
     known = catalog()
     graph = share(optimize(build_graph(known)), known)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, known, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=known, tables={}))
     rows: dict[tuple[int, int], tuple[object, ...]] = {}
     for first in range(0, len(ROWS), 9):
         tuples = [Timed(row[3], row) for row in ROWS[first : first + 9]]

@@ -45,7 +45,7 @@ def test_measured_fields_and_default_values_do_not_change_a_digest() -> None:
 
 
 def test_an_unsupported_object_is_rejected() -> None:
-    with pytest.raises(TypeError, match="object is no content of a plan"):
+    with pytest.raises(TypeError, match="object cannot be part of a plan"):
         digest(object())
 
 

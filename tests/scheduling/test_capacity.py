@@ -56,5 +56,5 @@ def test_costs_survive_a_round_trip_through_a_file() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"job_s": 1}', '{"job_s": 1, "tasks": [{"id": "a"}]}', "{}"])
 def test_a_file_without_measured_costs_is_reported(text: str) -> None:
-    with pytest.raises(SlicemillError, match=r"costs\.json holds no measured costs"):
+    with pytest.raises(SlicemillError, match=r"costs\.json has no measured costs"):
         costs_from_json(text, "costs.json")

@@ -283,8 +283,8 @@ def test_policy_names_are_found_and_errors_have_hints() -> None:
     assert policy_named(" fas ( 0.5 ) ").name == "fas(0.5)"
     for wrong, message in (
         ("hrn", "did you mean"),
-        ("fas(2)", "between 0 and 1"),
-        ("hr(1)", "takes no number"),
+        ("fas(2)", "is out of range"),
+        ("hr(1)", "has no parameter"),
         ("", "there is no policy"),
         ("quick; please", "there is no policy"),
     ):

@@ -57,7 +57,7 @@ def test_an_unreachable_webhook_is_a_problem_of_the_server(service: MillService,
     bid(service, (1, 50, 1))
     service.mill.alerts.deliver_new()
     (problem,) = service.problems()
-    assert problem.startswith("alert a (http://127.0.0.1:") and "tried again" in problem
+    assert problem.startswith("alert a (http://127.0.0.1:") and "delivery is retried" in problem
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_public_host_name_does_not_lead_a_webhook_to_the_server_itself(
         bid(service, (1, 50, 1))
         service.mill.alerts.deliver_new()
         (problem,) = service.problems()
-        assert "hooks.example.org is 127.0.0.1, which is no public address" in problem
+        assert "hooks.example.org resolves to 127.0.0.1, which is not a public address" in problem
         assert hook.asked == []
 
 

@@ -12,67 +12,70 @@ CASES = [
     (
         QuerySituation("u", state="paused", **SLOW, tasks={"u": 0.9}),
         "paused",
-        "paused: no results come until it is resumed",
+        "paused: it emits no results until RESUME QUERY",
     ),
     (QuerySituation("u", mill_problem="no worker answers"), "mill", "no worker answers"),
     (
         QuerySituation("u", failing_sources={"bid": "refused"}, sink_error="full"),
         "source",
-        "source of bid fails: refused",
+        "the source of stream bid cannot be read: refused",
     ),
-    (QuerySituation("u", sink_error="disk full"), "sink", "sink down: disk full"),
+    (QuerySituation("u", sink_error="disk full"), "sink", "the sink cannot be written: disk full"),
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.1, "join x": 0.8, "y": 0.2}),
         "waiting",
-        "waiting behind join x (80% of a core); 1,200 rows wait, the oldest for 4.2 s",
+        "its task waits for task join x, which uses 80% of a core; "
+        "1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.01, "join x": 0.03}),
         "starved",
-        "this machine is busy with something else: all tasks together get 4% of a core; "
-        "1,200 rows wait, the oldest for 4.2 s",
+        "other processes use this machine: all tasks together get only 4% of a core; "
+        "1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.9, "join x": 0.3}),
         "busy",
-        "its own task uses 90% of a core; 1,200 rows wait, the oldest for 4.2 s",
+        "its own task uses 90% of a core; 1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.9}, python=0.8),
         "compiling",
-        "its loops run as Python until machine code is there; 1,200 rows wait, the oldest for 4.2 s",
+        "its loops run as slow Python until they are compiled; 1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.9}, collecting=0.31, server_collecting=0.4),
         "gc",
-        "garbage collection (GC) takes 31% of its unit's time; 1,200 rows wait, the oldest for 4.2 s",
+        "garbage collection (GC) takes 31% of the time of its task; "
+        "1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", **SLOW, tasks={"u": 0.9}, collecting=0.1, server_collecting=0.25),
         "gc",
-        "garbage collection (GC) stops the server for 25% of the time; 1,200 rows wait, the oldest for 4.2 s",
+        "garbage collection (GC) stops the server for 25% of the time; "
+        "1,200 rows are pending, the oldest for 4.2 s",
     ),
     (
         QuerySituation("u", watermarks={"bid": 100.0, "auction": 88.0, "person": 99.0}),
         "watermark",
-        "watermark held by stream auction, 12 s behind bid",
+        "the watermark waits for stream auction, which is 12 s behind bid",
     ),
     (
         QuerySituation("u", watermarks={"bid": 100.0, "auction": None}),
         "watermark",
-        "watermark held by stream auction, of which nothing has come",
+        "the watermark waits for stream auction, which has had no rows yet",
     ),
     (
         QuerySituation("u", level="p99 < 2 seconds", level_met=False, level_measured_s=3.1),
         "level",
-        "misses its level p99 < 2 seconds: 3.1 s in the last minute",
+        "misses its service level p99 < 2 seconds: 3.1 s in the last minute",
     ),
     (
         QuerySituation("u", has_ended=True),
         "ended",
-        "its streams have ended: it has given all its results",
+        "its streams have ended, and all its results have been emitted",
     ),
-    (QuerySituation("u", shed_share=0.125), "shed", "drops 12.5% of its rows to keep its budget"),
+    (QuerySituation("u", shed_share=0.125), "shed", "drops 12.5% of its rows to stay within its load budget"),
 ]
 
 

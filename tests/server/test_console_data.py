@@ -157,7 +157,7 @@ def test_slice_border_changes_are_recorded_without_console_requests(
         looked.append((task, mark))
         return [(0, Cuts("input 0", 1.0, 1.0, 1.0, (), (), (float(len(looked)),), 1.0))] if mark else []
 
-    monkeypatch.setattr(stored_slices, "cuts_of_unit", cut_at)
+    monkeypatch.setattr(stored_slices, "cuts_of_task", cut_at)
     monkeypatch.setattr(stored_slices, "_READ_EVERY_S", 0.01)
     monkeypatch.setattr(stored_slices, "_READING_SHARE", 1)
     UserSession(service).execute(JOINS)
@@ -189,20 +189,20 @@ def test_the_policies_route_reports_the_priorities_of_tasks(
     assert {"hnr", "edf"} <= {policy["name"] for policy in found["policies"]}
     assert all(policy["rule"] for policy in found["policies"])
     (task,) = found["tasks"]
-    assert (task["queries"], task["why"]) == (["dear"], "nothing waits")
+    assert (task["queries"], task["why"]) == (["dear"], "no pending rows")
 
 
 def test_a_simulation_of_load_uses_measured_costs(client: httpx.Client, service: MillService) -> None:
     wish = {"rates": {"bid": 500}, "policies": ["fcfs", "hnr"], "seconds": 5}
     refused = client.post("/v1/simulate", json=wish)
-    assert (refused.status_code, "nothing has run yet" in refused.text) == (400, True)
+    assert (refused.status_code, "no task has run yet" in refused.text) == (400, True)
     for ts in range(1, 4):
         bid(service, (1, 20, ts))
     answer = client.post("/v1/simulate", json=wish).json()
     assert [outcome["policy"] for outcome in answer["outcomes"]] == ["fcfs", "hnr"]
-    assert "of the work that 2 cores can do" in answer["verdict"][0]
+    assert "of the CPU time of 2 cores" in answer["verdict"][0]
     unknown = client.post("/v1/simulate", json={**wish, "rates": {"bit": 1}})
-    assert "they read bid" in unknown.text
+    assert "queries read bid" in unknown.text
 
 
 def test_a_simulation_of_a_new_query_measures_it_in_a_trial_over_recent_rows(
@@ -263,7 +263,7 @@ def test_the_models_route_returns_a_drawing_of_each_model(client: httpx.Client, 
 def test_only_admins_create_and_drop_tokens(mill: Mill, service: MillService, tmp_path: Path) -> None:
     with serving(service, ServerSockets(), Access(tmp_path)) as url, httpx.Client(base_url=url) as client:
         reader = {"name": "bob", "role": "reader"}
-        assert "first token has role admin" in client.post("/v1/tokens", json=reader).text
+        assert "first token must have role admin" in client.post("/v1/tokens", json=reader).text
         admin = client.post("/v1/tokens", json={"name": "ann", "role": "admin"}).json()["token"]
         assert client.get("/v1/tokens").status_code == 401
         ann = {"authorization": f"Bearer {admin}"}

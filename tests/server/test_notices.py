@@ -54,7 +54,7 @@ def people(tmp_path: Path) -> Iterator[People]:
 def test_create_reports_the_first_row_that_a_query_reads(people: People) -> None:
     assert people.say(BID).endswith("queries start with its first row")
     tcp = "CREATE STREAM heard (x int) SOURCE 'tcp://localhost:1'"
-    assert people.say(tcp).endswith("queries start with what arrives from then on")
+    assert people.say(tcp).endswith("queries start with the rows that arrive after their creation")
     assert people.say(f"CREATE QUERY a {COUNTS}").endswith("it starts with the first row of bid")
     people.bid(1, 5)
     assert people.say(f"CREATE QUERY b {COUNTS}").endswith(
@@ -86,7 +86,7 @@ def test_an_ad_hoc_query_over_a_stream_reports_the_rows_that_it_misses(people: P
     people.forget()
     people.bid(6, 6)
     assert people.say("SELECT count(*) FROM bid") == (
-        "bid stores 1 of the 6 rows that were read, those that queries have yet to read; "
+        "bid stores 1 of the 6 rows that were read: those that queries have not read yet; "
         "declare bid with RETAIN, as in RETAIN 7 DAYS, to keep more"
     )
     assert people.say("SELECT count(*) FROM a") == ""

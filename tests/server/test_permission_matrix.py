@@ -280,7 +280,7 @@ def test_sources_cannot_read_files_outside_of_the_allowed_folder(kind: str, file
         index = files.fill(spelling)
         if "SOURCE" in SOURCES[kind] and "?" in index:
             continue  # In a SOURCE, a question mark begins the options.
-        message = files.refuses(SOURCES[kind].format(index=index))
+        message = files.refuses(SOURCES[kind].format(place=index))
         assert "--allow-folder" in message or "without .." in message
 
 
@@ -291,8 +291,8 @@ def test_sinks_cannot_write_outside_of_the_allowed_folder(kind: str, files: Way)
             continue  # The scheme of a sink is its format.
         index = files.fill(spelling).removeprefix("file:").removeprefix("FILE:")
         index = index.removeprefix("//localhost").replace("#", "%23")
-        files.refuses(SINKS[kind].format(index=index))
-        files.refuses(SINKS[kind].format(index=index.replace("..", "%2e%2E")))
+        files.refuses(SINKS[kind].format(place=index))
+        files.refuses(SINKS[kind].format(place=index.replace("..", "%2e%2E")))
 
 
 def test_formats_options_and_addresses_need_permission_of_the_administrator(files: Way) -> None:
@@ -511,7 +511,7 @@ def test_a_reader_cannot_see_objects_outside_of_its_name_patterns(shared: Way) -
         assert shared.http.get(page).status_code == 403, page
     for text in ("CREATE VIEW sales_n AS SELECT v FROM other_t", "INSERT INTO sales_t SELECT * FROM other_t"):
         found = shared.http.post("/v1/check", json={"text": text}).json()["errors"]
-        assert [one["message"].endswith("and not other_t") for one in found] == [True]
+        assert [one["message"].endswith(", not other_t") for one in found] == [True]
     for statement in ("COPY (SELECT * FROM other_t) TO STDOUT", "SUBSCRIBE other_q"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             shared.postgres.execute(statement.encode())

@@ -10,7 +10,7 @@ from slicemill.server.sampling import RECENT_S, RecentLevels
 
 
 def counted(level: str | None, *responses: float) -> QueryMetrics:
-    metrics = QueryMetrics("q", 0.0, slo=None if level is None else service_level(level))
+    metrics = QueryMetrics(query="q", since_s=0.0, slo=None if level is None else service_level(level))
     metrics.responses.add(responses)
     metrics.figures.response.add(responses)
     return metrics

@@ -92,7 +92,7 @@ def test_events_report_created_and_dropped_queries_and_policy_changes(service: M
     clock.now += 5
     sampler.take()
     assert [event.text for event in reversed(sampler.events)] == [
-        "policy hnr decides, in place of fcfs",
+        "the scheduling policy changed from fcfs to hnr",
         "query cheap was created",
         "query cheap was dropped",
     ]
@@ -112,7 +112,7 @@ def test_a_pause_is_reported_as_state_cause_and_event(service: MillService) -> N
     user.execute("RESUME QUERY dear")
     clock.now += 1
     assert (sampler.take().queries["dear"].state, sampler.take().queries["dear"].cause) == ("running", None)
-    assert [event.text for event in reversed(sampler.events)] == ["dear was paused", "dear goes on"]
+    assert [event.text for event in reversed(sampler.events)] == ["dear was paused", "dear was resumed"]
 
 
 def test_an_ended_stream_delays_no_watermark_and_is_reported_as_an_event(service: MillService) -> None:

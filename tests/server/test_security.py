@@ -405,7 +405,7 @@ def test_health_names_queries_only_for_requests_with_a_token(
             response = made.get("/health")
             assert (response.status_code, response.json()["ready"]) == (200, True)
             told[who] = response.json()["problems"]
-    hidden = ["1 problem; who has a token for all names is told which"]
+    hidden = ["1 problem; a token for all names shows them"]
     assert told == {
         None: hidden,
         "wrong": hidden,
@@ -453,7 +453,7 @@ def test_postgresql_clients_send_their_token_as_password(
             host="127.0.0.1", port=port, user="x", dbname="x", password=token, autocommit=True
         )
 
-    with pytest.raises(psycopg.OperationalError, match="no token of this server"):
+    with pytest.raises(psycopg.OperationalError, match="not a valid token of this server"):
         connected("wrong")
     with connected(tokens["reader"]) as made:
         assert made.execute("SELECT count(*) FROM dear").fetchone() == (0,)

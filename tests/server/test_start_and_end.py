@@ -36,9 +36,9 @@ def test_statements_with_missing_files_wait_while_other_statements_run(
     waiting = PendingStatements(service)
     waiting.declare(SourceText(SCRIPT.format(file=file)))
     assert sorted(service.mill.queries) == ["cheap", "dear"]
-    assert [problem.split(":")[1].strip() for problem in service.problems()] == [
-        "CREATE TABLE item …",
-        "CREATE QUERY named …",
+    assert [problem.split(" failed and is retried: ")[0] for problem in service.problems()] == [
+        "statement CREATE TABLE item …",
+        "statement CREATE QUERY named …",
     ]
     assert waiting.retry_pending() == []
     file.write_text("id,name\n1,lamp\n")

@@ -85,7 +85,7 @@ def test_a_rollback_warns_that_changed_rows_stay(listening: ServerSockets) -> No
         made.add_notice_handler(lambda notice: said.append(notice.message_primary))
         made.execute("INSERT INTO item (id, name) VALUES (1, 'a')")
         made.rollback()
-    assert said == ["rows stay changed: each statement is a transaction of its own here"]
+    assert said == ["ROLLBACK has no effect: each statement is committed as its own transaction"]
 
 
 def test_rest_and_the_python_client_change_rows(service: MillService, listening: ServerSockets) -> None:

@@ -105,7 +105,9 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_session_without_tls_is_rejected(listening: ServerSockets, port: int) -> None:
-    with pytest.raises(psycopg.OperationalError, match="this server needs TLS; connect with sslmode=require"):
+    with pytest.raises(
+        psycopg.OperationalError, match="this server requires TLS; connect with sslmode=require"
+    ):
         psycopg.connect(f"host=localhost port={port} user=me dbname=mill sslmode=disable")
     with raw(listening) as client:
         client.sendall(STARTUP)
@@ -172,5 +174,5 @@ def test_files_without_a_certificate_are_reported_at_start(listening: ServerSock
     file, key = str(tmp_path / "server.pem"), str(tmp_path / "server.key")
     with pytest.raises(SlicemillError, match=r"cannot read .*missing\.key: No such file"):
         ServerSockets(certificate=Certificate(file, str(tmp_path / "missing.key")))
-    with pytest.raises(SlicemillError, match="no certificate with its key in PEM format"):
+    with pytest.raises(SlicemillError, match="not a certificate and its key in PEM format"):
         ServerSockets(certificate=Certificate(key, file))

@@ -90,7 +90,7 @@ def test_a_server_that_had_tokens_rejects_all_requests_without_them(
     assert status(token) == 200
     LOSSES[loss](home)
     assert (status(None), status(token), status("wrong")) == (401, 401, 401)
-    with pytest.raises(psycopg.OperationalError, match="no token of this server"):
+    with pytest.raises(psycopg.OperationalError, match="not a valid token of this server"):
         psycopg.connect(f"{listening.postgres_url}/mill", user="me", password=token)
     health = httpx.get(f"{listening.url}/health")
     assert health.status_code == 200
@@ -159,7 +159,7 @@ def test_the_token_command_reports_a_damaged_token_file(home: Path, token: str, 
     _file(home).write_bytes(DAMAGED["half"])
     result = CliRunner().invoke(app, ["token", *arguments, "--home", str(home)])
     assert isinstance(result.exception, SlicemillError)
-    assert "access/tokens.json of the home cannot be read (it is damaged)" in str(result.exception)
+    assert "access/tokens.json of the home directory cannot be read (it is damaged)" in str(result.exception)
     assert _file(home).read_bytes() == DAMAGED["half"]
 
 

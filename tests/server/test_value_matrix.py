@@ -151,7 +151,7 @@ def test_asyncpg_reads_and_sends_every_value(listening: ServerSockets) -> None:
             sent = await connection.fetchrow("SELECT $1 AS x, $2 + 1 AS y", "a", "1")
             given = adhoc_query([f"${index}::{kind}[]" for index, kind in enumerate(lists, 1)])
             back = await connection.fetchrow(given, *lists.values())
-            with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*give it a type with CAST"):
+            with pytest.raises(asyncpg.PostgresError, match=r"described as int64.*add a CAST to the column"):
                 await connection.fetchrow(f"SELECT {EXAMPLES['hugeint'].sql} AS huge")
             return list(read), list(sent), list(back)
         finally:
@@ -259,7 +259,7 @@ def test_infinite_timestamps_are_sent_and_received(
 
 def test_lists_with_more_than_one_dimension_are_rejected(connection: psycopg.Connection) -> None:
     for mark in ("%t", "%b"):
-        with pytest.raises(psycopg.Error, match="one dimension"):
+        with pytest.raises(psycopg.Error, match=r"one.dimension"):
             connection.execute(f"SELECT {mark} AS x", [[[1], [2]]])
     assert connection.execute("SELECT 1").fetchone() == (1,)
 

@@ -147,7 +147,7 @@ def test_a_too_large_chunked_body_gets_status_413(client: httpx.Client) -> None:
 
     answer = client.post("/v1/statements", content=parts())
     assert (answer.status_code, answer.headers["connection"]) == (413, "close")
-    assert answer.json()["errors"][0]["message"] == "a request has at most 2,097,152 bytes"
+    assert answer.json()["errors"][0]["message"] == "the request is too large; send at most 2,097,152 bytes"
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/queries", "/", "/openapi.json", "/nothing", "/metrics"])

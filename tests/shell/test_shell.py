@@ -60,7 +60,7 @@ def test_rows_are_printed_as_a_table_and_errors_are_underlined(shell: Shell, see
 def test_live_results_can_be_watched(shell: Shell, service: MillService, seen: io.StringIO) -> None:  # noqa: F811
     bid(service, (1, 20, 1))
     shell.watch("dear", stopped=lambda: True)
-    assert "results of dear; ctrl-c ends" in seen.getvalue()
+    assert "results of dear; stop with ctrl-c" in seen.getvalue()
     shell.run("\\watch deer")
     assert "did you mean dear" in seen.getvalue()
 

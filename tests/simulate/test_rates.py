@@ -39,14 +39,14 @@ def test_recorded_rows_are_given_as_a_file_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([], "how many rows does auction get"),
-        (["bid=5/s"], "how many rows does auction get"),
+        ([], "stream auction has no rate"),
+        (["bid=5/s"], "stream auction has no rate"),
         (["bids=5/s"], "did you mean bid"),
         (["zzz=5/s"], "queries read auction, bid"),
-        (["fast"], "is no rate"),
+        (["fast"], "is not a rate"),
         (["5/fortnight"], "rows per s"),
         (["5/s:wavy"], "steady, poisson, bursty"),
-        (["0/s"], "is no rate"),
+        (["0/s"], "use a rate above 0"),
         (["bid=nowhere.csv"], "cannot read nowhere.csv"),
     ],
 )

@@ -46,7 +46,7 @@ def test_policies_are_compared_for_each_query(folder: Path) -> None:
         *("--policy", "fcfs", "--policy", "HNR"),
     )
     assert done.returncode == 0, done.stderr
-    assert "These rates bring 55% of the work that 1 core can do." in done.stdout
+    assert "These rates need 55% of the CPU time of 1 core." in done.stdout
     assert "All queries together" in done.stdout
     assert done.stdout.count("hnr") == 3  # once for each query, and once for all queries
 
@@ -59,7 +59,7 @@ def test_json_output_is_one_object_with_all_metrics(
     app(["simulate", *arguments, "--json"], standalone_mode=False)
     found = json.loads(capsys.readouterr().out)
     assert found["utilisation"] == pytest.approx(2.2)
-    assert found["verdict"][0].startswith("Too much")
+    assert found["verdict"][0].startswith("Overload")
     (fcfs,) = found["policies"]
     assert fcfs["policy"] == "fcfs"
     assert {query["query"]: query["response_s"]["count"] for query in fcfs["queries"]} == {
@@ -74,13 +74,13 @@ def test_json_output_is_one_object_with_all_metrics(
     [
         (("bids.esl", "--costs", "costs.json"), "--rate bid=1000/s"),
         (("bids.esl", "--rate", "5/s", "--policy", "hnrr"), "did you mean hnr"),
-        (("bids.esl", "--rate", "5/s", "--for", "long"), "not a duration"),
-        (("bids.esl", "--rate", "5/s", "--for", "0s"), "a millisecond at least"),
+        (("bids.esl", "--rate", "5/s", "--for", "long"), "is not a duration"),
+        (("bids.esl", "--rate", "5/s", "--for", "0s"), "shorter than a millisecond"),
         (("bids.esl", "--rate", "5/s", "--costs", "nowhere.json"), "cannot read nowhere.json"),
-        (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "holds no measured costs"),
+        (("bids.esl", "--rate", "5/s", "--costs", "bids.esl"), "has no measured costs"),
         (("other.esl", "--rate", "5/s", "--costs", "costs.json"), "the costs of other queries"),
         (("bids.esl", "--rate", "5/s", "--home", "nowhere"), "there is no home in nowhere"),
-        (("bids.esl", "--rate", "5/s", "--home", "a", "--costs", "b"), "not from both"),
+        (("bids.esl", "--rate", "5/s", "--home", "a", "--costs", "b"), "use only one of them"),
         (("empty.esl", "--rate", "5/s"), "nothing to plan for"),
         (("nowhere.esl", "--rate", "5/s"), "cannot read nowhere.esl"),
     ],
@@ -98,5 +98,5 @@ def test_an_invalid_argument_is_reported_before_spark_starts(
 def test_an_error_prints_no_traceback(folder: Path) -> None:
     done = simulate(folder, "bids.esl", "--costs", "costs.json")
     assert done.returncode == 1
-    assert done.stderr.startswith("how many rows does bid get?")
+    assert done.stderr.startswith("stream bid has no rate;")
     assert not done.stdout

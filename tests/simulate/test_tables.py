@@ -12,7 +12,7 @@ from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 
 def outcome(response: float, staleness: float) -> Outcome:
     query = QueryOutcome(staleness=staleness, mean_waiting=0.0)
-    query.felt(0.0, response, 10, 2.0)
+    query.record(0.0, response, 10, 2.0)
     return Outcome({"q": query}, 10.0, 12.0)
 
 
@@ -40,7 +40,7 @@ def test_json_has_null_for_metrics_without_results() -> None:
 
 def test_tables_of_several_policies_fit_in_80_columns() -> None:
     query = QueryOutcome(staleness=0.219, mean_waiting=126.0, most_waiting=1_575)
-    query.felt(0.0, 0.219, 1_380_000, 0.1)
+    query.record(0.0, 0.219, 1_380_000, 0.1)
     found = {policy: Outcome({"highest_bid_so_far": query}, 10.0, 12.0) for policy in ("fcfs", "hnr")}
     seen = io.StringIO()
     Console(file=seen, width=80).print(queries_table("by query", found), policies_table("all", found))

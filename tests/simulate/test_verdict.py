@@ -15,15 +15,15 @@ def words(costs: Costs, rate: float, cores: int, behind_s: float = 0.0) -> str:
 
 
 def test_a_load_that_fits_has_its_utilisation() -> None:
-    assert words(SPLITS, 1000.0, 2) == "These rates bring 50% of the work that 2 cores can do."
-    assert "1 core can do" in words(SPLITS, 500.0, 1)
+    assert words(SPLITS, 1000.0, 2) == "These rates need 50% of the CPU time of 2 cores."
+    assert "CPU time of 1 core." in words(SPLITS, 500.0, 1)
 
 
 def test_a_load_that_does_not_fit_has_the_required_cores_and_the_feasible_rates() -> None:
     told = words(SPLITS, 3000.0, 2)
-    assert "1.50 times the work that 2 cores can do" in told
-    assert "67% of these rates would just fit" in told
-    assert "4 cores would just do" in told
+    assert "1.50 times the CPU time of 2 cores" in told
+    assert "At most 67% of these rates can be processed" in told
+    assert "At least 4 cores are needed" in told
 
 
 def test_a_task_that_cannot_be_split_is_named() -> None:
@@ -33,10 +33,10 @@ def test_a_task_that_cannot_be_split_is_named() -> None:
 def test_jobs_with_more_overhead_than_work_are_reported() -> None:
     busy = Outcome({}, 100.0, 100.0, busy_s=99.0, jobs=990)
     told = " ".join(verdict(SPLITS, {"s": 10.0}, 1, {"rr": busy}))
-    assert "1% of the work" in told
-    assert "Under rr jobs run 99% of the time all the same, 100 ms each" in told
+    assert "1% of the CPU time" in told
+    assert "Under policy rr, jobs still run 99% of the time, 100 ms each" in told
 
 
 def test_a_policy_that_falls_behind_below_capacity_is_named() -> None:
-    assert "Under hnr they do not keep up all the same" in words(SPLITS, 1000.0, 2, behind_s=40.0)
+    assert "Under policy hnr, queries still fall behind" in words(SPLITS, 1000.0, 2, behind_s=40.0)
     assert "hnr" not in words(SPLITS, 1000.0, 2, behind_s=20.0)

@@ -254,7 +254,9 @@ def _states_of(name: str) -> dict[int, dict[str, object]]:
     schemas |= {stream: graph[node_id].schema for stream, node_id in graph.streams.items()}
     found: dict[int, dict[str, object]] = defaultdict(dict)
     for number, task in enumerate(split_into_tasks(graph)):
-        program = TaskProgram(TaskPlan(task, graph, runnable.catalog, runnable.tables))
+        program = TaskProgram(
+            TaskPlan(task=task, graph=graph, catalog=runnable.catalog, tables=runnable.tables)
+        )
         inputs = {log: _table(memory.rows[log], schemas[log]) for log in task.inputs}
         program.run(inputs, {log: memory.complete[log] for log in task.inputs})
         found[number] = program.states
@@ -272,7 +274,7 @@ def by_rows_programs(query: str, states: dict[str, object] | None = None) -> lis
     """Return the programs of a query of `BY_ROWS`; the last program starts with these states."""
     catalog = bind(f"{BY_ROWS_STREAM} CREATE QUERY q AS {BY_ROWS[query]};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
-    plans = [TaskPlan(task, graph, catalog, {}) for task in split_into_tasks(graph)]
+    plans = [TaskPlan(task=task, graph=graph, catalog=catalog, tables={}) for task in split_into_tasks(graph)]
     return [*map(TaskProgram, plans[:-1]), TaskProgram(plans[-1], states)]
 
 

@@ -156,7 +156,7 @@ def test_the_home_commands_print_their_findings_and_exit_with_1_on_damage(tmp_pa
     runner = CliRunner()
     done = runner.invoke(app, ["home", "check", str(tmp_path / "home")])
     assert done.exit_code == 0, done.output
-    assert "4 rows" in done.output and "epoch 3" in done.output and "everything is there" in done.output
+    assert "4 rows" in done.output and "commit 3" in done.output and "no damage found" in done.output
     assert (
         runner.invoke(app, ["home", "backup", str(tmp_path / "home"), str(tmp_path / "copy")]).exit_code == 0
     )

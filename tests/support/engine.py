@@ -50,6 +50,11 @@ def checkpoint_twice(mill: Mill) -> None:
         mill.dispatcher.checkpoint_all()
 
 
+def watermarks(mill: Mill) -> dict[str, int]:
+    """Return the watermarks that decide which tasks can run."""
+    return {log: mill.dispatcher.watermark(log) for log in mill.dispatcher.running.logs_to_check()}
+
+
 def finish(mill: Mill) -> None:
     """End all streams and run until every result is there."""
     mill.dispatcher.end_streams()

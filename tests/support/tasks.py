@@ -152,7 +152,9 @@ def _run(
     memory = Memory(catalog)
     programs = []
     for task in split_into_tasks(graph):
-        plan = TaskPlan(task, graph, catalog, tables, exchanges(task, graph, subtasks))
+        plan = TaskPlan(
+            task=task, graph=graph, catalog=catalog, tables=tables, exchanges=exchanges(task, graph, subtasks)
+        )
         programs.append((task, [TaskProgram(plan, subtask=subtask) for subtask in range(plan.subtasks)]))
     read: dict[tuple[str, str], int] = defaultdict(int)
     schemas = {node.id: node.schema for node in graph}

@@ -49,7 +49,7 @@ class Walk:
 
     files: dict[str, list[str]] = field(default_factory=dict)
     calls: int = 0
-    arcs: set[tuple[str, str]] = field(default_factory=set)
+    arcs: set[tuple[str, str]] = field(default_factory=set)  # caller and callee
     rows: int = 0
 
     @property
@@ -90,18 +90,19 @@ def _write_batch(folder: Path, number: int) -> None:
 
 
 def _traced(mill: Mill) -> Walk:
-    found, last = Walk(), ""
+    found = Walk()
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        nonlocal last
         file = frame.f_code.co_filename
         if event != "call" or not file.startswith(SOURCE):
             return
         file, function = file.removeprefix(SOURCE), frame.f_code.co_qualname
         found.calls += 1
-        if last and file != last:
-            found.arcs.add((last, file))
-        last = file
+        caller = frame.f_back
+        while caller is not None and not caller.f_code.co_filename.startswith(SOURCE):
+            caller = caller.f_back
+        if caller is not None and caller.f_code.co_filename != SOURCE + file:
+            found.arcs.add((caller.f_code.co_filename.removeprefix(SOURCE), file))
         functions = found.files.setdefault(file, [])
         if function not in functions:
             functions.append(function)
@@ -139,6 +140,8 @@ def main() -> None:
     print(f"{len(found.files)} files, {found.functions} functions, {found.calls} calls, {found.rows} rows")
     print(f"{len(found.mutual_pairs)} pairs of files call each other")
     if arguments.list:
+        for first, second in found.mutual_pairs:
+            print(f"  {first} <-> {second}")
         for file, functions in found.files.items():
             print(f"  {file}: {', '.join(functions)}")
 

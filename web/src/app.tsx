@@ -41,7 +41,7 @@ export function App() {
       <main>
         {offline.value && (
           <div class="notice bad" role="alert">
-            The server does not answer. What you see is what was last heard; it is tried again every second.
+            The server does not answer. The page shows the last data received and reconnects every second.
           </div>
         )}
         {Page ? <Page /> : <p class="soft">…</p>}
@@ -57,7 +57,7 @@ function NotLoaded() {
     <div class="card">
       <p>This page could not be loaded.</p>
       <button type="button" onClick={() => location.reload()}>
-        Load the console again
+        Reload the console
       </button>
     </div>
   );

@@ -1,4 +1,4 @@
-"""Python client of a slicemill server. The client needs neither Spark nor Java.
+"""Python client of a slicemill server, without Spark or Java.
 
     from slicemill_client import connect
 

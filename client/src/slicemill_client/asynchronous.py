@@ -29,12 +29,12 @@ _RETRY_S = 1.0
 def connect_async(
     url: str = "http://127.0.0.1:8080", token: str | None = None, **options: Any
 ) -> AsyncConnection:
-    """Return a connection to a server, for `async with`."""
+    """Return a connection to a server, for use with `async with`."""
     return AsyncConnection(url, token, **options)
 
 
 class AsyncConnection:
-    """Asynchronous connection to a server: statements and live results."""
+    """Asynchronous connection to a server: statements, ad hoc queries and live results."""
 
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
         self.url = url.rstrip("/")
@@ -44,7 +44,7 @@ class AsyncConnection:
         )
 
     async def execute(self, text: str) -> list[StatementResult]:
-        """Run statements. Raises StatementRefused with all errors."""
+        """Run statements and return their results. Raises StatementRefused with all errors."""
         try:
             response = checked(await self._http.post("/v1/statements", json={"text": text}))
         except httpx.HTTPError as problem:
@@ -52,14 +52,14 @@ class AsyncConnection:
         return results_of(response.json())
 
     async def ask(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of an ad hoc query, `SELECT …`."""
+        """Run an ad hoc query (SELECT) and return its rows."""
         *_, last = await self.execute(sql)
         return decode_rows(last.rows, last.columns or ())
 
     async def follow(self, query: str, since: int | None = None) -> AsyncIterator[LiveRows]:
         """Yield results as they are committed, until the query is dropped.
 
-        Starts with epoch `since`, or without it with the next new results.
+        The first result is that of epoch (commit) `since`; by default only new results are returned.
         """
         version, types = 0, list[tuple[str, str]]()
         while True:

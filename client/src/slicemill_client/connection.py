@@ -31,7 +31,7 @@ from slicemill_client.messages import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# The server sends a keep-alive every 15 seconds.
+# Time without data after which a connection is lost: the server sends a keep-alive every 15 seconds
 _SILENCE_S = 60.0
 _RETRY_S = 1.0
 _ROWS_AT_ONCE = 100_000
@@ -50,7 +50,7 @@ def headers_of(token: str | None) -> dict[str, str]:
 
 
 class Connection:
-    """Connection to a server: statements and queries. As a context manager, it is closed at the end."""
+    """Connection to a server, to run statements and read queries. A with block closes it."""
 
     def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
         self.url = url.rstrip("/")
@@ -58,24 +58,24 @@ class Connection:
         self.http = httpx.Client(base_url=self.url, headers=headers_of(token), timeout=timeout, **options)
 
     def execute(self, text: str) -> list[StatementResult]:
-        """Run statements. Raises StatementRefused with all errors."""
+        """Run statements and return their results. Raises StatementRefused with all errors."""
         return results_of(self.request("POST", "/v1/statements", json={"text": text}).json())
 
     def query(self, text: str) -> RemoteQuery:
-        """Run one `CREATE QUERY …` statement and return the handle of the query."""
+        """Run one `CREATE QUERY …` statement and return a handle of the query."""
         results = self.execute(text)
         made = [one for one in results if one.tag == "CREATE QUERY"]
         if len(made) != 1:
-            raise ClientError("give one CREATE QUERY")
+            raise ClientError(f"the text has {len(made)} CREATE QUERY statements; write exactly one")
         return self.queries[made[0].message.split(":")[0].removeprefix("query ")]
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
-        """Return the rows of an ad hoc query, `SELECT …`."""
+        """Run an ad hoc query (SELECT) and return its rows."""
         *_, last = self.execute(sql)
         return decode_rows(last.rows, last.columns or ())
 
     def check(self, text: str) -> None:
-        """Raise StatementRefused if the statements have errors. Nothing is run."""
+        """Raise StatementRefused if the statements have errors. No statement is run."""
         response = self.request("POST", "/v1/check", json={"text": text})
         if response.json()["errors"]:
             response.status_code = 400
@@ -83,7 +83,7 @@ class Connection:
 
     @property
     def queries(self) -> Mapping[str, RemoteQuery]:
-        """The current queries of the server, by name."""
+        """Handles of the current queries of the server, by name."""
         return {
             entry["name"]: RemoteQuery(self, entry["name"])
             for entry in self.request("GET", "/v1/queries").json()
@@ -98,12 +98,12 @@ class Connection:
         return self.request("GET", path, params={"format": form}).text
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of all queries, streams and subtasks."""
+        """Return all metrics of the server's engine."""
         found: dict[str, Any] = self.request("GET", "/v1/metrics").json()
         return found
 
     def health(self) -> dict[str, Any]:
-        """Return the health of the server: whether queries run, and its problems."""
+        """Return the health of the server: its version, whether queries run, and its problems."""
         try:
             found: dict[str, Any] = self.http.get("/health").json()
         except httpx.HTTPError as problem:
@@ -111,7 +111,7 @@ class Connection:
         return found
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """Send a request and check the response."""
+        """Send a request. Raises an error if the server is unreachable or rejects the request."""
         try:
             return checked(self.http.request(method, path, **options))
         except httpx.TimeoutException:
@@ -140,7 +140,7 @@ class RemoteQuery:
         self._path = f"/v1/queries/{name}"
 
     def to_arrow(self) -> pa.Table:
-        """Return all retained results, with their timestamp `_ts` (UTC) as the first column.
+        """Return all stored results of the query, with their timestamp `_ts` (UTC) as the first column.
 
         For a replaced query, these are the results of the current definition.
         """
@@ -154,30 +154,34 @@ class RemoteQuery:
                 headers={"Accept": ARROW},
             )
             if response.headers[VERSION] != version:
-                parts, version = [], response.headers[VERSION]  # discard results of an earlier definition
+                # The results of an earlier definition are discarded.
+                parts, version = (
+                    [],
+                    response.headers[VERSION],
+                )
             parts.append(pa.ipc.open_stream(response.content).read_all())
             since = int(response.headers[NEXT_EPOCH])
             if not parts[-1].num_rows:
                 return pa.concat_tables(parts)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return all retained results as a data frame."""
+        """Return all stored results as a pandas data frame."""
         frame: pd.DataFrame = self.to_arrow().to_pandas()
         return frame
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return all retained results as dictionaries."""
+        """Return all stored results as dictionaries."""
         found: list[dict[str, Any]] = self.to_arrow().to_pylist()
         return found
 
     def follow(
         self, since: int | None = None, stopped: Callable[[], bool] = lambda: False
     ) -> Iterator[LiveRows]:
-        """Yield results as they are committed, until the query is dropped.
+        """Yield new results as they are committed, until the query is dropped.
 
-        Starts with epoch `since`, or without it with the next new results. After a connection error the
-        client reconnects and continues from its last epoch. No result is lost or duplicated as long as the
-        server retains the results.
+        The first result is that of epoch (commit) `since`; by default only new results are returned. After a
+        connection error the client reconnects and continues from its last epoch. No result is lost or
+        duplicated as long as the server retains the results.
         """
         version, types = 0, list[tuple[str, str]]()
         for live in self.follow_json(since, stopped):
@@ -225,7 +229,7 @@ class RemoteQuery:
                 return
 
     def subscribe(self, receive: Callable[[LiveRows], None], since: int | None = None) -> Subscription:
-        """Call a function with each new epoch of results, in a background thread."""
+        """Call a function with each new epoch (commit) of results, in a background thread."""
         return Subscription(self, receive, since)
 
     def explain(self) -> str:
@@ -251,11 +255,11 @@ class RemoteQuery:
         self._do("DROP")
 
     def pause(self) -> None:
-        """Pause the query. Its results continue at `resume` without a gap."""
+        """Pause the query. After `resume` its results continue without a gap."""
         self._do("PAUSE")
 
     def resume(self) -> None:
-        """Resume the query after a pause, with the rows that arrived meanwhile."""
+        """Resume the query, which first processes the rows that arrived during the pause."""
         self._do("RESUME")
 
     def restart(self) -> None:
@@ -263,7 +267,7 @@ class RemoteQuery:
         self._do("RESTART")
 
     def replace(self, select: str) -> None:
-        """Replace the definition of the query by `SELECT …`. State that fits the new definition is kept."""
+        """Replace the definition of the query by `SELECT …`. State that it can still use is kept."""
         self._connection.execute(f"CREATE OR REPLACE QUERY {self._quoted} AS {select}")
 
     def explain_replace(self, select: str) -> list[ReplaceEffect]:
@@ -294,7 +298,7 @@ class RemoteQuery:
 
 
 class Subscription:
-    """Background thread that calls a function with results until `stop`."""
+    """Background thread that calls a function with new results until `stop` is called."""
 
     def __init__(self, query: RemoteQuery, receive: Callable[[LiveRows], None], since: int | None) -> None:
         self._stopped = threading.Event()
@@ -311,7 +315,7 @@ class Subscription:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the subscription. No further call starts after this."""
+        """Stop the subscription. No further call of the function starts."""
         self._stopped.set()
 
     def join(self, timeout: float | None = None) -> None:

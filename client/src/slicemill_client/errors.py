@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StatementMistake:
-    """Error in a statement. Lines and columns count from 1, and are None if there is no position."""
+    """Error in a statement. Lines and columns count from 1, and are None if the position is unknown."""
 
     message: str
     hint: str = ""
@@ -22,15 +22,15 @@ class StatementMistake:
 
 
 class ClientError(Exception):
-    """Base class of errors of the client."""
+    """Base class of the client's errors."""
 
 
 class ServerUnreachable(ClientError):
-    """No server responds at the URL."""
+    """Error: no server responds at the URL."""
 
 
 class StatementRefused(ClientError):
-    """The server has rejected a request. `mistakes` has the errors."""
+    """Error: the server has rejected a request. `mistakes` lists the errors in the statements."""
 
     def __init__(self, mistakes: list[StatementMistake], status: int) -> None:
         super().__init__("\n".join(map(str, mistakes)))

@@ -1,4 +1,4 @@
-"""Messages of the server as Python values: results of statements, and live results."""
+"""Responses of the server as Python values: results of statements, and live results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SYSTEM_COLUMNS = (("_ts", "timestamp[us, tz=UTC]"),)
 
 @dataclass(frozen=True, slots=True)
 class StatementResult:
-    """Result of one statement: a message, or columns (name and type) and rows with values as in JSON."""
+    """Result of one statement: a message, or columns (name and type) with rows."""
 
     tag: str
     message: str
@@ -34,7 +34,7 @@ class StatementResult:
 
 @dataclass(frozen=True, slots=True)
 class LiveRows:
-    """Rows of one epoch. A follower continues with epoch `next`.
+    """Result rows of one epoch (commit), received from a subscription.
 
     With a `gap`, some earlier rows were no longer retained.
     """
@@ -164,7 +164,7 @@ _DECODERS: Mapping[str, Decode] = {
 
 
 def results_of(body: dict[str, Any]) -> list[StatementResult]:
-    """Return the results of statements."""
+    """Return the results of the statements in a response."""
     return [
         StatementResult(
             answer["tag"],
@@ -179,7 +179,7 @@ def results_of(body: dict[str, Any]) -> list[StatementResult]:
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    """Return the response if it is a success. Raise StatementRefused with all errors otherwise."""
+    """Return the response if it is a success. Otherwise raise StatementRefused with all errors."""
     if response.is_success:
         return response
     raise StatementRefused(_mistakes(response), response.status_code)
@@ -203,7 +203,7 @@ class EventParser:
         self.ended = False
 
     def line(self, line: str) -> LiveRows | None:
-        """Parse a line. Return the rows if the line completes an event with rows."""
+        """Parse a line. Return rows if the line completes an event with rows."""
         if line:
             if not line.startswith(":"):
                 name, _, value = line.partition(":")

@@ -1,4 +1,4 @@
-"""`%%esl` magics for notebooks: statements, result tables, live results and plans.
+"""`%%esl` magics for notebooks: run statements, and show tables, live results and plans.
 
 %load_ext slicemill_client.notebook
 %esl_connect http://127.0.0.1:8080
@@ -45,7 +45,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 
 def unload_ipython_extension(_: InteractiveShell) -> None:
-    """Close connections. Called by `%unload_ext slicemill_client.notebook` and before a reload."""
+    """Close the connections. Called by `%unload_ext slicemill_client.notebook` and before a reload."""
     while _loaded:
         _loaded.pop().close()
 
@@ -62,7 +62,7 @@ def _telling_mistakes() -> Iterator[None]:
 
 
 class Notebook:
-    """Magics of one notebook, over one connection."""
+    """Magics of one notebook, which share one connection."""
 
     def __init__(self) -> None:
         self._connection: Connection | None = None
@@ -108,10 +108,10 @@ class Notebook:
             ends = time.monotonic() + _seconds(seconds)
             query = self._server.queries.get(name)
             if query is None:
-                raise ClientError(f"there is no query {name}; %esl SHOW QUERIES lists them")
+                raise ClientError(f"there is no query {name}; list the queries with %esl SHOW QUERIES")
             shown = display(HTML(f"waiting for results of {html.escape(name)} …"), display_id=True)
             newest: list[dict[str, Any]] = []
-            # In a thread, so that the cell ends in time even if the query has no results.
+            # Results are received in a thread, so that the cell ends in time even if there are none.
             come: SimpleQueue[LiveRows] = SimpleQueue()
             subscription = query.subscribe(come.put)
             try:
@@ -128,11 +128,13 @@ def _seconds(text: str) -> float:
     try:
         return float(text or _LIVE_S)
     except ValueError:
-        raise ClientError(f"{text} is no number of seconds; as in %esl_live hot_items 30") from None
+        raise ClientError(
+            f"{text} is not a number of seconds; write %esl_live hot_items 30, for example"
+        ) from None
 
 
 def as_html(result: StatementResult) -> str:
-    """Format a result as an HTML table, or its message."""
+    """Format the rows of a statement's result as an HTML table, or its message as a paragraph."""
     if result.columns is None:
         return f"<p>{html.escape(result.message or result.tag)}</p>"
     names = [name for name, _ in result.columns]

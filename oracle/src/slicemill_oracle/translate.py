@@ -122,7 +122,9 @@ class Translator:
 
     def operator(self, node: Node) -> RowOperator:
         """Return the row operator of a node with inputs and outputs."""
-        context = StepContext(node, self.graph, self.catalog, self.tables, None)
+        context = StepContext(
+            node=node, graph=self.graph, catalog=self.catalog, tables=self.tables, state=None
+        )
         twin = TWINS.get(type(node.operator)) or _twins_of_extensions()[type(node.operator)]
         return twin(node.operator, context)
 

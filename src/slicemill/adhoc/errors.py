@@ -1,4 +1,4 @@
-"""Errors of ad hoc queries, with positions in the text of the query."""
+"""Errors of ad hoc queries, with positions in the SQL text."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _HINT = 300
 
 
 class AdhocQueryRejected(SlicemillError):
-    """Too many ad hoc queries run at the moment. The client may retry later."""
+    """Error: too many ad hoc queries run at the moment. The client may retry later."""
 
 
 class AdhocQueryCancelled(SlicemillError):
-    """The user or a timeout ended the query before its answer was complete."""
+    """Error: the user or a timeout ended the query before its answer was complete."""
 
 
 class OutOfMemory(SlicemillError):
-    """The query needed more memory than its limit."""
+    """Error: the query needed more memory than its limit."""
 
     def __init__(self, memory_bytes: int) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class OutOfMemory(SlicemillError):
 
 
 class UnknownName(SlicemillError):
-    """No relation has this name. `hint` suggests existing names."""
+    """Error: no relation has this name. `hint` suggests existing names."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -44,30 +44,32 @@ class UnknownName(SlicemillError):
 def syntax_error(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillError:
     """Return the error for a text that is not valid SQL."""
     known: list[dict[str, Any]] = getattr(problem, "errors", [])
-    if not known or known[0]["line"] is None:  # for instance an unterminated quote
-        said = str(problem).splitlines()[0]
-        return _error_at(sql, f"this ad hoc query cannot be read: {said}", TextSpan(0, len(sql)))
+    if not known or known[0]["line"] is None:  # for example an unterminated quote
+        detail = str(problem).splitlines()[0]
+        return _error_at(sql, f"this ad hoc query cannot be read: {detail}", TextSpan(0, len(sql)))
     line, column, word = known[0]["line"], known[0]["col"], known[0]["highlight"] or ""
     lines = sql.splitlines(keepends=True)
     end = min(sum(map(len, lines[: line - 1])) + column, len(sql))
     span = TextSpan(max(0, end - len(word)), end)
-    said = f"did not expect {word} here" if sql[end:].strip() else f"more is expected behind {word}"
-    return _error_at(sql, said, span)
+    detail = (
+        f"{word} is not expected here" if sql[end:].strip() else f"the text ends unexpectedly after {word}"
+    )
+    return _error_at(sql, detail, span)
 
 
 def duckdb_error(sql: str, problem: duckdb.Error) -> SlicemillError:
-    """Convert an error of DuckDB, which is JSON, to an ESL error with a position."""
-    _, _, said = str(problem).partition(": ")
+    """Convert an error of DuckDB, which is JSON, to a diagnostic with a position in the SQL text."""
+    _, _, detail = str(problem).partition(": ")
     try:
-        told = json.loads(said)
+        fields = json.loads(detail)
     except ValueError:
         return SlicemillError("\n".join(str(problem).splitlines()[:4]))
-    message, *rest = [line.strip() for line in told["exception_message"].splitlines() if line.strip()]
+    message, *rest = [line.strip() for line in fields["exception_message"].splitlines() if line.strip()]
     hint = " ".join(rest)
     hint = hint if len(hint) <= _HINT else f"{hint[:_HINT]}…"
-    if "location" not in told:
+    if "location" not in fields:
         return SlicemillError(f"{message}; {hint}" if hint else message)
-    first, length = json.loads(told["location"])
+    first, length = json.loads(fields["location"])
     start, end = (len(sql.encode()[:place].decode(errors="ignore")) for place in (first, first + length))
     return _error_at(sql, message, TextSpan(start, end), hint)
 

@@ -18,13 +18,13 @@ def postgres_tree(sql: str) -> exp.Expr:
 
 
 def is_system_catalog_query(tree: exp.Expr) -> bool:
-    """Return True if a query calls a system catalog or settings function."""
+    """Return True if a query calls a function of the system catalog or of settings."""
     names = (call.name.lower() for call in tree.find_all(exp.Anonymous))
     return any(name.startswith("pg_") or name in _SETTINGS for name in names)
 
 
 def may_be_catalog_query(sql: str) -> bool:
-    """Return False for most queries that do not read the system catalog, without parsing."""
+    """Return False for most queries that do not read the system catalog, without parsing them."""
     return _SYSTEM.search(sql) is not None
 
 

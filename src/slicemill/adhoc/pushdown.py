@@ -25,7 +25,7 @@ from slicemill.columns.arrow_schema import TS
 from slicemill.errors import SlicemillError
 
 _MIRRORED = {"first": "last", "last": "first"}
-# Nodes allowed in a time bound: the value does not depend on the position in the query.
+# Kinds of expressions that a time bound may have: their value does not depend on a row
 _CONSTANT = (
     exp.Literal,
     exp.Cast,
@@ -45,7 +45,7 @@ _CONSTANT_CALLS = ("now", "today", "get_current_timestamp", "current_timestamp",
 
 
 class LimitOrder(Enum):
-    """Rows that a LIMIT selects: any, or the first or last in time."""
+    """Order of the rows that a LIMIT selects: any, or the first or last in time."""
 
     ANY = "any"
     OLDEST = "oldest"
@@ -54,7 +54,7 @@ class LimitOrder(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """LIMIT that can be pushed down. `probe` selects the timestamps of rows that pass WHERE."""
+    """LIMIT that can be pushed down to a relation. `probe` selects the timestamps of rows that pass WHERE."""
 
     wanted: LimitOrder
     rows: int
@@ -107,7 +107,7 @@ def is_system(table: exp.Table) -> bool:
 
 
 def pushdowns_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str, RelationPushdown]:
-    """Return the requirements of a query for each relation that it names."""
+    """Return the columns, time bounds and LIMIT that a query requires from each relation."""
     own = {cte.alias.lower() for cte in tree.find_all(exp.CTE)}
     tables = [table for table in tree.find_all(exp.Table) if isinstance(table.this, exp.Identifier)]
     indices = [table for table in tables if not is_system(table) and table.name.lower() not in own]
@@ -150,7 +150,7 @@ def _relation_pushdown(table: exp.Table, scope: Scope | None, named: frozenset[s
 
 
 def _column_names(select: exp.Select) -> set[str]:
-    """Return unqualified column names. If a table's name is among them, it means the whole row."""
+    """Return unqualified column names. The name of a table among them means the whole row."""
     return {column.name.lower() for column in select.find_all(exp.Column) if not column.table}
 
 
@@ -160,7 +160,7 @@ def _has_star(select: exp.Select) -> bool:
 
 
 def _is_positional_join(join: exp.Join) -> bool:
-    """Return True for ASOF and POSITIONAL, whose matches depend on other rows."""
+    """Return True for ASOF and POSITIONAL joins, whose matches depend on other rows."""
     return str(join.args.get("method") or "").upper() in ("ASOF", "POSITIONAL")
 
 
@@ -227,7 +227,7 @@ def _merge_pushdowns(one: RelationPushdown, other: RelationPushdown) -> Relation
 
 
 def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> Limit | None:
-    """Return the LIMIT if it can be pushed down, else None.
+    """Return the LIMIT of a query if it can be pushed down, or None.
 
     The query must return rows of one relation unchanged, in any order or ordered by `_ts`.
     """
@@ -239,7 +239,7 @@ def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> L
     if tree.find(
         exp.AggFunc, exp.Window, exp.Subquery, exp.Unnest, exp.Explode, exp.SetOperation, exp.Anonymous
     ):
-        return None  # unknown functions may be aggregates as well
+        return None  # an unknown function may be an aggregate
     rows = _count(tree.args["limit"], parameters)
     passed = _count(tree.args["offset"], parameters) if tree.args.get("offset") else 0
     if rows is None or passed is None or _from_of(tree) is not table:
@@ -262,7 +262,7 @@ def _from_of(tree: exp.Select) -> exp.Expr | None:
 
 
 def _is_time_of(key: exp.Expr, tree: exp.Select, table: exp.Table) -> bool:
-    """Return True if the ORDER BY key is `_ts` of the relation.
+    """Return True if the ORDER BY key is the column `_ts` of the relation.
 
     An alias `_ts` of another column does not count.
     """

@@ -1,4 +1,4 @@
-"""Ad hoc queries: SQL over the current rows, executed by DuckDB (M40).
+"""Ad hoc queries: SQL over the current rows, executed by DuckDB.
 
 A query may read tables, views, streams and continuous queries. For a stream or continuous query it reads the
 retained rows with their timestamp in `_ts`, and only the required columns and epochs. DuckDB has access to
@@ -40,10 +40,10 @@ from slicemill.storage.log import Epoch, EpochSpans
 from slicemill.storage.segments import ExtentFreed
 
 _BATCH_ROWS = 8_192
-# The first rows of an answer, up to this size in bytes, decide its column types. A smaller answer is read
+# The first rows of an answer, up to this size in bytes, determine its column types. A smaller answer is read
 # completely first.
 _DECIDED_BYTES = 1 << 20
-# Approximate size in bytes of a batch that is sent to a client.
+# approximate size in bytes of a batch that is sent to a client
 _PIECE_BYTES = 1 << 20
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
 
@@ -58,7 +58,7 @@ class ProcessLimits:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Rows of an answer: the first rows as a table, then batches computed on demand."""
+    """Rows of an answer: the first rows as a table, then batches that are computed on demand."""
 
     first: pa.Table
     rest: Iterator[pa.RecordBatch]
@@ -86,10 +86,10 @@ def run_adhoc_query(
     try:
         for name, relation in relations.items():
             connection.register(name, _without_zones(relation.shape()))
-        connection.begin()  # in one transaction, now() returns the same time for all rows
+        connection.begin()  # now() returns the same time for all rows of a transaction
         adhoc_query = _DuckDBQuery(connection, sql, parameters)
         if relations:
-            adhoc_query.check()  # report errors before any rows are read
+            adhoc_query.check()  # this reports errors before any rows are read
         for name, relation in relations.items():
             rows = relation.read(needs[name], _bounds(adhoc_query, name, needs[name]))
             connection.register(name, _without_zones(rows))
@@ -105,7 +105,7 @@ def run_adhoc_query(
 def open_connection(
     limits: ProcessLimits = ProcessLimits(),  # noqa: B008
 ) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory database without access to files, network or settings."""
+    """Open an in-memory DuckDB database without access to files, network or settings."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -115,22 +115,22 @@ def open_connection(
             "temp_directory": "",
         }
     )
-    connection.execute("SET TimeZone = 'UTC'")  # all times here are UTC
-    connection.execute("SET errors_as_json = true")  # JSON errors include positions
+    connection.execute("SET TimeZone = 'UTC'")  # DuckDB shows all times in UTC
+    connection.execute("SET errors_as_json = true")  # errors in JSON format include positions
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 @dataclass(frozen=True, slots=True)
 class _DuckDBQuery:
-    """Ad hoc query on a connection. Parts of the query can be evaluated separately."""
+    """Ad hoc query on a DuckDB connection, of which parts can be evaluated separately."""
 
     connection: duckdb.DuckDBPyConnection
     sql: str
     parameters: Sequence[object]
 
     def check(self) -> None:
-        """Raise the errors that can be found without rows."""
+        """Raise the errors that DuckDB finds without rows."""
         values = list(self.parameters) or None
         try:
             self.connection.execute(f"EXPLAIN {self.sql}", values)
@@ -144,11 +144,12 @@ class _DuckDBQuery:
         try:
             return self.connection.sql(self.sql, params=values).to_arrow_reader(_BATCH_ROWS)
         except (duckdb.BinderException, duckdb.CatalogException):
-            self.connection.execute(self.sql, values)  # fails as well, and reports the position
+            # This execution fails as well, and its error has the position.
+            self.connection.execute(self.sql, values)
             raise
 
     def value(self, bound: exp.Expr) -> int | None:
-        """Return a bound in microseconds, or None if the bound is no timestamp.
+        """Return a time bound in microseconds, or None if the expression is not a timestamp.
 
         The query itself reports that error.
         """
@@ -214,7 +215,9 @@ def reads_system_tables(sql: str) -> bool:
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Remove time zones. All are UTC, and DuckDB would need its calendar extension."""
+    """Remove time zones from the types. All times are UTC, and zones would require DuckDB's calendar
+    extension.
+    """
     return _cast_types(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
 
@@ -266,18 +269,19 @@ def _cast_types(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) 
     return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
 
 
-# Relations that ad hoc queries read, with push-down of time range and LIMIT.
+# Relations that ad hoc queries read, with push-down of time range and LIMIT
 #
-# The index of a log has the smallest and largest timestamp of each epoch. Epochs outside of the query's
-# time bounds are pruned. With a LIMIT, only as many epochs are read as are needed for its rows:
+# The index of a log has the smallest and largest timestamp of each epoch (the rows of one commit). Epochs
+# outside of the query's time bounds are pruned. With a LIMIT, only as many epochs are read as are needed for
+# its rows:
 #
 #     epochs by their last timestamp     …  e7  e9  e8
 #     SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows that pass WHERE; e8 and e9 have 12, the
-#     tenth
+# tenth
 #                                                   at time t; epochs that end before t are not needed
 
 
-# Rows that the first probe for a LIMIT reads. Each further probe reads `_MORE` times as many.
+# number of rows that the first probe for a LIMIT reads; each further probe reads `_MORE` times as many
 _FIRST_ROWS = 4_096
 _MORE = 4
 _TRIES = 3
@@ -292,7 +296,7 @@ class Bounds(Protocol):
     def last_us(self) -> int | None: ...
 
     def probe(self, rows: pa.Table, limit: Limit) -> list[int] | None:
-        """Return the timestamps of the rows that a LIMIT selects, in its order.
+        """Return the timestamps of the rows that a LIMIT selects, in the order of the LIMIT.
 
         Return None if DuckDB cannot evaluate the selection.
         """
@@ -312,7 +316,7 @@ class QueryableRelation(Protocol):
     """Relation that an ad hoc query can read."""
 
     def shape(self) -> pa.Table:
-        """Return the columns as a table without rows."""
+        """Return the columns of the relation as a table without rows."""
 
     def read(self, need: RelationPushdown, bounds: Callable[[], Bounds], /) -> pa.Table:
         """Return at least the rows that the query needs."""
@@ -334,7 +338,7 @@ class InMemoryRelation:
 
 @dataclass(frozen=True, slots=True)
 class LogRelation:
-    """Retained rows of a stream or continuous query, after epoch `after`."""
+    """Retained rows of a stream or continuous query, after epoch (commit) `after`."""
 
     log: QueryableLog
     after: int = -1
@@ -346,7 +350,7 @@ class LogRelation:
         if not need.rows:
             return self.shape()
         for _ in range(_TRIES - 1):
-            with suppress(ExtentFreed):  # rows were freed while they were read
+            with suppress(ExtentFreed):  # rows may be freed while they are read
                 return self._read_needed(need, bounds)
         return self._read_needed(need, bounds)
 
@@ -367,7 +371,7 @@ class LogRelation:
         self, spans: EpochSpans, indices: Int64s, need: RelationPushdown, bounds: Bounds
     ) -> Int64s:
         """Return the indexes of the epochs with all rows that a LIMIT selects, including ties."""
-        assert need.limit is not None, "asked for a LIMIT only"
+        assert need.limit is not None, "the query has a LIMIT"
         wanted = need.limit.wanted
         ends = spans.last_ts if wanted is LimitOrder.NEWEST else spans.first_ts
         by_time = np.argsort(-ends[indices] if wanted is LimitOrder.NEWEST else ends[indices], kind="stable")
@@ -404,5 +408,5 @@ def _prune_columns(table: pa.Table, need: RelationPushdown) -> pa.Table:
     if not need.rows:
         table = table.slice(0, 0)
     wanted = [name for name in table.column_names if is_system_column(name) or need.requires_column(name)]
-    # Keep one column, as a table without columns has no row count.
+    # One column stays, because a table without columns has no row count.
     return table.select(wanted or table.column_names[:1])

@@ -50,18 +50,17 @@ from slicemill.lifecycle.statement_executor import StatementExecutor
 from slicemill.lifecycle.tables import TableVersions
 from slicemill.lifecycle.task_changes import TaskChanges
 from slicemill.lifecycle.undeclared_logs import remove_undeclared
+from slicemill.metrics.run_record import RunRecord
 from slicemill.plan.partitioning import MOST_SUBTASKS
 from slicemill.plan.placement import AUTO, parse_placement_kind
 from slicemill.runtime.autoscaler import Autoscaler
 from slicemill.runtime.cluster import Cluster
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.messages import RunDone
 from slicemill.runtime.rescale import Rescaler
 from slicemill.runtime.run_metrics import RunMetrics
 from slicemill.runtime.spark_ingest import SparkIngest
 from slicemill.runtime.state_view import explain_plan
 from slicemill.runtime.streams import SourceFailed, check_sources
-from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.sharing import Execution, Pool
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.policies import policy_named
@@ -153,7 +152,6 @@ class Mill:
             self._cluster.pool,
             self.home,
             identity,
-            lambda log: self.running.watermark(log),
             clock,
             chooser,
             self._after_run,
@@ -165,25 +163,23 @@ class Mill:
         self.sinks = SinkRunner(self.home)
         self._ingest = SparkIngest(self._cluster.session, folder, self.dispatcher, clock)
         self.running = RunningCatalog(
-            self.home,
-            identity,
-            folder,
-            clock,
-            self._environment.read_sources,
-            poll_ms,
-            self.dispatcher,
-            tables,
-            TaskChanges(self.home, self.dispatcher, tables, identity, limit, kind),
-            self.sinks,
-            self._ingest,
-            lambda query: Query(query, context),
+            home=self.home,
+            mill=identity,
+            folder=folder,
+            clock=clock,
+            read_sources=self._environment.read_sources,
+            poll_ms=poll_ms,
+            dispatcher=self.dispatcher,
+            tables=tables,
+            changes=TaskChanges(self.home, self.dispatcher, tables, identity, limit, kind),
+            sinks=self.sinks,
+            ingest=self._ingest,
+            handle=lambda query: Query(query, context),
         )
         self.lifecycle = QueryLifecycle(self.running)
         self.alerts = AlertRunner(self.running, self.lifecycle)
         self.statements = StatementExecutor(self.running, self.lifecycle, self.alerts)
-        self.backfills = Backfills(
-            self.home, self.dispatcher, clock, self.running.replan, lambda: self.running.plan.graph
-        )
+        self.backfills = Backfills(running=self.running)
         self.tables = Tables(self.running)
         self.retention = RetentionCollector(
             self.running,
@@ -379,16 +375,15 @@ class Mill:
         """Ignore Spark errors after a failure: the Java process may have ended."""
         return suppress(Exception) if self.dispatcher.failure is not None else nullcontext()
 
-    def _after_run(self, task: RunningTask, results: list[RunDone], now: int) -> None:
-        for _, log in task.plan.task.outputs:
+    def _after_run(self, run: RunRecord) -> None:
+        for log, rows in run.written.items():
             query = self.queries.get(log)
             if query is None:
                 continue
-            query.error = task.failed.get(log)
-            self._run_metrics.ran(log, results)
-            rows = sum(result.written[log].rows for result in results if log in result.written)
-            if rows and query.error is None and query.log.hold is None:
-                self._run_metrics.delivered(log, rows, task, results, now)
+            query.error = run.failed.get(log)
+            readable = rows > 0 and query.error is None and query.log.hold is None
+            self._run_metrics.add(log, run, readable=readable)
+            if readable:
                 query.delivered()
         self.sinks.notify()
         self.alerts.notify()

@@ -1,4 +1,4 @@
-"""Parser of rates: `bid=5000/s`, `bid=200/min:bursty`, `bid=arrivals.csv`."""
+"""Parser of the option --rate: `bid=5000/s`, `bid=200/min:bursty`, `bid=arrivals.csv`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_rates(texts: Iterable[str], streams: Sequence[str]) -> dict[str, Traff
     missing = [stream for stream in streams if stream not in named]
     if missing and others is None:
         raise SlicemillError(
-            f"how many rows does {missing[0]} get? Write --rate {missing[0]}=1000/s, or --rate 1000/s for "
+            f"stream {missing[0]} has no rate; add --rate {missing[0]}=1000/s, or --rate 1000/s for "
             "all streams that have no rate of their own"
         )
     return {stream: named.get(stream) or others or Traffic(0.0) for stream in streams}
@@ -47,16 +47,18 @@ def _traffic(text: str) -> Traffic:
         if Path(text).suffix == ".csv":
             return read_recorded(Path(text))
         raise SlicemillError(
-            f"{text!r} is no rate; write 5000/s, 200/min, 5000/s:bursty, or the name of a .csv file"
+            f"{text!r} is not a rate; use 5000/s, 200/min, 5000/s:bursty, or the name of a .csv file"
         )
     number, thousands, per, shape = match.groups()
-    task = (per or "s").lower()
-    if task not in _PER:
-        raise SlicemillError(f"{text!r} is no rate: rows per {', '.join(_PER)}")
+    period = (per or "s").lower()
+    if period not in _PER:
+        raise SlicemillError(f"{text!r} is not a rate; use rows per {', '.join(_PER)}")
     shape = (shape or "steady").lower()
     if shape not in SHAPES:
-        raise SlicemillError(f"{shape!r} is no way for rows to come; there are {', '.join(SHAPES)}")
-    rate = float(number) * _THOUSANDS[thousands.lower()] / _PER[task]
+        raise SlicemillError(f"there is no shape of traffic {shape!r}; use one of {', '.join(SHAPES)}")
+    rate = float(number) * _THOUSANDS[thousands.lower()] / _PER[period]
     if rate <= 0:
-        raise SlicemillError(f"{text!r} is no rate: rows come, or their stream is left out of the script")
+        raise SlicemillError(
+            f"the rate {text!r} is 0; use a rate above 0, or remove the stream from the script"
+        )
     return Traffic(rate, shape)

@@ -1,4 +1,4 @@
-"""Simulation of a script: task costs, then simulated scheduling policies."""
+"""Simulation of a script: measure or load task costs, then simulate scheduling policies."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _SHORTEST_S = 0.001
 Told = Callable[[str, float], None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRequest:
-    """Options of a simulation; durations are in seconds."""
+    """Options of `slicemill simulate`. Durations are in seconds."""
 
     rates: Sequence[str]
     policies: Sequence[str]
@@ -60,15 +60,18 @@ class SimulationRequest:
 
 
 def simulate(source: SourceText, request: SimulationRequest, as_json: bool) -> None:
-    """Print predicted response times; check all options before measuring."""
+    """Simulate the queries of a script and print their predicted response times.
+
+    All options are checked before anything is measured.
+    """
     catalog = bind(source).catalog
     tasks, streams = _tasks_and_streams(catalog)
     if not tasks:
         raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")
     if request.home is not None and request.costs is not None:
-        raise SlicemillError("costs come from --home or from --costs, not from both")
+        raise SlicemillError("--home and --costs both supply task costs; use only one of them")
     if min(request.duration_s, request.every_s, request.validate_s or 1.0) < _SHORTEST_S:
-        raise SlicemillError("lengths of time are a millisecond at least")
+        raise SlicemillError("a duration is shorter than a millisecond; use 1 ms or more")
     traffic = parse_rates(request.rates, streams)
     names = list(dict.fromkeys(policy_named(name).name for name in request.policies))
     known = _known_costs(request, catalog, tasks)
@@ -93,7 +96,7 @@ class PolicyTrials:
 
 
 def _tasks_and_streams(catalog: Catalog) -> tuple[dict[str, set[str]], list[str]]:
-    """Return the logs of each task, and the streams that are read."""
+    """Return the logs that each task writes, and the names of the streams that tasks read."""
     graph = share(optimize(build_graph(catalog)), catalog)
     streams = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     tasks = {task.id: {log for _, log in task.outputs} for task in split_into_tasks(graph)}
@@ -113,7 +116,9 @@ def _known_costs(request: SimulationRequest, catalog: Catalog, tasks: Mapping[st
         raise SlicemillError(f"cannot read {request.costs}") from None
     costs = costs_from_json(text, str(request.costs))
     if {task.id: {output.log for output in task.outputs} for task in costs.tasks} != tasks:
-        raise SlicemillError(f"{request.costs} has the costs of other queries; measure again with --save")
+        raise SlicemillError(
+            f"{request.costs} has the costs of other queries; measure these queries with --save"
+        )
     return costs
 
 
@@ -124,7 +129,7 @@ def _on_spark(
     policies: Sequence[str],
     known: Costs | None,
 ) -> tuple[Costs, PolicyTrials | None]:
-    # Spark takes seconds to import and start: report errors in options first.
+    # Spark takes seconds to import and start, so errors in options are reported first.
     from slicemill.capacity.trial import TrialSamples, measure
     from slicemill.capacity.trial_run import try_policies
     from slicemill.runtime.spark_session import local_session
@@ -226,12 +231,14 @@ def _print_json(
     typer.echo(json.dumps(found))
 
 
-# Textual summary of a simulation.
+# Textual summary of a simulation
 
 
 _MOST_CORES = 256
-# The last results count as a backlog if their delay after the last row exceeds both limits: a share of the
-# load's duration, and seconds. A shorter delay is explained by a last burst and the polling interval.
+# Delay of the last results after the last row, above which a backlog is reported
+#
+# The delay must exceed both a share of the time in which rows arrive, and a number of seconds. A shorter
+# delay is explained by a last burst and the polling interval.
 _BEHIND, _BEHIND_S = 0.1, 30.0
 _BUSY = 0.9
 
@@ -239,39 +246,39 @@ _BUSY = 0.9
 def verdict(
     costs: Costs, rates: Mapping[str, float], cores: int, outcomes: Mapping[str, Outcome]
 ) -> Iterator[str]:
-    """Yield sentences on the load, and on the required number of cores."""
+    """Yield sentences on the load at these rates, and on the required number of cores."""
     load = costs.utilisation(rates, cores)
     have = f"{cores} core{'' if cores == 1 else 's'}"
     if load < 1:
-        yield f"These rates bring {load:.0%} of the work that {have} can do."
+        yield f"These rates need {load:.0%} of the CPU time of {have}."
         for policy, outcome in outcomes.items():
             busy = outcome.busy_s / outcome.lasted_s if outcome.lasted_s else 0.0
             if busy > max(_BUSY, load):
                 each_ms = 1000 * outcome.busy_s / outcome.jobs
                 yield (
-                    f"Under {policy} jobs run {busy:.0%} of the time all the same, {each_ms:,.0f} ms each, "
-                    "mostly for what a job costs however few its rows: more rows would cost little more."
+                    f"Under policy {policy}, jobs still run {busy:.0%} of the time, {each_ms:,.0f} ms each: "
+                    "most of it is the fixed cost of a job, so more rows would cost little more."
                 )
                 break
         for policy, outcome in outcomes.items():
             if outcome.behind_s > max(_BEHIND * outcome.loaded_s, _BEHIND_S):
                 yield (
-                    f"Under {policy} they do not keep up all the same: the last results came "
-                    f"{outcome.behind_s:,.0f} s after the last row. Tasks of one job end together, and the "
-                    "quicker ones leave cores idle."
+                    f"Under policy {policy}, queries still fall behind: the last results came "
+                    f"{outcome.behind_s:,.0f} s after the last row. All tasks of a job end together, so "
+                    "short tasks leave cores idle."
                 )
         return
     yield (
-        f"Too much: these rates bring {load:.2f} times the work that {have} can do, so rows wait longer and "
-        f"longer, under every policy. {1 / load:.0%} of these rates would just fit; plan for less."
+        f"Overload: these rates need {load:.2f} times the CPU time of {have}, so rows wait longer and "
+        f"longer under every policy. At most {1 / load:.0%} of these rates can be processed."
     )
     tied = _bottleneck_task(costs, rates)
     if tied is not None:
-        yield f"{tied} alone needs more than one core, and cannot be split by a key."
+        yield f"{tied} alone needs more than one core, and cannot be partitioned by a key."
         return
     enough = next((n for n in range(cores, _MOST_CORES) if costs.utilisation(rates, n) < 1), None)
     if enough is not None:
-        yield f"{enough} cores would just do, as far as the work can be shared out."
+        yield f"At least {enough} cores are needed, if the work can be distributed evenly."
 
 
 def _bottleneck_task(costs: Costs, rates: Mapping[str, float]) -> str | None:

@@ -12,14 +12,14 @@ from rich.table import Table
 from slicemill.metrics.quality_of_service import QueryStatistics, Summary
 from slicemill.scheduling.rehearsal import Outcome, QueryOutcome
 
-# Two policies are compared only if a measure differs by more than this share.
+# minimum relative difference of a measure at which two policies are compared
 CLEARLY = 0.1
 
 MEASURES = ("mean response", "longest response", "mean slowdown", "l2 slowdown", "staleness")
 
 
 def measures(outcome: Outcome) -> dict[str, float]:
-    """Return the measures by which policies are compared; less is better."""
+    """Return the measures by which policies are compared. A lower value is better."""
     figures = outcome.overall()
     return {
         "mean response": figures.response.mean,
@@ -35,27 +35,27 @@ def policies_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
     table = _table(title, "policy", *_COLUMNS, "l2 of slowdown")
     for policy, outcome in outcomes.items():
         figures = outcome.overall()
-        subtasks = _subtasks(figures, outcome.staleness, outcome.mean_waiting, outcome.most_waiting)
-        table.add_row(policy, *subtasks, _number(figures.slowdown.root_mean_square))
+        cells = _cells(figures, outcome.staleness, outcome.mean_waiting, outcome.most_waiting)
+        table.add_row(policy, *cells, _number(figures.slowdown.root_mean_square))
     return table
 
 
 def queries_table(title: str, outcomes: Mapping[str, Outcome]) -> Table:
-    """Return a table with a line for each query and policy."""
+    """Return a table with one line per query and policy."""
     table = _table(title, "query", *(("policy",) if len(outcomes) > 1 else ()), *_COLUMNS)
     names = next(iter(outcomes.values())).queries
     for name in names:
         for number, (policy, outcome) in enumerate(outcomes.items()):
             query = outcome.queries[name]
-            subtasks = _subtasks(query.figures, query.staleness, query.mean_waiting, query.most_waiting)
-            table.add_row("" if number else name, *((policy,) if len(outcomes) > 1 else ()), *subtasks)
+            cells = _cells(query.figures, query.staleness, query.mean_waiting, query.most_waiting)
+            table.add_row("" if number else name, *((policy,) if len(outcomes) > 1 else ()), *cells)
     return table
 
 
 _COLUMNS = ("results", "response", "longest", "slowdown", "greatest", "stale", "waiting", "most")
 
 
-def _subtasks(figures: QueryStatistics, stale: float, mean_rows: float, most_rows: int) -> Iterator[str]:
+def _cells(figures: QueryStatistics, stale: float, mean_rows: float, most_rows: int) -> Iterator[str]:
     response, slowdown = figures.response, figures.slowdown
     yield f"{response.count:,}"
     yield from (_seconds(value) for value in (response.mean, response.largest))
@@ -65,8 +65,7 @@ def _subtasks(figures: QueryStatistics, stale: float, mean_rows: float, most_row
 
 
 def _table(title: str, *columns: str) -> Table:
-    # With the column `policy` the gaps are narrower, so that no number is cut at 80 columns. Long names are
-    # folded.
+    # The column `policy` narrows the gaps, so that no number is cut at 80 columns. Long names are folded.
     table = Table(
         title=title,
         title_justify="left",
@@ -96,13 +95,13 @@ def _number(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:,.1f}"
 
 
-# -- predicted and measured -------------------------------------------------------------------------------
+# -- Predicted and measured outcomes ----------------------------------------------------------------------
 
 
 def agreement(
     predicted: Mapping[str, Outcome], measured: Mapping[str, Outcome]
 ) -> dict[str, tuple[list[str], list[str], int, int]]:
-    """Compare the predicted and the measured order of policies, by measure.
+    """Compare how prediction and measurement rank the policies, for each measure.
 
     Return both orders, best first, then the number of pairs in the same order, and the number of pairs. Only
     pairs that the prediction clearly separates are counted.

@@ -1,4 +1,4 @@
-"""Trials on Spark: measurement of task costs at given rates.
+"""Trials: run a script's queries on Spark over sample rows, and measure the cost of each task.
 
 Rows are fed to the streams in polls at given times, so every policy gets the same arrivals. The sources
 are not polled during a trial.
@@ -49,15 +49,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SAMPLED_S, _MOST_SAMPLED = 60.0, 200_000
-# Sizes of polls, in multiples of the interval. The uncounted polls fill windows and caches.
+# Sizes of polls, in multiples of the polling interval. The first polls fill windows and caches and do not
+# count.
 _UNCOUNTED = (8, 1)
 _COUNTED = (1, 4, 16, 1, 4, 16, 2, 8, 1, 4, 16)
-# Prefix of the stages that a worker reports per subtask; the remaining time of a run is spent in the
-# dispatcher.
+# Prefix of the stages that a subtask reports. The remaining time of a run is spent in the driver.
 _RUN = "run: "
 
 Progress = Callable[[str, float], None]
-"""Callback with the current step and the completed share, from 0 to 1."""
+"""Callback with the name of the current step and the completed share, from 0 to 1."""
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class TrialSamples:
 def open_trial_mill(
     where: SparkSession | InlinePool, source: SourceText, clock: Callable[[], int], policy: str = "fcfs"
 ) -> Iterator[Mill]:
-    """Open a mill in a temporary home with a script's queries.
+    """Run a script's queries in a temporary home directory, without reading sources or writing to sinks.
 
     Its sources are not read and its sinks are removed, so a trial emits no results. On Spark, keyed tasks
     have as many subtasks as there are cores, as the cost model assumes.
@@ -108,14 +108,14 @@ def open_trial_mill(
         mill.execute(source)
         for sink in mill.sinks.names():
             mill.sinks.remove(sink)
-        mill.dispatcher.chooser.set_policy(policy)  # overrides the policy of the script
+        mill.dispatcher.chooser.set_policy(policy)  # this policy replaces a policy that the script sets
         mill.open()
         if not mill.queries:
             raise SlicemillError(f"{source.name} has no continuous query, so there is nothing to plan for")
         yield mill
 
 
-# -- costs ------------------------------------------------------------------------------------------------
+# -- Costs ------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ def _time(mill: Mill, task: RunningTask, runs: _MeasuredRuns) -> None:
     subtasks_s = sum(stage.seconds for name, stage in stages.items() if name.startswith(_RUN))
     delivery_s = _seconds(stages, "deliver")
     runs.subtasks[rows].append(subtasks_s)
-    # Subtasks run in parallel; the remaining time is for messages to and from workers and for the commit.
+    # Subtasks run in parallel. The remaining time is spent on messages to workers and on the commit.
     runs.beside.append(took_s - subtasks_s / task.subtasks - delivery_s)
     runs.delivery.append(delivery_s)
     runs.rows_in += rows
@@ -199,7 +199,7 @@ def _fit_costs(mill: Mill, found: Mapping[str, _MeasuredRuns]) -> Costs:
     for task in mill.dispatcher.tasks.values():
         runs = found[task.id]
         cost = BatchCost(decay=1.0)
-        # The median ignores single runs hit by a pause of the machine.
+        # The median ignores single runs that a pause of the machine has delayed.
         for rows, seconds in runs.subtasks.items():
             cost.observe(rows, median(seconds))
         tasks.append(
@@ -215,7 +215,7 @@ def _fit_costs(mill: Mill, found: Mapping[str, _MeasuredRuns]) -> Costs:
         )
     beside = [seconds for runs in found.values() for seconds in runs.beside]
     if not beside:
-        raise SlicemillError("no task had anything to read; give --rate for the streams that queries read")
+        raise SlicemillError("no task had rows to read; add --rate for the streams that queries read")
     return Costs(median(beside), tuple(tasks))
 
 
@@ -225,7 +225,7 @@ def stop_if_failed(mill: Mill) -> None:
             raise SlicemillError(f"{name} failed on the rows of the trial: {query.error}")
 
 
-# Sample rows for trials, taken from a stream's own source.
+# Sample rows for trials, taken from a stream's own source
 #
 # A trial feeds rows at its own rate, not at that of the source. So rows are read once in advance, and get new
 # timestamps when they are fed to a stream. Other timestamps in a row are shifted by the same amount. A sample
@@ -238,7 +238,7 @@ _SPREAD_US = 200_000
 
 
 def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
-    """Read the first rows of a stream's source, at most `rows`."""
+    """Read at most `rows` rows from the beginning of a stream's source."""
     try:
         good = (
             r for r in read_rows(_endless(stream.source, rows), stream.encoded_schema, folder) if _is_good(r)
@@ -246,10 +246,13 @@ def read_sample(stream: Stream, rows: int, folder: Path = Path()) -> pa.Table:
         sample = [Timed(0, row) for row in islice(good, rows) if not isinstance(row, BadRow)]
     except SlicemillError as problem:
         raise SlicemillError(
-            f"no rows of {stream.name} to measure with: {problem}; --home takes costs from a mill that ran"
+            f"the source of {stream.name} cannot be read for a trial: {problem}; "
+            "use the costs of a home directory instead: --home"
         ) from None
     if not sample:
-        raise SlicemillError(f"no rows of {stream.name} to measure with: its source holds none")
+        raise SlicemillError(
+            f"the source of {stream.name} has no rows for a trial; use the costs of a home directory: --home"
+        )
     return to_table(sample, stream.source_schema, [0] * len(sample)).drop_columns([TS, SEQ, ARRIVAL])
 
 
@@ -258,13 +261,13 @@ def _is_good(row: object) -> bool:
 
 
 def _endless(spec: SourceSpec, rows: int) -> SourceSpec:
-    """Remove the limits of a generator, so that it yields enough rows."""
+    """Remove the limits of a generator source, so that it yields enough rows."""
     url = urlsplit(spec.url or "")
     if url.scheme not in _GENERATORS:
         return spec
     options = {name: value for name, value in parse_qsl(url.query) if name not in _ENDS}
     if url.scheme == "nexmark":
-        # one event in fifty is a person
+        # One Nexmark event in fifty is a person, which is the rarest kind of event.
         options["events"] = str(60 * rows)
     return replace(spec, url=urlunsplit(url._replace(query=urlencode(options))))
 
@@ -291,7 +294,7 @@ class TrialStream:
 def _shift_timestamps(
     table: pa.Table, stream: Stream, times: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> pa.Table:
-    """Set the time column and shift other timestamps by the same amount."""
+    """Set the time column, and shift other timestamps of each row by the same amount."""
     if stream.time_column is None or stream.stamp_column is not None:
         return table
     column = table.column(stream.schema.index(stream.time_column))
@@ -303,27 +306,28 @@ def _shift_timestamps(
     return table
 
 
-# Task costs from the statistics in a home, without a trial.
+# Task costs from the statistics in a home directory, without a trial
 
 
 def costs_of_home(folder: Path, catalog: Catalog) -> Costs:
-    """Return the costs of a script's tasks as learned in a home."""
+    """Return the costs of a script's tasks, from the statistics in a home directory."""
     graph = share(optimize(build_graph(catalog)), catalog)
     home = HomeReader(folder)
     known = [(task, *_load_statistics(home, task)) for task in split_into_tasks(graph)]
-    # The fixed cost of a job is part of each task's overhead, so it is at most the least overhead.
+    # Each task's overhead includes the fixed cost of a job. So the least overhead is the best estimate of
+    # that cost.
     job_s = min((statistics.cost.overhead for _, statistics, _ in known), default=0.0)
     return Costs(job_s, tuple(task_cost(*found, job_s, graph, catalog) for found in known))
 
 
 def _load_statistics(home: HomeReader, task: Task) -> tuple[TaskStatistics, int]:
-    """Return a task's statistics and its number of subtasks."""
+    """Return the stored statistics of a task, and its number of subtasks."""
     fields = home.tasks.get(task.id, {})
     kept = fields.get("statistics", {})
     known = kept.get("selectivities", {})
     if not all(log in known for _, log in task.outputs):
         raise SlicemillError(
-            f"{task.id} has not run in {home.folder}; let `slicemill run … --home {home.folder}` run for a "
+            f"{home.folder} has no costs of {task.id}; run `slicemill run … --home {home.folder}` for a "
             "while, or leave --home out to measure now"
         )
     statistics = TaskStatistics()
@@ -334,7 +338,7 @@ def _load_statistics(home: HomeReader, task: Task) -> tuple[TaskStatistics, int]
 def task_cost(
     task: Task, statistics: TaskStatistics, subtasks: int, job_s: float, graph: QueryGraph, catalog: Catalog
 ) -> TaskCost:
-    """Return the cost of a task from statistics gathered with `subtasks` subtasks."""
+    """Return the cost of a task from statistics that were gathered with `subtasks` subtasks."""
     cost = statistics.cost
     outputs = tuple(output_of(log, statistics.selectivity(log), catalog) for _, log in task.outputs)
     return TaskCost(
@@ -349,7 +353,7 @@ def task_cost(
 
 
 def output_of(log: str, per_row: float, catalog: Catalog) -> Output:
-    """Return a log with its query's weight and SLO, if any."""
+    """Return a log with the weight and the service level of its query, if any."""
     query = catalog.queries.get(log)
     if query is None:
         return Output(log, per_row, is_query=False)

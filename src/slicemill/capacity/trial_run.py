@@ -1,7 +1,7 @@
-"""Measurement of policies on Spark: simulated arrivals replayed in real time.
+"""Measurement of scheduling policies on Spark: simulated arrivals are replayed in real time.
 
-Policies take turns in one mill, forwards and then backwards, so that other load on the machine affects
-all of them equally.
+Each policy runs twice over all arrivals; such a run is called a turn. The policies take turns in one engine,
+forwards and then backwards, so that other load on the machine affects all of them equally.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from slicemill.time import SECOND_US, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Polls before the measurement. They fill caches, and the dispatcher measures the costs of tasks.
+# number of polls before the measurement; they fill caches, and the driver learns the costs of tasks
 _UNCOUNTED = 4
 _PATIENCE_S = 300.0
-# Before a turn, event time advances by an hour, and a few uncounted rows close the windows of the previous
-# turn. Event time then advances by two minutes, which is longer than these rows take to run. So no row of the
-# turn is late if the watermark of a stream with SKEW has followed the clock meanwhile.
+# Advance of event time before each turn
+#
+# First, event time advances by an hour, and a few rows that do not count close the windows of the previous
+# turn. Then it advances by two minutes, which is longer than processing these rows takes. So no row of the
+# turn is late, even if a stream has SKEW and its watermark has followed the clock.
 _LEAP_US, _SMALL_LEAP_US = 3600 * SECOND_US, 120 * SECOND_US
 _FEW_ROWS = 10
 
@@ -58,7 +60,7 @@ def try_policies(
             for name, stream in streams.items():
                 mill.feed(name, stream.rows(_FEW_ROWS, now_us))
             now_us += _SMALL_LEAP_US
-            # The tables are built before the run, so that feeding takes little time.
+            # The tables are built before the turn, so that feeding them takes little time.
             tables = [
                 streams[poll.stream].rows(poll.rows, now_us + int(poll.at * SECOND_US)) for poll in arrivals
             ]
@@ -97,7 +99,7 @@ def _run_arrivals(
 
 
 def _warm_up(mill: Mill, streams: Mapping[str, TrialStream], arrivals: Sequence[Poll]) -> int:
-    """Run every task on polls of several sizes; return the last event time."""
+    """Run every task on polls of several sizes. Return the last event time."""
     largest = {name: max((p.rows for p in arrivals if p.stream == name), default=0) for name in streams}
     now_us = wall_clock_us()
     for number in range(_UNCOUNTED):
@@ -120,15 +122,15 @@ def _drain(mill: Mill) -> None:
         mill.dispatcher.check()
         if time.monotonic() > ends:
             raise SlicemillError(
-                f"rows still wait {_PATIENCE_S:.0f} s after the last one came: too high a rate"
+                f"rows were still pending {_PATIENCE_S:.0f} s after the last row arrived; use a lower --rate"
             )
         time.sleep(0.02)
     with mill.dispatcher.paused():
-        pass  # wait until the last run has delivered
+        pass  # this waits until the last run has delivered its results
 
 
 def _is_busy(mill: Mill) -> bool:
-    """Return True if rows wait for admission or for a run."""
+    """Return True if rows wait for admission or for a run of a task."""
     return any(stream.has_handed for stream in mill.running.streams.values()) or any(
         task.pending() for task in mill.dispatcher.tasks.values()
     )

@@ -1,4 +1,4 @@
-"""Command line interface, with one module for each command.
+"""Command line interface `slicemill`, with one module for each command.
 
 Imports are inside the command functions, so that `slicemill check` starts without Spark, Numba and NumPy.
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from typer._click.core import Command, Context
 
 EXIT_STATUS = (
-    "Exit status: 0 all is well; 1 a mistake in a script, an option, a home or a source, or a claim that "
-    "does not hold; 2 wrong usage of the command; 3 a query stopped with an error while others went on; "
-    "130 interrupted (ctrl-c), 143 told to end (SIGTERM): `run` shows its results all the same."
+    "Exit status: 0 success; 1 an error in a script, an option, a home directory or a source, or a failed "
+    "check; 2 wrong usage of the command; 3 a query failed while other queries continued; 130 interrupted "
+    "(ctrl-c) and 143 terminated (SIGTERM), in both cases after `run` has shown its results."
 )
 
 
 class CommandsWithExtensions(TyperGroup):
-    """Command group that imports an extension's command when it is called."""
+    """Command group that includes the commands of extensions, and imports each when it is called."""
 
     def list_commands(self, ctx: Context) -> list[str]:
         return [*super().list_commands(ctx), *commands()]
@@ -49,7 +49,7 @@ class CommandsWithExtensions(TyperGroup):
 
 app = typer.Typer(
     cls=CommandsWithExtensions,
-    help="Many continuous queries over streams, planned together and run on Spark.",
+    help="Run many standing SQL queries over streams on Spark, planned together so that they share work.",
     epilog=EXIT_STATUS,
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 def check(
     file: File,
-    as_json: Annotated[bool, typer.Option("--json", help="Print statements and mistakes as JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print statements and errors as one JSON object.")
+    ] = False,
     imports: Annotated[
         bool,
-        typer.Option("--import", help="Import the Python classes that the script names: their code runs."),
+        typer.Option(
+            "--import",
+            help="Import and check the Python classes that the script names. Importing runs their code.",
+        ),
     ] = False,
 ) -> None:
     """List the statements and warnings of a script, or its errors.
@@ -45,16 +50,16 @@ def check(
             typer.echo(f"note: {bound.source.name}:{note['line']}: {note['message']}", err=True)
     if unverified and not as_json:
         typer.echo(
-            f"not imported: {', '.join(unverified)}; that they are there, with the methods they need, and "
-            "answer at each tuple where a query has no window, is not verified "
-            "(--import does so, and runs their code)",
+            f"not imported: {', '.join(unverified)}; whether these Python objects exist, have the "
+            "required methods, and return a result for each row where a query has no window, "
+            "is checked only with --import, which runs their code",
             err=True,
         )
     if bound.diagnostics:
         count = len(bound.diagnostics)
         if not as_json:
             typer.echo(f"{EslError(bound.source, bound.diagnostics)}\n", err=True)
-            typer.echo(f"{count} mistake{'s' if count > 1 else ''} in {bound.source.name}", err=True)
+            typer.echo(f"{count} error{'s' if count > 1 else ''} in {bound.source.name}", err=True)
         raise typer.Exit(1)
 
 
@@ -67,13 +72,13 @@ def _notes(bound: BoundScript) -> list[dict[str, object]]:
     for statement, span in bound.statements:
         line, _ = bound.source.position(span.start)
         for call, hint in dict.fromkeys(calls_by_row(statement)):
-            message = f"{render(call)} runs row by row, once for each distinct value"
+            message = f"{render(call)} is evaluated row by row in Python, once for each distinct value"
             notes.append({"line": line, "message": f"{message}; write {hint}" if hint else message})
     return notes
 
 
 def _python_names(bound: BoundScript) -> list[str]:
-    """Return the Python classes and functions that a script refers to."""
+    """Return the Python classes and functions to which a script refers."""
     from slicemill.catalog.aggregates import AggregateDefinition
     from slicemill.catalog.extended import ComputedStream
     from slicemill.catalog.function import FunctionDefinition

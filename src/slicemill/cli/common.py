@@ -15,21 +15,28 @@ if TYPE_CHECKING:
     from slicemill.binder.script import BoundScript
     from slicemill.sql.errors import SourceText
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="An ESL script; - reads standard input.")]
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="Script of ESL statements (SQL for streams), for example auction.esl; - reads standard input.",
+    ),
+]
 Packages = Annotated[
     str | None,
-    typer.Option(
-        metavar="G:A:V,…", help="Maven packages that Spark loads, such as those of its Kafka source."
-    ),
+    typer.Option(metavar="G:A:V,…", help="Maven packages that Spark loads, for example of the Kafka source."),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="A setting of the Spark session; may be given several times."),
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Setting of the Spark session, for example spark.driver.memory=4g; repeatable.",
+    ),
 ]
 
 
 def spark_settings(packages: str | None, conf: list[str] | None) -> dict[str, str]:
-    """Return the Spark session settings given by the options --packages and --conf.
+    """Return the Spark session settings that the options --packages and --conf give.
 
     >>> spark_settings("org.example:source:1.0", ["spark.driver.memory=4g"])
     {'spark.jars.packages': 'org.example:source:1.0', 'spark.driver.memory': '4g'}
@@ -38,15 +45,17 @@ def spark_settings(packages: str | None, conf: list[str] | None) -> dict[str, st
     for given in conf or ():
         key, equals, value = given.partition("=")
         if not equals or not key.startswith("spark."):
-            raise SlicemillError(f"{given!r} is no setting; write it as in --conf spark.driver.memory=4g")
+            raise SlicemillError(
+                f"{given!r} is not a Spark setting; write --conf spark.driver.memory=4g, for example"
+            )
         if key == "spark.master":
-            raise SlicemillError("the master is given with --master, not with --conf")
+            raise SlicemillError("--conf cannot set spark.master; use --master")
         settings[key] = value
     return settings
 
 
 def read(file: Path) -> SourceText:
-    """Read a script from a file or standard input; raise SlicemillError on failure."""
+    """Read a script from a file or standard input. Raises SlicemillError if that fails."""
     from slicemill.sql.errors import SourceText
 
     try:
@@ -54,7 +63,9 @@ def read(file: Path) -> SourceText:
     except OSError as error:
         raise SlicemillError(f"cannot read {file}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise SlicemillError(f"{file} is not UTF-8 text: byte {error.start} cannot be read") from None
+        raise SlicemillError(
+            f"{file} is not valid UTF-8 at byte {error.start}; convert the file to UTF-8"
+        ) from None
     return SourceText(text, "<stdin>" if str(file) == "-" else str(file))
 
 
@@ -79,5 +90,5 @@ def seconds_of(duration: str | None) -> float | None:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]+)\s*", duration.lower())
     unit = unit_name(match[2]) if match else None
     if match is None or unit not in UNITS_US:
-        raise SlicemillError(f"{duration!r} is not a duration; write it as in --for 30s")
+        raise SlicemillError(f"{duration!r} is not a duration; write 30s, 10m or 1h, for example")
     return float(match[1]) * UNITS_US[unit] / 1_000_000

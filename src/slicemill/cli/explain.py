@@ -1,4 +1,4 @@
-"""`slicemill explain`: show the plan of a script, query, aggregate or model."""
+"""`slicemill explain`: show the plan of a script, or details of a query, aggregate or model."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from slicemill.extension import load, statements
 if TYPE_CHECKING:
     from slicemill.catalog.catalog import Catalog
     from slicemill.operators.graph import QueryGraph
+    from slicemill.sql.errors import SourceText
 
 
 class Format(StrEnum):
@@ -30,27 +31,46 @@ def explain(
     form: Annotated[
         Format,
         typer.Option(
-            "--format", help="text; json; svg: a drawing; mermaid, for Markdown; dot, for Graphviz."
+            "--format",
+            help="Output format: text, json, svg (drawing), mermaid (for Markdown) or dot (for Graphviz).",
         ),
     ] = Format.text,
-    query: Annotated[str | None, typer.Option(help="Only this query or derived stream.")] = None,
-    uda: Annotated[str | None, typer.Option(help="How calls of this aggregate run, with their code.")] = None,
-    model: Annotated[str | None, typer.Option(help="What this model keeps and costs, or its graph.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="Show only the plan of this query or derived stream.")
+    ] = None,
+    uda: Annotated[
+        str | None,
+        typer.Option(help="Show how calls of this user-defined aggregate run, with the generated code."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Show state and cost of this model, or with --format svg its graph.")
+    ] = None,
     home: Annotated[
-        Path | None, typer.Option(help="Count with what was measured in the home of a mill.")
+        Path | None, typer.Option(help="Estimate costs with the measurements in this home directory.")
     ] = None,
     subtasks: Annotated[
-        int, typer.Option(min=1, max=1 << 16, metavar="N", help="How many ways work may be split.")
+        int,
+        typer.Option(
+            min=1, max=1 << 16, metavar="N", help="Maximum number of subtasks (parallel instances) of a task."
+        ),
     ] = 8,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write to a file.")] = None,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="What the script would start, change and end in the home.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write to this file instead of standard output.")
+    ] = None,
 ) -> None:
-    """Show the query graph: streams, operators and the arcs between them."""
+    """Show the plan of a script: streams, operators and tasks, with shared operators."""
     from slicemill.binder import bind
     from slicemill.plan.build import build_graph
     from slicemill.plan.optimizer import optimize, share
     from slicemill.plan.overlapping_joins import NOTHING_RUNS, merge_overlapping_joins
     from slicemill.plan.tasks import split_into_tasks
 
+    if changes:
+        _write(_explained_changes(read(file), home), output)
+        return
     catalog = bind(read(file)).catalog
     if uda is not None:
         from slicemill.explain.aggregates import explain_uda
@@ -74,6 +94,15 @@ def explain(
     if query is not None:
         graph = _query_subgraph(graph, query)
     _write(_render_graph(graph, form, subtasks, home), output)
+
+
+def _explained_changes(script: SourceText, home: Path | None) -> str:
+    from slicemill.lifecycle.catalog_diff import predict_changes
+    from slicemill.storage.home_reader import HomeReader
+
+    if home is None:
+        raise SlicemillError("--changes compares a script with a home; give --home FOLDER")
+    return str(predict_changes(script, HomeReader(home)))
 
 
 def _render_graph(graph: QueryGraph, form: Format, subtasks: int, home: Path | None) -> str:
@@ -107,9 +136,11 @@ def _render_graph(graph: QueryGraph, form: Format, subtasks: int, home: Path | N
 def _explained_object(kind: str, name: str, catalog: Catalog, form: Format) -> str:
     hook = statements().get(kind)
     if hook is None or hook.explain is None:
-        raise SlicemillError(f"no extension explains a {kind.lower()}; see docs/internals/extensions.md")
+        raise SlicemillError(
+            f"no installed extension can explain a {kind.lower()}; see docs/internals/extensions.md"
+        )
     if form in (Format.mermaid, Format.dot):
-        raise SlicemillError(f"a {kind.lower()} has no format {form.value}; use text, json or svg")
+        raise SlicemillError(f"a {kind.lower()} cannot be drawn as {form.value}; use text, json or svg")
     text: str = load(hook.explain)(name, catalog, form.value)
     return text
 
@@ -126,5 +157,5 @@ def _query_subgraph(graph: QueryGraph, name: str) -> QueryGraph:
         stream.lower(): node_id for stream, node_id in graph.streams.items()
     }
     if name.lower() not in by_name:
-        raise SlicemillError(f"there is no query or stream {name}; known are {', '.join(by_name)}")
+        raise SlicemillError(f"there is no query or stream {name}; use one of {', '.join(by_name)}")
     return graph.only(graph.ancestors(by_name[name.lower()]))

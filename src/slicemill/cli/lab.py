@@ -21,12 +21,12 @@ FORWARDS: dict[str, Any] = {
 
 
 def lab(context: typer.Context) -> None:
-    """Run published experiments and check their claims (needs slicemill-lab)."""
+    """Run published experiments and check their claims (requires slicemill-lab)."""
     _forward("lab", context)
 
 
 def bench(context: typer.Context) -> None:
-    """Compare with other systems, and check claims (needs slicemill-lab)."""
+    """Compare slicemill with other systems, and check performance claims (requires slicemill-lab)."""
     _forward("bench", context)
 
 
@@ -34,8 +34,8 @@ def _forward(name: str, context: typer.Context) -> None:
     found = entry_points(group=GROUP, name=name)
     if not found:
         typer.echo(
-            f"error: slicemill {name} is a command of slicemill-lab, which is not installed; "
-            "`pip install slicemill-lab` (`make venv` in the repository) brings it",
+            f"error: the command slicemill {name} requires slicemill-lab, which is not installed; "
+            "install it with `pip install slicemill-lab` (in the repository: `make venv`)",
             err=True,
         )
         raise typer.Exit(2)

@@ -1,4 +1,4 @@
-"""Command-line execution: run scripts with a mill and print their results."""
+"""Execution of `slicemill run`: run a script, watch its progress, and print the results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUERY_FAILED, INTERRUPTED, TERMINATED = 3, 128 + signal.SIGINT, 128 + signal.SIG
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of `slicemill run`: duration, session, home, and output."""
+    """Options of `slicemill run`: duration, home directory, scheduling policy and output."""
 
     seconds: float | None = None
     home: Path | None = None
@@ -52,11 +52,11 @@ class RunOptions:
 
 
 class Terminated(SystemExit):
-    """The process received SIGTERM."""
+    """Raised when the process has received SIGTERM."""
 
 
 class ResultLines:
-    """Prints newly committed results as JSON lines.
+    """Printer of newly committed results as JSON lines.
 
     Epochs up to `after` are not printed.
     """
@@ -68,19 +68,19 @@ class ResultLines:
         self._out = out
 
     def print_new(self) -> None:
-        """Print all results committed since the last call."""
+        """Print all results that were committed since the last call."""
         for name, query in self._mill.queries.items():
             for epoch in query.log.epochs(after=self._cursors.get(name, self._after)):
                 rows = timed_rows(query.log.read(epoch), query.schema)
                 lines = "".join(result_line(name, query.schema, timed) for timed in rows)
-                # An interrupt between these two statements would repeat or lose lines.
+                # An interrupt between writing and recording would repeat or lose lines.
                 with _delay_signals():
                     self._out.write(lines)
                     self._cursors[name] = epoch.number
         self._out.flush()
 
     def print_answers(self) -> None:
-        """Print the current results of ad hoc queries."""
+        """Print the current results of the ad hoc queries in the script."""
         for name, schema, answer in _answers(self._mill):
             for row in answer:
                 self._out.write(result_line(name, schema, (None, row)))
@@ -90,8 +90,8 @@ class ResultLines:
 def run_on_spark(source: SourceText, options: RunOptions, spark: Future[SparkSession]) -> int:
     """Run a script, print results and metrics, and return the exit status.
 
-    The run ends after a time or when it is interrupted. Without a home the streams are ended, so that open
-    windows emit too. With a home, open windows continue in the next run.
+    The run ends after a time or when it is interrupted. Without a home directory, the streams are
+    ended, so that open windows emit too. With a home directory, open windows continue in the next run.
     """
     console = Console(stderr=True)
     with _exit_on_sigterm(), _open_mill(options, spark, console) as mill:
@@ -150,7 +150,7 @@ def _delay_signals() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _exit_on_sigterm() -> Iterator[None]:
-    """Make SIGTERM end a run as ctrl-c does."""
+    """Let SIGTERM end a run in the same way as ctrl-c."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -167,8 +167,8 @@ def _exit_on_sigterm() -> Iterator[None]:
 
 
 def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError | None:
-    """Process all input that has arrived; return the error, if any."""
-    with console.status("finishing what has arrived; ctrl-c ends at once"):
+    """Process all input that has arrived. Return the error, if any."""
+    with console.status("processing the rows that have arrived; ctrl-c stops at once"):
         try:
             if options.home is None:
                 mill.drain()
@@ -181,8 +181,8 @@ def _finish(mill: Mill, options: RunOptions, console: Console) -> SlicemillError
 
 
 def _open_mill(options: RunOptions, spark: Future[SparkSession], console: Console) -> Mill:
-    """Open the home and start Spark, with progress on the console."""
-    with console.status("opening the home") as status:
+    """Open the home directory and start Spark, and show the progress on the console."""
+    with console.status("opening the home directory") as status:
         return Mill(
             spark,
             options.home,
@@ -226,7 +226,9 @@ def _summary(mill: Mill, console: Console) -> None:
         if stream.error is not None:
             console.print(f"{name} could not be read: {stream.error}", style="red", highlight=False)
         if counts.read == 0 and stream.stream.source == SourceSpec():
-            console.print(f"{name} has no SOURCE: only a program can feed it", highlight=False)
+            console.print(
+                f"{name} has no SOURCE, so only a Python program can send rows to it", highlight=False
+            )
         elif counts.read or stream.error is None:
             show_counts(console, name, counts.read, counts.unneeded, counts.late, counts.bad)
     for problem in (
@@ -239,7 +241,7 @@ def _summary(mill: Mill, console: Console) -> None:
 
 
 def logs_table(folder: Path) -> Table:
-    """Return a table of a home's logs: rows, bytes and time range."""
+    """Return a table of the logs in a home directory: rows, bytes and time range."""
     home = HomeReader(folder)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("log", overflow="fold")

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from slicemill.cli.shell import Shell
     from slicemill_client.connection import Connection
 
-query_app = typer.Typer(help="The queries of a server.", no_args_is_help=True)
+query_app = typer.Typer(help="List, add, change or drop the queries of a server.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The name of a query.")]
+Name = Annotated[str, typer.Argument(help="Name of the query.")]
 UrlOption = Annotated[str, typer.Option("--url", envvar="SLICEMILL_URL", help=URL_HELP)]
 
 
@@ -47,18 +47,20 @@ def list_queries(url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
 @query_app.command("add", epilog='Example: slicemill query add dear "SELECT item FROM bid WHERE price > 100"')
 def add_query(
     name: Name,
-    select: Annotated[str, typer.Argument(help="SELECT …; - reads standard input.")],
+    select: Annotated[
+        str, typer.Argument(help="SELECT statement of the query; - reads it from standard input.")
+    ],
     url: UrlOption = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Register a query."""
+    """Create a query that runs until it is dropped."""
     text = sys.stdin.read() if select == "-" else select
     _run(url, token, f"CREATE QUERY {_quote_name(name)} AS {text}")
 
 
 @query_app.command("drop", epilog="Example: slicemill query drop dear")
 def drop_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Drop a query and its results."""
+    """Drop a query and delete its results."""
     _run(url, token, f"DROP QUERY {_quote_name(name)}")
 
 
@@ -73,19 +75,21 @@ def pause_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -
 
 @query_app.command("resume", epilog="Example: slicemill query resume dear")
 def resume_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Resume a paused query with the rows that arrived meanwhile."""
+    """Resume a paused query. The query first processes the rows that arrived during the pause."""
     _run(url, token, f"RESUME QUERY {_quote_name(name)}")
 
 
 @query_app.command("replace", epilog='Example: slicemill query replace dear "SELECT item FROM bid" --dry-run')
 def replace_query(
     name: Name,
-    select: Annotated[str, typer.Argument(help="SELECT …; - reads standard input.")],
-    dry_run: Annotated[bool, typer.Option(help="Only say what would be kept, and what would not.")] = False,
+    select: Annotated[str, typer.Argument(help="New SELECT statement; - reads it from standard input.")],
+    dry_run: Annotated[
+        bool, typer.Option(help="Only list which state would be kept and which would be lost.")
+    ] = False,
     url: UrlOption = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Replace the definition of a query; compatible state is kept."""
+    """Replace the definition of a query. State that the new definition can use is kept."""
     text = sys.stdin.read() if select == "-" else select
     words = "EXPLAIN REPLACE" if dry_run else "CREATE OR REPLACE"
     _run(url, token, f"{words} QUERY {_quote_name(name)} AS {text}")
@@ -99,22 +103,25 @@ def restart_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None)
 
 @query_app.command("explain", epilog="Example: slicemill query explain hot_items")
 def explain_query(name: Name, url: UrlOption = DEFAULT_URL, token: Token = None) -> None:
-    """Show the plan of a query, and its shared operators."""
+    """Show the plan of a query, and the operators that it shares with other queries."""
     _run(url, token, f"EXPLAIN {_quote_name(name)}")
 
 
 @query_app.command("tail", epilog="Example: slicemill query tail hot_items --format json")
 def tail(
     name: Name,
-    form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    form: Annotated[str, typer.Option("--format", help="Output format: table, csv or json.")] = "table",
     since: Annotated[
         int | None,
-        typer.Option(min=0, help="Begin with this epoch: 0 for all that is retained; else with what is new."),
+        typer.Option(
+            min=0,
+            help="First epoch (commit number) to print; 0 prints all stored results. Default: new results.",
+        ),
     ] = None,
     url: UrlOption = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Print new results until ctrl-c."""
+    """Print new results of a query until ctrl-c."""
     from rich.console import Console
 
     from slicemill.cli.shell import OutputFormat, Shell
@@ -130,7 +137,7 @@ def _quote_name(name: str) -> str:
 
 def status(
     url: Annotated[str, typer.Argument(metavar="[URL]", envvar="SLICEMILL_URL", help=URL_HELP)] = DEFAULT_URL,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Renew it every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Refresh the output every second.")] = False,
     token: Token = None,
 ) -> None:
     """Show the streams, queries and problems of a server."""

@@ -39,41 +39,59 @@ def run(
     file: File,
     engine: Annotated[
         EngineName,
-        typer.Option(help="reference runs tuple at a time, without Spark, to the end of the input."),
+        typer.Option(help="spark, or reference: row at a time, without Spark, until the input ends."),
     ] = EngineName.spark,
     duration: Annotated[
-        str | None, typer.Option("--for", metavar="30s", help="How long to run, from when sources are read.")
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="30s",
+            help="Duration of the run after sources are opened, for example 10m. Default: until ctrl-c.",
+        ),
     ] = None,
-    home: Annotated[Path | None, typer.Option(help="Keep logs and state here, and go on from them.")] = None,
-    master: Annotated[str | None, typer.Option(help="A Spark master; this machine if left out.")] = None,
+    home: Annotated[
+        Path | None,
+        typer.Option(help="Home directory for queries, results and state; a later run continues from it."),
+    ] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Spark master, for example spark://host:7077. Default: this machine.")
+    ] = None,
     packages: Packages = None,
     conf: Conf = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help=f"Which query runs next: {', '.join(POLICIES)}; fcfs if nothing is set."
-        ),
+        typer.Option(metavar="NAME", help=f"Scheduling policy: {', '.join(POLICIES)}. Default: fcfs."),
     ] = None,
     execution: Annotated[
         ExecutionName,
-        typer.Option(help="workers stay and answer at once; jobs hold no slot of the cluster in between."),
+        typer.Option(
+            help="workers: long-running Spark tasks; jobs: Spark jobs, which free their cores when idle."
+        ),
     ] = ExecutionName.workers,
     durability: Annotated[
         DurabilityName,
-        typer.Option(help="What committed results outlive: the end of the process, or a loss of power too."),
+        typer.Option(
+            help="process: commits survive a crash of the process; machine: also a loss of power (fsync)."
+        ),
     ] = DurabilityName.process,
     subtasks: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="How many ways work of new queries is split.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Maximum number of subtasks (parallel instances) of a new task."
+        ),
     ] = None,
     metrics: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write response times, slowdown and more as JSON.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write response times, slowdown and other metrics to this file as JSON."
+        ),
     ] = None,
-    rows: Annotated[int, typer.Option(min=0, help="How many of each query's last rows to show.")] = 5,
+    rows: Annotated[int, typer.Option(min=0, help="Number of last rows to show of each query.")] = 5,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print every row as a JSON line when it is made.")
+        bool, typer.Option("--json", help="Print each result row as a JSON line as soon as it is committed.")
     ] = False,
 ) -> None:
-    """Run every query of a script, and show the results.
+    """Run all queries of a script, and show their results at the end.
 
     With --json each row is printed as one line as soon as it is computed: {"query": …, "_ts": …} and the
     query's columns. All other messages go to standard error.
@@ -94,14 +112,14 @@ def run(
         return
     from slicemill.runtime.spark_session import begin_session, check_master
 
-    # Report errors that can be found quickly before Spark starts.
+    # Errors that can be found without Spark are reported before Spark starts.
     if master is not None:
         check_master(master)
     catalog = check_home(home, source)
     from slicemill.connectors.registry import check_declared
 
     check_declared(catalog)
-    # The JVM starts while the engine is imported.
+    # The JVM starts in the background while Python imports the engine.
     spark = begin_session(master, settings)
     from slicemill.cli.live_table import RunOptions, run_on_spark
 
@@ -122,7 +140,7 @@ def run(
 
 
 def check_home(home: Path | None, source: SourceText) -> Catalog:
-    """Return the catalog of a script; raise errors of home and script."""
+    """Return the catalog of a script, after a check against the home directory."""
     import tempfile
 
     from slicemill.binder import bind
@@ -135,7 +153,7 @@ def check_home(home: Path | None, source: SourceText) -> Catalog:
             tempfile.gettempdir()
         except OSError as problem:
             raise SlicemillError(
-                f"there is no place for a home: {problem.strerror}; give one with --home"
+                f"a temporary home directory cannot be created: {problem.strerror}; add --home FOLDER"
             ) from None
         return bind(source).catalog
     lock = HomeLock(home)
@@ -157,7 +175,7 @@ def _check_writable(file: Path) -> None:
         or not file.parent.is_dir()
         or not os.access(file if file.exists() else file.parent, os.W_OK)
     ):
-        raise SlicemillError(f"{file} cannot be written; name a file in a folder that is there")
+        raise SlicemillError(f"{file} cannot be written; use a file in an existing folder")
 
 
 def _reference_engine() -> Callable[[Catalog], Any]:

@@ -1,4 +1,4 @@
-"""Read-eval-print loop of the shell.
+"""Interactive shell of `slicemill sql`: reads, runs and displays statements.
 
 Statements end with a semicolon, and commands start with a backslash.
 """
@@ -30,7 +30,7 @@ from slicemill_client.connection import Connection
 from slicemill_client.errors import ClientError, StatementMistake, StatementRefused
 from slicemill_client.messages import StatementResult
 
-# Display of results and errors on a terminal.
+# Display of results and errors
 
 
 _LONGEST_WORD = 16
@@ -38,7 +38,7 @@ _TIME = re.compile(r"\d{4,}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 class OutputFormat(StrEnum):
-    """Output format of rows."""
+    """Output format of rows: table, csv or json."""
 
     table = "table"
     csv = "csv"
@@ -76,7 +76,7 @@ def show_result(
 
 
 def column_widths(names: Sequence[str], rows: Sequence[dict[str, Any]]) -> dict[str, int]:
-    """Return the width that each column of a table needs without folding."""
+    """Return the width that each column of a table needs without line breaks in its cells."""
     return {name: max(len(name), *(len(_cell(row[name]).plain) for row in rows)) for name in names}
 
 
@@ -87,7 +87,7 @@ def rows_table(
     least: Mapping[str, int] | None = None,
     header: bool = True,
 ) -> RenderableType:
-    """Format rows as a table, or as records if words would be cut.
+    """Format rows as a table, or as one record per row if the table is wider than the terminal.
 
     Numbers are right-aligned. `least` has the minimum widths of columns.
     """
@@ -114,7 +114,7 @@ def rows_table(
 
 
 def visible_columns(result: StatementResult) -> list[str]:
-    """Return the visible columns; SHOW hides columns of only NULL or 0."""
+    """Return the columns to display. For SHOW, columns with only NULL or 0 are hidden."""
     names = [name for name, _ in result.columns or []]
     if not result.tag.startswith("SHOW") or not result.rows:
         return names
@@ -122,19 +122,19 @@ def visible_columns(result: StatementResult) -> list[str]:
 
 
 def _wrap_header(name: str) -> str:
-    """Break a header into lines after its inner underscores."""
+    """Break a column header into lines after its inner underscores."""
     return name[:1] + name[1:].replace("_", "_\n")
 
 
 def _column_width(header: Sequence[str], cells: Sequence[Text]) -> int:
-    """Return the width at which no word is cut, except very long words."""
+    """Return the width at which no word is broken, except words of more than 16 characters."""
     words = [word for cell in cells for word in cell.plain.split()]
     times = (len(word) for word in words if _TIME.fullmatch(word))
     return max(min(max(map(len, [*header, *words]), default=0), _LONGEST_WORD), max(times, default=0))
 
 
 def _record(number: int, names: Sequence[str], cells: dict[str, list[Text]]) -> Table:
-    """Format one row with one line per value."""
+    """Format one row as a record with one line per value."""
     table = Table(
         box=None, pad_edge=False, show_header=False, title=f"row {number + 1}", title_justify="left"
     )
@@ -146,7 +146,7 @@ def _record(number: int, names: Sequence[str], cells: dict[str, list[Text]]) -> 
 
 
 def print_errors(console: Console, mistakes: Sequence[StatementMistake], text: str) -> None:
-    """Print each error with its source line, underlined."""
+    """Print each error with its source line, in which the error is underlined."""
     lines = text.splitlines()
     for mistake in mistakes:
         console.print(Text(f"error: {mistake.message}", style="bold red"))
@@ -178,26 +178,26 @@ def _as_csv(names: Sequence[str], rows: Sequence[dict[str, Any]], header: bool) 
 
 
 def _csv_cell(value: object) -> object:
-    """Convert a JSON value to a CSV cell, as the server does."""
+    """Convert a JSON value to a CSV field, in the same way as the server does."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (bool, dict, list)) else value
 
 
 COMMANDS = {
-    "\\?": "this list",
-    "\\d": "streams and queries; \\d NAME its columns",
-    "\\watch": "\\watch NAME shows results of a query as they come, until ctrl-c",
-    "\\plan": "how all queries run; \\plan NAME one of them",
+    "\\?": "list of commands",
+    "\\d": "streams and queries; \\d NAME shows the columns of one of them",
+    "\\watch": "\\watch NAME prints new results of a query until ctrl-c",
+    "\\plan": "plan of all queries; \\plan NAME shows the plan of one query",
     "\\i": "\\i FILE runs the statements of a file",
-    "\\q": "leave",
+    "\\q": "quit the shell",
 }
 
 
 class QuitShell(Exception):
-    """The user has entered the command to quit."""
+    """Raised when the user has entered the command to quit."""
 
 
 class Shell:
-    """Runs statements and shell commands against a server."""
+    """Shell that runs statements and commands against a server."""
 
     def __init__(
         self, connection: Connection, console: Console, form: OutputFormat = OutputFormat.table
@@ -207,7 +207,7 @@ class Shell:
         self._form = form
 
     def run(self, text: str) -> bool:
-        """Run statements or a shell command; return False on errors.
+        """Run statements or a shell command. Return False if there are errors.
 
         The quit command raises QuitShell.
         """
@@ -254,10 +254,10 @@ class Shell:
         """
         known = self._connection.queries.get(query)
         if known is None:
-            self.run(f"DESCRIBE {query}")  # prints the error
+            self.run(f"DESCRIBE {query}")  # DESCRIBE prints the error
             return
         if self._form is OutputFormat.table:
-            self._console.print(Text(f"results of {query}; ctrl-c ends", style="dim"))
+            self._console.print(Text(f"new results of {query}; stop with ctrl-c", style="dim"))
         widths: dict[str, int] = {}
         try:
             for rows in known.follow_json(since, stopped):
@@ -268,7 +268,7 @@ class Shell:
                 self._console.print()
 
     def _show_more(self, rows: Sequence[dict[str, Any]], widths: dict[str, int]) -> dict[str, int]:
-        """Print further rows of a query; return the widths of columns.
+        """Print further rows of a query. Return the widths of their columns.
 
         The header is printed again if the columns change or a column becomes wider.
         """
@@ -288,7 +288,7 @@ class Shell:
 
 
 def is_complete(text: str) -> bool:
-    """Return True for complete input.
+    """Return True if the input can be run.
 
     Complete input is empty, a shell command, or ends with a semicolon or brace.
     """
@@ -308,7 +308,7 @@ def interact(connection: Connection, console: Console) -> None:
         key_bindings=_enter_runs(),
         prompt_continuation="      ... ",
     )
-    console.print(Text(f"slicemill at {connection.url}; \\? helps, \\q leaves", style="dim"))
+    console.print(Text(f"slicemill at {connection.url}; \\? lists the commands, \\q quits", style="dim"))
     while True:
         try:
             shell.run(session.prompt("slicemill> "))
@@ -319,7 +319,7 @@ def interact(connection: Connection, console: Console) -> None:
 
 
 def _enter_runs() -> KeyBindings:
-    """Bind the enter key to run complete input or to break the line."""
+    """Let the enter key run complete input, and otherwise start a new line."""
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -334,19 +334,19 @@ def _enter_runs() -> KeyBindings:
 
 
 def _history() -> History:
-    """Return the input history; only this user can read its file."""
+    """Return the history of the user's input, in a file that only this user can read."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     file = Path(state) / "slicemill" / "history"
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.touch(mode=0o600)
     except OSError:
-        print(f"{file} cannot be written: nothing is remembered", file=sys.stderr)
+        print(f"{file} cannot be written, so the input history is not saved", file=sys.stderr)
         return InMemoryHistory()
     return FileHistory(str(file))
 
 
-# Completion in the shell: keywords, and names of the server's catalog.
+# Completion of keywords and of names in the server's catalog
 
 
 KEYWORDS = (
@@ -397,7 +397,7 @@ _ASKED_EVERY_S = 5.0
 
 
 class ServerNames:
-    """Names of the server's relations and columns, cached for some seconds."""
+    """Names of the server's streams, tables, queries and columns, cached for some seconds."""
 
     def __init__(self, connection: Connection, clock: Callable[[], float] = time.monotonic) -> None:
         self._connection = connection
@@ -419,7 +419,7 @@ class ServerNames:
 
 
 class WordCompleter(Completer):
-    """Completes the word before the cursor: keywords, catalog names, shell commands."""
+    """Completion of the word before the cursor: keywords, catalog names, shell commands."""
 
     def __init__(self, names: Callable[[], Iterable[str]], commands: Iterable[str] = ()) -> None:
         self._names = names

@@ -10,10 +10,10 @@ import typer
 
 from slicemill.errors import SlicemillError
 
-URL_HELP = "Where the server is; SLICEMILL_URL is asked if it is left out."
+URL_HELP = "URL of the server, for example http://host:8080."
 Url = Annotated[str, typer.Argument(metavar="[URL]", envvar="SLICEMILL_URL", help=URL_HELP)]
 Token = Annotated[
-    str | None, typer.Option(envvar="SLICEMILL_TOKEN", help="The token that the server asks for.")
+    str | None, typer.Option(envvar="SLICEMILL_TOKEN", help="Access token, if the server requires one.")
 ]
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -21,16 +21,19 @@ DEFAULT_URL = "http://127.0.0.1:8080"
 def sql(
     url: Url = DEFAULT_URL,
     command: Annotated[
-        str | None, typer.Option("--command", "-c", metavar="STATEMENTS", help="Run these, and end.")
+        str | None,
+        typer.Option("--command", "-c", metavar="STATEMENTS", help="Run these statements and exit."),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Run the statements of a file.")] = None,
-    form: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Run the statements in this file and exit.")
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="Output format: table, csv or json.")] = "table",
     token: Token = None,
 ) -> None:
-    """Open a SQL shell on a server, or run statements.
+    """Open an SQL shell on a server, or run statements.
 
-    On a terminal the shell has history and completion (tab). Otherwise statements are read from -c, a file or
-    standard input, and the exit status is 1 if a statement was rejected.
+    On a terminal the shell has history and completion (tab). Without a terminal, statements are read from -c,
+    a file or standard input, and the exit status is 1 if a statement was rejected.
     """
     from rich.console import Console
 
@@ -38,7 +41,7 @@ def sql(
     from slicemill_client.connection import connect
 
     if form not in tuple(OutputFormat):
-        raise SlicemillError(f"there is no format {form}; there are {', '.join(OutputFormat)}")
+        raise SlicemillError(f"there is no output format {form}; use one of {', '.join(OutputFormat)}")
     with connect(url, token) as connection:
         if command is None and file is None and sys.stdin.isatty():
             interact(connection, Console())

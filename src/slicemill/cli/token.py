@@ -7,22 +7,26 @@ from typing import Annotated
 
 import typer
 
-token_app = typer.Typer(help="Tokens: who may use the server of a home.", no_args_is_help=True)
+token_app = typer.Typer(help="Manage the access tokens of a server.", no_args_is_help=True)
 
-HomeFolder = Annotated[Path, typer.Option("--home", help="The home of the server.")]
+HomeFolder = Annotated[Path, typer.Option("--home", help="Home directory of the server.")]
 
 
 @token_app.command("add", epilog="Example: slicemill token add ann --role operator --home work")
 def add_token(
-    name: Annotated[str, typer.Argument(help="Whose token it is.")],
+    name: Annotated[str, typer.Argument(help="Name of the user or program that gets the token.")],
     home: HomeFolder,
-    role: Annotated[str, typer.Option(help="reader, operator or admin.")] = "reader",
+    role: Annotated[str, typer.Option(help="Role: reader, operator or admin.")] = "reader",
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", metavar="PATTERN", help="Only what has such a name, as in 'sales_*'."),
+        typer.Option(
+            "--name",
+            metavar="PATTERN",
+            help="Restrict the token to streams and queries with such names, for example 'sales_*'.",
+        ),
     ] = None,
 ) -> None:
-    """Create a token and print it. Only its hash is stored."""
+    """Create a token and print it. Only a hash of the token is stored."""
     from slicemill.server.auth import Access
     from slicemill.time import wall_clock_us
 
@@ -31,7 +35,7 @@ def add_token(
 
 @token_app.command("ls", epilog="Example: slicemill token ls --home work")
 def list_tokens(home: HomeFolder) -> None:
-    """List the tokens with their roles."""
+    """List the tokens with their roles and permitted names."""
     from rich.console import Console
 
     from slicemill.cli.shell import rows_table
@@ -46,13 +50,13 @@ def list_tokens(home: HomeFolder) -> None:
 
 
 @token_app.command("drop", epilog="Example: slicemill token drop ann --home work")
-def drop_token(name: Annotated[str, typer.Argument(help="Whose token.")], home: HomeFolder) -> None:
-    """Revoke a token. It takes effect at once."""
+def drop_token(
+    name: Annotated[str, typer.Argument(help="Name of the token's user.")], home: HomeFolder
+) -> None:
+    """Revoke a token. Requests with the token are rejected from now on."""
     from slicemill.server.auth import Access
 
     access = Access(home)
     access.drop(name)
     if not access.entries():
-        typer.echo(
-            "no token is left: the server of this home rejects all requests until you add one", err=True
-        )
+        typer.echo("no token is left, so the server rejects all requests until you add one", err=True)

@@ -51,22 +51,6 @@ def replace_ops(table: pa.Table, ops: Ops) -> pa.Table:
     return table.set_column(index, table.schema.field(index), pa.array(ops))
 
 
-def changes(before: pa.Table, after: pa.Table, was: Bools, is_: Bools) -> pa.Table:
-    """Return the changelog that turns the rows of `before` into the rows of `after`.
-
-    Rows at equal positions belong together. `was` and `is_` mark the positions that have a row before and
-    after.
-    """
-    count = len(was)
-    indices = np.arange(2 * count).reshape(2, count).T.reshape(-1)
-    chosen = np.stack([was, is_], axis=1).reshape(-1)
-    ops = np.stack(
-        [np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1
-    ).reshape(-1)
-    rows = pa.concat_tables([before, after]).take(pa.array(indices[chosen]))
-    return with_ops(rows, ops[chosen])
-
-
 def filter_changes(table: pa.Table, holds: Bools) -> pa.Table:
     """Filter a changelog by the mask `holds`.
 

@@ -1,4 +1,4 @@
-"""EXPLAIN of a user-defined aggregate: execution mode and generated code per call."""
+"""EXPLAIN of a user-defined aggregate: how each of its calls runs, with the generated code."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from slicemill.types import Column
 
 
 def explain_uda(name: str, catalog: Catalog) -> str:
-    """Explain each distinct call in the script.
+    """Explain each distinct call of a user-defined aggregate in the script.
 
     If the script has no call, explain a call with the declared argument types.
     """
     known = {**catalog.base_aggregates, **catalog.window_aggregates}
     if not any(catalog.aggregates(name)):
-        hint = did_you_mean(name, known) or f"there are {', '.join(known) or 'none'}"
+        hint = did_you_mean(name, known) or f"it defines {', '.join(known) or 'no aggregates'}"
         raise SlicemillError(f"the script defines no aggregate {name}; {hint}")
     calls = _calls(name, catalog) or _possible(name, catalog)
     texts = []

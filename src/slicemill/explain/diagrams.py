@@ -18,7 +18,7 @@ from slicemill.operators.graph import Node, QueryGraph
 from slicemill.operators.protocol import Role
 from slicemill.plan.tasks import split_into_tasks
 
-_DOT_WIDTH = 48  # columns; Graphviz does not wrap lines, unlike Mermaid
+_DOT_WIDTH = 48  # maximum characters of a label line; Graphviz does not wrap lines, unlike Mermaid
 
 _MERMAID_SHAPES = {
     Role.SOURCE: (">", "]"),
@@ -35,12 +35,12 @@ _DOT_SHAPES = {
     Role.SINK: 'shape=box, style="filled,rounded"',
 }
 
-# Characters with a meaning in Mermaid, Markdown or HTML. Between letters, a point or underscore has none.
+# Characters with a meaning in Mermaid, Markdown or HTML; a point or underscore between letters has none
 _MERMAID_SPECIAL = re.compile(r"[^\w .,()='/]|(?<!\w)[._]|[._](?!\w)")
 
 
 def explain_mermaid(graph: QueryGraph) -> str:
-    """Return the graph as a Mermaid flowchart; equal graphs yield equal text."""
+    """Return the graph as a Mermaid flowchart. Equal graphs yield equal text."""
     diagram = _diagram(graph)
     lines = ["flowchart LR"]
     for number, (title, nodes) in enumerate(diagram.frames):
@@ -58,7 +58,7 @@ def explain_mermaid(graph: QueryGraph) -> str:
 
 
 def explain_dot(graph: QueryGraph) -> str:
-    """Return the graph in Graphviz's DOT language; equal graphs yield equal text."""
+    """Return the graph in Graphviz's DOT language. Equal graphs yield equal text."""
     diagram = _diagram(graph)
     lines = [
         "digraph slicemill {",
@@ -95,7 +95,7 @@ def _mermaid_code(found: re.Match[str]) -> str:
 
 
 def dot_string(lines: Iterable[str]) -> str:
-    r"""Quote lines for DOT, left-justified and wrapped at 48 columns.
+    r"""Quote lines for DOT, left-justified and wrapped at 48 characters.
 
     Graphviz replaces backslash escapes and HTML entities in a label.
 
@@ -118,7 +118,7 @@ class _Arrow:
 
 @dataclass(frozen=True, slots=True)
 class _Diagram:
-    """Content of a diagram; `ids` and `labels` are by node id."""
+    """Content of a diagram: frames of boxes, and arrows. `ids` and `labels` map node ids."""
 
     ids: dict[str, str]
     labels: dict[str, list[str]]
@@ -146,7 +146,7 @@ def _diagram(graph: QueryGraph) -> _Diagram:
 
 
 def _queries_by_node(graph: QueryGraph) -> dict[str, list[str]]:
-    """Return the queries that read a node, directly or through other nodes."""
+    """Return the queries that read each node, directly or through other nodes."""
     users: dict[str, list[str]] = {node.id: [] for node in graph}
     for sink in graph.sinks:
         for node_id in graph.ancestors(sink.id):
@@ -155,14 +155,14 @@ def _queries_by_node(graph: QueryGraph) -> dict[str, list[str]]:
 
 
 def _box_lines(node: Node, graph: QueryGraph, queries: list[str]) -> list[str]:
-    """Return the lines of a node's box: title, streams, facts and queries."""
+    """Return the lines of text in a node's box: title, streams, properties and queries."""
     words = describe_node(node, graph)
     lines = [words.headline]
     if role_of(node) not in (Role.SOURCE, Role.TABLE):
         lines += [f"stream {name}" for name in names_of(graph, node.id)]
     lines += [text if index == 0 else f"{what}: {text}" for index, (what, text) in enumerate(words.facts)]
     if node.waits_for_time:
-        lines.append("waits for time")
+        lines.append("waits for watermark")
     if len(queries) > 1:
         lines.append(f"{len(queries)} queries: {', '.join(queries)}")
     return lines

@@ -1,8 +1,9 @@
 """Layered layout of boxes and arcs, from left to right.
 
-The layout is independent of queries. Each connected component is laid out in steps: assignment to layers
-(`assign_layers`), order within a layer (`order_layers`), heights (`heights`), folding into bands
-(`fold_layers`), and routes of arcs. Then the components are packed into rows (`pack_rectangles`).
+The layout does not depend on the queries. Each connected component is laid out in steps: assignment to
+layers, which are columns of boxes (`assign_layers`), order within a layer (`order_layers`), heights
+(`heights`), folding of a wide drawing into several bands below each other (`fold_layers`), and routes of
+arcs. Then the components are packed into rows (`pack_rectangles`).
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ _BETWEEN_BOXES = 20.0
 _BEND_SIZE = 2.0
 _BETWEEN_PARTS = 52.0
 _ENTRY_SPACING = 12.0
-_ENTRY_MARGIN = 9.0  # distance from a box's corners
+_ENTRY_MARGIN = 9.0  # distance of an arc's end from the corners of its box
 _NARROWEST_GAP = 44.0
 _WIDEST_GAP = 320.0
-_GAP_PER_RISE = 0.14  # extra width for steep arcs
+_GAP_PER_RISE = 0.14  # extra width of the gap between layers, per height difference of an arc
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Box to be placed.
+    """Box of text to be placed in a drawing.
 
     Its arcs branch at a distance of `stub` from its right edge, which leaves room for a label.
     """
@@ -61,7 +62,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Positions of boxes and arcs.
+    """Positions of the boxes and routes of the arcs in a drawing.
 
     `routes` are in the order of the given arcs. Points 1 and 2, 3 and 4, … of a route are connected by
     horizontal lines. Between these lines are curves with horizontal ends, or vertical lines if x is the same.
@@ -76,7 +77,7 @@ class Layout:
 
 
 def lay_out(boxes: Sequence[Box], arcs: Sequence[tuple[str, str]], widest: float = math.inf) -> Layout:
-    """Place boxes and route arcs, which must not form a cycle.
+    """Place boxes and route the arcs between them, which must not form a cycle.
 
     Parts wider than `widest` are folded if that makes them smaller.
     """
@@ -149,7 +150,7 @@ def _part(boxes: list[Box], all_arcs: Sequence[tuple[str, str]], widest: float) 
 
 
 def _branch_points(vertex: int, fold: FoldedLayout, layer: int) -> list[Point]:
-    """Return the points from a vertex to where its arcs branch."""
+    """Return the points of an arc from its vertex to the point at which it branches."""
     y = fold.heights[vertex]
     turn = fold.turns.get(vertex)
     if turn is None:
@@ -159,7 +160,7 @@ def _branch_points(vertex: int, fold: FoldedLayout, layer: int) -> list[Point]:
 
 
 def _columns(boxes: list[Box], graph: Layered, y: dict[int, float]) -> list[tuple[float, float]]:
-    """Return the left and right edges of layers.
+    """Return the left and right edge of each layer (column of boxes).
 
     Steep arcs widen the gap between two layers.
     """
@@ -196,7 +197,7 @@ def _entry_heights(graph: Layered, fold: FoldedLayout, placed: list[Rectangle]) 
 
 
 def _fit_within(wanted: list[float], top: float, bottom: float) -> list[float]:
-    """Return ascending heights within a box's side, close to the wanted heights."""
+    """Return ascending heights along the left side of a box, close to the wanted heights."""
     margin = min(_ENTRY_MARGIN, (bottom - top) / 4)
     low, high = top + margin, bottom - margin
     distance = min(_ENTRY_SPACING, (high - low) / max(1, len(wanted) - 1))
@@ -207,9 +208,10 @@ def _fit_within(wanted: list[float], top: float, bottom: float) -> list[float]:
     ]
 
 
-# Layer assignment: the column of each node, and bends of long arcs.
+# Assignment of nodes to layers (columns), and bends of long arcs
 #
-# First step of a layered drawing (Sugiyama, Tagawa, Toda 1981). Nodes are numbers, arcs are pairs.
+# This is the first step of a layered drawing (Sugiyama, Tagawa, Toda 1981). Nodes are numbers, arcs are
+# pairs.
 
 
 Arcs = Sequence[tuple[int, int]]
@@ -217,7 +219,7 @@ Arcs = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """Graph whose arcs connect only neighbouring layers.
+    """Graph whose nodes are in layers, and whose arcs connect only neighbouring layers.
 
     Vertices below `real` are nodes, and all other vertices are bends. `paths` lists the vertices of each arc
     from source to target. Arcs with the same source carry the same tuples and share their bends, so they
@@ -235,7 +237,7 @@ class Layered:
 
 
 def ranks(count: int, arcs: Arcs) -> list[int]:
-    """Return the layer of each node: after its inputs, near its neighbours.
+    """Return the layer of each node, right of its inputs and near its neighbours.
 
     >>> ranks(5, [(0, 1), (1, 2), (2, 3), (4, 3)])
     [0, 1, 2, 3, 2]
@@ -249,11 +251,11 @@ def ranks(count: int, arcs: Arcs) -> list[int]:
     rank = [0] * count
     for node in order:
         rank[node] = max((rank[s] + 1 for s in sources[node]), default=0)
-    # Move nodes with more outgoing than incoming arcs to the right, e.g. a table next to its look-up.
+    # Nodes with more outgoing than incoming arcs move to the right, for example a table next to its look-up.
     for node in reversed(order):
         if targets[node] and len(targets[node]) >= len(sources[node]):
             rank[node] = min(rank[t] for t in targets[node]) - 1
-    # Move nodes back to the left if the move did not shorten arcs, e.g. a filter next to its stream.
+    # Nodes whose move did not shorten arcs move back to the left, for example a filter next to its stream.
     for node in order:
         if sources[node] and len(sources[node]) >= len(targets[node]):
             rank[node] = max(rank[s] for s in sources[node]) + 1
@@ -311,21 +313,21 @@ def assign_layers(count: int, arcs: Arcs) -> Layered:
     )
 
 
-# Order of vertices within each layer, with few crossings of arcs.
+# Order of vertices within each layer, with few crossings of arcs
 #
-# Barycentre and median sweeps with transpositions (Gansner et al. 1993). The initial order has no crossings
-# if the graph is a tree.
+# The method uses barycentre and median sweeps with transpositions (Gansner et al. 1993). The initial order
+# has no crossings if the graph is a tree.
 
 
 Order = list[list[int]]
 Neighbours = Sequence[Sequence[int]]
 
 _SWEEPS = 24
-_PATIENCE = 6  # sweeps without improvement before giving up
+_PATIENCE = 6  # number of sweeps without improvement before the search ends
 
 
 def order_layers(graph: Layered) -> Order:
-    """Order the vertices of each layer, preferring their given order."""
+    """Order the vertices of each layer for few crossings, close to their given order."""
     sources = [vertex for vertex in range(graph.real) if not graph.left[vertex]]
     best = _walk_order(graph, sources)
     fewest = crossings(best, graph.right)
@@ -358,7 +360,7 @@ def _crossings_between(layer: Sequence[int], index: dict[int, int], right: Neigh
 
 
 def _walk_order(graph: Layered, starts: Sequence[int]) -> Order:
-    """Order layers by a walk from the sources, inputs first, then consumers.
+    """Order all layers by a walk over the graph that starts at the sources.
 
     Each subtree is completed before the next one, so trees have no crossings.
     """
@@ -413,7 +415,7 @@ def _median(indices: list[int]) -> float:
 def _sort_layer(
     layer: list[int], index: dict[int, int], neighbours: Neighbours, weight: Callable[[list[int]], float]
 ) -> list[int]:
-    """Sort a layer by its neighbours' weights.
+    """Sort a layer by the positions of its vertices' neighbours.
 
     Vertices without neighbours keep their position.
     """
@@ -423,7 +425,7 @@ def _sort_layer(
 
 
 def _transpose(order: Order, graph: Layered) -> None:
-    """Swap adjacent vertices while that removes crossings."""
+    """Swap adjacent vertices of a layer while that removes crossings."""
     positions = [{v: i for i, v in enumerate(layer)} for layer in order]
     improved = True
     while improved:
@@ -452,19 +454,19 @@ def _pair_gain(upper: Sequence[int], lower: Sequence[int], index: dict[int, int]
     return gain
 
 
-# Heights of vertices in a layered drawing, without overlaps.
+# Heights of vertices in a layered drawing, without overlaps
 #
-# Brandes and Köpf, "Fast and simple horizontal coordinate assignment" (2001), with a block compaction that
-# avoids the error in the published version. Vertices are aligned with their median neighbours four times,
-# from both sides and both ends. The result is the mean of the two middle positions. Layers are columns
-# here, so the paper's x is the height.
+# The method is that of Brandes and Köpf, "Fast and simple horizontal coordinate assignment" (2001), with a
+# block compaction that avoids the error in the published version. Vertices are aligned with their median
+# neighbours four times, from both sides and both ends. The result is the mean of the two middle positions.
+# Layers are columns here, so the paper's x is the height.
 
 
 Heights = dict[int, float]
 
 
 def heights(graph: Layered, order: Order, size: Sequence[float], gap: float) -> Heights:
-    """Return the middle of each vertex, relative to the drawing's top."""
+    """Return the height of the middle of each vertex, relative to the top of the drawing."""
     forbidden = _conflicts(graph, order)
     answers: list[tuple[Heights, bool]] = []
     for rightwards in (True, False):
@@ -496,9 +498,9 @@ def _conflicts(graph: Layered, order: Order) -> set[tuple[int, int]]:
 def _align_blocks(
     layers: Order, neighbours: Sequence[Sequence[int]], forbidden: set[tuple[int, int]]
 ) -> dict[int, int]:
-    """Return the first vertex of each vertex's block.
+    """Return for each vertex the first vertex of its block: the vertices on one straight line.
 
-    The vertices of a block are drawn on a straight line.
+    All vertices of a block get the same height.
     """
     root = {v: v for layer in layers for v in layer}
     for before, layer in pairwise(layers):
@@ -515,7 +517,7 @@ def _align_blocks(
 
 
 def _compact_blocks(layers: Order, root: dict[int, int], size: Sequence[float], gap: float) -> Heights:
-    """Place blocks as close together as sizes allow.
+    """Place blocks (vertices on a straight line) as close together as their sizes allow.
 
     A block with free space after it is then moved towards the next block.
     """
@@ -546,9 +548,10 @@ def _compact_blocks(layers: Order, root: dict[int, int], size: Sequence[float], 
 
 
 def _balance_heights(answers: list[tuple[Heights, bool]], size: Sequence[float]) -> Heights:
-    """Align the four solutions and average the middle two per vertex.
+    """Average the heights of four layouts: for each vertex, take the mean of the middle two.
 
-    Each solution is aligned with the top or bottom of the most compact solution.
+    The four layouts align vertices from both sides and both ends. Each is shifted to the top or bottom of the
+    most compact layout.
     """
 
     def ends(found: Heights) -> tuple[float, float]:
@@ -571,15 +574,15 @@ def _balance_heights(answers: list[tuple[Heights, bool]], size: Sequence[float])
     return {vertex: y - first for vertex, y in result.items()}
 
 
-# Folding of long drawings into bands, like text into lines.
+# Folding of wide drawings into bands below each other, like text into lines
 #
-# An arc into the next band leaves on the right side, runs back between the bands and enters on the left.
-# Its lanes are nested, so turns cause no crossings.
+# An arc into the next band leaves on the right side, runs back between the bands and enters on the left. Such
+# arcs run in parallel lanes that are nested, so they do not cross.
 
 
 _LANE = 10.0
-_CLEARANCE = 18.0  # distance between lanes and boxes
-_WORTHWHILE = 0.7  # fold only if the result is smaller than this share of the unfolded size
+_CLEARANCE = 18.0  # distance between the lanes of arcs and the boxes
+_WORTHWHILE = 0.7  # maximum size of a folded drawing, as a share of its unfolded size
 _SHAPE = 1.6
 
 Column = tuple[float, float]
@@ -587,7 +590,7 @@ Column = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class BandTurn:
-    """Lanes of an arc into the next band, and its end there."""
+    """Route of an arc from one band of the drawing into the next band."""
 
     right: float
     between: float
@@ -598,7 +601,7 @@ class BandTurn:
 
 @dataclass(frozen=True, slots=True)
 class FoldedLayout:
-    """Columns and heights after folding, and turns between bands."""
+    """Columns and heights of a drawing that is folded into bands, and routes of arcs between bands."""
 
     columns: list[Column]
     heights: dict[int, float]
@@ -615,7 +618,7 @@ def fold_layers(
     columns: list[Column],
     limit: float,
 ) -> FoldedLayout:
-    """Fold layers into bands of at most `limit` width.
+    """Fold a drawing into bands below each other, each at most `limit` wide.
 
     Layers stay unfolded if folding saves too little space.
     """
@@ -634,7 +637,7 @@ def _extent(fold: FoldedLayout) -> float:
 
 
 def _bands(columns: list[Column], limit: float) -> list[range]:
-    """Return the layers of each band.
+    """Return the layers (columns) of each band, a part of the drawing with limited width.
 
     There are as few bands as the limit allows, of about equal width.
     """
@@ -698,7 +701,7 @@ def _stack_bands(
 def _complete_turns(
     graph: Layered, turns: dict[int, BandTurn], end: list[int], heights: dict[int, float], x: float
 ) -> None:
-    """Complete the turns into a band, level with their target vertices."""
+    """Complete the routes of arcs into a band, at the heights of their target vertices."""
     wanted = [sum(heights[w] for w in graph.right[v]) / len(graph.right[v]) for v in end]
     for vertex, y in zip(end, keep_apart(wanted, _LANE), strict=True):
         turn = turns[vertex]
@@ -723,16 +726,16 @@ def keep_apart(wanted: Sequence[float], distance: float) -> list[float]:
     return [float(value + i * distance) for i, value in enumerate(flat)]
 
 
-# Packing of rectangles into rows with the aspect ratio of a screen.
+# Packing of rectangles into rows, with the aspect ratio of a screen
 
 
-_SCREEN_SHAPE = 1.6  # width to height
+_SCREEN_SHAPE = 1.6  # ratio of width to height
 
 Size = tuple[float, float]
 
 
 def pack_rectangles(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float, float]], float, float]:
-    """Return the top left corners of rectangles, and the total size.
+    """Return the top left corners of packed rectangles, and the total width and height.
 
     Corners are in the given order.
 
@@ -749,7 +752,7 @@ def pack_rectangles(sizes: Sequence[Size], gap: float) -> tuple[list[tuple[float
 
 
 def _badness(width: float, height: float) -> float:
-    """Return a measure of the smallest screen that would hold the rectangles."""
+    """Return a measure of the smallest screen that would show all rectangles."""
     return max(width / _SCREEN_SHAPE, height) ** 2
 
 

@@ -1,4 +1,4 @@
-"""EXPLAIN of placements: distribution of rows, and costs of alternatives.
+"""EXPLAIN of placements: which subtasks (parallel instances) read and store a row, and at which cost.
 
 The JSON is a list of tasks. Each task has these keys:
 
@@ -32,10 +32,10 @@ from slicemill.plan.placement_cost import PlacementCost, PlacementStatistics, st
 from slicemill.plan.tasks import Task, split_into_tasks
 
 _WHY = {
-    PlacementKind.KEY: "joined rows have equal keys, so one subtask reads and stores each row",
+    PlacementKind.KEY: "joined rows have equal keys, so each row is read and stored by one subtask",
     PlacementKind.TIME: "joined rows may have any keys: all subtasks read each row, and one stores it",
-    PlacementKind.HYBRID: "a few keys have much of the work: all subtasks read their rows; "
-    "one subtask reads each other row",
+    PlacementKind.HYBRID: "a few heavy keys have much of the work: all subtasks read their rows; "
+    "any other row is read by one subtask",
     PlacementKind.HYPERCUBE: "joined rows have equal keys, but some inputs lack some keys: "
     "the rows of such an input are sent to all subtasks along the dimension of the missing key",
     PlacementKind.CUBE: "joined rows may have any keys: each input is partitioned along one dimension and "
@@ -45,7 +45,7 @@ _WHY = {
 
 @dataclass(frozen=True, slots=True)
 class PlacedTask:
-    """Unit with its placement and all candidates, cheapest first."""
+    """Task with its current placement and all possible placements, cheapest first."""
 
     task: Task
     subtasks: int
@@ -59,10 +59,10 @@ class PlacedTask:
         if kind is not PlacementKind.ONE:
             return _WHY[kind]
         if self.subtasks == 1:
-            return "there is one subtask"
+            return "the task may use only one subtask"
         if len(self.found) == 1:
-            return "what it keeps has no key that the rows of all its inputs have"
-        return "that little work is done soonest by one subtask"
+            return "its state has no key in common with all its inputs, so it cannot be partitioned"
+        return "the task has so little work that one subtask is fastest"
 
     @property
     def cost(self) -> PlacementCost:
@@ -70,7 +70,7 @@ class PlacedTask:
 
     @property
     def cheapest(self) -> list[Candidate]:
-        """Return the cheapest candidate of each kind."""
+        """Return the cheapest possible placement of each kind."""
         by_kind: dict[PlacementKind, Candidate] = {}
         for one in self.found:
             by_kind.setdefault(one.placement.kind, one)
@@ -80,7 +80,7 @@ class PlacedTask:
 def place_tasks(
     graph: QueryGraph, subtasks: int, kept: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[PlacedTask]:
-    """Return the stateful tasks of a graph with their placements.
+    """Return the stateful tasks of a query graph with their placements.
 
     `kept` maps task ids to current placements, in the form of the journal. All other tasks get the cheapest
     placement with at most `subtasks` subtasks.
@@ -100,19 +100,19 @@ def place_tasks(
 
 
 def placement_facts(placed: PlacedTask) -> tuple[Fact, ...]:
-    """Return the facts that EXPLAIN prints about a task's placement."""
+    """Return the lines that EXPLAIN prints about a task's placement, as pairs of label and text."""
     facts: list[Fact] = [("placement", _describe_placement(placed.placement)), ("why", placed.why)]
     others = [one for one in placed.cheapest if one.placement.kind is not placed.placement.kind]
     if placed.subtasks > 1 and others:
         rates = ", ".join(f"{placed.statistics.rate(log):,.0f} rows/s of {log}" for log in placed.task.inputs)
-        facts.append(("measured" if placed.statistics.measured else "assuming", rates))
+        facts.append(("measured" if placed.statistics.measured else "assumed", rates))
         facts.append(("costs", _costs(placed.cost)))
-        facts += [("instead", f"{one.placement}: {_costs(one.cost)}") for one in others]
+        facts += [("alternative", f"{one.placement}: {_costs(one.cost)}") for one in others]
     return tuple(facts)
 
 
 def placements_data(tasks: Iterable[PlacedTask]) -> list[dict[str, Any]]:
-    """Return the tasks as plain lists, dicts, strings and numbers."""
+    """Return the tasks and their placements as plain lists, dicts, strings and numbers."""
     return [
         {
             "id": placed.task.id,
@@ -131,18 +131,18 @@ def placements_data(tasks: Iterable[PlacedTask]) -> list[dict[str, Any]]:
 
 
 def _describe_placement(placement: Placement) -> str:
-    """Return the placement and the distribution of each log."""
+    """Describe a placement, and how each log is distributed over the subtasks."""
     spread = []
     for log, along in placement.plain()["by"].items():
-        words = [{"every": "everywhere", "stripe": "in turn"}.get(by, f"by {by}") for by in along]
+        words = [{"every": "to all subtasks", "stripe": "round-robin"}.get(by, f"by {by}") for by in along]
         spread.append(f"{log} {' and '.join(words)}")
     return f"{placement}: {', '.join(spread)}" if spread else str(placement)
 
 
 def _costs(cost: PlacementCost) -> str:
     return (
-        f"{cost.cpu_s:.3g} processor s/s, {cost.slowest_s:.3g} in the slowest subtask; {cost.rows_kept:,.0f} "
-        f"rows kept, {cost.most_kept:,.0f} in the fullest; {cost.rows_read:,.0f} rows read/s"
+        f"{cost.cpu_s:.3g} CPU s per s, {cost.slowest_s:.3g} in the slowest subtask; {cost.rows_kept:,.0f} "
+        f"rows stored, {cost.most_kept:,.0f} in the fullest subtask; {cost.rows_read:,.0f} rows read per s"
     )
 
 

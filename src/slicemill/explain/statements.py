@@ -1,4 +1,4 @@
-"""One-line descriptions of statements."""
+"""One-line descriptions of statements, as `slicemill check` and SHOW print them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from slicemill.types import Schema
 
 
 def describe(statement: Statement) -> tuple[str, str]:
-    """Return the kind of a statement and a summary of its declaration."""
+    """Return the kind of a statement and a one-line summary of its declaration."""
     if isinstance(statement, Stream):
-        told = f"{_column_list(statement)}; {_time(statement)}; from {statement.source}"
-        return "stream", f"{told}{_retention_text(statement)}"
+        text = f"{_column_list(statement)}; {_time(statement)}; from {statement.source}"
+        return "stream", f"{text}{_retention_text(statement)}"
     if isinstance(statement, DerivedStream):
         return "stream", f"{_columns(statement.schema)}; from a query{_retention_text(statement)}"
     if isinstance(statement, (ComputedStream, CalledDefinition)):
@@ -45,7 +45,7 @@ def describe(statement: Statement) -> tuple[str, str]:
     if isinstance(statement, Alert):
         return "alert", _alert(statement)
     if isinstance(statement, Replay):
-        return "replay", "bad rows, tried again" if statement.outcome is None else str(statement.outcome)
+        return "replay", "bad rows, parsed again" if statement.outcome is None else str(statement.outcome)
     if isinstance(statement, (AlteredQuery, AlteredStream)):
         return "alter", describe(statement.after)[1]
     if isinstance(statement, DroppedName):
@@ -57,10 +57,10 @@ def describe(statement: Statement) -> tuple[str, str]:
         return "set", f"{statement.value}{whom}"
     if isinstance(statement, QueryDefinition):
         kind = "query" if statement.continuous else "ad hoc query"
-        told = f"{_columns(statement.schema)}{_options(statement)}{_retention_text(statement)}"
-        return kind, f"{told}{_start_text(statement)}"
+        text = f"{_columns(statement.schema)}{_options(statement)}{_retention_text(statement)}"
+        return kind, f"{text}{_start_text(statement)}"
     windowed = isinstance(statement.query, SelectQuery)
-    return "view", f"{_columns(statement.schema)}; {'of windows' if windowed else 'of tables'}"
+    return "view", f"{_columns(statement.schema)}; {'over windows of streams' if windowed else 'over tables'}"
 
 
 def _columns(schema: Schema) -> str:
@@ -68,7 +68,7 @@ def _columns(schema: Schema) -> str:
 
 
 def _column_list(relation: Stream | Table) -> str:
-    """Return the columns of a source, with the units of numeric timestamps."""
+    """Return the columns of a stream or table, with the units of numeric timestamps."""
     units = dict(relation.units)
     return ", ".join(
         f"{name} ({units[name].lower()})" if name in units else name for name in relation.schema.names
@@ -78,9 +78,9 @@ def _column_list(relation: Stream | Table) -> str:
 def _rows_of(table: Table) -> str:
     key = f"key {', '.join(table.key)}; " if table.key else ""
     if table.owns_rows:
-        return f"{key}rows of its own"
+        return f"{key}rows from INSERT statements"
     if table.materialized is not None:
-        return f"{key}what {table.materialized.name} comes to"
+        return f"{key}current rows of changelog {table.materialized.name}"
     again = "" if table.refresh_us is None else f", every {format_us(table.refresh_us)}"
     return f"{key}from {table.source}{again}"
 
@@ -88,7 +88,7 @@ def _rows_of(table: Table) -> str:
 def _time(stream: Stream) -> str:
     if stream.kind is TimestampKind.EXTERNAL:
         return f"ordered by {stream.time_column}"
-    return "stamped on arrival" if stream.kind is TimestampKind.INTERNAL else "latent timestamps"
+    return "ordered by arrival time" if stream.kind is TimestampKind.INTERNAL else "latent timestamps"
 
 
 def _retention_text(statement: Stream | DerivedStream | QueryDefinition) -> str:
@@ -106,23 +106,23 @@ def _aggregate(definition: AggregateDefinition) -> str:
     words = ["algebraic"] if definition.algebraic else []
     words.append("window version" if definition.window else "base version")
     if not definition.window:
-        words.append("blocking" if definition.blocking else "answers at each tuple")
+        words.append("blocking" if definition.blocking else "returns a result for each row")
     if definition.external is not None:
         words.append(f"in Python: {definition.external}")
     if definition.written:
         words.append(f"writes {all_of([one.into for one in definition.written if one.into is not None])}")
-    return f"{definition.arguments} gives {_columns(definition.returns)}; {', '.join(words)}"
+    return f"{definition.arguments} returns {_columns(definition.returns)}; {', '.join(words)}"
 
 
 def _function(definition: FunctionDefinition) -> str:
     python = definition.external is not None
     meant = f"in Python: {definition.external}" if python else definition.body
     given = "rows of " * isinstance(definition.returns, Schema)
-    return f"{definition.parameters} gives {given}{definition.returns}; {meant}"
+    return f"{definition.parameters} returns {given}{definition.returns}; {meant}"
 
 
 def _alert(alert: Alert) -> str:
-    what = f"when {alert.text}" if alert.condition is not None else "each set of rows"
+    what = f"when {alert.text}" if alert.condition is not None else "each commit of rows"
     held = f" for {format_us(alert.for_us)}" if alert.for_us else ""
     return f"on {alert.on}, {what}{held}"
 

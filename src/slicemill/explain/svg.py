@@ -16,7 +16,9 @@ from slicemill.explain.text import describe_node, is_lookup_arc, port_name, role
 from slicemill.operators.graph import Arc, Node, QueryGraph
 from slicemill.operators.protocol import Role
 
-# Legend of a drawn query graph, limited to symbols that occur.
+# Legend of a drawn query graph
+#
+# The legend has only the symbols that occur in the drawing.
 
 
 _ICON = 34.0
@@ -26,7 +28,7 @@ _SPACE = 26.0
 
 
 def legend(graph: QueryGraph, width: float) -> tuple[str, float, float]:
-    """Return the legend in rows of at most `width`, with its size."""
+    """Return the legend in rows of at most `width`, with its width and height."""
     entries = _entries(graph)
     parts: list[str] = []
     x = y = widest = 0.0
@@ -42,22 +44,22 @@ def legend(graph: QueryGraph, width: float) -> tuple[str, float, float]:
 
 
 def _entries(graph: QueryGraph) -> list[tuple[str, str]]:
-    """Return the symbols and their meanings."""
+    """Return the symbols of the legend and their meanings."""
     roles = {role_of(node) for node in graph}
     frame = Rectangle(0.0, 0.0, _ICON, 20.0)
     entries = [(outline(role, frame), LOOKS[role].meaning) for role in Role if role in roles]
     if any(node.waits_for_time for node in graph):
-        entries.append((clock(_ICON / 2, 10.0), "waits for time"))
+        entries.append((clock(_ICON / 2, 10.0), "waits for watermark"))
     lookups = {is_lookup_arc(graph, arc.target, arc.port) for arc in graph.arcs}
     line = f'd="M0 10H{n(_ICON)}"'
     if False in lookups:
-        entries.append((f'<path class="line" {line} marker-end="url(#arrow)"/>', "tuples"))
+        entries.append((f'<path class="line" {line} marker-end="url(#arrow)"/>', "rows"))
     if True in lookups:
-        entries.append((f'<path class="line lookup" {line} marker-end="url(#arrow-lookup)"/>', "looked up"))
+        entries.append((f'<path class="line lookup" {line} marker-end="url(#arrow-lookup)"/>', "lookup"))
     return entries
 
 
-# Shapes and colours of a drawn query graph.
+# Shapes and colours of a drawn query graph
 #
 # Roles differ in shape and colour. The colours are those of Okabe and Ito, which are distinct for
 # colour-blind readers. They are light fills under dark text with a strong outline.
@@ -73,14 +75,14 @@ LOOKUP = "#8a6d00"
 WAITS = "#b94a00"
 NAMED = "#00588a"
 
-TIP = 12.0  # length of a source's arrow tip
-LID = 7.0  # height of the lid of a table's cylinder
+TIP = 12.0  # length of the arrow tip on the box of a source
+LID = 7.0  # height of the lid on the cylinder of a table
 CORNER = 9.0
 
 
 @dataclass(frozen=True, slots=True)
 class RoleStyle:
-    """Colours of a role, and the space between its outline and text."""
+    """Colours of a node's role, and the space between the outline of its box and the text."""
 
     fill: str
     edge: str
@@ -93,8 +95,8 @@ class RoleStyle:
 LOOKS = {
     Role.SOURCE: RoleStyle("#dcecf8", "#0072b2", "stream", right=12.0 + TIP),
     Role.TABLE: RoleStyle("#fdf3cf", "#8a6d00", "table or view", top=8.0 + 2 * LID),
-    Role.STATELESS: RoleStyle("#ffffff", "#6b7783", "works tuple by tuple"),
-    Role.STATEFUL: RoleStyle("#dcf3ea", "#00795c", "keeps a window or groups", left=18.0),
+    Role.STATELESS: RoleStyle("#ffffff", "#6b7783", "stateless operator"),
+    Role.STATEFUL: RoleStyle("#dcf3ea", "#00795c", "stateful operator", left=18.0),
     Role.SINK: RoleStyle("#f9e2ef", "#a3407a", "query result", left=18.0, right=18.0),
 }
 
@@ -132,7 +134,7 @@ def outline(role: Role, r: Rectangle) -> str:
 
 
 def clock(x: float, y: float) -> str:
-    """Return the badge of an operator that waits for a watermark."""
+    """Return the clock symbol of an operator that waits for a watermark."""
     hands = f"M{n(x)} {n(y - 4.5)}V{n(y)}L{n(x + 3.2)} {n(y + 2)}"
     return (
         f'<circle cx="{n(x)}" cy="{n(y)}" r="8" fill="{WAITS}" stroke="{PAPER}" stroke-width="1.5"/>'
@@ -142,9 +144,9 @@ def clock(x: float, y: float) -> str:
 
 
 def curve(points: tuple[tuple[float, float], ...]) -> str:
-    """Return the SVG path of a route.
+    """Return the SVG path of an arc.
 
-    It has horizontal lines, curves with horizontal ends, and vertical lines with round corners.
+    The path has horizontal lines, curves with horizontal ends, and vertical lines with round corners.
     """
     parts = [f"M{n(points[0][0])} {n(points[0][1])}"]
     for i in range(1, len(points) - 1, 2):
@@ -168,13 +170,13 @@ def _upright(*points: tuple[float, float]) -> str:
     return f"{first}V{n(bottom - down)}Q{n(x)} {n(bottom)} {n(leave)} {n(bottom)}"
 
 
-# Text in SVG drawings: width, line breaks and XML escapes.
+# Text in SVG drawings: width, line breaks and XML escapes
 
 
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
 SANS = "system-ui, 'Segoe UI', Helvetica, Arial, 'DejaVu Sans', sans-serif"
 
-# Widths in em. The viewer chooses the font, so assume DejaVu Sans, the widest of the common fonts.
+# Widths of characters in em. The viewer chooses the font, so the widths are those of the wide DejaVu Sans.
 _MONO_EM = 0.602
 _CLASSES = {
     "ijl|'": 0.28,
@@ -195,7 +197,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def xml(text: str) -> str:
-    """Escape text for XML content and double-quoted attributes.
+    """Escape text for XML content and for attributes in double quotes.
 
     Invalid characters are replaced.
 
@@ -206,10 +208,7 @@ def xml(text: str) -> str:
 
 
 def text_width(text: str, size: float, mono: bool = False, bold: bool = False) -> float:
-    """Estimate the width of a line.
-
-    The estimate is rather too high than too low.
-    """
+    """Estimate the width of a line of text; rather too high than too low."""
     em = sum(_em(char, mono) for char in text)
     return em * size * (_BOLD if bold and not mono else 1.0)
 
@@ -221,7 +220,7 @@ def _em(char: str, mono: bool) -> float:
 
 
 def wrap_text(text: str, size: float, width: float, lines: int, mono: bool = False) -> list[str]:
-    """Break text into at most `lines` lines.
+    """Break text into at most `lines` lines, each at most `width` wide.
 
     An ellipsis marks omitted text.
 
@@ -322,7 +321,7 @@ def _arrow(name: str, colour: str) -> str:
 
 
 def _panels(layout: Layout) -> list[str]:
-    """Return a panel behind each component if there are several."""
+    """Return a background panel for each connected component if there are several components."""
     if len(layout.parts) < 2:
         return []
     pad = _PANEL_PADDING
@@ -335,7 +334,7 @@ def _panels(layout: Layout) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """Lines of text in a box: title, stream names and facts."""
+    """Lines of text in a node's box: title, stream names and properties."""
 
     role: Role
     title: tuple[str, ...]
@@ -399,7 +398,7 @@ def _node(node: Node, label: _Label, r: Rectangle, graph: QueryGraph) -> str:
 
 
 def _story(node: Node, graph: QueryGraph) -> str:
-    """Return the tooltip of a node with all its facts and columns."""
+    """Return the tooltip of a node, with all its properties and columns."""
     words = describe_node(node, graph)
     lines = [words.headline, *(f"{what}: {text}" for what, text in words.facts)]
     if node.waits_for_time:

@@ -1,7 +1,7 @@
-"""EXPLAIN of the query graph as text, one tree per result.
+"""EXPLAIN of the query graph as text, with one tree for each query or shared operator.
 
-The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a
-tree of its own, to which other trees refer (↗).
+The root of a tree is a result, its leaves are streams and tables. A node with several consumers has a tree of
+its own, to which other trees refer (↗).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from slicemill.operators.specs import TIMESTAMPS
 from slicemill.types import Schema
 
 _MIN_WIDTH = 40
-_WAITS = "[waits for time]"
-_GLUE = "\xa0"  # non-breaking space, between a column and its type
+_WAITS = "[waits for watermark]"
+_GLUE = "\xa0"  # non-breaking space between a column and its type
 
 
 def explain_text(graph: QueryGraph, width: int = 100, tasks: Sequence[PlacedTask] = ()) -> str:
@@ -38,12 +38,12 @@ def explain_text(graph: QueryGraph, width: int = 100, tasks: Sequence[PlacedTask
 
 
 def names_of(graph: QueryGraph, node_id: str) -> list[str]:
-    """Return the names of the streams, tables and views of a node."""
+    """Return the names of the streams, tables and views whose rows a node emits."""
     return [name for name, named in graph.streams.items() if named == node_id]
 
 
 def _roots(graph: QueryGraph) -> list[str]:
-    """Return the roots of trees: shared nodes, derived streams, then queries."""
+    """Return the roots of the printed trees: shared nodes, derived streams, then queries."""
     readers = Counter(source for node in graph for source in node.inputs)
     derived = {i for i in graph.streams.values() if role_of(graph[i]) not in (Role.SOURCE, Role.TABLE)}
     shared = [node.id for node in graph if readers[node.id] > 1 or node.id in derived]
@@ -53,7 +53,7 @@ def _roots(graph: QueryGraph) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Escape control characters, so that names cannot send them to the terminal."""
+    """Escape control characters, because a terminal would execute them."""
     return "".join(
         char if char.isprintable() or char == _GLUE else char.encode("unicode_escape").decode()
         for char in text
@@ -78,7 +78,7 @@ def _summary(graph: QueryGraph) -> str:
         sources += f" ({', '.join(f'{count} {kind}' for kind, count in kinds.items())})"
     operators = _count(roles[Role.STATELESS] + roles[Role.STATEFUL], "operator")
     if waiting:
-        operators += f" ({waiting} {'waits' if waiting == 1 else 'wait'} for time)"
+        operators += f" ({waiting} {'waits' if waiting == 1 else 'wait'} for watermarks)"
     parts = [_count(len(graph.components()), "component"), sources, operators]
     if roles[Role.TABLE]:
         parts.append(f"{_count(roles[Role.TABLE], 'table')} or view{'s' if roles[Role.TABLE] > 1 else ''}")
@@ -86,7 +86,7 @@ def _summary(graph: QueryGraph) -> str:
 
 
 class _Printer:
-    """Printer of a graph's trees, with references between trees."""
+    """Printer of a query graph as trees, with references between the trees."""
 
     def __init__(self, graph: QueryGraph, width: int) -> None:
         self.graph = graph
@@ -95,13 +95,13 @@ class _Printer:
 
     def tree(self, root: Node) -> list[str]:
         if role_of(root) in (Role.STATELESS, Role.STATEFUL):
-            # The name of a derived stream or shared step precedes the operator that produces it.
+            # The name of a derived stream or shared step precedes the operator that produces the rows.
             title = self._wrapped(self._title(root), "", "")
             return [*title, *self._branch(root, "", last=True, label="", columns=True)]
         return [*self._node(root, "", "", columns=True), *self._children(root, "")]
 
     def task(self, placed: PlacedTask) -> list[str]:
-        """Format a task's placement and the reason for it."""
+        """Format the placement of a task, with the reason for it."""
         title = self._wrapped(f"Task {placed.task.id}", "", "  ")
         return [*title, *self._facts(placement_facts(placed), "     ")]
 
@@ -134,7 +134,7 @@ class _Printer:
                 yield from self._branch(child, indent, last, label, columns=not shown)
 
     def _node(self, node: Node, first: str, below: str, columns: bool) -> Iterator[str]:
-        """Yield the headline and the facts of a node.
+        """Yield the headline and the properties of a node.
 
         The main fact is part of the headline if it fits.
         """
@@ -152,7 +152,7 @@ class _Printer:
         if columns:
             facts.append(("columns", _columns(node.schema)))
         yield from self._wrapped(headline + marks, first, f"{below}  ")
-        # the vertical line to the inputs continues beside the facts
+        # The vertical line to the inputs continues on the left of these properties.
         yield from self._facts(facts, f"{below}{'│' if node.inputs else ' '}    ")
 
     def _facts(self, facts: Sequence[Fact], rail: str) -> Iterator[str]:
@@ -171,7 +171,7 @@ class _Printer:
         return [line.replace(_GLUE, " ") for line in lines]
 
 
-# Names and descriptions of nodes, shared by all formats.
+# Descriptions of nodes, shared by all formats
 
 
 def role_of(node: Node) -> Role:
@@ -179,13 +179,13 @@ def role_of(node: Node) -> Role:
 
 
 def is_lookup_arc(graph: QueryGraph, target: str, port: int) -> bool:
-    """Return True if an input is a looked-up table."""
+    """Return True if an input of an operator is a table that the operator looks up."""
     operator = graph[target].operator
     return kind_of(operator).looked_up(operator, port)
 
 
 def describe_node(node: Node, graph: QueryGraph) -> Description:
-    """Return the description of a node."""
+    """Return the description of a node: title and properties."""
     return kind_of(node.operator).words(node.operator, node, graph)
 
 
@@ -201,5 +201,5 @@ def operator_name(operator: Operator) -> str:
 
 
 def port_name(node: Node, port: int) -> str:
-    """Return the alias of an operator's input, or an empty string."""
+    """Return the alias of an operator's input, or an empty string if there is none."""
     return kind_of(node.operator).alias(node.operator, port)

@@ -36,7 +36,7 @@ SKIPPING = "skipping"
 _SAMPLED, _MANY = 2_000, 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPlan:
     """Plan for reading a stream, which the driver sends to a worker."""
 
@@ -73,7 +73,7 @@ class StreamPlan:
         return [name for name in self.stream.source_schema.names if name in wanted]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandedRows:
     """Rows that the driver passes to a worker, and their offset.
 
@@ -98,7 +98,7 @@ class Announced(NamedTuple):
     sides: int = BEGINNING
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class StreamRead:
     """Result of one read of a stream."""
 
@@ -176,7 +176,7 @@ class OpenStream:
     ) -> StreamRead:
         """Read each partition of the source from its offset on."""
         self._now_us = now_us
-        found = StreamRead([], dict(offsets), ended=bool(self._readers))
+        found = StreamRead(admitted=[], offsets=dict(offsets), ended=bool(self._readers))
         skipping = self._skipping
         for partition, reader in self._readers.items():
             began_us = self.clock()
@@ -191,7 +191,7 @@ class OpenStream:
 
     def take(self, handed: HandedRows, announced: Announced) -> StreamRead:
         """Process rows that the driver passes."""
-        found = StreamRead([], {})
+        found = StreamRead(admitted=[], offsets={})
         self._take(ONLY, self._batch(handed, more=False), announced, handed.seen_us, found)
         return found
 
@@ -200,11 +200,15 @@ class OpenStream:
 
         The rows are admitted as rows of the first partition. The source may have more rows.
         """
-        found = StreamRead([], {})
+        found = StreamRead(admitted=[], offsets={})
         partition = next(iter(self._readers), ONLY)
         self._take(partition, self._batch(handed, more=True), announced, handed.seen_us, found)
         return StreamRead(
-            found.admitted, {}, found.rows, found.unneeded, again_us=0 if self._readers else None
+            admitted=found.admitted,
+            offsets={},
+            rows=found.rows,
+            unneeded=found.unneeded,
+            again_us=0 if self._readers else None,
         )
 
     def _batch(self, handed: HandedRows, *, more: bool) -> SourceBatch:
@@ -217,7 +221,7 @@ class OpenStream:
     def flush(self, now_us: int | None) -> StreamRead:
         """Emit all held-back rows at the end of the stream."""
         self._now_us = now_us
-        return StreamRead([self._intake.flush(self.clock())], {}, ended=True)
+        return StreamRead(admitted=[self._intake.flush(self.clock())], offsets={}, ended=True)
 
     def _take(
         self, partition: str, batch: SourceBatch, announced: Announced, seen_us: int, found: StreamRead

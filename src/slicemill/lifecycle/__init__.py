@@ -1,1 +1,1 @@
-"""Life cycle of queries, streams and tables: changes between two runs."""
+"""Changes of queries, streams and tables while the engine runs, for example PAUSE and REFRESH."""

@@ -1,4 +1,4 @@
-"""ALTER STREAM … ADD COLUMN: add columns to logs, not to queries.
+"""ALTER STREAM … ADD COLUMN: add columns to stored logs; running queries keep their output columns.
 
     CREATE QUERY q AS SELECT * FROM bid              CREATE QUERY q AS SELECT item, price FROM bid
 
@@ -37,7 +37,7 @@ from slicemill.types import Schema
 def with_added_columns(
     catalog: Catalog, bound: BoundScript, entries: Sequence[dict[str, Any]], home: Home
 ) -> tuple[Catalog, Replacement]:
-    """Bind readers of altered streams again; return the catalog and the change.
+    """Bind the queries over altered streams again; return the new catalog and the journal entries.
 
     `entries` are the new entries of the script. Raises EslError if the new columns would change a query.
     """
@@ -70,7 +70,7 @@ def with_added_columns(
 def _rewrite_reader(
     user: Statement, entry: Entry, one: AlteredStream, catalog: Catalog, span: TextSpan
 ) -> tuple[Catalog, str] | Diagnostic | None:
-    """Return a text that keeps the query's meaning, and its catalog.
+    """Return a query text that still means the same after ALTER STREAM, and the catalog with that text.
 
     Return None if the stored text keeps the meaning, and a Diagnostic if no text does.
     """
@@ -90,14 +90,14 @@ def _rewrite_reader(
             return None if words == said else (found.catalog, words)
     what, columns = f"{describe(user)[0]} {user.name}", ", ".join(one.added.names)
     return Diagnostic(
-        f"{what} reads {one.name}, and with the column {columns} it would not be what it is: {why}",
+        f"the new column {columns} of {one.name} would change the meaning of {what}: {why}",
         span,
         f"give the column another name, or drop {what} first",
     )
 
 
 def _expand_stars(bound: BoundScript) -> str:
-    """Return a script's text with each * replaced by its columns."""
+    """Replace each * in a script by the names of its columns."""
     text = bound.source.text
     for span, columns in sorted(bound.stars.items(), key=lambda star: -star[0].start):
         text = text[: span.start] + ", ".join(map(to_esl, columns)) + text[span.end :]
@@ -107,7 +107,7 @@ def _expand_stars(bound: BoundScript) -> str:
 def _logs_to_widen(
     one: AlteredStream, home: Home, before: Mapping[str, pa.Schema]
 ) -> Iterator[tuple[str, pa.Schema]]:
-    """Yield each log that gets the new columns, with its new schema."""
+    """Yield each log of an altered stream that lacks the new columns, with its new schema."""
     declared = {role: name for role, (name, _) in logs_of(one.after).items() if role != "errors"}
     defaults = dict(one.defaults)
     given = Schema(tuple(column for column in one.added if column.name in defaults))
@@ -120,7 +120,7 @@ def _logs_to_widen(
 
 
 def reject_lost_state(before: Plan, after: Plan) -> None:
-    """Raise if a query would lose its state or could not read it.
+    """Raise an error if ALTER STREAM would make the operator state of a query unreadable.
 
     State is found by its content name (`plan.rules.name_by_content`). A subquery with `SELECT *` is no
     operator, but a subquery with a list of columns is a projection. So expanding a * can rename state
@@ -130,15 +130,15 @@ def reject_lost_state(before: Plan, after: Plan) -> None:
     for log, names in _state(before):
         if not set(names) <= set(known.get(log, names)):
             raise SlicemillError(
-                f"{log} selects all columns of the stream in a query inside it, and would lose its state; "
-                "replace it first by one that names there only the columns that it reads, or drop it"
+                f"{log} has a subquery with SELECT * over the stream, and would lose its state; "
+                "first replace the query by one whose subquery names its columns, or drop the query"
             )
     for node in before.graph:
         by_position = kind_of(node.operator).by_position(node.operator)
         if by_position and node.id in after.graph.nodes and _inputs(node, before) != _inputs(node, after):
             raise SlicemillError(
-                f"{node.owner} keeps whole rows of the stream, and they cannot get a column; "
-                "replace it first by one that reads a CREATE STREAM … AS SELECT of its columns, or drop it"
+                f"the state of {node.owner} stores whole rows of the stream, and no column can be added; "
+                "first replace the query by one over CREATE STREAM … AS SELECT of its columns, or drop it"
             )
 
 
@@ -155,7 +155,7 @@ def _state(plan: Plan) -> Iterator[tuple[str, list[str]]]:
 def always_stored(
     needs: Mapping[str, SourceProjection], home: Home, widened: Mapping[str, pa.Schema]
 ) -> dict[str, SourceProjection]:
-    """Add columns with a default to the required columns of each log.
+    """Add all columns with a DEFAULT to the columns that a log stores.
 
     Every new row must store these columns. In a stored row, a missing value means that the row is older than
     the column and has the default.

@@ -1,7 +1,7 @@
-"""Alert runner: evaluates conditions and delivers messages of all alerts.
+"""Alert runner: evaluate the conditions of CREATE ALERT and send messages to webhooks.
 
-One thread evaluates the conditions; each alert has a delivery thread. The dispatcher never waits for
-these threads; it only calls `notify` after a commit. A slow or unreachable webhook delays only its own
+One thread evaluates the conditions; each alert has a delivery thread. The dispatcher never waits for these
+threads: after a commit, the dispatcher only calls `notify`. A slow or unreachable webhook delays only its own
 alert.
 """
 
@@ -59,9 +59,9 @@ _FIRST_PAUSE_US, _LONGEST_PAUSE_US = SECOND_US, 300 * SECOND_US
 _LONGEST_WISH_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertStatus:
-    """Status of an alert.
+    """Status of an alert, as SHOW ALERTS returns it.
 
     `state` is ok, pending or firing, or following for an alert that sends rows. `since_us` is the time from
     which the condition has held. `waiting` counts undelivered messages or epochs.
@@ -81,7 +81,7 @@ class AlertStatus:
 
 
 def new_state(home: Home) -> dict[str, Any]:
-    """Return the journal fields of a new alert."""
+    """Return the journal fields of a newly declared alert."""
     return {"id": unique_name(), "epoch": home.epoch, "alarms": {}, "outbox": [], "made": 0}
 
 
@@ -90,7 +90,7 @@ def webhook(url: str, body: bytes, headers: dict[str, str]) -> None:
 
 
 class AlertDelivery:
-    """Alarms and undelivered messages of one alert; `clock` is in microseconds."""
+    """Firing alarms and undelivered messages of one alert."""
 
     def __init__(self, alert: Alert, home: Home, clock: Callable[[], int], send: Send) -> None:
         self.alert = alert
@@ -105,8 +105,8 @@ class AlertDelivery:
         self._ended = False
         self._sent = 0
         self._sent_us: int | None = None
-        self._error: str | None = None  # of the webhook
-        self._unclear: str | None = None  # why the condition has no value
+        self._error: str | None = None  # last error of the webhook
+        self._unclear: str | None = None  # reason why the condition has no value
         self._failures = 0
         self._retry_us = 0
 
@@ -115,7 +115,7 @@ class AlertDelivery:
     def apply_condition(
         self, holds: dict[str, tuple[bool | None, Figures]], unclear: str | None = None
     ) -> None:
-        """Update the alarms from the condition's values, and queue messages.
+        """Update the alarms with new values of the condition, and queue the messages that result.
 
         `holds` maps each query or stream to the value of the condition and to its metrics.
         """
@@ -126,7 +126,7 @@ class AlertDelivery:
             for name in {**self._alarms, **holds}:
                 found, figures = holds.get(name, (False, {}))
                 if name not in holds and self.alert.target is not None:
-                    continue  # its target does not run, so the alarm stays unchanged
+                    continue  # the query or stream of the alert is not running, so its alarm stays unchanged
                 before = self._alarms.get(name, Alarm())
                 after, told = before.apply_condition(found, now, self.alert.for_us, self.alert.repeat_us)
                 if after.state is AlarmState.OK:
@@ -160,17 +160,17 @@ class AlertDelivery:
         }
 
     def _commit(self, **fields: object) -> None:
-        """Commit the alert's state; the caller holds the lock."""
+        """Commit the alert's state to the journal. The caller holds the lock `_changing`."""
         firing = {name: a.plain() for name, a in self._alarms.items() if a.state is AlarmState.FIRING}
         self._state = {**self._state, **fields, "alarms": firing}
         if not self._ended:
             self._home.commit(Change(alerts={self.key: self._state}))
 
-    # -- delivering ------------------------------------------------------------------------------------
+    # -- Delivery of messages --------------------------------------------------------------------------
 
     @property
     def cursor(self) -> dict[str, int]:
-        """Last delivered epoch, by log, of an alert that sends rows."""
+        """Number of the last delivered epoch, by log, for an alert that sends rows."""
         if self.alert.condition is not None or self.alert.target is None:
             return {}
         return {self.alert.target: self._state["epoch"]}
@@ -180,11 +180,11 @@ class AlertDelivery:
         return bool(self._state["outbox"])
 
     def retry_in_s(self) -> float | None:
-        """Return the time until the next retry, or None without error."""
+        """Return the seconds until the next retry, or None if the last delivery succeeded."""
         return None if self._error is None else max(0.0, (self._retry_us - self._clock()) / SECOND_US)
 
     def deliver_new(self) -> None:
-        """Send undelivered messages, except during the back-off after an error."""
+        """Send the undelivered messages, except during the back-off after a webhook error."""
         with self._delivering:
             if self._error is not None and self._clock() < self._retry_us:
                 return
@@ -199,11 +199,11 @@ class AlertDelivery:
                 self._error, self._failures = None, 0
 
     def _waiting(self) -> Iterator[dict[str, Any]]:
-        """Yield undelivered messages; advancing the iterator confirms the previous message."""
+        """Yield undelivered messages. The request for the next message confirms the previous one."""
         while self._state["outbox"] and not self._ended:
             first = self._state["outbox"][0]
             yield first
-            with self._changing:  # new messages may have been added meanwhile
+            with self._changing:  # another thread may have added messages to the outbox
                 self._commit(outbox=[body for body in self._state["outbox"] if body["id"] != first["id"]])
         for name in self.cursor:
             log = self._home.logs.get(name)
@@ -238,7 +238,7 @@ class AlertDelivery:
         self._error = str(problem).strip() or type(problem).__name__
 
     def end(self) -> None:
-        """Stop delivery of a dropped alert; its state is no longer written."""
+        """Stop the delivery of a dropped alert. Later changes of its state are not committed."""
         with self._changing:
             self._ended = True
 
@@ -251,17 +251,17 @@ class AlertDelivery:
             log = self._home.logs.get(name)
             waiting += len(log.epochs(after=epoch)) if log is not None else 0
         return AlertStatus(
-            alert.name,
-            alert.on,
-            alert.text,
-            alert.url,
-            "following" if alert.condition is None else state.value,
-            min((alarm.since_us for alarm in alarms.values()), default=None),
-            firing,
-            self._sent,
-            self._sent_us,
-            waiting,
-            self._error or self._unclear,
+            name=alert.name,
+            on=alert.on,
+            condition=alert.text,
+            url=alert.url,
+            state="following" if alert.condition is None else state.value,
+            since_us=min((alarm.since_us for alarm in alarms.values()), default=None),
+            firing=firing,
+            sent=self._sent,
+            sent_us=self._sent_us,
+            waiting=waiting,
+            error=self._error or self._unclear,
         )
 
 
@@ -270,14 +270,14 @@ def _headers(body: dict[str, Any]) -> dict[str, str]:
 
 
 _LOGGER = logging.getLogger("slicemill")
-_LOOK_EVERY_S = 1.0
+_EVALUATE_EVERY_S = 1.0
 _SHARE = 50  # evaluation uses at most 1/50 of one core
 
 Value = Callable[[tuple[object, ...]], object]
 
 
 class AlertRunner:
-    """Evaluation and delivery of a mill's alerts.
+    """Threads that evaluate alert conditions and deliver alert messages.
 
     `send` sends a message to a webhook and raises if the webhook rejects it.
     """
@@ -290,11 +290,11 @@ class AlertRunner:
         self._deliveries: dict[str, AlertDelivery] = {}
         self._conditions: dict[str, Value] = {}
         self._threads: dict[str, threading.Thread] = {}
-        self._looker: threading.Thread | None = None
+        self._evaluator: threading.Thread | None = None
         self._changed = threading.Condition()
         self._news = 0
         self._running = False
-        self._tells_rows = False
+        self._sends_rows = False
 
     # -- alerts ----------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class AlertRunner:
                         schema = FIGURES[alert.watched]
                         self._conditions[key] = compile_expression(alert.condition, schema)
             self._deliveries = known
-            self._tells_rows = any(delivery.cursor for delivery in known.values())
+            self._sends_rows = any(delivery.cursor for delivery in known.values())
             if self._running:
                 self._start_threads()
             self._changed.notify_all()
@@ -345,21 +345,21 @@ class AlertRunner:
         return [delivery.status() for delivery in self._deliveries.values()]
 
     def problems(self) -> list[str]:
-        """Describe alerts whose webhook fails or whose condition has no value."""
+        """Return a line for each alert whose webhook fails or whose condition has no value."""
         return [
-            f"alert {one.name} ({url_origin(one.url)}): {one.error}; it is tried again"
+            f"alert {one.name} ({url_origin(one.url)}): {one.error}; delivery is retried"
             for one in self.status()
             if one.error is not None
         ]
 
     def cursors(self) -> list[Mapping[str, int]]:
-        """Return the last delivered epochs, by log, of alerts that send rows."""
+        """Return the number of the last delivered epoch, by log, for each alert that sends rows."""
         return [delivery.cursor for delivery in self._deliveries.values() if delivery.cursor]
 
     # -- evaluation and delivery -----------------------------------------------------------------------
 
     def look(self) -> None:
-        """Evaluate every condition once."""
+        """Evaluate the condition of every alert once."""
         now = self._clock()
         seen: dict[tuple[AlertSubject, str], Figures | None] = {}
 
@@ -390,13 +390,13 @@ class AlertRunner:
             self._wake()
 
     def deliver_new(self) -> None:
-        """Send undelivered messages in the calling thread; retry failed messages later."""
+        """Send the undelivered messages of all alerts in the calling thread."""
         for delivery in list(self._deliveries.values()):
             delivery.deliver_new()
 
     def notify(self) -> None:
-        """Wake the deliveries of rows, after a commit of the mill."""
-        if self._tells_rows:
+        """Wake the threads that deliver result rows. Called after each commit of results."""
+        if self._sends_rows:
             self._wake()
 
     def _wake(self) -> None:
@@ -407,45 +407,51 @@ class AlertRunner:
     # -- threads ---------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the threads of evaluation and delivery."""
+        """Start the threads that evaluate conditions and deliver messages."""
         with self._changed:
             self._running = True
             self._start_threads()
 
     def stop(self) -> None:
-        """Stop the threads; undelivered messages stay in the journal."""
+        """Stop the threads. Undelivered messages stay in the journal."""
         with self._changed:
             self._running = False
-            threads = [*self._threads.values(), *([self._looker] if self._looker else [])]
-            self._threads, self._looker = {}, None
+            threads = [*self._threads.values(), *([self._evaluator] if self._evaluator else [])]
+            self._threads, self._evaluator = {}, None
             self._changed.notify_all()
         until = time.monotonic() + TIMEOUT_S
         for thread in threads:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _start_threads(self) -> None:
-        if self._conditions and (self._looker is None or not self._looker.is_alive()):
-            self._looker = threading.Thread(target=self._tick_on, name="alerts", daemon=True)
-            self._looker.start()
+        if self._conditions and (self._evaluator is None or not self._evaluator.is_alive()):
+            self._evaluator = threading.Thread(target=self._evaluate_periodically, name="alerts", daemon=True)
+            self._evaluator.start()
         for key, delivery in self._deliveries.items():
             if key not in self._threads:
                 self._threads[key] = threading.Thread(
-                    target=self._deliver_on, args=[delivery], name=f"alert {delivery.alert.name}", daemon=True
+                    target=self._deliver_periodically,
+                    args=[delivery],
+                    name=f"alert {delivery.alert.name}",
+                    daemon=True,
                 )
                 self._threads[key].start()
 
-    def _tick_on(self) -> None:
+    def _evaluate_periodically(self) -> None:
         while self._running:
             began = time.thread_time()
             try:
                 self.look()
-            except Exception:  # a concurrent plan change or a full disk; retry
-                _LOGGER.warning("conditions of alerts were not looked at", exc_info=True)
-            pause_s = max(_LOOK_EVERY_S, _SHARE * (time.thread_time() - began))
+            except Exception:  # a concurrent plan change or a full disk; the next round retries
+                _LOGGER.warning(
+                    "the conditions of alerts could not be evaluated; they are evaluated again in a second",
+                    exc_info=True,
+                )
+            pause_s = max(_EVALUATE_EVERY_S, _SHARE * (time.thread_time() - began))
             with self._changed:
                 self._changed.wait_for(lambda: not self._running, pause_s)
 
-    def _deliver_on(self, delivery: AlertDelivery) -> None:
+    def _deliver_periodically(self, delivery: AlertDelivery) -> None:
         def ending() -> bool:
             return not self._running or self._deliveries.get(delivery.key) is not delivery
 
@@ -459,7 +465,7 @@ class AlertRunner:
             seen = self._next_news(delivery, seen, ending)
 
     def _next_news(self, delivery: AlertDelivery, seen: int, ending: Callable[[], bool]) -> int:
-        """Wait for a notification, or for the end of the back-off.
+        """Wait for a notification, or after a webhook error for the end of the back-off.
 
         `seen` counts the notifications that are handled. Return the current count.
         """
@@ -474,7 +480,7 @@ class AlertRunner:
 
 # Alert metrics: values of queries and streams to which alert conditions refer.
 #
-# Rates, quantiles and counts cover the last minute, for which samples are kept. An unknown value is None,
+# Rates, quantiles and counts cover the last minute, for which samples are stored. An unknown value is None,
 # such as the response time of a query without results.
 
 
@@ -485,7 +491,7 @@ Figures = dict[str, Any]
 
 @dataclass(slots=True)
 class _Counts:
-    """Sample of counters at one time."""
+    """Sample of the counters of one query or stream at one time."""
 
     at_us: int
     rows: int
@@ -496,7 +502,7 @@ class _Counts:
 
 
 class AlertMetrics:
-    """Metrics of one mill for alert conditions, with their history.
+    """Metrics of queries and streams for alert conditions, with samples of the last minute.
 
     Only one thread may use the history.
     """
@@ -512,13 +518,13 @@ class AlertMetrics:
         return list(self._running.queries if watched is AlertSubject.QUERY else self._running.streams)
 
     def of(self, watched: AlertSubject, name: str, now_us: int) -> Figures | None:
-        """Return the current metrics. None if the query or stream is missing."""
+        """Return the current metrics of a query or stream, or None if no such name exists."""
         if watched is AlertSubject.QUERY:
             return self._query(name, now_us)
         return self._stream(name, now_us)
 
     def forget(self, asked: Iterable[tuple[AlertSubject, str]]) -> None:
-        """Keep the history only of these queries and streams."""
+        """Delete the samples of all other queries and streams."""
         kept = set(asked)
         self._past = {key: past for key, past in self._past.items() if key in kept}
         self._changed_us = {key: at for key, at in self._changed_us.items() if key in kept}
@@ -591,7 +597,7 @@ class AlertMetrics:
         return {operator.stream for operator in above if isinstance(operator, Source)}
 
     def _since(self, watched: AlertSubject, name: str, now: _Counts) -> _Counts:
-        """Add a sample; return the oldest sample of the last minute."""
+        """Add a sample of the counters, and return the oldest sample of the last minute."""
         past = self._past.setdefault((watched, name), deque())
         while past and (now.at_us - past[0].at_us > OVER_US or past[-1].rows > now.rows):
             past.popleft()
@@ -599,7 +605,7 @@ class AlertMetrics:
         return past[0]
 
     def _silence(self, watched: AlertSubject, name: str, now: _Counts, log: Log | None) -> int:
-        """Return the microseconds since the last row.
+        """Return the microseconds since the query or stream last had a new row.
 
         The first call uses the log, later calls use the counters.
         """
@@ -644,7 +650,7 @@ class AlarmState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """State of an alarm with its times.
+    """State of one alarm, with the times of its start and its last message.
 
     `since_us` is the start of the condition, `told_us` the time of the last message, and `times` the number
     of messages.
@@ -658,7 +664,7 @@ class Alarm:
     def apply_condition(
         self, holds: bool | None, now_us: int, for_us: int, repeat_us: int | None
     ) -> tuple[Alarm, str | None]:
-        """Apply the condition's value; return the new state and the message."""
+        """Return the state after a new value of the condition, and the message to send, if any."""
         if holds is None:
             return self, None
         if not holds:

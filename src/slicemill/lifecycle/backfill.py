@@ -35,24 +35,22 @@ history keeps its separate task. An example is a window that counts rows or neve
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.catalog.catalog import AGAIN, ERRORS, JOINING, LATE, Catalog, Stream
+from slicemill.catalog.catalog import AGAIN, ERRORS, JOINING, LATE
 from slicemill.errors import all_of
 from slicemill.functions.render import timestamp_text
 from slicemill.ingest.intake import NEXT_ARRIVAL
-from slicemill.ingest.watermarks import HELD_FROM, WATERMARK, newest_tuple
-from slicemill.lifecycle.task_fields import complete_from_of, new_fields, newest_ts
+from slicemill.ingest.watermarks import HELD_FROM, WATERMARK
+from slicemill.lifecycle.running_catalog import RunningCatalog
+from slicemill.lifecycle.task_fields import complete_from_of
 from slicemill.operators.graph import QueryGraph
-from slicemill.plan.backfill_tasks import BackfillPlan, backfill_log_name
+from slicemill.plan.backfill_tasks import backfill_log_name
 from slicemill.plan.content import quote_name
 from slicemill.plan.history import history_us
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.pipeline import TaskPlan
-from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.streams import RunningStream
 from slicemill.runtime.task_queue import RunningTasks
 from slicemill.runtime.tasks import BACKFILL, RunningTask
@@ -68,63 +66,6 @@ _CAUGHT_UP_US = SECOND_US
 _RATE_US, _SAMPLES_US = 10 * SECOND_US, SECOND_US // 2
 # Interval between attempts to switch a task from a second read to the stream.
 _AGAIN_US = SECOND_US // 2
-
-
-def backfill_fields(
-    plan: TaskPlan,
-    home: Home,
-    query: str,
-    apart: BackfillPlan,
-    catalog: Catalog,
-    given_us: int | None = None,
-) -> dict[str, Any]:
-    """Return the journal fields of a new backfill task.
-
-    The task computes the query, or computes a derived stream again for the query. Results up to `given_us`
-    were emitted by an earlier definition, and are not emitted again.
-    """
-    begins_us = BEGINNING if apart.begins_us is None else apart.begins_us
-    fields = new_fields(plan, home)
-    cursors: dict[str, int] = dict(fields["cursors"])
-    reach: dict[str, int | None] = {}
-    for log in plan.task.inputs:
-        if AGAIN in log:
-            continue  # a second read is consumed from its first row
-        if log in apart.kept:
-            first, reach[log] = retention_gap(log, home, catalog)
-            before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
-            cursors[log] = max(first, before)
-        else:
-            reach[log] = newest_ts([log], home)
-    if apart.explicit:
-        _warn(query, begins_us, reach)
-    known = [ts for ts in reach.values() if ts is not None]
-    since = max([*known, *([begins_us - 1] if begins_us > BEGINNING else [])], default=None)
-    fields |= {
-        "cursors": cursors,
-        "since": {log: since for _, log in plan.task.outputs},
-        "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
-    }
-    if all(log != query for _, log in plan.task.outputs):
-        return fields
-    read_again = sorted(name for name in apart.again if name in home.streams)
-    fields[BACKFILL] = {
-        "query": query,
-        "from": begins_us if begins_us > BEGINNING else None,
-        "goal": {log: home.logs[log].head for log in plan.task.inputs},
-        "rows": sum(home.logs[log].rows_after(cursors[log]) for log in apart.kept & cursors.keys()),
-    }
-    if apart.again:
-        fields[BACKFILL] |= {
-            "again": sorted(apart.again),
-            "arrivals": {name: home.streams[name].get(NEXT_ARRIVAL, 0) for name in read_again},
-            "newest": {name: newest_tuple(home.streams[name]) for name in read_again},
-        }
-    if apart.alone:
-        fields[BACKFILL]["alone"] = True
-    if given_us is not None:
-        fields[BACKFILL]["after"] = given_us
-    return fields
 
 
 def describe_start(running: RunningTasks, graph: QueryGraph, name: str) -> str:
@@ -147,43 +88,6 @@ def describe_start(running: RunningTasks, graph: QueryGraph, name: str) -> str:
     complete_us = complete_from_of(name, graph, running.tasks)
     after = "" if complete_us is None else f"; its windows are complete after {timestamp_text(complete_us)}"
     return words + after
-
-
-def retention_gap(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
-    """Return the last epoch with missing rows, and their greatest timestamp.
-
-    The log has all rows after that timestamp. The timestamp is None if no row is missing.
-    """
-    opened, relation = home.logs[log], catalog.relation(log)
-    if opened.changes:
-        return -1, None  # a changelog starts with its base, the table of its folded changes
-    first, reach = opened.first - 1, None
-    if isinstance(relation, Stream):
-        owner = catalog.declared_stream(log).name
-        epoch, newest = home.streams.get(owner, {}).get(WHOLE, (opened.head, None))
-        first, reach = max(first, epoch), newest if log == owner else None
-        missing = opened.freed >= 0 or (log != owner and epoch >= 0)
-    else:
-        written = [fields["since"][log] for fields in home.tasks.values() if log in fields.get("since", {})]
-        reach = written[0] if written else None
-        missing = opened.freed >= 0
-    if missing:
-        # Freed rows may have had the same timestamp.
-        left = [epoch.min_ts for epoch in opened.epochs(after=first)[:1] if epoch.min_ts is not None]
-        known = left[0] if left else opened.max_ts
-        reach = max((ts for ts in (reach, known) if ts is not None), default=None)
-    return first, reach
-
-
-def _warn(query: str, begins_us: int, reach: Mapping[str, int | None]) -> None:
-    for log, ts in reach.items():
-        if ts is not None and ts >= begins_us:
-            _LOGGER.warning(
-                "%s reaches back to %s: %s begins there, and is complete when its windows are",
-                log,
-                timestamp_text(ts),
-                query,
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,21 +132,22 @@ class BackfillProgress:
         return ", ".join(words)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Backfills:
-    """Backfills of a mill: advances them and merges their tasks.
+    """Backfills of a mill: advances them and merges their tasks."""
 
-    `replan` plans the catalog again from the journal. `graph` returns the running query graph.
-    """
-
-    home: Home
-    dispatcher: Dispatcher
-    clock: Callable[[], int]
-    replan: Callable[[], None]
-    graph: Callable[[], QueryGraph]
+    running: RunningCatalog
     _samples: dict[str, list[tuple[int, int]]] = field(default_factory=dict)  # by task: time, rows read
     _histories: dict[str, int | None] = field(default_factory=dict)  # by task
     _tried_us: dict[str, int] = field(default_factory=dict)  # by task: last attempt to end a second read
+
+    @property
+    def home(self) -> Home:
+        return self.running.home
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        return self.running.dispatcher
 
     def advance(self) -> bool:
         """Advance one backfill by one step. False if no backfill can advance."""
@@ -317,12 +222,12 @@ class Backfills:
         query = backfill["query"]
         if task.id == quote_name(query) or "alone" in backfill:
             return "it has nothing that others could share"
-        if self.graph().streams.get(query):
+        if self.running.plan.graph.streams.get(query):
             return "a derived stream that starts in the past keeps it"
         if backfill.get("again"):
             return f"{all_of(backfill['again'])} is computed again for it, from the beginning"
         if task.id not in self._histories:
-            self._histories[task.id] = history_us(self.graph(), query)
+            self._histories[task.id] = history_us(self.running.plan.graph, query)
         if self._histories[task.id] is None:
             return "what it has seen counts for ever, so it would never be complete among others"
         other = self.dispatcher.running.writers.get(query + JOINING)
@@ -331,7 +236,7 @@ class Backfills:
         return None
 
     def _sample(self, task: RunningTask) -> None:
-        now, samples = self.clock(), self._samples.setdefault(task.id, [])
+        now, samples = self.running.clock(), self._samples.setdefault(task.id, [])
         if not samples or now - samples[-1][0] >= _SAMPLES_US:
             samples.append((now, task.statistics.rows_in))
             while now - samples[0][0] > _RATE_US and len(samples) > 2:
@@ -350,7 +255,7 @@ class Backfills:
 
         Return False if a second read has not caught up.
         """
-        now = self.clock()
+        now = self.running.clock()
         for stream, again in readings:
             if not again.asked or again.behind or stream.behind or again.ended or again.error is not None:
                 return False
@@ -385,7 +290,7 @@ class Backfills:
         newest = task.fields[BACKFILL]["newest"]
         if not all(_is_at_same_position(*pair, newest[pair[0].name]) for pair in readings):
             return False
-        with _freeze_watermarks(self.dispatcher):
+        with self.dispatcher.frozen_watermarks():
             for one in tasks:
                 _run_to_head(self.dispatcher, one)
                 self.dispatcher.finish(one)
@@ -424,11 +329,11 @@ class Backfills:
         # The tasks continue as after a restart, from the checkpoint that was just written.
         self.dispatcher.replace([one for one in self.dispatcher.running.tasks if one.id not in ids])
         self.dispatcher.forget(ids, [again.name for _, again in readings])
-        self.replan()
+        self.running.replan()
         return True
 
     def _note_caught_up(self, task: RunningTask) -> bool:
-        now = self.clock()
+        now = self.running.clock()
         heads = {log: self.home.logs[log].head for log in task.plan.task.inputs}
         arrived = [task.waiting(log, head)[2] for log, head in heads.items()]
         oldest = min((moment for moment in arrived if moment is not None), default=now)
@@ -446,7 +351,7 @@ class Backfills:
         if other is None:
             self.home.commit(Change(tasks={task.id: {BACKFILL: {**task.fields[BACKFILL], "joins": True}}}))
             with self.dispatcher.paused():
-                self.replan()
+                self.running.replan()
             return True
         if task.run is not None or other.run is not None or not self._is_complete(query, other):
             return False
@@ -455,7 +360,7 @@ class Backfills:
 
     def _is_complete(self, query: str, other: RunningTask) -> bool:
         """Return True if no later result depends on missed rows."""
-        graph, name = self.graph(), query + JOINING
+        graph, name = self.running.plan.graph, query + JOINING
         complete_us, history = complete_from_of(name, graph, [other]), history_us(graph, name)
         if complete_us is None or history is None:
             return False
@@ -469,8 +374,8 @@ class Backfills:
 
         Call while the driver is paused.
         """
-        with _freeze_watermarks(self.dispatcher):
-            catch_up_upstream(self.dispatcher, self.dispatcher.running.tasks, task.plan.task.inputs)
+        with self.dispatcher.frozen_watermarks():
+            self.dispatcher.catch_up_upstream(self.dispatcher.running.tasks, task.plan.task.inputs)
             for one in (task, other):
                 _run_to_head(self.dispatcher, one)
             self.dispatcher.finish(other)
@@ -489,7 +394,7 @@ class Backfills:
             ),
         }
         self.home.commit(Change(tasks={other.id: renamed}, dropped_tasks=[task.id]))
-        self.replan()
+        self.running.replan()
         return True
 
 
@@ -524,20 +429,6 @@ def _rename_key(by_log: Mapping[str, Any], before: str, after: str, value: Any) 
     return {**{log: known for log, known in by_log.items() if log != before}, after: value}
 
 
-def catch_up_upstream(dispatcher: Dispatcher, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
-    """Process all pending input of the tasks upstream of some logs.
-
-    Call while the driver is paused.
-    """
-    wanted, feeding = set(logs), []
-    for task in reversed(tasks):
-        if any(log in wanted for _, log in task.plan.task.outputs):
-            wanted.update(task.plan.task.inputs)
-            feeding.append(task)
-    for task in reversed(feeding):
-        dispatcher.catch_up(task)
-
-
 def _run_to_head(dispatcher: Dispatcher, task: RunningTask) -> None:
     """Run a task up to the heads and watermarks of its inputs.
 
@@ -550,21 +441,3 @@ def _run_to_head(dispatcher: Dispatcher, task: RunningTask) -> None:
         return task.has_pending or any(known.get(log, BEGINNING) < dispatcher.watermark(log) for log in logs)
 
     dispatcher.run_while(task, is_behind)
-
-
-@contextmanager
-def _freeze_watermarks(dispatcher: Dispatcher) -> Iterator[None]:
-    """Freeze all watermarks, so that several tasks read equal values."""
-    known: dict[str, int] = {}
-    asked = dispatcher.watermark
-
-    def held(log: str) -> int:
-        if log not in known:
-            known[log] = asked(log)
-        return known[log]
-
-    dispatcher.watermark = held
-    try:
-        yield
-    finally:
-        dispatcher.watermark = asked

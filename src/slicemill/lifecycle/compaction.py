@@ -1,4 +1,4 @@
-"""Compaction: fold the oldest changes of a changelog into a table.
+"""Compaction: fold the oldest changes of a changelog into a table of the rows that result.
 
     log of `popular`   … 3   5   8 │ 9   12          first epoch that a reader may still need: 9
                        folded here │ kept            by cursors and `keep_s`, as for any log
@@ -29,7 +29,7 @@ from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import Extent, SegmentWriter
 from slicemill.types import OP, OPS, Schema
 
-# Minimum number of changes to fold.
+# Minimum number of changes that a compaction folds
 _LEAST_ROWS = 10_000
 
 _LOGGER = logging.getLogger("slicemill")
@@ -37,7 +37,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(frozen=True, slots=True)
 class FoldedLog:
-    """Table that a log's changes up to epoch `upto` were folded into."""
+    """Table that replaces a log's changes up to epoch `upto` after a compaction."""
 
     log: Log
     upto: int
@@ -45,7 +45,7 @@ class FoldedLog:
 
 
 class Compactor:
-    """Compaction of one log at a time.
+    """Compaction of changelogs, one log at a time.
 
     A log is folded once its changes outnumber the rows of its base. So each change is rewritten about twice
     at most, and a log has at most as many unneeded changes as rows. `least_rows` is the minimum number of
@@ -59,14 +59,14 @@ class Compactor:
         self._folded: FoldedLog | None = None
 
     def wait(self) -> None:
-        """Wait until the current fold has been written."""
+        """Wait until the running compaction has written its table."""
         if self._thread is not None:
             self._thread.join()
 
     def look(
         self, logs: Mapping[str, Log], changing: Mapping[str, Schema], freed: Mapping[str, int]
     ) -> dict[str, tuple[int, Appended]]:
-        """Return the finished fold, if any, and start the next fold.
+        """Return the finished compaction, if any, and start the next one.
 
         `freed` maps each log to its first epoch that is still needed. The result is the field `based` of a
         `Change`.
@@ -75,7 +75,7 @@ class Compactor:
             return {}
         done, self._folded, self._thread = self._folded, None, None
         based = {}
-        # The log may have been dropped meanwhile, or got a new reader.
+        # The log may have been dropped during the compaction, or may have a new reader.
         if (
             done is not None
             and logs.get(done.log.name) is done.log
@@ -100,25 +100,28 @@ class Compactor:
         def fold() -> None:
             try:
                 self._folded = fold_epochs(log, schema, epochs, self._durable)
-            except Exception:  # the changes are kept, so a later fold can retry
-                _LOGGER.exception("the changes of %s could not be folded; they stay", log.name)
+            except Exception:  # the changes are still stored, so a later compaction can retry
+                _LOGGER.exception(
+                    "the changelog %s could not be compacted; its changes stay, and compaction is retried",
+                    log.name,
+                )
 
         self._thread = threading.Thread(target=fold, name=f"slicemill-fold-{log.name}", daemon=True)
         self._thread.start()
 
 
 def fold_epochs(log: Log, schema: Schema, epochs: Sequence[Epoch], durable: bool = False) -> FoldedLog:
-    """Fold epochs of a changelog into a table, and write the table."""
+    """Fold epochs of a changelog into a table of the rows that result, and write the table."""
     rows = _current_table(log, schema, epochs)
     table = with_ops(rows, np.full(rows.num_rows, INSERT)).cast(with_system_columns(log.columns))
     extents = _write_extents(log, "base", table, durable) if table.num_rows else []
-    # The base gets the arrival time of the newest folded change.
+    # The folded table gets the arrival time of its newest change.
     arrival_us = max(epoch.arrival_us for epoch in epochs)
     return FoldedLog(log, epochs[-1].number, Appended(extents, *time_range(table), arrival_us))
 
 
 def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False) -> Appended | None:
-    """Write deletes of all rows of a changelog. None without rows.
+    """Write a delete for each row of a changelog. Return None if there are no rows.
 
     The deletes have the table's last timestamp.
     """
@@ -136,7 +139,7 @@ def deletes_of_all(log: Log, schema: Schema, now_us: int, durable: bool = False)
 
 
 def _current_table(log: Log, schema: Schema, epochs: Sequence[Epoch]) -> pa.Table:
-    """Return the table that results from the changes of some epochs.
+    """Return the rows that result from the changes of some epochs.
 
     Epochs of earlier definitions cancel out and are skipped.
     """
@@ -154,7 +157,7 @@ def _write_extents(log: Log, what: str, table: pa.Table, durable: bool) -> list[
     return [extent]
 
 
-# Cache of the current tables of changelogs.
+# Cache of current tables
 
 
 _CACHED_BYTES = 256 << 20
@@ -162,14 +165,14 @@ _CACHED_BYTES = 256 << 20
 
 @dataclass(slots=True)
 class ChangelogTables:
-    """LRU cache of the current tables of changelogs, updated incrementally."""
+    """LRU cache of the tables that result from changelogs, updated with each new change."""
 
     most_bytes: int = _CACHED_BYTES
     _lock: Lock = field(default_factory=Lock)
     _known: OrderedDict[str, tuple[int, pa.Table]] = field(default_factory=OrderedDict)
 
     def now(self, log: Log, schema: Schema) -> pa.Table:
-        """Return the current table of a changelog; each change is read once.
+        """Return the rows that result from all changes of a changelog.
 
         `schema` is the current schema. For a paused log the table and schema at the pause are returned.
         """
@@ -195,7 +198,7 @@ class ChangelogTables:
 
 
 def _append_changes(now: pa.Table, changes: pa.Table) -> pa.Table:
-    """Return the current rows as inserts, followed by changes."""
+    """Return the current rows as inserts, followed by newer changes."""
     index = changes.schema.get_field_index(OP)
     inserts = pa.repeat(pa.scalar(OPS[0]), now.num_rows)
     return pa.concat_tables([now.add_column(index, changes.schema.field(index), inserts), changes])

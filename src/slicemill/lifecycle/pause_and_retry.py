@@ -34,19 +34,19 @@ from slicemill.time import BEGINNING, SECOND_US
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 300.0
 MOST_TRIES = 8
-# A query that has stalled this often in a row is not retried.
+# number of stalls in a row after which a query is not retried
 MOST_STALLS = 3
-# A query that has run this long has its count of failures reset.
+# run time in seconds after which a query's count of failures is reset
 STEADY_S = 600.0
 _LOOK_US = SECOND_US // 5
 
 
 class LifecycleState(StrEnum):
     RUNNING = "running"
-    BACKFILLING = "backfilling"  # reads the past (`lifecycle.backfill`)
+    BACKFILLING = "backfilling"  # the query reads stored rows of its streams (`lifecycle.backfill`)
     PAUSED = "paused"
-    FAILED = "failed"  # stopped until RESTART
-    RESTARTING = "restarting"  # failed, and waits for its next retry
+    FAILED = "failed"  # stopped until a RESTART statement
+    RESTARTING = "restarting"  # the query has failed and will be retried
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class QueryStatus:
 
 @dataclass(slots=True)
 class QueryLifecycle:
-    """Lifecycle changes of running queries."""
+    """PAUSE, RESUME, RESTART and retries of running queries."""
 
     running: RunningCatalog
     _looked_us: int = 0
@@ -90,14 +90,14 @@ class QueryLifecycle:
         if paused is not None:
             state = LifecycleState.PAUSED
         elif why is not None:
-            # A new failure is recorded at the next `look`, and is shown as restarting until then.
+            # The next tick records a new failure; until then the query is shown as restarting.
             known = "failed_us" in tries
             state = LifecycleState.FAILED if known and next_us is None else LifecycleState.RESTARTING
         since, by = (paused["at"], paused["by"]) if paused is not None else (None, None)
         return QueryStatus(state, why or tries.get("why"), tries.get("count", 0), next_us, since, by)
 
     def change(self, statement: LifecycleChange, by: str) -> None:
-        """Apply a PAUSE, RESUME or RESTART statement, as one record. Idempotent."""
+        """Apply a PAUSE, RESUME or RESTART statement in one journal record. Idempotent."""
         names = [statement.name, *(one.name for one in self.running.catalog.writers_for(statement.name))]
         with self.running.dispatcher.paused():
             if statement.action is LifecycleAction.RESTART:
@@ -108,7 +108,7 @@ class QueryLifecycle:
                 self._resume(names)
 
     def look(self) -> None:
-        """Retry failed queries whose back-off has passed. Called often."""
+        """Retry the failed queries whose back-off has passed. Called often."""
         now_us = self.running.clock()
         if 0 <= now_us - self._looked_us < _LOOK_US:
             return
@@ -117,7 +117,7 @@ class QueryLifecycle:
         for log, why in [found for task in tasks for found in task.failed.items()]:
             task = self._writer(log)
             if task is None or log not in task.failed:
-                continue  # another task has replaced the failed task and continues the log
+                continue  # another task has replaced the failed task and writes the log
             tries = self.running.home.lives.get(log, {}).get("tries", {})
             if "failed_us" not in tries:
                 self._note_failure(log, why, tries, now_us)
@@ -132,14 +132,14 @@ class QueryLifecycle:
             log = home.logs.get(name)
             if log is None:
                 raise SlicemillError(
-                    f"{name} has no rows so far: nothing reads it, so there is nothing to pause"
+                    f"{name} has no reader and no rows yet, so it cannot be paused; create a query over it"
                 )
             known = name in self.running.dispatcher.streams or self._writer(name) is not None
             paused[name] = {
                 "epoch": log.end.epoch,
                 "max_ts": log.end.max_ts,
                 "as_of": home.epoch,
-                "watermark": self.running.watermark(name) if known else BEGINNING,
+                "watermark": self.running.dispatcher.watermark(name) if known else BEGINNING,
                 "at": self.running.clock(),
                 "by": by,
             }
@@ -159,12 +159,12 @@ class QueryLifecycle:
         self.running.sinks.notify()
 
     def _restart(self, names: Sequence[str], kind: str) -> None:
-        # If only a table writer of the query has failed, only that writer is restarted.
+        # If only a table writer of the query has failed, only the table writer is restarted.
         failed = [name for name in names if self._has_failed(name)]
         if not failed:
             raise SlicemillError(
-                f"{kind.lower()} {names[0]} has not failed, so there is nothing to restart; "
-                f"DROP {kind} {quote_name(names[0])} and CREATE it to begin anew"
+                f"{kind.lower()} {names[0]} has not failed, so it cannot be restarted; "
+                f"DROP {kind} {quote_name(names[0])} and CREATE it to start it without state"
             )
         self._restart_failed(failed, forget_tries=True)
 
@@ -173,7 +173,7 @@ class QueryLifecycle:
         return task is not None and name in task.failed
 
     def _note_failure(self, log: str, why: str, tries: dict[str, Any], now_us: int) -> None:
-        """Record a failure and the time of the next retry, if any.
+        """Record the failure of a query in the journal, with the time of the next retry, if any.
 
         The back-off doubles with each failure.
         """
@@ -225,7 +225,7 @@ class QueryLifecycle:
         return self.running.dispatcher.running.writers.get(log)
 
     def _refresh_tasks(self) -> None:
-        """Let the dispatcher recompute the runnable tasks."""
+        """Make the dispatcher recompute which tasks are runnable."""
         dispatcher = self.running.dispatcher
         dispatcher.replace(dispatcher.running.tasks)
         dispatcher.notify()

@@ -1,4 +1,4 @@
-"""REFRESH EVERY: tables whose sources are read periodically.
+"""REFRESH EVERY: read the sources of tables again periodically.
 
 If a source cannot be read, its table keeps its rows. Retries have a back-off of 1 s, 2 s, 4 s, …, at most
 the refresh interval.
@@ -23,7 +23,7 @@ _LOOKS_S = 0.2
 
 @dataclass(slots=True)
 class DueTable:
-    """Next refresh of a table, and failures since the last success."""
+    """Time of the next refresh of a table, and the failures since the last successful refresh."""
 
     table: Table
     due_us: int
@@ -32,7 +32,7 @@ class DueTable:
 
 
 class TableRefresher:
-    """Thread that refreshes tables when they are due by the mill's clock."""
+    """Thread that refreshes the tables that are due."""
 
     def __init__(self, refresh: Callable[[str], None], running: RunningCatalog) -> None:
         self._refresh = refresh
@@ -43,7 +43,7 @@ class TableRefresher:
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Refresh the tables that are due.
+        """Refresh the tables whose refresh interval has passed.
 
         A new table is not due at once, because it was read when it was declared.
         """
@@ -63,7 +63,7 @@ class TableRefresher:
         """Return a line for each table whose source cannot be read."""
         return [
             f"table {due.table.name} keeps its rows, as its source cannot be read: {due.error}; "
-            "it is tried again"
+            "reading is retried"
             for due in self._due.values()
             if due.error is not None
         ]

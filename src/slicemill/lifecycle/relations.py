@@ -5,7 +5,7 @@ The rows in a view's window are stored in its log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -102,7 +102,7 @@ class Tables:
         if isinstance(relation, View) and isinstance(relation.query, RelationQuery):
             return evaluate_relation(relation.query, running.catalog, self._rows_of)
         if isinstance(relation, View):
-            return window_rows(relation, running.home, running.watermark)
+            return rows_in_window(relation, running)
         return running.tables.now(self._table(name))
 
     def _table(self, name: str) -> Table:
@@ -112,22 +112,22 @@ class Tables:
         return table
 
 
-def window_rows(view: View, home: Home, watermark: Callable[[str], int]) -> list[Row]:
-    """Return the rows in a view's window at the latest known time."""
-    log = home.logs.get(view.name)
+def rows_in_window(view: View, running: RunningCatalog) -> list[Row]:
+    """Return the rows in a view's window at the latest known time. A new view has no log yet."""
+    log = running.home.logs.get(view.name)
     if log is None:
-        return []  # the log of a new view does not exist yet
+        return []
     found = [row for epoch in log.epochs() for row in timed_rows(log.read(epoch), view.schema)]
-    return view_content(view, found, _now(log, watermark))
+    return view_content(view, found, _now(log, running.dispatcher.watermark(log.name)))
 
 
-def first_epochs_in_use(views: Iterable[View], home: Home, watermark: Callable[[str], int]) -> dict[str, int]:
+def first_epochs_in_use(views: Iterable[View], home: Home, watermarks: Mapping[str, int]) -> dict[str, int]:
     """Return the first epoch that the window of each view still needs."""
     freed = {}
     for view in views:
         log = home.logs.get(view.name)
         if log is not None:
-            first = _first_epoch_in_use(_window(view), log, _now(log, watermark))
+            first = _first_epoch_in_use(_window(view), log, _now(log, watermarks[view.name]))
             if first > log.first:
                 freed[view.name] = first
     return freed
@@ -147,10 +147,9 @@ def _first_epoch_in_use(window: Window, log: Log, now: int) -> int:
     return first
 
 
-def _now(log: Log, watermark: Callable[[str], int]) -> int:
-    reached = watermark(log.name)
+def _now(log: Log, watermark: int) -> int:
     newest = BEGINNING if log.max_ts is None else log.max_ts
-    return max(newest, reached) if reached < END else newest
+    return max(newest, watermark) if watermark < END else newest
 
 
 def _window(view: View) -> Window:

@@ -48,7 +48,7 @@ from slicemill.time import END
 from slicemill.types import Schema
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
     """Effects of a replacement on queries and streams.
 
@@ -138,7 +138,14 @@ def with_users(
     }
     changed = (frozenset(with_writers_of(names, catalog)) for names in (logs, anew, tables - anew, past))
     logs_now, anew_now, tables_now, past_now = changed
-    effects = Replacement(logs_now, anew_now | tables_now, tables_now, emptied, past_now, because)
+    effects = Replacement(
+        logs=logs_now,
+        anew=anew_now | tables_now,
+        tables=tables_now,
+        emptied=emptied,
+        past=past_now,
+        because=because,
+    )
     return catalog, replace(effects, moved=moved)
 
 

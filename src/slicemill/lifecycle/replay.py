@@ -1,4 +1,4 @@
-"""REPLAY: parse bad rows again and append them as new arrivals.
+"""REPLAY: parse the stored bad rows of a stream again, and append them as newly arrived rows.
 
     s_errors  raw, reason ──► parse, as s is declared now ──┬─► rows of s, like any that arrive now
                                                             └─► s_errors again, with the new reason
@@ -44,19 +44,21 @@ from slicemill.time import BEGINNING
 REPLAYED = "replayed"
 Ranges = list[list[int]]
 
-# Number of rows that one read appends.
+# Number of rows that one append contains at most
 _ROWS_AT_ONCE = 100_000
-_NO_TEXT = "its bytes are no text, so what is kept of it is not what came"
+_NO_TEXT = "its bytes were not valid UTF-8, so the stored text differs from the bytes that arrived"
 _TRUE = ("true", "1", "yes")
 
 
 def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, now: int) -> ReplayOutcome:
-    """Parse bad rows of a stream again, each at most once."""
+    """Parse the bad rows of a stream again, each at most once."""
     stream = dispatcher.streams.get(statement.stream)
     if stream is None:
-        raise SlicemillError(f"{statement.stream} is not read: no query asks for it, and it has no RETAIN")
+        raise SlicemillError(
+            f"{statement.stream} is not read: it has no query and no RETAIN; create a query over it"
+        )
     if stream.ended:
-        raise SlicemillError(f"{statement.stream} has ended: nothing can come to it any more")
+        raise SlicemillError(f"{statement.stream} has ended and accepts no more rows")
     parser = parser_of(stream.stream, folder)
     read = failed = late = 0
     with dispatcher.paused():
@@ -65,7 +67,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
         for epochs in _batches(log.epochs()):
             table = pa.concat_tables([log.read(epoch) for epoch in epochs])
             table = table.filter(pa.array(~_within(_numbers(table), tried)))
-            # A file that could not be read has only its name here, and no text.
+            # A file that could not be read has only a name here, and no text.
             table = table.filter(pc.invert(pc.starts_with(table.column("reason"), FILE_LOST)))
             if statement.where is not None:
                 table = table.filter(_matches(statement.where, table))
@@ -90,7 +92,7 @@ def replay(statement: Replay, dispatcher: Dispatcher, home: Home, folder: Path, 
 
 
 def parser_of(stream: Stream, folder: Path) -> LineParser:
-    """Return a parser of a stream's bad rows (lines or JSON)."""
+    """Return a parser of a stream's bad rows, which are lines or JSON."""
     wanted = WantedColumns.of(stream, stream.schema.names)
     names = stream.source_schema.names
     if stream.source == SourceSpec():
@@ -101,8 +103,8 @@ def parser_of(stream: Stream, folder: Path) -> LineParser:
         form = tcp_options(origin.options).lines
     if form == CSV_LINES and (origin.option("header") or "").lower() in _TRUE:
         raise SlicemillError(
-            f"files of {stream.name} have headers, which say what their columns are, and bad rows are kept "
-            "without; they cannot be replayed"
+            f"the columns of {stream.name} are named by the headers of its files, and bad rows are stored "
+            "without the header; they cannot be replayed"
         )
     return LineParser(wanted, form, csv_format(names, origin.options if form != JSON else {}))
 
@@ -135,7 +137,7 @@ def _numbers(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _batches(epochs: Sequence[Epoch]) -> Iterable[list[Epoch]]:
-    """Group epochs into batches of about as many rows as one read."""
+    """Group epochs into batches of about `_ROWS_AT_ONCE` rows."""
     batch: list[Epoch] = []
     rows = 0
     for epoch in epochs:
@@ -171,4 +173,4 @@ def _write_rows(parsed: Parsed, folder: Path, now: int) -> HandedRows:
     rows = (writer.append(parsed.table),) if parsed.table.num_rows else ()
     bad = (writer.append(parsed.errors),) if parsed.errors is not None else ()
     writer.release()
-    return HandedRows(folder, rows, bad, BEGINNING, now, now)
+    return HandedRows(folder=folder, rows=rows, errors=bad, offset=BEGINNING, arrival_us=now, seen_us=now)

@@ -1,4 +1,7 @@
-"""Retention: free log epochs that all readers have consumed, and fold changelogs."""
+"""Retention: delete the log epochs that all readers have consumed, and compact changelogs.
+
+An epoch is what one commit appended to a log.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ BETWEEN_COLLECTIONS_S = 2.0
 
 
 class RetentionCollector:
-    """Retention of a mill.
+    """Retention of all logs of a home directory.
 
     Results stay readable for `keep_us` after all readers have consumed them. `readers` returns the cursors of
     readers other than tasks, by log.
@@ -65,7 +68,7 @@ class RetentionCollector:
             {log: at for log, at in cursors.items() if log in home.logs and home.logs[log].changes}
             for cursors in away
         ]
-        # Held-back rows of streams and windows of views have their own retention.
+        # Held-back rows of streams and the windows of views have their own retention.
         views = {view.name: view for view in views_to_answer(catalog)}
         others = {name + HELD for name in dispatcher.streams} | views.keys()
         logs = [log for name, log in home.logs.items() if name not in others]
@@ -73,12 +76,13 @@ class RetentionCollector:
         changing = changelogs_of(catalog)
         based = self.compactor.look(home.logs, changing, freed)
         freed = {name: first for name, first in freed.items() if not home.logs[name].changes}
-        freed |= first_epochs_in_use(views.values(), home, self._running.watermark)
+        watermarks = {name: dispatcher.watermark(name) for name in views if name in home.logs}
+        freed |= first_epochs_in_use(views.values(), home, watermarks)
         home.commit(Change(freed=freed, based=based))
         home.free(dispatcher.writers)
 
 
 def changelogs_of(catalog: Catalog) -> Mapping[str, Schema]:
-    """Return the schemas of changelogs, by log."""
+    """Return the schema of each changelog, by the name of its log."""
     known = (*catalog.queries.values(), *catalog.relations.values())
     return {one.name: one.schema for one in known if one.schema.changelog}

@@ -21,6 +21,7 @@ from slicemill.catalog.catalog import (
     QueryDefinition,
     SourceSpec,
     Stream,
+    Table,
 )
 from slicemill.catalog.extended import ComputedStream
 from slicemill.catalog.queries import RelationQuery
@@ -29,9 +30,11 @@ from slicemill.connectors.origin import is_socket
 from slicemill.connectors.registry import has_readers
 from slicemill.connectors.sinks.delivery import SinkRunner
 from slicemill.connectors.sinks.registry import alternative_target, open_sink, share_persistent_target
+from slicemill.connectors.sinks.sink import Sink
 from slicemill.errors import SlicemillError
 from slicemill.extension import computed_kinds
 from slicemill.lifecycle.add_column import always_stored, reject_lost_state
+from slicemill.lifecycle.catalog_diff import CatalogDiff
 from slicemill.lifecycle.catalog_journal import ReplacedStatement, StoredStatements, in_force, undo_entries
 from slicemill.lifecycle.compaction import deletes_of_all
 from slicemill.lifecycle.query import Query
@@ -57,7 +60,6 @@ from slicemill.secrets import redact_address
 from slicemill.sql.errors import SourceText
 from slicemill.storage.changes import Appended, Change
 from slicemill.storage.home import Home
-from slicemill.time import BEGINNING
 
 _LOGGER = logging.getLogger("slicemill")
 
@@ -71,7 +73,7 @@ class _Statement:
     staged: StagedChanges = NOTHING_STAGED
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class RunningCatalog:
     """Declared names, with the queries, tasks, streams and sinks that run.
 
@@ -116,25 +118,6 @@ class RunningCatalog:
     def streams(self) -> dict[str, RunningStream]:
         """Declared streams that queries read, by name."""
         return {name: stream for name, stream in self.dispatcher.streams.items() if AGAIN not in name}
-
-    def watermark(self, log: str) -> int:
-        """Return the watermark of a log of a stream or task.
-
-        For a paused query or stream, it is the watermark at the pause.
-        """
-        if "paused" in (life := self.home.lives.get(log, {})):
-            return int(life["paused"]["watermark"])
-        now = self.clock()
-        streams = self.dispatcher.streams
-        if log in streams:
-            return streams[log].watermark(now)
-        writer = self.dispatcher.running.writers.get(log)
-        if writer is not None:
-            return writer.watermark_now(log, self.watermark)
-        for fields in self.home.tasks.values():  # the task is stored but has not resumed yet
-            if log in fields["outputs"]:
-                return int(fields["output_watermarks"].get(log, BEGINNING))
-        return streams[self.catalog.declared_stream(log).name].side_watermark(log, now)
 
     def read_all(self) -> None:
         """Read all current rows of the sources, without running queries."""
@@ -329,14 +312,15 @@ class RunningCatalog:
                     "and create it anew"
                 )
 
-    def _check_sockets(
-        self, streams: Iterable[Stream], supplies: Mapping[str, Supply], moved: Collection[str]
-    ) -> None:
+    def _check_new_sockets(self, diff: CatalogDiff) -> None:
         """Reject new socket streams if each read reconnects; warn of existing ones."""
-        for stream in streams:
-            if supplies[stream.name] is not Supply.READER or not is_socket(stream.source):
+        if self.dispatcher.keeps_connections:
+            return
+        moved = [stream for stream in diff.redeclared if stream.name in diff.moved]
+        for stream in (*diff.started, *moved):
+            if diff.supplies[stream.name] is not Supply.READER or not is_socket(stream.source):
                 continue
-            if stream.name in moved or not self._is_declared(stream.name):
+            if stream.name in diff.moved or not self._is_declared(stream.name):
                 raise SlicemillError(
                     f"stream {stream.name} reads a socket, and with --execution jobs each read connects "
                     "anew: lines on their way between two reads would be lost; run with --execution workers, "
@@ -352,121 +336,164 @@ class RunningCatalog:
         """Return True if a worker can read a source a second time."""
         return stream.has_past and self._supply(stream) is Supply.READER
 
-    def _adopt(
+    def diff(
         self,
         catalog: Catalog,
-        gone: Sequence[str],
-        dropped_tables: Sequence[str],
-        statement: _Statement,
-    ) -> None:
-        """Switch to the graph of a new catalog, and drop `gone` logs."""
-        # Start positions in the plan are valid only while no source is read.
-        with self._restart_reading(), self.dispatcher.paused():
-            self._adopt_paused(catalog, gone, dropped_tables, statement)
+        replacing: Replacement = NOTHING_REPLACED,
+        dropped: Sequence[str] = (),
+        tables: Collection[str] = (),
+    ) -> CatalogDiff:
+        """Return what a new catalog changes. Raise if the change is impossible.
 
-    def _adopt_paused(
-        self,
-        catalog: Catalog,
-        gone: Sequence[str],
-        dropped_tables: Sequence[str],
-        statement: _Statement,
-    ) -> None:
-        self._reject_second_reads(statement.replacing)
-        replacing, streams = self.with_past(catalog, statement.replacing), self.dispatcher.streams
+        `dropped` are logs of dropped queries, and `tables` are tables that are dropped or get new rows.
+        """
+        self._reject_second_reads(replacing)
+        replacing, running = self.with_past(catalog, replacing), self.dispatcher.streams
         plan = self.make_plan(catalog, replacing)
         if replacing.altered:
             reject_lost_state(self.plan, plan)
-        graph = plan.graph
-        # Check everything before anything is registered, so that an error leaves no half-created query.
-        read_by = exchanges_by_log(self.changes.exchanges(task, graph) for task in plan.tasks)
-        otherwise = self._queries_with_new_sink(catalog)
         self._reject_other_tables(catalog)
-        sinks = {
-            query.name: open_sink(
-                query.options.sink,
-                query.name,
-                query.schema,
-                folder=self.folder,
-                durable=self.home.durable,
+        failed = {log for task in self.dispatcher.running.tasks for log in task.failed}
+        replacing = replace(replacing, anew=replacing.anew | (failed & replacing.logs))
+        others = replacing.altered | replacing.moved
+        streams = streams_to_read(plan.graph, catalog, self.home, running, others)
+        started = [stream for stream in streams if stream.name not in running]
+        redeclared = [stream for stream in streams if stream.name in others & running.keys()]
+        supplies = {stream.name: self._supply(stream) for stream in (*started, *redeclared)}
+        whole = {stream.name: stream.schema.names for stream in streams_with_retention(catalog)}
+        needs = merge_projections([*running, *(stream.name for stream in started)], plan.needs, whole)
+        replaced_sinks = self._queries_with_new_sink(catalog)
+        unread = {v.name for v in views_to_answer(self.catalog)} - {v.name for v in views_to_answer(catalog)}
+        tables = {*tables, *self._changed_tables(catalog)}
+        return CatalogDiff(
+            catalog=catalog,
+            plan=plan,
+            replacing=replacing,
+            tasks=self.changes.diff(plan, catalog, replacing, tables) if self.opened else (),
+            streams=streams,
+            started=started,
+            redeclared=redeclared,
+            moved={
+                stream.name: running[stream.name].source_change_fields(stream, supplies[stream.name])
+                for stream in redeclared
+                if stream.name in replacing.moved
+            },
+            supplies=supplies,
+            needs=always_stored(needs, self.home, replacing.widened),
+            exchanges=exchanges_by_log(self.changes.exchanges(task, plan.graph) for task in plan.tasks),
+            created=missing_logs(
+                started, self._new_queries(catalog), self.home, {*replacing.logs, *replacing.widened}
+            ),
+            dropped=[name for name in (*dropped, *unread) if name in self.home.logs],
+            replaced_sinks=replaced_sinks,
+            new_sinks=[
+                query.name
+                for query in catalog.queries.values()
+                if query.continuous
+                and query.options.sink is not None
+                and query.options.table is None
+                and (query.name not in self.sinks or query.name in replaced_sinks)
+            ],
+        )
+
+    def _changed_tables(self, catalog: Catalog) -> Iterator[str]:
+        """Yield the tables that are declared otherwise than now."""
+        for name, relation in catalog.relations.items():
+            if isinstance(relation, Table) and self.catalog.relations.get(name) != relation:
+                yield relation.name
+
+    def _adopt(
+        self, catalog: Catalog, gone: Sequence[str], dropped_tables: Sequence[str], statement: _Statement
+    ) -> None:
+        """Switch to a new catalog, and drop `gone` logs."""
+        # Start positions in the plan are valid only while no source is read.
+        with self._restart_reading(), self.dispatcher.paused():
+            tables = {*dropped_tables, *statement.staged.versions}
+            diff = self.diff(catalog, statement.replacing, gone, tables)
+            _LOGGER.debug("the catalog changes:\n%s", diff)
+            # Everything is checked before anything is registered, so that an error leaves no half-created
+            # query.
+            self._check_new_sockets(diff)
+            sinks = self._open_sinks(diff)
+            with self.tables.restore_on_failure():
+                self.tables.take_up(catalog, dropped_tables)
+                self.tables.adopt(statement.staged)
+                if self.ingest.is_outdated(diff.needs):
+                    self.ingest.stop()
+                declared = self._commit(diff, statement)
+                self._switch(diff, declared, sinks)
+
+    def _commit(self, diff: CatalogDiff, statement: _Statement) -> dict[str, dict[str, Any]]:
+        """Commit a change and run its tasks; return the fields of streams whose retention changes."""
+        replacing, created = diff.replacing, dict(diff.created)
+        with self.home.announcing(), self._registered(diff.started, diff.supplies):
+            self.home.announce(created)
+            declared = self._changed_retention(diff.streams)
+            self.home.announce({}, declared)
+            if self.opened and (replacing.logs or replacing.altered or replacing.moved):
+                self.dispatcher.admit_handed()
+            prepared = self.changes.prepare(diff) if self.opened else None
+            self._flush_sinks(diff.replaced_sinks)
+            change = replace(
+                statement.others,
+                created=created,
+                catalog=list(replacing.entries),
+                widened=dict(replacing.widened),
+                streams={
+                    name: {**declared.get(name, {}), **diff.moved.get(name, {})}
+                    for name in declared.keys() | diff.moved.keys()
+                },
             )
-            for query in catalog.queries.values()
-            if query.continuous
-            and query.options.sink is not None
-            and query.options.table is None
-            and (query.name not in self.sinks or query.name in otherwise)
-        }
-        otherwise_declared = replacing.altered | replacing.moved
-        unasked = {v.name for v in views_to_answer(self.catalog)} - {v.name for v in views_to_answer(catalog)}
-        with self.tables.restore_on_failure():
-            self.tables.take_up(catalog, dropped_tables)
-            self.tables.adopt(statement.staged)
-            wanted = streams_to_read(graph, catalog, self.home, streams, otherwise_declared)
-            fresh = [stream for stream in wanted if stream.name not in streams]
-            altered = [stream for stream in wanted if stream.name in otherwise_declared & streams.keys()]
-            supplies = {stream.name: self._supply(stream) for stream in (*fresh, *altered)}
-            if not self.dispatcher.keeps_connections:
-                moved = [stream for stream in altered if stream.name in replacing.moved]
-                self._check_sockets([*fresh, *moved], supplies, replacing.moved)
-            whole = {stream.name: stream.schema.names for stream in streams_with_retention(catalog)}
-            needs = merge_projections([*streams, *(stream.name for stream in fresh)], plan.needs, whole)
-            needs = always_stored(needs, self.home, replacing.widened)
-            if self.ingest.is_outdated(needs):
-                self.ingest.stop()
-            with self.dispatcher.paused():
-                begins = {
-                    stream.name: streams[stream.name].source_change_fields(stream, supplies[stream.name])
-                    for stream in altered
-                    if stream.name in replacing.moved
-                }
-                kept = {*replacing.logs, *replacing.widened}
-                with self.home.announcing(), self._registered(fresh, supplies):
-                    created = missing_logs(fresh, self._new_queries(catalog), self.home, kept)
-                    self.home.announce(created)
-                    declared = self._changed_retention(wanted)
-                    self.home.announce({}, declared)
-                    prepared = self._prepared(plan, catalog, replacing) if self.opened else None
-                    self._flush_sinks(otherwise)
-                    change = replace(
-                        statement.others,
-                        created=created,
-                        catalog=list(replacing.entries),
-                        widened=dict(replacing.widened),
-                        streams={
-                            name: {**declared.get(name, {}), **begins.get(name, {})}
-                            for name in declared.keys() | begins.keys()
-                        },
-                        dropped_logs=[name for name in (*gone, *unasked) if name in self.home.logs],
-                    )
-                    with self._detach_queries(change.dropped_logs):
-                        if prepared is not None:
-                            columns = self._columns(catalog, replacing)
-                            emptied = self._deletes_of_replaced(replacing)
-                            self._run(prepared, replace(change, columns=columns, logs=emptied))
-                        else:
-                            if statement.staged.versions and not self.home.tasks:
-                                change = replace(change, tables=self.tables.changes())
-                            names = change.dropped_logs
-                            self.home.commit(without_logs(names, self.home, replace(change, dropped_logs=[])))
-                self._declare(wanted, declared)
-                for name, fields in begins.items():
-                    streams[name].moved(supplies[name], fields)
-                for name, running in streams.items():
-                    # A new query reads all rows from now on, so its columns are required at once.
-                    running.need(needs[name], read_by.get(name, ()))
-                for stream in altered:
-                    streams[stream.name].lost()  # read the held-back rows again, with the new columns
-                for query in catalog.queries.values():
-                    if isinstance(query.query, RelationQuery):
-                        continue
-                    if query.name not in self.queries:
-                        self.queries[query.name] = self.handle(query)
-                    self.queries[query.name].schema = query.schema
-                for name in otherwise:
-                    self.sinks.remove(name)
-                for name, sink in sinks.items():
-                    self.sinks.add(name, sink)
-                self.catalog, self.plan = catalog, plan
-                self._end_second_reads()
+            with self._detach_queries(diff.dropped):
+                if prepared is not None:
+                    columns = self._columns(diff.catalog, replacing)
+                    emptied = self._deletes_of_replaced(replacing)
+                    self._run(prepared, replace(change, columns=columns, logs=emptied), diff.dropped)
+                else:
+                    if statement.staged.versions and not self.home.tasks:
+                        change = replace(change, tables=self.tables.changes())
+                    self.home.commit(without_logs(diff.dropped, self.home, change))
+        return declared
+
+    def _switch(
+        self, diff: CatalogDiff, declared: Mapping[str, dict[str, Any]], sinks: Mapping[str, Sink]
+    ) -> None:
+        """Update streams, queries and sinks after the commit of their change."""
+        streams = self.dispatcher.streams
+        self._declare(diff.streams, declared)
+        for name, fields in diff.moved.items():
+            streams[name].moved(diff.supplies[name], fields)
+        for name, running in streams.items():
+            # A new query reads all rows from now on, so its columns are required at once.
+            running.need(diff.needs[name], diff.exchanges.get(name, ()))
+        for stream in diff.redeclared:
+            streams[stream.name].lost()  # read the held-back rows again, with the new columns
+        for query in diff.catalog.queries.values():
+            if isinstance(query.query, RelationQuery):
+                continue
+            if query.name not in self.queries:
+                self.queries[query.name] = self.handle(query)
+            self.queries[query.name].schema = query.schema
+        for name in diff.replaced_sinks:
+            self.sinks.remove(name)
+        for name, sink in sinks.items():
+            self.sinks.add(name, sink)
+        self.catalog, self.plan = diff.catalog, diff.plan
+        self._end_second_reads()
+
+    def _open_sinks(self, diff: CatalogDiff) -> dict[str, Sink]:
+        """Open the sinks of new queries, and of queries that get another sink."""
+        found = {}
+        for query in diff.catalog.queries.values():
+            if query.name in diff.new_sinks and query.options.sink is not None:
+                found[query.name] = open_sink(
+                    query.options.sink,
+                    query.name,
+                    query.schema,
+                    folder=self.folder,
+                    durable=self.home.durable,
+                )
+        return found
 
     def _end_second_reads(self) -> None:
         """Drop the second reads of ended queries, and their logs.
@@ -631,22 +658,18 @@ class RunningCatalog:
             or not self.home.logs[name].columns.equals(columns, check_metadata=True)
         }
 
-    def _prepared(self, plan: Plan, catalog: Catalog, replacing: Replacement) -> PreparedTasks:
-        if replacing.logs or replacing.altered or replacing.moved:
-            self.dispatcher.admit_handed()
-        failed = {log for task in self.dispatcher.running.tasks for log in task.failed}
-        anew = {*replacing.anew, *(failed & replacing.logs)}
-        return self.changes.prepare(plan, catalog, anew, replacing.logs, replacing.past)
-
     def _run_tasks(
         self, plan: Plan, catalog: Catalog, anew: Collection[str] = (), change: Change | None = None
     ) -> None:
+        replacing = Replacement(anew=frozenset(anew))
+        tasks = self.changes.diff(plan, catalog, replacing)
+        diff = CatalogDiff(catalog=catalog, plan=plan, replacing=replacing, tasks=tasks)
         with self.home.announcing():
-            self._run(self.changes.prepare(plan, catalog, anew), change or Change())
+            self._run(self.changes.prepare(diff), change or Change())
 
-    def _run(self, prepared: PreparedTasks, change: Change) -> None:
-        """Commit a change, and run the tasks of the new plan."""
-        tasks = self.changes.commit(prepared, change)
+    def _run(self, prepared: PreparedTasks, change: Change, dropped: Sequence[str] = ()) -> None:
+        """Commit a change that also drops logs, and run the tasks of the new plan."""
+        tasks = self.changes.commit(prepared, replace(change, dropped_logs=list(dropped)))
         queries = [query for query in prepared.catalog.queries.values() if query.continuous]
         failed = {log: why for task in tasks for log, why in task.failed.items()}
         for name, query in self.queries.items():

@@ -14,11 +14,13 @@ now on.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from slicemill.catalog.catalog import (
+    AGAIN,
     ERRORS,
     LATE,
     Catalog,
@@ -29,18 +31,25 @@ from slicemill.catalog.catalog import (
     relations_of,
 )
 from slicemill.catalog.queries import Continuous, RelationQuery
-from slicemill.lifecycle.task_fields import LEFT_OUT
+from slicemill.functions.render import timestamp_text
+from slicemill.ingest.intake import NEXT_ARRIVAL
+from slicemill.ingest.watermarks import newest_tuple
+from slicemill.lifecycle.task_fields import LEFT_OUT, new_fields, newest_ts
 from slicemill.plan.backfill_tasks import BackfillPlan, backfill_task_id
+from slicemill.runtime.pipeline import TaskPlan
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.streams import MOVED
 from slicemill.runtime.tasks import BACKFILL
 from slicemill.storage.home import Home
+from slicemill.storage.home_reader import HomeReader
 from slicemill.time import BEGINNING, END
+
+_LOGGER = logging.getLogger("slicemill")
 
 
 def starts_apart(
     catalog: Catalog,
-    home: Home,
+    home: Home | HomeReader,
     can_be_read: Callable[[Stream], bool],
     replaced: Collection[str] = (),
     again: Collection[str] = (),
@@ -62,8 +71,8 @@ def starts_apart(
         if "done" in backfill or backfill["query"] not in replaced:
             name = backfill["query"]
             found[name] = BackfillPlan(
-                backfill.get("joins", False),
-                frozenset(backfill.get("again", ())),
+                joins=backfill.get("joins", False),
+                again=frozenset(backfill.get("again", ())),
                 renamed=task == backfill_task_id(name),
             )
     declared = {query.name for query in catalog.queries.values()}
@@ -81,7 +90,7 @@ def starts_apart(
     return found
 
 
-def was_read(stream: str, home: Home) -> bool:
+def was_read(stream: str, home: Home | HomeReader) -> bool:
     """Return True if a stream's source was read before."""
     fields: Mapping[str, Any] = home.streams.get(stream, {})
     return bool(fields.get("offsets")) or MOVED in fields
@@ -95,7 +104,7 @@ class _StartSearch:
     """
 
     catalog: Catalog
-    home: Home
+    home: Home | HomeReader
     can_be_read: Callable[[Stream], bool]
     written: Collection[str]
 
@@ -201,3 +210,97 @@ class _PastRows:
     explicit: bool
     again: set[str] = field(default_factory=set)
     kept: set[str] = field(default_factory=set)
+
+
+def backfill_fields(
+    plan: TaskPlan,
+    home: Home,
+    query: str,
+    apart: BackfillPlan,
+    catalog: Catalog,
+    given_us: int | None = None,
+) -> dict[str, Any]:
+    """Return the journal fields of a new backfill task.
+
+    The task computes the query, or computes a derived stream again for the query. Results up to `given_us`
+    were emitted by an earlier definition, and are not emitted again.
+    """
+    begins_us = BEGINNING if apart.begins_us is None else apart.begins_us
+    fields = new_fields(plan, home)
+    cursors: dict[str, int] = dict(fields["cursors"])
+    reach: dict[str, int | None] = {}
+    for log in plan.task.inputs:
+        if AGAIN in log:
+            continue  # a second read is consumed from its first row
+        if log in apart.kept:
+            first, reach[log] = retention_gap(log, home, catalog)
+            before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1
+            cursors[log] = max(first, before)
+        else:
+            reach[log] = newest_ts([log], home)
+    if apart.explicit:
+        _warn(query, begins_us, reach)
+    known = [ts for ts in reach.values() if ts is not None]
+    since = max([*known, *([begins_us - 1] if begins_us > BEGINNING else [])], default=None)
+    fields |= {
+        "cursors": cursors,
+        "since": {log: since for _, log in plan.task.outputs},
+        "checkpoint": {"cursors": cursors, "input_watermarks": {}, "files": []},
+    }
+    if all(log != query for _, log in plan.task.outputs):
+        return fields
+    read_again = sorted(name for name in apart.again if name in home.streams)
+    fields[BACKFILL] = {
+        "query": query,
+        "from": begins_us if begins_us > BEGINNING else None,
+        "goal": {log: home.logs[log].head for log in plan.task.inputs},
+        "rows": sum(home.logs[log].rows_after(cursors[log]) for log in apart.kept & cursors.keys()),
+    }
+    if apart.again:
+        fields[BACKFILL] |= {
+            "again": sorted(apart.again),
+            "arrivals": {name: home.streams[name].get(NEXT_ARRIVAL, 0) for name in read_again},
+            "newest": {name: newest_tuple(home.streams[name]) for name in read_again},
+        }
+    if apart.alone:
+        fields[BACKFILL]["alone"] = True
+    if given_us is not None:
+        fields[BACKFILL]["after"] = given_us
+    return fields
+
+
+def retention_gap(log: str, home: Home, catalog: Catalog) -> tuple[int, int | None]:
+    """Return the last epoch with missing rows, and their greatest timestamp.
+
+    The log has all rows after that timestamp. The timestamp is None if no row is missing.
+    """
+    opened, relation = home.logs[log], catalog.relation(log)
+    if opened.changes:
+        return -1, None  # a changelog starts with its base, the table of its folded changes
+    first, reach = opened.first - 1, None
+    if isinstance(relation, Stream):
+        owner = catalog.declared_stream(log).name
+        epoch, newest = home.streams.get(owner, {}).get(WHOLE, (opened.head, None))
+        first, reach = max(first, epoch), newest if log == owner else None
+        missing = opened.freed >= 0 or (log != owner and epoch >= 0)
+    else:
+        written = [fields["since"][log] for fields in home.tasks.values() if log in fields.get("since", {})]
+        reach = written[0] if written else None
+        missing = opened.freed >= 0
+    if missing:
+        # Freed rows may have had the same timestamp.
+        left = [epoch.min_ts for epoch in opened.epochs(after=first)[:1] if epoch.min_ts is not None]
+        known = left[0] if left else opened.max_ts
+        reach = max((ts for ts in (reach, known) if ts is not None), default=None)
+    return first, reach
+
+
+def _warn(query: str, begins_us: int, reach: Mapping[str, int | None]) -> None:
+    for log, ts in reach.items():
+        if ts is not None and ts >= begins_us:
+            _LOGGER.warning(
+                "%s reaches back to %s: %s begins there, and is complete when its windows are",
+                log,
+                timestamp_text(ts),
+                query,
+            )

@@ -34,7 +34,7 @@ from slicemill.lifecycle.catalog_journal import (
     versions_of,
 )
 from slicemill.lifecycle.pause_and_retry import QueryLifecycle
-from slicemill.lifecycle.relations import window_rows
+from slicemill.lifecycle.relations import rows_in_window
 from slicemill.lifecycle.replace import NOTHING_REPLACED
 from slicemill.lifecycle.replace_report import ReplaceEffect, predict_effects
 from slicemill.lifecycle.replay import replay
@@ -166,7 +166,7 @@ class StatementExecutor:
         changes = [change for change, _ in bound.changes]
 
         def held(view: View) -> Sequence[Row]:
-            return window_rows(view, running.home, running.watermark)
+            return rows_in_window(view, running)
 
         try:
             return running.tables.stage(changes, catalog, gone, held)

@@ -1,4 +1,4 @@
-"""Table sink: write results of queries into tables exactly once (M40).
+"""Table sink: write the results of queries into tables exactly once.
 
 One journal record has the new version of the table and the query's position (`written` in `lives`). After
 a crash the next process continues from that position:
@@ -28,12 +28,12 @@ from slicemill.types import OP, Row, Schema
 
 _LOGGER = logging.getLogger("slicemill")
 _EVERY_US = SECOND_US
-_MOST_ROWS = 20_000  # per version of a table
+_MOST_ROWS = 20_000  # maximum number of rows in one version of a table
 WRITTEN = "written"
 
 
 class TableSinkWriter:
-    """Table sinks of a mill."""
+    """Writer of query results into tables, for queries with the sink `table:<name>`."""
 
     def __init__(self, running: RunningCatalog) -> None:
         self._running = running
@@ -43,7 +43,7 @@ class TableSinkWriter:
         running.settle = self.settle
 
     def look(self) -> None:
-        """Write new results, unless the lock of the tables is held."""
+        """Write new results into their tables, unless another thread holds the lock of the tables."""
         now_us = self._running.clock()
         if 0 <= now_us - self._looked_us < _EVERY_US or not self._changing.acquire(blocking=False):
             return
@@ -58,14 +58,14 @@ class TableSinkWriter:
             self._changing.release()
 
     def write_all(self) -> None:
-        """Write all pending results."""
+        """Write all pending results into their tables."""
         with self._changing:
             for query, table in self._writers():
                 while self._write_next(query, table):
                     pass
 
     def settle(self, query: QueryDefinition) -> bool:
-        """Write a dropped query's last results. False if the table rejects them."""
+        """Write the last results of a dropped query. Return False if the table rejects them."""
         home = self._running.home
         table = self._running.catalog.relation(query.options.table or "")
         if not self._running.opened or query.name not in home.logs or not isinstance(table, Table):
@@ -78,12 +78,12 @@ class TableSinkWriter:
             return self._errors.pop(query.name, None) is None
 
     def flush_dropped(self) -> None:
-        """After a start, finish queries whose drop was interrupted by a crash."""
+        """After a start, finish the writes of queries whose DROP was interrupted by a crash."""
         running = self._running
         for name in [one for one in running.home.logs if INTO in one]:
             owner, _, into = name.partition(INTO)
             declared = running.catalog.queries.get(owner.lower()) or running.catalog.relation(owner)
-            # A number follows the table's name if there are several calls.
+            # The log's name ends with a number if the query writes the table in several places.
             table = running.catalog.relation(into) or running.catalog.relation(into.rpartition(" ")[0])
             if name.lower() in running.catalog.queries or running.catalog.relation(name) is not None:
                 continue
@@ -93,7 +93,7 @@ class TableSinkWriter:
                     running.forget([name])
 
     def cursors(self) -> list[dict[str, int]]:
-        """Return the position of each query: retention keeps its later results."""
+        """Return the number of the last epoch that each query has written; retention keeps later epochs."""
         return [{query.name: self._written(query)} for query, _ in self._writers()]
 
     def errors(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ class TableSinkWriter:
 
     def problems(self) -> list[str]:
         return [
-            f"the table that {query} writes takes nothing: {error}; it is tried again"
+            f"the table that {query} writes rejects its rows: {error}; the write is retried"
             for query, error in self._errors.items()
         ]
 
@@ -119,7 +119,9 @@ class TableSinkWriter:
         return int(self._running.home.lives.get(query.name, {}).get(WRITTEN, -1))
 
     def _write_next(self, query: QueryDefinition, table: Table) -> bool:
-        """Write a query's next batch. False if none, or if rejected."""
+        """Write the next batch of a query's results. Return False if there is none, or if the table rejects
+        it.
+        """
         home = self._running.home
         log = home.logs[query.name]
         epochs, _ = log.take(self._written(query), _MOST_ROWS)
@@ -132,7 +134,7 @@ class TableSinkWriter:
             )
         except SlicemillError as problem:
             if self._errors.get(query.name) != str(problem):
-                _LOGGER.warning("table %s takes no results of %s: %s", table.name, query.name, problem)
+                _LOGGER.warning("table %s rejects the results of %s: %s", table.name, query.name, problem)
             self._errors[query.name] = str(problem)
             return False
         self._errors.pop(query.name, None)
@@ -145,7 +147,7 @@ class TableSinkWriter:
 
 
 def _changes(log: Log, epoch: Epoch, table: Table) -> Iterator[tuple[bool, Row]]:
-    """Convert an epoch to rows of a table; True marks an insert."""
+    """Convert an epoch to rows of a table; True marks an insert, False a delete."""
     rows, known = log.read(epoch), from_arrow(log.columns_at(epoch.number))
     own = Schema(tuple(column for column in known if column.name != OP))
     comes = adds(ops_of(rows)).tolist() if log.changes else [True] * rows.num_rows

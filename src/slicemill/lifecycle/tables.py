@@ -1,12 +1,12 @@
-"""Table versions: a table changes as a whole, between two tuples.
+"""Versions of tables: each change writes a new version, which the tasks read from the next row on.
 
     tuples of bid     1    2    3  │  4    5
     rows of item      first        │  second          INSERT INTO item …, a refresh, or a start
 
-Each version of a table is a file in the home, named by a digest of its content. A file may contain only the
-difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so each
-process reads the rows once, where it joins them. The journal names the version in force. Tuples that arrived
-before a change are joined with the old rows, also after a crash.
+Each version of a table is a file in the home directory, named by a digest of its content. A file may contain
+only the difference to an earlier version (`storage.table_files`). A task's plan has the name of the file, so
+each process reads the rows once, where it joins them. The journal names the version in force. Tuples that
+arrived before a change are joined with the old rows, also after a crash.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 class RejectedChange(SlicemillError):
-    """Error of one change of a batch; the whole batch is rejected.
+    """Error in one change of a batch. The error rejects the whole batch.
 
     `index` is the index of the failing change in the batch.
     """
@@ -79,7 +79,7 @@ class RejectedChange(SlicemillError):
 
 @dataclass(frozen=True, slots=True)
 class StagedChanges:
-    """New table versions that are not yet visible.
+    """New table versions that are written but not yet visible.
 
     `counts` has the number of rows that each change affected.
     """
@@ -93,7 +93,7 @@ NOTHING_STAGED = StagedChanges({}, {}, ())
 
 
 class TableVersions:
-    """Tables of a mill: their current versions and rows."""
+    """Tables of a home directory, with their current versions and rows."""
 
     def __init__(self, home: Home, folder: Path, spark: Callable[[], SparkSession]) -> None:
         self.changelogs = ChangelogTables()
@@ -103,20 +103,17 @@ class TableVersions:
         self._given: dict[str, Sequence[Row]] = {}
         self._current: dict[str, StoredTable] = {}
         self._dropped: set[str] = set()
-        # by table over a changelog: folder and head of the log at the last read
+        # Folder and head (last epoch) of the changelog at the last read, by name of the table over it.
         self._heads: dict[str, tuple[Path, int]] = {}
         self._contents: dict[str, TableContent] = {}  # rows of recently changed tables
 
     def give(self, name: str, rows: Sequence[Row]) -> None:
-        """Set the rows of a table; they replace its source."""
+        """Set the rows of a table from Python. These rows replace the source of the table."""
         self._given[name.lower()] = rows
 
     @contextmanager
     def restore_on_failure(self) -> Iterator[None]:
-        """Restore the tables if the block raises.
-
-        The journal record of the block was then not written.
-        """
+        """Restore the tables if the block raises, because its journal record was not written."""
         before = dict(self._given), dict(self._current), set(self._dropped), dict(self._heads)
         try:
             yield
@@ -126,7 +123,7 @@ class TableVersions:
             raise
 
     def take_up(self, catalog: Catalog, dropped: Collection[str] = ()) -> None:
-        """Load a version of every declared table, and drop all other versions.
+        """Load a version of every declared table, and drop the versions of all other tables.
 
         Tables in `dropped` start empty.
         """
@@ -142,7 +139,7 @@ class TableVersions:
                 self._current[name] = self._first(table) if kept is None else kept
 
     def refresh(self, table: Table) -> bool:
-        """Read a table's source again; return True if its rows differ."""
+        """Read a table's source again. Return True if its rows differ from the current rows."""
         if table.owns_rows and table.name.lower() not in self._given:
             return False
         head = self._head(table)
@@ -156,7 +153,7 @@ class TableVersions:
         return before != self._current[table.name]
 
     def _head(self, table: Table) -> tuple[Path, int] | None:
-        """Return folder and head of the changelog behind a table.
+        """Return the folder and the last epoch of the changelog that a table materializes.
 
         Return None for other tables.
         """
@@ -173,7 +170,7 @@ class TableVersions:
         return plain_rows(self._now(table), table.schema)
 
     def columns_now(self, table: Table) -> pa.Table:
-        """Return the current rows of a table as columns."""
+        """Return the current rows of a table as Arrow columns."""
         if table.owns_rows or table.refresh_us is not None:
             return self._current[table.name].columns
         return self._now(table)
@@ -185,7 +182,7 @@ class TableVersions:
         dropped: Collection[str],
         held: Callable[[View], Sequence[Row]],
     ) -> StagedChanges:
-        """Apply changes one after another to new versions of tables.
+        """Apply changes in order, and write one new version of each changed table.
 
         `catalog` need not be in force yet. Tables in `dropped` start empty. `held` returns the rows of a view
         over a stream.
@@ -205,7 +202,7 @@ class TableVersions:
                 if isinstance(relation, View):
                     known[name] = held(relation)
                 else:
-                    assert isinstance(relation, Table), "the binder asks for what is finite"
+                    assert isinstance(relation, Table), "the binder rejects streams here"
                     before = self._before(relation, dropped) if relation.owns_rows else None
                     known[name] = (
                         plain_rows(self._now(relation), relation.schema) if before is None else before
@@ -231,7 +228,7 @@ class TableVersions:
         return StagedChanges(versions, contents, counts)
 
     def stage_results(self, table: Table, changes: Iterable[tuple[bool, Row]]) -> StagedChanges:
-        """Apply a query's inserts (True) and deletes to a new version."""
+        """Write a new version of a table with a query's inserts (True) and deletes."""
         before = self._before(table, ())
         content = self._content(table, before)
         after = content.take_results(changes)
@@ -241,12 +238,12 @@ class TableVersions:
         return StagedChanges(versions, {table.name: content}, [after.count])
 
     def adopt(self, staged: StagedChanges) -> None:
-        """Make staged changes current; the next journal record must name the versions."""
+        """Make staged changes current. The next journal record must name the new versions."""
         self._current.update(staged.versions)
         self._contents.update(staged.contents)
 
     def _before(self, table: Table, dropped: Collection[str]) -> StoredTable | None:
-        """Return the version that a change builds on. None without rows."""
+        """Return the version to which a change applies, or None if the table has no rows."""
         if table.name in dropped:
             return None
         if table.name.lower() in self._given and table.name not in self._current:
@@ -255,7 +252,7 @@ class TableVersions:
         return self._kept(table) if current is None else current
 
     def _content(self, table: Table, before: StoredTable | None) -> TableContent:
-        # The caller changes the content in place, so it is removed here and returned by `adopt`.
+        # The caller changes the content in place, so the content is removed here; `adopt` puts it back.
         known = self._contents.pop(table.name, None)
         if known is not None and known.table == table and before is self._current.get(table.name):
             return known
@@ -264,13 +261,13 @@ class TableVersions:
     def _next(
         self, table: Table, before: StoredTable | None, after: RowsAfter, content: TableContent
     ) -> tuple[StoredTable, TableContent]:
-        """Write a version as a difference to the previous version, or whole.
+        """Write a new version of a table, either as a difference to the previous version or with all rows.
 
         Rows of a whole version are numbered from 0, so the new content is returned too.
         """
         new = plain_table(after.added, table.schema)
         if before is None:
-            return self._write_version(table, TableFile(new)), content  # keep the row numbers
+            return self._write_version(table, TableFile(new)), content  # no new row numbers
         gone = np.array(after.gone, np.int64)
         first = content.next - len(after.added)
         file = file_in(before.file).next_version(before.file.name, gone, new, first)
@@ -282,18 +279,18 @@ class TableVersions:
         return whole, TableContent(table, whole.numbered)
 
     def versions_read_by(self, graph: QueryGraph, catalog: Catalog) -> dict[str, StoredTable]:
-        """Return the versions of the tables that a subgraph reads."""
+        """Return the versions of the tables that a query graph reads."""
         return {name: self._current[name] for name in tables_of(graph, catalog)}
 
     def rows_as_of_commit(self, tables: Mapping[str, Sequence[Row]]) -> dict[str, Sequence[Row]]:
-        """Replace tables by their committed versions, for pending tuples."""
+        """Replace tables by their committed versions, with which pending stream rows are joined."""
         found = dict(tables)
         for name in tables.keys() & self._home.tables.keys():
             found[name] = StoredTable(self._file(self._home.tables[name]), self._current[name].schema)
         return found
 
     def changes(self) -> dict[str, str | None]:
-        """Return the table versions to commit.
+        """Return the new table versions to commit.
 
         Call when no task needs the committed versions any more.
         """
@@ -306,7 +303,7 @@ class TableVersions:
         return changed
 
     def _kept(self, table: Table) -> StoredTable | None:
-        """Return the committed version of a table without a source; else None."""
+        """Return the committed version of a table without a source, or None if there is none."""
         kept = self._home.tables.get(table.name)
         if kept is None or not table.owns_rows or table.name.lower() in self._given:
             return None
@@ -315,7 +312,7 @@ class TableVersions:
         return StoredTable(self._file(kept), table.schema)
 
     def _first(self, table: Table) -> StoredTable:
-        """Read a table at a start, or keep its committed version on errors."""
+        """Read a table at a start. If its source cannot be read, keep the committed version."""
         try:
             return self._taken(table)
         except SlicemillError as problem:
@@ -326,10 +323,10 @@ class TableVersions:
             return StoredTable(self._file(kept), table.schema)
 
     def _taken(self, table: Table) -> StoredTable:
-        """Store the rows of a source or a program.
+        """Write a version with the rows of a table's source, or with rows set from Python.
 
-        Rows that a program gives to a table without a source are used only once, because statements may
-        change them.
+        Rows set from Python for a table without a source are used only once, because statements may change
+        them.
         """
         try:
             return self._stored(table, self._now(table))
@@ -348,14 +345,16 @@ class TableVersions:
             if log is None:  # no statement has written the log yet
                 return to_arrow(table.schema).empty_table()
             if log.freed >= 0 and not log.changes:
-                raise SlicemillError(f"changes of {table.materialized.name} are gone; leave RETAIN out of it")
+                raise SlicemillError(
+                    f"changes of {table.materialized.name} were deleted (RETAIN); declare it without RETAIN"
+                )
             now = self.changelogs.now(log, table.materialized.changes)
             return now.select(list(table.schema.names)).cast(to_arrow(table.schema))
         found = read_table(table, self._folder)
         return table_frame(self._spark(), table, self._folder).toArrow() if found is None else found
 
     def _stored(self, table: Table, rows: pa.Table) -> StoredTable:
-        if table.key or table.required:  # raises on NULLs or duplicate keys
+        if table.key or table.required:  # raises an error on NULLs or duplicate keys
             numbered = dict(enumerate(plain_rows(rows, table.schema)))
             TableContent(table, NumberedRows(numbered, len(numbered)))
         return self._write_version(table, TableFile(rows))
@@ -383,7 +382,7 @@ def _as_columns(rows: Sequence[Row], table: Table) -> pa.Table:
     return made.select(list(table.schema.names))
 
 
-# INSERT, UPDATE, DELETE and TRUNCATE: changes of a table's rows.
+# INSERT, UPDATE, DELETE and TRUNCATE
 #
 # A change is applied wholly or not at all. Subqueries read the rows before the change.
 
@@ -395,7 +394,7 @@ Assign = Callable[[Row, QueryEnvironment], Row]
 
 
 class RejectedRows(SlicemillError):
-    """Error of rows that violate their table's declaration, with a hint."""
+    """Error of rows that violate a NOT NULL or PRIMARY KEY constraint, with a hint."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -405,7 +404,7 @@ class RejectedRows(SlicemillError):
 
 @dataclass(slots=True)
 class RowsAfter:
-    """Effect of a change: deleted row numbers, new rows, affected rows."""
+    """Effect of a change: numbers of deleted rows, new rows, and count of affected rows."""
 
     gone: list[int]
     added: list[Row]
@@ -413,7 +412,7 @@ class RowsAfter:
 
 
 class TableContent:
-    """Current rows of a table, with an index of its key."""
+    """Current rows of a table, with an index on its primary key."""
 
     def __init__(self, table: Table, version: NumberedRows) -> None:
         self.table = table
@@ -428,7 +427,7 @@ class TableContent:
             self._take(number, row)
 
     def changed(self, change: TableChange, catalog: Catalog, source: Source) -> RowsAfter:
-        """Apply a change; `source` returns the rows of other tables."""
+        """Apply an INSERT, UPDATE, DELETE or TRUNCATE. `source` returns the rows of other tables."""
         try:
             after = self._evaluate_change(change, catalog, source)
         except ExpressionError as problem:
@@ -437,7 +436,7 @@ class TableContent:
         return after
 
     def take_results(self, changes: Iterable[tuple[bool, Row]]) -> RowsAfter:
-        """Apply results of a query: inserts (True) and deletes.
+        """Apply a query's results to the rows: inserts (True) and deletes (False).
 
         An insert replaces the row with the same key. A table without a key keeps all rows.
         """
@@ -509,7 +508,7 @@ class TableContent:
         shown = ", ".join(f"{name} = {value!r}" for name, value in zip(self.table.key, key, strict=True))
         return RejectedRows(
             f"table {self.table.name} has a row with {shown} already",
-            "write INSERT OR REPLACE, or add ON CONFLICT DO UPDATE SET …, to change that one",
+            "write INSERT OR REPLACE, or add ON CONFLICT DO UPDATE SET …, to change that row",
         )
 
     def _insert(self, change: InsertRows, catalog: Catalog, source: Source) -> RowsAfter:
@@ -562,7 +561,7 @@ class TableContent:
                 yield number, row, inside
 
     def _candidates(self, where: Expr | None) -> Iterable[int]:
-        """Return the row numbers that may satisfy a condition.
+        """Return the numbers of the rows that may satisfy a condition.
 
         The key index finds a condition on the whole key.
         """
@@ -577,7 +576,7 @@ class TableContent:
 
 
 def _rows_to_insert(change: InsertRows, table: Table, catalog: Catalog, source: Source) -> Iterator[Row]:
-    """Yield the rows of an INSERT in the table's column order.
+    """Yield the rows of an INSERT in the column order of the table.
 
     Missing columns are NULL.
     """
@@ -623,7 +622,7 @@ def _assigner(assignments: Sequence[tuple[str, Expr]], table: Table, catalog: Ca
 
 
 def _equalities(where: Expr | None, table: Table) -> Iterator[tuple[str, object]]:
-    """Yield `column = constant` conditions whose sides have the same kind."""
+    """Yield the `column = constant` parts of a condition whose two sides have the same type."""
     for part in conjuncts(where) if where is not None else ():
         if not isinstance(part, Call) or part.function != "=":
             continue
@@ -634,7 +633,9 @@ def _equalities(where: Expr | None, table: Table) -> Iterator[tuple[str, object]
                     yield column.name.removeprefix(f"{table.name}."), other.value
 
 
-# Cache of table versions in each process, by file name.
+# Cache of table versions in each process, by file name
+#
+# A table needs a few current versions, and the versions from which these differ.
 
 
 # Cached versions of tables: a few current versions, and the versions that they build on.
@@ -643,7 +644,7 @@ _READ_AT_ONCE = 2 * MOST_FILES
 
 @dataclass(frozen=True)
 class NumberedRows:
-    """Rows of a version by number; `next` is the next number."""
+    """Rows of a table version by row number. `next` is the number of the next new row."""
 
     rows: Mapping[int, Row]
     next: int
@@ -653,7 +654,7 @@ class NumberedRows:
         return list(self.rows.values())
 
     def after(self, gone: Sequence[int], added: Sequence[Row]) -> NumberedRows:
-        """Return the rows without those in `gone`, followed by `added`."""
+        """Return the rows without the row numbers in `gone`, followed by the rows in `added`."""
         rows = dict(self.rows)
         for number in gone:
             del rows[number]
@@ -662,7 +663,7 @@ class NumberedRows:
 
 
 class StoredTable(Sequence[Row]):
-    """Version of a table's rows, loaded on first use."""
+    """Version of a table's rows, loaded from its file on first use."""
 
     __slots__ = ("file", "schema")
 
@@ -676,7 +677,7 @@ class StoredTable(Sequence[Row]):
 
     @property
     def columns(self) -> pa.Table:
-        """Return the rows as columns."""
+        """Return the rows as Arrow columns."""
         return columns_in(self.file)[1]
 
     @overload
@@ -701,7 +702,7 @@ class StoredTable(Sequence[Row]):
 
 @lru_cache(maxsize=_READ_AT_ONCE)
 def file_in(file: Path) -> TableFile:
-    """Return the decoded file of a table version."""
+    """Return the decoded file of a table version, from a cache."""
     return read_table_file(LOCAL, file)
 
 
@@ -716,7 +717,7 @@ def _rows_in(file: Path, schema: Schema) -> NumberedRows:
 
 @lru_cache(maxsize=16)
 def columns_in(file: Path) -> tuple[Int64s, pa.Table]:
-    """Return the row numbers of a version, and its rows."""
+    """Return the row numbers of a table version, and its rows as columns."""
     said = file_in(file)
     own = np.arange(said.first, said.next)
     if said.parent is None:

@@ -16,7 +16,9 @@ from typing import Any
 from slicemill.catalog.catalog import AGAIN, JOINING, Catalog
 from slicemill.columns.arrow_schema import to_arrow
 from slicemill.errors import SlicemillError
-from slicemill.lifecycle.backfill import backfill_fields, catch_up_upstream
+from slicemill.lifecycle.catalog_diff import CatalogDiff, TaskDiff, TaskEffect
+from slicemill.lifecycle.replace import Replacement
+from slicemill.lifecycle.start_positions import backfill_fields
 from slicemill.lifecycle.tables import TableVersions
 from slicemill.lifecycle.task_fields import (
     LEFT_OUT,
@@ -81,45 +83,95 @@ class TaskChanges:
     subtasks: int
     placement: PlacementKind | None = None
 
-    def prepare(
-        self,
-        plan: Plan,
-        catalog: Catalog,
-        anew: Collection[str] = (),
-        replaced: Collection[str] = (),
-        from_the_past: Collection[str] = (),
-    ) -> PreparedTasks:
+    def diff(
+        self, plan: Plan, catalog: Catalog, replacing: Replacement, tables: Collection[str] = ()
+    ) -> tuple[TaskDiff, ...]:
+        """Compare a plan with the running tasks. Tasks that read one of `tables` change."""
+        backfills = backfill_tasks(plan.apart, plan.tasks)
+        # The plan is sent to workers, so it must not grow with queries of other tasks.
+        catalog = catalog.without_queries()
+        found = []
+        for task in plan.tasks:
+            graph = task_subgraph(plan.graph, task)
+            part = TaskPlan(
+                task=task, graph=graph, catalog=catalog, tables={}, exchanges=self.exchanges(task, graph)
+            )
+            running, outputs = self.dispatcher.running.task(task.id), [log for _, log in task.outputs]
+            effect = TaskEffect.CHANGES
+            query = backfills.get(task.id)
+            if query is not None and (task.id not in self.home.tasks or query in replacing.past):
+                effect = TaskEffect.BACKFILLS
+            elif task.id not in self.home.tasks:
+                effect = TaskEffect.STARTS
+            elif running is not None and replacing.anew.isdisjoint(outputs):
+                same = (running.plan.task, running.plan.graph) == (task, graph)
+                if same and running.plan.tables.keys().isdisjoint(tables):
+                    effect = TaskEffect.CONTINUES
+            before: Sequence[str] = self.home.tasks.get(task.id, {}).get("outputs", ())
+            found.append(
+                TaskDiff(
+                    task=task.id, effect=effect, before=before, after=outputs, plan=part, running=running
+                )
+            )
+        kept = {part.task for part in found}
+        ended = [task for task in self.dispatcher.running.tasks if task.id not in kept]
+        return (*found, *map(_ended, ended))
+
+    def prepare(self, diff: CatalogDiff) -> PreparedTasks:
         """Process pending input and return the change to commit. Call while paused.
 
-        Queries in `anew` start without state, from the rows that arrive now. Queries in `replaced` have a new
-        definition and keep the state that still fits. Queries in `from_the_past` start in the past instead.
-        Nothing has changed before `commit`, so a crash loses nothing.
+        Queries in `anew` start without state, from the rows that arrive now. Queries in `logs` have a new
+        definition and keep the state that still fits. Queries in `past` start in the past instead. Nothing
+        has changed before `commit`, so a crash loses nothing.
         """
-        prepared, past = PreparedTasks(plan, catalog), backfill_tasks(plan.apart, plan.tasks)
+        prepared = PreparedTasks(diff.plan, diff.catalog)
         current: list[RunningTask] = []  # tasks before the change, which feed later tasks
-        for part in self._plans(plan, catalog):
-            running = self.dispatcher.running.task(part.task.id)
-            begins = any(log in anew for _, log in part.task.outputs)
-            begun = past.get(part.task.id)
-            if begun is not None and (part.task.id not in self.home.tasks or begun in from_the_past):
-                if running is not None:
-                    self._finish(running, current)
-                self._create_logs(part, prepared)
-                replaced_here = begun in from_the_past and not plan.apart[begun].explicit
-                given_us = self._given_us(begun) if replaced_here else None
-                fields = backfill_fields(part, self.home, begun, plan.apart[begun], catalog, given_us)
-                prepared.set_fields(part.task.id, without_state(running) | fields)
-            elif running is None or begins or not running.plan.computes_same_as(part):
-                running = self._prepare_one(part, running, current, prepared, anew, replaced)
-            prepared.parts.append((part, running))
+        for part in diff.tasks:
+            if part.plan is None:
+                assert part.running is not None, "only a running task ends"
+                if not diff.replacing.logs.isdisjoint(part.before):
+                    self._finish(part.running, current)
+                prepared.gone.append(part.task)
+                continue
+            tables = self.tables.versions_read_by(part.plan.graph, part.plan.catalog)
+            running = part.running
+            if part.effect is TaskEffect.CONTINUES and running is not None and running.plan.tables == tables:
+                prepared.parts.append((running.plan, running))
+                current.append(running)
+                continue
+            plan = replace(part.plan, tables=tables)
+            if part.effect is TaskEffect.BACKFILLS:
+                self._prepare_backfill(plan, running, current, prepared, diff)
+            elif part.effect is TaskEffect.STARTS:
+                self._create_logs(plan, prepared)
+                self.dispatcher.catch_up_upstream(current, plan.task.inputs)
+                prepared.set_fields(part.task, new_fields(plan, self.home))
+            else:
+                self._create_logs(plan, prepared)
+                self._warn_of_missed_rows(part.task, part.after, prepared)
+                running = self._change_queries(plan, running, current, prepared, diff.replacing)
+            prepared.parts.append((plan, running))
             current += [running] if running is not None else []
-        kept = {part.task.id for part, _ in prepared.parts}
-        gone = [task for task in self.dispatcher.running.tasks if task.id not in kept]
-        for task in gone:
-            if any(log in replaced for _, log in task.plan.task.outputs):
-                self._finish(task, current)
-        prepared.gone = [task.id for task in gone]
         return prepared
+
+    def _prepare_backfill(
+        self,
+        plan: TaskPlan,
+        running: RunningTask | None,
+        feeding: Sequence[RunningTask],
+        prepared: PreparedTasks,
+        diff: CatalogDiff,
+    ) -> None:
+        """Prepare a task that reads the past; a running task ends its current definition."""
+        query = backfill_tasks(diff.plan.apart, diff.plan.tasks)[plan.task.id]
+        apart = diff.plan.apart[query]
+        if running is not None:
+            self._finish(running, feeding)
+        self._create_logs(plan, prepared)
+        replaced = query in diff.replacing.past and not apart.explicit
+        given_us = self._given_us(query) if replaced else None
+        fields = backfill_fields(plan, self.home, query, apart, diff.catalog, given_us)
+        prepared.set_fields(plan.task.id, without_state(running) | fields)
 
     def commit(self, prepared: PreparedTasks, others: Change) -> list[RunningTask]:
         """Commit the change as one record, and return the tasks to run.
@@ -193,35 +245,6 @@ class TaskChanges:
                 f"to begin without that state, run DROP QUERY {names} and create it anew"
             )
 
-    def _plans(self, plan: Plan, catalog: Catalog) -> list[TaskPlan]:
-        # The plan is sent to workers, so it must not grow with queries of other tasks.
-        catalog = catalog.without_queries()
-        found = []
-        for task in plan.tasks:
-            graph = task_subgraph(plan.graph, task)
-            tables = self.tables.versions_read_by(graph, catalog)
-            found.append(TaskPlan(task, graph, catalog, tables, self.exchanges(task, graph)))
-        return found
-
-    def _prepare_one(
-        self,
-        plan: TaskPlan,
-        running: RunningTask | None,
-        feeding: Sequence[RunningTask],
-        prepared: PreparedTasks,
-        anew: Collection[str],
-        replaced: Collection[str],
-    ) -> RunningTask | None:
-        """Prepare a new or changed task; return it as it was before."""
-        task_id = plan.task.id
-        self._create_logs(plan, prepared)
-        if task_id not in self.home.tasks:
-            self._catch_up(feeding, plan.task.inputs)
-            prepared.set_fields(task_id, new_fields(plan, self.home))
-            return None
-        self._warn_of_missed_rows(task_id, {log for _, log in plan.task.outputs}, prepared)
-        return self._change_queries(plan, running, feeding, prepared, anew, replaced)
-
     def _given_us(self, log: str) -> int | None:
         """Return the time up to which a log's results are complete.
 
@@ -290,8 +313,7 @@ class TaskChanges:
         running: RunningTask | None,
         feeding: Sequence[RunningTask],
         prepared: PreparedTasks,
-        anew: Collection[str],
-        replaced: Collection[str],
+        replacing: Replacement,
     ) -> RunningTask:
         """Prepare the change of a task's queries or tables.
 
@@ -307,7 +329,7 @@ class TaskChanges:
         if before is None:
             known = without_new_queries(plan, fields["outputs"])
             before = self._restarted(replace(known, tables=tables))
-        self._catch_up(feeding, plan.task.inputs)
+        self.dispatcher.catch_up_upstream(feeding, plan.task.inputs)
         if before is running and before.catching_up:
             # A backfill joins with the current tables, so the change need not wait for its end.
             self.dispatcher.checkpoint([before])
@@ -315,14 +337,16 @@ class TaskChanges:
         passes_by = before.has_failed and before.pending() and not reads_changes(plan, self.home)
         # A new query must not read earlier rows, so failed queries of its task restart without state.
         passed = fields_without_pending(before, self.home) if passes_by else None
-        changed = fields_with_queries(plan, before, self.home, anew, replaced, passed)
+        changed = fields_with_queries(plan, before, self.home, replacing.anew, replacing.logs, passed)
         prepared.set_fields(task_id, changed | redistribution_fields(plan, before, changed["checkpoint"]))
         return before
 
     def _finish(self, task: RunningTask, feeding: Sequence[RunningTask]) -> None:
         """Process all pending input of a task before it ends."""
-        self._catch_up(feeding, task.plan.task.inputs)
+        self.dispatcher.catch_up_upstream(feeding, task.plan.task.inputs)
         self.dispatcher.finish(task)
 
-    def _catch_up(self, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
-        catch_up_upstream(self.dispatcher, tasks, logs)
+
+def _ended(task: RunningTask) -> TaskDiff:
+    before = [log for _, log in task.plan.task.outputs]
+    return TaskDiff(task=task.id, effect=TaskEffect.ENDS, before=before, running=task)

@@ -1,8 +1,8 @@
-"""Removal of logs without a declaration, which interrupted statements leave behind.
+"""Removal of logs that no statement declares; interrupted statements leave such logs behind.
 
 Earlier versions wrote up to three records for one statement: its logs, its tasks, its text. A crash
-between two records left names that could neither be used nor dropped. Such a statement was never
-acknowledged, so its logs are removed when the home is opened.
+between two records left names that could neither be used nor dropped. The client got no answer
+to the interrupted statement, so the logs are removed when the home directory is opened.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ _LOGGER = logging.getLogger("slicemill")
 
 
 def remove_undeclared(home: Home) -> list[str]:
-    """Remove logs and streams without a declaration; return the logs.
+    """Remove logs and streams that no statement declares. Return the names of the removed logs.
 
-    The logs of a stream are kept after DROP STREAM. They are removed only if the stream was never declared.
+    The logs of a stream are kept after DROP STREAM. These logs are removed only if the stream was never
+    declared.
     """
     in_use = {name for kind, name in in_force(home.statements) if kind in ("query", "relation")}
     declared_once = {entry["name"].lower() for entry in home.statements if entry.get("kind") == "relation"}
     gone: list[str] = []
     streams: list[str] = []
-    for name in (log for log in home.logs if AGAIN not in log):  # logs of a second read end with their query
+    # The log of a second read of a source is dropped with its query.
+    for name in (log for log in home.logs if AGAIN not in log):
         stream = _stream_of(name, home.logs)
         if stream is not None:
             known = stream.lower() in declared_once
@@ -41,7 +43,7 @@ def remove_undeclared(home: Home) -> list[str]:
     if gone:
         home.commit(without_logs(gone, home, Change(dropped_streams=streams)))
         _LOGGER.warning(
-            "home %s: %s removed; a CREATE that was interrupted left it, and no statement declares it",
+            "home directory %s: removed %s, which an interrupted CREATE had left without a declaration",
             home.folder,
             ", ".join(gone),
         )
@@ -49,7 +51,7 @@ def remove_undeclared(home: Home) -> list[str]:
 
 
 def _stream_of(log: str, logs: Collection[str]) -> str | None:
-    """Return the declared stream that a log belongs to, else None."""
+    """Return the declared stream to which a log belongs, or None."""
     for suffix in ("", ERRORS, LATE, HELD):
         stream = log.removesuffix(suffix)
         if log.endswith(suffix) and stream + ERRORS in logs:

@@ -1,4 +1,4 @@
-"""Due times of results, from which response times are measured.
+"""Due times: the times at which results were due, from which response times are measured.
 
 A result that a tuple causes is due when that tuple arrives: `_arr`. A result that *time* triggers (the end of
 a window or slot, the expiry of a tuple) is due when the watermark reaches its trigger time, and not when its
@@ -38,15 +38,15 @@ from slicemill.columns.arrow_schema import ARRIVAL, TS
 from slicemill.kernels.arrays import Int64s
 from slicemill.time import EARLIEST
 
-# Due times of an output's rows: (time, number of rows).
+# Due times of an output's rows, as pairs of a time and a number of rows
 Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
-# If a history has more moments, older moments are thinned out.
+# Maximum number of entries in a watermark history; if there are more, every second old entry is deleted
 _MOST_MOMENTS = 4_096
 
 
 class TimeMoments(NamedTuple):
-    """Times at which the watermark of a stream reached ascending timestamps.
+    """History of a stream's watermark: timestamps, and the times at which the watermark reached them.
 
     `by_clock` marks timestamps up to which the watermark advanced continuously, with the clock. At other
     timestamps it jumped.
@@ -73,7 +73,7 @@ class TimeMoments(NamedTuple):
 
 
 class TimeLine:
-    """History of the watermark of a declared stream.
+    """Recorder of the watermark history of a declared stream.
 
     With `allowed_us` (SKEW), the watermark also advances without tuples: to the last timestamp plus the time
     since its arrival, minus `allowed_us`.
@@ -89,7 +89,7 @@ class TimeLine:
         self._by_clock: list[bool] = []
 
     def arrived(self, ts: int, at_us: int) -> None:
-        """Record the arrival of a tuple, or the stream's end (END)."""
+        """Record the arrival of a tuple, or the end of the stream (END)."""
         if self._allowed_us is not None and self._last is not None:
             last_ts, last_us = self._last
             self.passed(last_ts + at_us - last_us - self._allowed_us, at_us)
@@ -98,7 +98,7 @@ class TimeLine:
             self._add(ts, at_us, by_clock=False)
 
     def passed(self, ts: int, at_us: int) -> None:
-        """Record that the clock has advanced the watermark to this time."""
+        """Record that the clock has advanced the watermark to this timestamp."""
         if self._ts and ts <= self._ts[-1]:
             return
         if self._by_clock and self._by_clock[-1] and at_us - ts == self._at_us[-1] - self._ts[-1]:
@@ -115,7 +115,7 @@ class TimeLine:
                 del column[: _MOST_MOMENTS // 2 : 2]
 
     def after(self, ts: int) -> TimeMoments:
-        """Return the moments after this timestamp."""
+        """Return the history of the watermark after this timestamp."""
         first = bisect_right(self._ts, ts)
         return TimeMoments(
             np.array(self._ts[first:], np.int64),
@@ -125,13 +125,13 @@ class TimeLine:
 
 
 def trigger_arrivals(at: Int64s) -> Int64s:
-    """Return `_arr` for rows that time triggers at these timestamps."""
-    # A trigger time before 1970 would look like an arrival time, so use the row's own timestamp.
+    """Encode trigger timestamps as `_arr`, the arrival column, for rows that time triggers."""
+    # A trigger time before 1970 would look like an arrival time, so the row's own timestamp replaces it.
     return np.where(at > 0, -at, 0)
 
 
 def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: int) -> Int64s:
-    """Return when results were due, by the clock of arrival times.
+    """Return the time at which each result was due.
 
     `ts` and `arr` are columns of the results, and `lines` the histories of their streams. If no history
     covers the trigger time, for example after a restart, a result is due now. Results that exist before the
@@ -147,7 +147,7 @@ def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: i
 
 
 def set_due_times(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
-    """Return the results of a run, with due times in `_arr`."""
+    """Replace encoded trigger times in `_arr` by due times, in the results of a run."""
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():
         return table
@@ -157,7 +157,7 @@ def set_due_times(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) ->
 
 
 def moments_of(ts: Int64s, arrivals: Int64s) -> list[tuple[int, int]]:
-    """Return (watermark, time) pairs for tuples in order of arrival.
+    """Return (watermark, arrival time) pairs for tuples in order of arrival.
 
     The watermark is the greatest timestamp so far.
 

@@ -38,7 +38,7 @@ class MemoryUse:
     state_bytes: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class QueryMetrics:
     """Metrics of one query.
 
@@ -186,7 +186,7 @@ class QueryMetrics:
         return found
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MillMetrics:
     """Metrics of all queries, streams, subtasks, and scheduling decisions.
 

@@ -1,15 +1,14 @@
 """Registration of operators for the planner, EXPLAIN and the engine.
 
 The `spec.py` of each operator has its dataclass, followed by its `OperatorKind`. `registry` lists all kinds.
-No other module tests the class of an operator. The functions of a kind take the operator, and where needed
-its node and the graph. Execution steps are named by strings and imported on execution, so that planning loads
-no kernels.
+No other module tests the class of an operator. Execution steps are named by strings and imported on
+execution, so that planning loads no kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
@@ -17,7 +16,6 @@ from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import AggregateCall, FrameUnit, SelectItem, Window, WindowCall
 from slicemill.functions.render import render
-from slicemill.types import Column
 
 if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
@@ -51,6 +49,7 @@ def with_members(shared: SharedOperator, members: Iterable[Any]) -> SharedOperat
 
 
 S = TypeVar("S", bound=Operator)
+M = TypeVar("M")
 Keys: TypeAlias = tuple[Expr, ...]
 KeysBelow: TypeAlias = "tuple[tuple[str, Keys], ...]"
 
@@ -95,112 +94,166 @@ class InnerJoin:
     columns: Mapping[str, tuple[int, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class MemberKind:
-    """Properties of a member of a shared operator, for its `Part`."""
+class MemberKind(Generic[M]):
+    """Properties of the members of a shared operator, for their `Part` nodes."""
 
-    words: Callable[[Any], Description]
-    history_us: Callable[[Any], int | None]
-    seq_bits: Callable[[Any, int, Catalog], int]
-    keys_below: Callable[[Any, Any, Keys], tuple[Keys, ...] | None] = lambda *_: None
-    """Maps keys over the output to keys of each input of the shared operator, which is the first argument."""
-    holds: Callable[[Any, Any], bool] = lambda *_: False
-    """Returns True if the state of the first member has all that the second member needs."""
-    columns_stored: Callable[[Any], Iterable[Column]] | None = None
-    """Returns the columns that the state stores of a row; None if they do not depend on consumers."""
+    def words(self, member: M) -> Description:
+        """Describe a member in EXPLAIN, like an operator that is not shared."""
+        raise NotImplementedError
+
+    def history_us(self, member: M) -> int | None:
+        """Return the age up to which input rows affect the member's results; None if unlimited."""
+        raise NotImplementedError
+
+    def seq_bits(self, member: M, bits: int, catalog: Catalog) -> int:
+        """Return the bits of the results' sequence numbers, given those of the input."""
+        raise NotImplementedError
+
+    def keys_below(self, shared: Any, member: M, keys: Keys) -> tuple[Keys, ...] | None:
+        """Map keys over the output to keys of each input of the shared operator, or None."""
+        return None
+
+    def holds(self, kept: M, member: M) -> bool:
+        """Return True if the state of `kept` has all that `member` needs."""
+        return False
+
+    def columns_stored(self, member: M) -> Iterable[object] | None:
+        """Return the columns that the state stores of a row; None if consumers do not matter."""
+        return None
 
 
-def same_keys(_: Operator, node: Node, __: QueryGraph, keys: Keys) -> KeysBelow:
-    """Return the same keys, for operators that keep input columns.
-
-    These operators have one input.
-    """
-    return ((node.inputs[0], keys),)
-
-
-def _its_inputs(_: Operator, node: Node, __: QueryGraph) -> tuple[str, ...]:
-    return node.inputs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorKind(Generic[S]):
-    """Registration of one operator.
+    """Planning properties of one operator class, with defaults for a stateless operator.
 
-    | field | meaning |
-    |---|---|
-    | `role`, `words` | role of the operator, and its description in EXPLAIN |
-    | `own_name` | name of the stream, query or table, for a source, sink or table |
-    | `relation` | name of the finite relation, for a table or view; its output has no log |
-    | `label`, `shared_label` | name in node ids, for a node of one query and for a shared node |
-    | `for_all` | True if the output does not depend on the start of a query, so that queries share the node |
-    | `refer` | returns the operator with ids of other nodes replaced |
-    | `slack_us` | how far the output watermark is behind the input watermarks |
-    | `waits_for_time` | True if idle-waiting-prone (IWP, M21), given the timestamp kind of the inputs |
-    | `fed_by` | nodes whose rows the step reads, in order |
-    | `alias`, `looked_up` | alias of an input; True if the input provides rows for lookups |
-    | `selections` | conditions on the rows of some inputs; None among them if all rows are needed |
-    | `columns_read` | columns that are read of an input, given the output columns; None: all columns |
-    | `keeps_state` | True if the operator has state between runs |
-    | `by_position` | True if the state has rows by column position, so that inputs cannot get new columns |
-    | `computes` | False for a drop box, which only passes a share of the rows |
-    | `task` | which queries share a task with the operator |
-    | `keys` | by input, the expressions by which the work can be partitioned; None if it cannot be |
-    | `split_by_any` | True if the work can be partitioned by any keys of the consumers |
-    | `joins` | description of the join, if each result has one row of each input |
-    | `keys_below` | maps keys over the output to keys over the nodes below; None if a node lacks the keys |
-    | `history_us` | age up to which input rows affect results; None if unlimited |
-    | `seq_bits`, `numbered_by` | bits of sequence numbers, and the nodes that assign them (`columns.order`) |
-    | `ties` | True if it adds or passes on ties to rows that several subtasks find (`columns.merge`) |
-    | `takes` | calls or columns of a former operator that provide the state; None if they do not suffice |
-    | `taken_over` | function that builds the state from that of a former operator, as `module:name` |
-    | `redistribute` | function that builds a new subtask's state from all old subtasks, as `module:name` |
-    | `last_words` | True if rows are emitted at the end of input, at the time of the last row |
-    | `member` | properties of a member, for a shared operator |
-    | `stored` | classes in the state, by their names in checkpoints |
-    | `over_windows` | True if results are wrong when rows of a window are missing |
-    | `lag_us` | latency bound that the operator meets by processing fewer values under load, or None |
-    | `details` | additional keys of the node in the JSON of EXPLAIN |
-    | `step` | function that creates the step, as `module:name`; None if consumers do the work |
+    Each operator has a subclass, of which `registry` lists one instance. The methods take the operator, and
+    where needed its node and the graph.
     """
 
     spec: type[S]
-    words: Callable[[S, Node, QueryGraph], Description]
     role: Role = Role.STATELESS
-    own_name: Callable[[S], str] | None = None
-    relation: Callable[[S], str] | None = None
-    label: Callable[[S], str] | None = None
-    shared_label: Callable[[S], str] | None = None
-    for_all: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
-    refer: Callable[[S, Callable[[str], str]], S] | None = None
-    slack_us: Callable[[S], int] = lambda _: 0
-    waits_for_time: Callable[[S, TimestampKind], bool] = lambda *_: False
-    fed_by: Callable[[S, Node, QueryGraph], tuple[str, ...]] = _its_inputs
-    alias: Callable[[S, int], str] = lambda *_: ""
-    looked_up: Callable[[S, int], bool] = lambda *_: False
-    selections: Callable[[S, Sequence[int]], tuple[Expr | None, ...]] = lambda *_: (None,)
-    columns_read: Callable[[S, int, Collection[str]], ColumnsRead] | None = None
-    keeps_state: bool = True
-    by_position: Callable[[S], bool] = lambda _: False
-    computes: bool = True
-    task: TaskOf = TaskOf.QUERY
-    keys: Callable[[S], tuple[Keys, ...] | None] = lambda _: None
-    split_by_any: Callable[[S, Node, QueryGraph], bool] = lambda *_: False
-    joins: Callable[[S], InnerJoin | None] = lambda _: None
-    keys_below: Callable[[S, Node, QueryGraph, Keys], KeysBelow | None] = lambda *_: None
-    history_us: Callable[[S, Node, QueryGraph], int | None] = lambda *_: 0
-    seq_bits: Callable[[S, int, Catalog, Node, QueryGraph], int] = lambda _, bits, *__: bits
-    numbered_by: Callable[[S, Node, QueryGraph], Iterable[str]] | None = None
-    ties: bool = False
-    takes: Callable[[S, S], Sequence[int] | None] = lambda *_: None
-    taken_over: str | None = None
-    redistribute: str | None = None
-    last_words: bool = False
-    member: MemberKind | None = None
-    stored: Mapping[str, type] = field(default_factory=dict)
-    over_windows: bool = False
-    lag_us: Callable[[S], int | None] = lambda _: None
-    details: Callable[[S], Mapping[str, Any]] = lambda _: {}
-    step: str | None = None
+    step: str | None = None  # creates the step, as `module:name`; None if consumers do the work
+    keeps_state: bool = True  # False if the operator has no state between runs
+    computes: bool = True  # False for a drop box, which only passes a share of the rows
+    task: TaskOf = TaskOf.QUERY  # queries that share a task with the operator
+    keeps_keys: bool = False  # the output has the columns of the only input, so keys stay the same
+    ties: bool = False  # adds or passes on ties to rows that several subtasks find (`columns.merge`)
+    last_words: bool = False  # emits rows at the end of input, at the time of the last row
+    over_windows: bool = False  # results are wrong when rows of a window are missing
+    member: MemberKind[Any] | None = None  # for a shared operator
+    taken_over: str | None = None  # builds the state from that of a former operator, as `module:name`
+    redistribute: str | None = None  # builds a subtask's state from all old subtasks, as `module:name`
+
+    # -- names and description -------------------------------------------------------------------------
+
+    def words(self, operator: S, node: Node, graph: QueryGraph) -> Description:
+        """Describe the operator in EXPLAIN."""
+        raise NotImplementedError
+
+    def own_name(self, operator: S) -> str | None:
+        """Return the name of the stream, query or table, for a source, sink or table."""
+        return None
+
+    def relation(self, operator: S) -> str | None:
+        """Return the name of the finite relation, for a table or view. Its output has no log."""
+        return None
+
+    def label(self, operator: S) -> str | None:
+        """Return the name in node ids, for a node of one query."""
+        return None
+
+    def shared_label(self, operator: S) -> str | None:
+        """Return the name in node ids, for a node that queries share; None if it is `label`."""
+        return None
+
+    def details(self, operator: S) -> Mapping[str, Any]:
+        """Return additional keys of the node in the JSON of EXPLAIN."""
+        return {}
+
+    def stored(self) -> Mapping[str, type]:
+        """Return the classes in the state, by their names in checkpoints."""
+        return {}
+
+    # -- inputs ----------------------------------------------------------------------------------------
+
+    def refer(self, operator: S, renamed: Callable[[str], str]) -> S:
+        """Return the operator with the ids of other nodes replaced."""
+        return operator
+
+    def fed_by(self, operator: S, node: Node, graph: QueryGraph) -> tuple[str, ...]:
+        """Return the nodes whose rows the step reads, in order."""
+        return node.inputs
+
+    def alias(self, operator: S, port: int) -> str:
+        """Return the alias of an input, or ""."""
+        return ""
+
+    def looked_up(self, operator: S, port: int) -> bool:
+        """Return True if an input provides rows for lookups."""
+        return False
+
+    def selections(self, operator: S, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+        """Return conditions on the rows of some inputs; None among them if all rows are needed."""
+        return (None,)
+
+    def columns_read(self, operator: S, port: int, wanted: Collection[str]) -> ColumnsRead | None:
+        """Return the columns read of an input, given the wanted output columns; None for all columns."""
+        return None
+
+    def by_position(self, operator: S) -> bool:
+        """Return True if the state has rows by column position, so that inputs cannot get columns."""
+        return False
+
+    # -- time and order --------------------------------------------------------------------------------
+
+    def slack_us(self, operator: S) -> int:
+        """Return how far the output watermark is behind the input watermarks."""
+        return 0
+
+    def waits_for_time(self, operator: S, kind: TimestampKind) -> bool:
+        """Return True if idle-waiting-prone (IWP, M21), given the timestamp kind of the inputs."""
+        return False
+
+    def history_us(self, operator: S, node: Node, graph: QueryGraph) -> int | None:
+        """Return the age up to which input rows affect results; None if unlimited."""
+        return 0
+
+    def lag_us(self, operator: S) -> int | None:
+        """Return the latency that the operator keeps by processing fewer values under load, or None."""
+        return None
+
+    def seq_bits(self, operator: S, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        """Return the bits of the results' sequence numbers, given those of the input (`columns.order`)."""
+        return bits
+
+    def numbered_by(self, operator: S, node: Node, graph: QueryGraph) -> Iterable[str]:
+        """Return the nodes that assign the sequence numbers."""
+        return self.fed_by(operator, node, graph)
+
+    # -- sharing and partitions ------------------------------------------------------------------------
+
+    def for_all(self, operator: S, node: Node, graph: QueryGraph) -> bool:
+        """Return True if the output does not depend on the start of a query, so queries share the node."""
+        return False
+
+    def keys(self, operator: S) -> tuple[Keys, ...] | None:
+        """Return by input the expressions that can partition the work, or None."""
+        return None
+
+    def split_by_any(self, operator: S, node: Node, graph: QueryGraph) -> bool:
+        """Return True if any keys of the consumers can partition the work."""
+        return False
+
+    def joins(self, operator: S) -> InnerJoin | None:
+        """Return the description of a join whose results have one row of each input."""
+        return None
+
+    def keys_below(self, operator: S, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        """Map keys over the output to keys over the nodes below; None if a node lacks the keys."""
+        return ((node.inputs[0], keys),) if self.keeps_keys else None
+
+    def takes(self, before: S, operator: S) -> Sequence[int] | None:
+        """Return the calls or columns of a former operator that provide the state, if they suffice."""
+        return None
 
 
 def longest_us(windows: Iterable[Window]) -> int | None:

@@ -80,15 +80,15 @@ class PunctuatedRows:
         return out
 
     def advance(self, ts: int) -> Sequence[Timed]:
-        over: list[tuple[int, int, Row]] = []
+        expired: list[tuple[int, int, Row]] = []
         for port, (ages, length) in enumerate(zip(self._ages, self.operator.lengths, strict=True)):
             while ages and length is not None and ages[0][0] + length <= ts:
                 since, key, number = ages.popleft()
-                member = self._leaves(port, key, number)
+                member = self._expire(port, key, number)
                 if member is not None and port in self.operator.kind.outer_inputs and not member.matched:
-                    over.append((since + length, port, member.timed.row))
-        over.sort(key=lambda entry: entry[:2])
-        return [Timed(end, self._alone(port, row)) for end, port, row in over]
+                    expired.append((since + length, port, member.timed.row))
+        expired.sort(key=lambda entry: entry[:2])
+        return [Timed(end, self._alone(port, row)) for end, port, row in expired]
 
     def finish(self) -> Sequence[Timed]:
         return self.advance(END)
@@ -107,7 +107,7 @@ class PunctuatedRows:
             default=None,
         )
 
-    def _leaves(self, port: int, key: Row, number: int) -> _WindowRow | None:
+    def _expire(self, port: int, key: Row, number: int) -> _WindowRow | None:
         """Expire a row. Return None if its window is already closed."""
         window = self._windows.change(key)
         member = None if window is None else window[port].pop(number, None)

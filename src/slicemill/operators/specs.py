@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ from slicemill.operators.protocol import (
     TaskOf,
     grouping_facts,
     longest_us,
-    same_keys,
 )
 from slicemill.time import format_us
 
@@ -77,34 +76,49 @@ TIMESTAMPS = {
     TimestampKind.LATENT: "no timestamp (latent)",
 }
 
-_STREAMS_KINDS = (
-    OperatorKind(
-        spec=Source,
-        role=Role.SOURCE,
-        words=lambda source, *_: Description(
-            "", f"Stream {source.stream}", (("time", TIMESTAMPS[source.kind]),)
-        ),
-        own_name=lambda source: source.stream,
-        seq_bits=lambda *_: SEQ_BITS,
-    ),
-    OperatorKind(
-        spec=Scan,
-        role=Role.TABLE,
-        words=lambda scan, *_: Description("", f"Table {scan.relation}"),
-        own_name=lambda scan: scan.relation,
-        relation=lambda scan: scan.relation,
-        keeps_state=False,
-    ),
-    OperatorKind(
-        spec=QueryResults,
-        role=Role.SINK,
-        words=lambda sink, *_: Description("", f"Query {sink.query}"),
-        own_name=lambda sink: sink.query,
-        keeps_state=False,
-        ties=True,
-        step="slicemill.operators.sink:sink",
-    ),
-)
+
+class SourceKind(OperatorKind[Source]):
+    spec = Source
+    role = Role.SOURCE
+
+    def words(self, source: Source, node: Node, graph: QueryGraph) -> Description:
+        return Description("", f"Stream {source.stream}", (("time", TIMESTAMPS[source.kind]),))
+
+    def own_name(self, source: Source) -> str:
+        return source.stream
+
+    def seq_bits(self, source: Source, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return SEQ_BITS
+
+
+class ScanKind(OperatorKind[Scan]):
+    spec = Scan
+    role = Role.TABLE
+    keeps_state = False
+
+    def words(self, scan: Scan, node: Node, graph: QueryGraph) -> Description:
+        return Description("", f"Table {scan.relation}")
+
+    def own_name(self, scan: Scan) -> str:
+        return scan.relation
+
+    def relation(self, scan: Scan) -> str:
+        return scan.relation
+
+
+class QueryResultsKind(OperatorKind[QueryResults]):
+    spec = QueryResults
+    role = Role.SINK
+    keeps_state = False
+    ties = True
+    step = "slicemill.operators.sink:sink"
+
+    def words(self, sink: QueryResults, node: Node, graph: QueryGraph) -> Description:
+        return Description("", f"Query {sink.query}")
+
+    def own_name(self, sink: QueryResults) -> str:
+        return sink.query
+
 
 # Specifications of filter and projection.
 
@@ -117,14 +131,6 @@ class Filter(Operator):
 @dataclass(frozen=True, slots=True)
 class Project(Operator):
     items: tuple[SelectItem, ...]
-
-
-def _keys_below_project(project: Project, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow:
-    items = {item.name: item.expr for item in project.items}
-    below = tuple(
-        transform(key, lambda e: items[e.name] if isinstance(e, ColumnRef) else None) for key in keys
-    )
-    return ((node.inputs[0], below),)
 
 
 def _items(items: Sequence[SelectItem]) -> str:
@@ -156,34 +162,60 @@ def _item(item: SelectItem) -> str:
     return text if named else f"{text} AS {item.name}"
 
 
-_SELECT_KINDS = (
-    OperatorKind(
-        spec=Filter,
-        words=lambda where, *_: Description("σ", "Filter", (("where", render(where.condition)),)),
-        label=lambda _: "where",
-        shared_label=lambda where: f"where {render(where.condition)}",
-        for_all=lambda *_: True,
-        selections=lambda where, _: (where.condition,),
-        columns_read=lambda where, _, wanted: ColumnsRead([where.condition], wanted),
-        keeps_state=False,
-        ties=True,
-        keys_below=same_keys,
-        step="slicemill.operators.filter_project:filter_step",
-    ),
-    OperatorKind(
-        spec=Project,
-        words=lambda project, *_: Description("π", "Project", (("select", _items(project.items)),)),
-        label=lambda _: "project",
-        shared_label=lambda project: f"select {', '.join(item.name for item in project.items)}",
-        for_all=lambda *_: True,
+class FilterKind(OperatorKind[Filter]):
+    spec = Filter
+    keeps_state = False
+    ties = True
+    keeps_keys = True
+    step = "slicemill.operators.filter_project:filter_step"
+
+    def words(self, where: Filter, node: Node, graph: QueryGraph) -> Description:
+        return Description("σ", "Filter", (("where", render(where.condition)),))
+
+    def label(self, where: Filter) -> str:
+        return "where"
+
+    def shared_label(self, where: Filter) -> str:
+        return f"where {render(where.condition)}"
+
+    def for_all(self, where: Filter, node: Node, graph: QueryGraph) -> bool:
+        return True
+
+    def selections(self, where: Filter, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+        return (where.condition,)
+
+    def columns_read(self, where: Filter, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([where.condition], wanted)
+
+
+class ProjectKind(OperatorKind[Project]):
+    spec = Project
+    keeps_state = False
+    ties = True
+    step = "slicemill.operators.filter_project:project_step"
+
+    def words(self, project: Project, node: Node, graph: QueryGraph) -> Description:
+        return Description("π", "Project", (("select", _items(project.items)),))
+
+    def label(self, project: Project) -> str:
+        return "project"
+
+    def shared_label(self, project: Project) -> str:
+        return f"select {', '.join(item.name for item in project.items)}"
+
+    def for_all(self, project: Project, node: Node, graph: QueryGraph) -> bool:
+        return True
+
+    def columns_read(self, project: Project, port: int, wanted: Collection[str]) -> ColumnsRead:
         # An item that no consumer reads is computed too, because it may raise an error.
-        columns_read=lambda project, *_: ColumnsRead([item.expr for item in project.items], ()),
-        keeps_state=False,
-        ties=True,
-        keys_below=_keys_below_project,
-        step="slicemill.operators.filter_project:project_step",
-    ),
-)
+        return ColumnsRead([item.expr for item in project.items], ())
+
+    def keys_below(self, project: Project, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        items = {item.name: item.expr for item in project.items}
+        below = tuple(
+            transform(key, lambda e: items[e.name] if isinstance(e, ColumnRef) else None) for key in keys
+        )
+        return ((node.inputs[0], below),)
 
 
 # Specifications of drop boxes, and of filters for complete windows.
@@ -210,48 +242,50 @@ class WholeWindows(Operator):
     box: str
 
 
-def _describe_drop(drop: Drop) -> Description:
-    budget = drop.budget
-    facts = [("under load", LOAD_SHEDDING_METHODS[budget.method])]
-    if drop.utility is not None:
-        facts.append(("utility", render(drop.utility)))
-    if budget.lag_us is not None:
-        facts.append(("lag", f"at most {format_us(budget.lag_us).lower()}"))
-    if budget.memory is not None:
-        facts.append(("state", f"at most {budget.memory:,} bytes"))
-    if budget.least:
-        facts.append(("keeps", f"{budget.least:.0%} at least"))
-    return Description("", "Drop box", tuple(facts))
+class DropKind(OperatorKind[Drop]):
+    spec = Drop
+    computes = False
+    keeps_keys = True
+    step = "slicemill.operators.drop:drop"
 
+    def words(self, drop: Drop, node: Node, graph: QueryGraph) -> Description:
+        budget = drop.budget
+        facts = [("under load", LOAD_SHEDDING_METHODS[budget.method])]
+        if drop.utility is not None:
+            facts.append(("utility", render(drop.utility)))
+        if budget.lag_us is not None:
+            facts.append(("lag", f"at most {format_us(budget.lag_us).lower()}"))
+        if budget.memory is not None:
+            facts.append(("state", f"at most {budget.memory:,} bytes"))
+        if budget.least:
+            facts.append(("keeps", f"{budget.least:.0%} at least"))
+        return Description("", "Drop box", tuple(facts))
 
-def _describe_whole_windows(whole: WholeWindows, _: Node, graph: QueryGraph) -> Description:
-    return Description("", "Whole windows", (("of which nothing was dropped by", graph[whole.box].name),))
+    def label(self, drop: Drop) -> str:
+        return "drop box"
 
-
-_DROP_KINDS = (
-    OperatorKind(
-        spec=Drop,
-        words=lambda drop, *_: _describe_drop(drop),
-        label=lambda _: "drop box",
+    def for_all(self, drop: Drop, node: Node, graph: QueryGraph) -> bool:
         # Queries with the same budget share a drop box, so that they can also share the operators that read
         # it.
-        for_all=lambda *_: True,
-        columns_read=lambda drop, _, wanted: ColumnsRead(
-            [] if drop.utility is None else [drop.utility], wanted
-        ),
-        computes=False,
-        keys_below=same_keys,
-        step="slicemill.operators.drop:drop",
-    ),
-    OperatorKind(
-        spec=WholeWindows,
-        words=_describe_whole_windows,
-        label=lambda _: "whole windows",
-        refer=lambda whole, renamed: WholeWindows(renamed(whole.box)),
-        keeps_state=False,
-        step="slicemill.operators.drop:whole_windows",
-    ),
-)
+        return True
+
+    def columns_read(self, drop: Drop, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([] if drop.utility is None else [drop.utility], wanted)
+
+
+class WholeWindowsKind(OperatorKind[WholeWindows]):
+    spec = WholeWindows
+    keeps_state = False
+    step = "slicemill.operators.drop:whole_windows"
+
+    def words(self, whole: WholeWindows, node: Node, graph: QueryGraph) -> Description:
+        return Description("", "Whole windows", (("of which nothing was dropped by", graph[whole.box].name),))
+
+    def label(self, whole: WholeWindows) -> str:
+        return "whole windows"
+
+    def refer(self, whole: WholeWindows, renamed: Callable[[str], str]) -> WholeWindows:
+        return WholeWindows(renamed(whole.box))
 
 
 # Specification of UNION of streams.
@@ -260,11 +294,6 @@ _DROP_KINDS = (
 @dataclass(frozen=True, slots=True)
 class Merge(Operator):
     """UNION: sort-merge of its inputs by timestamp (M14, M21)."""
-
-
-def _describe_union(_: Merge, node: Node, __: QueryGraph) -> Description:
-    order = "as tuples arrive" if node.kind is TimestampKind.LATENT else "by timestamp"
-    return Description("∪", "Union", (("merged", order),))
 
 
 def input_ranks(node: Node) -> int:
@@ -300,48 +329,52 @@ def _feeds_only_joins(node: Node, graph: QueryGraph) -> bool:
     )
 
 
-def _union_keys_below(union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys to the columns of each input by position.
+class MergeKind(OperatorKind[Merge]):
+    spec = Merge
+    step = "slicemill.operators.union:merge"
 
-    None if types differ.
-    """
-    if not keeps_numbers(union, node, graph):
-        return None
-    read = {name for key in keys for name in columns_of(key)}
-    indices = {column.name: index for index, column in enumerate(node.schema)}
-    found = []
-    for source in node.inputs:
-        columns = graph[source].schema.columns
-        if any(columns[indices[name]].type != node.schema.columns[indices[name]].type for name in read):
-            return None
-        own = tuple(
-            transform(
-                key,
-                lambda e, columns=columns: (  # type: ignore[misc]
-                    replace(e, name=columns[indices[e.name]].name) if isinstance(e, ColumnRef) else None
-                ),
-            )
-            for key in keys
-        )
-        found.append((source, own))
-    return tuple(found)
+    def words(self, union: Merge, node: Node, graph: QueryGraph) -> Description:
+        order = "as tuples arrive" if node.kind is TimestampKind.LATENT else "by timestamp"
+        return Description("∪", "Union", (("merged", order),))
 
+    def label(self, union: Merge) -> str:
+        return "union"
 
-_UNION_KINDS = (
-    OperatorKind(
-        spec=Merge,
-        words=_describe_union,
-        label=lambda _: "union",
+    def waits_for_time(self, union: Merge, kind: TimestampKind) -> bool:
         # Latent rows have no timestamp, and are passed on at once.
-        waits_for_time=lambda _, kind: kind is not TimestampKind.LATENT,
-        split_by_any=keeps_numbers,
-        keys_below=_union_keys_below,
-        seq_bits=lambda union, _, __, node, graph: (
-            rank_bits(SEQ_BITS, input_ranks(node)) if keeps_numbers(union, node, graph) else SEQ_BITS
-        ),
-        step="slicemill.operators.union:merge",
-    ),
-)
+        return kind is not TimestampKind.LATENT
+
+    def split_by_any(self, union: Merge, node: Node, graph: QueryGraph) -> bool:
+        return keeps_numbers(union, node, graph)
+
+    def keys_below(self, union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        """Map keys to the columns of each input by position.
+
+        None if types differ.
+        """
+        if not keeps_numbers(union, node, graph):
+            return None
+        read = {name for key in keys for name in columns_of(key)}
+        indices = {column.name: index for index, column in enumerate(node.schema)}
+        found = []
+        for source in node.inputs:
+            columns = graph[source].schema.columns
+            if any(columns[indices[name]].type != node.schema.columns[indices[name]].type for name in read):
+                return None
+            own = tuple(
+                transform(
+                    key,
+                    lambda e, columns=columns: (  # type: ignore[misc]
+                        replace(e, name=columns[indices[e.name]].name) if isinstance(e, ColumnRef) else None
+                    ),
+                )
+                for key in keys
+            )
+            found.append((source, own))
+        return tuple(found)
+
+    def seq_bits(self, union: Merge, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return rank_bits(SEQ_BITS, input_ranks(node)) if keeps_numbers(union, node, graph) else SEQ_BITS
 
 
 # Specifications of lookups in tables and in views over streams.
@@ -372,75 +405,85 @@ class Materialize(Operator):
     window: Window
 
 
-def _describe_lookup(lookup: Lookup, node: Node, graph: QueryGraph) -> Description:
-    relation = graph[node.inputs[1]].operator
-    assert isinstance(relation, Scan | Materialize), "no other relation is finite"
-    name = relation.relation if isinstance(relation, Scan) else relation.view
-    title = f"Look up {name}" if lookup.alias == name else f"Look up {name} AS {lookup.alias}"
-    condition = "every row" if lookup.condition is None else render(lookup.condition)
-    facts: list[Fact] = [("on", condition)]
-    if lookup.left:
-        facts.append(("no match", "keep the tuple, with NULLs"))
-    return Description("⋈", title, tuple(facts))
-
-
 def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
     """Return True for a table, False for a view of a stream."""
     return isinstance(graph[node.inputs[1]].operator, Scan)
-
-
-def _lookup_inputs(_: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
-    """Return the input streams of a lookup.
-
-    A table is not an input stream. The stream of a view precedes the probing stream, so that a row matches
-    view rows with its own timestamp.
-    """
-    stream, relation = node.inputs
-    return (stream,) if in_table(_, node, graph) else (graph[relation].inputs[0], stream)
-
-
-def _lookup_keys_below(lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys to columns of the stream.
-
-    None if a key has other columns.
-    """
-    prefix = f"{lookup.stream_alias}." if lookup.stream_alias else ""
-    own = {prefix + name for name in graph[node.inputs[0]].schema.names}
-    if not in_table(lookup, node, graph) or not all(columns_of(key) <= own for key in keys):
-        return None
-    return ((node.inputs[0], tuple(transform(key, lambda e: _without(e, prefix)) for key in keys)),)
 
 
 def _without(expr: Expr, prefix: str) -> Expr | None:
     return replace(expr, name=expr.name.removeprefix(prefix)) if isinstance(expr, ColumnRef) else None
 
 
-_LOOKUP_KINDS = (
-    OperatorKind(
-        spec=Lookup,
-        words=_describe_lookup,
-        label=lambda lookup: f"look up {lookup.alias}",
-        for_all=in_table,
-        fed_by=_lookup_inputs,
-        alias=lambda lookup, port: lookup.alias if port == 1 else lookup.stream_alias,
-        looked_up=lambda _, port: port == 1,
-        columns_read=lambda lookup, _, wanted: ColumnsRead(
-            [] if lookup.condition is None else [lookup.condition], wanted
-        ),
-        keeps_state=False,
-        keys_below=_lookup_keys_below,
-        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
-        step="slicemill.operators.lookup:lookup",
-    ),
-    OperatorKind(
-        spec=Materialize,
-        role=Role.TABLE,
-        words=lambda view, *_: Description("", f"View {view.view}", (("window", str(view.window)),)),
-        relation=lambda view: view.view,
-        label=lambda _: "view",
-        history_us=lambda view, *_: longest_us([view.window]),
-    ),
-)
+class LookupKind(OperatorKind[Lookup]):
+    spec = Lookup
+    keeps_state = False
+    step = "slicemill.operators.lookup:lookup"
+
+    def words(self, lookup: Lookup, node: Node, graph: QueryGraph) -> Description:
+        relation = graph[node.inputs[1]].operator
+        assert isinstance(relation, Scan | Materialize), "no other relation is finite"
+        name = relation.relation if isinstance(relation, Scan) else relation.view
+        title = f"Look up {name}" if lookup.alias == name else f"Look up {name} AS {lookup.alias}"
+        condition = "every row" if lookup.condition is None else render(lookup.condition)
+        facts: list[Fact] = [("on", condition)]
+        if lookup.left:
+            facts.append(("no match", "keep the tuple, with NULLs"))
+        return Description("⋈", title, tuple(facts))
+
+    def label(self, lookup: Lookup) -> str:
+        return f"look up {lookup.alias}"
+
+    def for_all(self, lookup: Lookup, node: Node, graph: QueryGraph) -> bool:
+        return in_table(lookup, node, graph)
+
+    def fed_by(self, lookup: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
+        """Return the input streams of a lookup.
+
+        A table is not an input stream. The stream of a view precedes the probing stream, so that a row
+        matches view rows with its own timestamp.
+        """
+        stream, relation = node.inputs
+        return (stream,) if in_table(lookup, node, graph) else (graph[relation].inputs[0], stream)
+
+    def alias(self, lookup: Lookup, port: int) -> str:
+        return lookup.alias if port == 1 else lookup.stream_alias
+
+    def looked_up(self, lookup: Lookup, port: int) -> bool:
+        return port == 1
+
+    def columns_read(self, lookup: Lookup, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([] if lookup.condition is None else [lookup.condition], wanted)
+
+    def keys_below(self, lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        """Map keys to columns of the stream.
+
+        None if a key has other columns.
+        """
+        prefix = f"{lookup.stream_alias}." if lookup.stream_alias else ""
+        own = {prefix + name for name in graph[node.inputs[0]].schema.names}
+        if not in_table(lookup, node, graph) or not all(columns_of(key) <= own for key in keys):
+            return None
+        return ((node.inputs[0], tuple(transform(key, lambda e: _without(e, prefix)) for key in keys)),)
+
+    def seq_bits(self, lookup: Lookup, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return fan_out_bits(bits)
+
+
+class MaterializeKind(OperatorKind[Materialize]):
+    spec = Materialize
+    role = Role.TABLE
+
+    def words(self, view: Materialize, node: Node, graph: QueryGraph) -> Description:
+        return Description("", f"View {view.view}", (("window", str(view.window)),))
+
+    def relation(self, view: Materialize) -> str:
+        return view.view
+
+    def label(self, view: Materialize) -> str:
+        return "view"
+
+    def history_us(self, view: Materialize, node: Node, graph: QueryGraph) -> int | None:
+        return longest_us([view.window])
 
 
 # Specification of `TABLE(f(…))`: each row is joined with the rows that a function returns.
@@ -461,11 +504,6 @@ class TableCall(Operator):
     arguments: tuple[tuple[str, Expr], ...]
 
 
-def _describe_table_call(call: TableCall, *_: object) -> Description:
-    values = ", ".join(render(value) for _, value in call.arguments)
-    return Description("⋈", f"Table {call.function}({values}) AS {call.alias}", ())
-
-
 def stream_keys_below(alias: str, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
     """Map keys to columns of the stream.
 
@@ -482,20 +520,32 @@ def stream_keys_below(alias: str, node: Node, graph: QueryGraph, keys: Keys) -> 
     return ((node.inputs[0], tuple(transform(key, below) for key in keys)),)
 
 
-_TABLE_CALL_KINDS = (
-    OperatorKind(
-        spec=TableCall,
-        words=_describe_table_call,
-        label=lambda call: f"call {call.alias}",
-        for_all=lambda *_: True,
-        alias=lambda call, _: call.stream_alias,
-        columns_read=lambda call, _, wanted: ColumnsRead([value for _, value in call.arguments], wanted),
-        keeps_state=False,
-        keys_below=lambda call, node, graph, keys: stream_keys_below(call.stream_alias, node, graph, keys),
-        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
-        step="slicemill.operators.table_call:table_call",
-    ),
-)
+class TableCallKind(OperatorKind[TableCall]):
+    spec = TableCall
+    keeps_state = False
+    step = "slicemill.operators.table_call:table_call"
+
+    def words(self, call: TableCall, node: Node, graph: QueryGraph) -> Description:
+        values = ", ".join(render(value) for _, value in call.arguments)
+        return Description("⋈", f"Table {call.function}({values}) AS {call.alias}", ())
+
+    def label(self, call: TableCall) -> str:
+        return f"call {call.alias}"
+
+    def for_all(self, call: TableCall, node: Node, graph: QueryGraph) -> bool:
+        return True
+
+    def alias(self, call: TableCall, port: int) -> str:
+        return call.stream_alias
+
+    def columns_read(self, call: TableCall, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([value for _, value in call.arguments], wanted)
+
+    def keys_below(self, call: TableCall, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        return stream_keys_below(call.stream_alias, node, graph, keys)
+
+    def seq_bits(self, call: TableCall, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return fan_out_bits(bits)
 
 
 # Specification of `UNNEST(list)`: each row is joined with every element of its list.
@@ -515,27 +565,32 @@ class Unnest(Operator):
     left: bool
 
 
-def _describe_unnest(unnest: Unnest, *_: object) -> Description:
-    facts: tuple[Fact, ...] = (("no element", "keep the tuple, with NULL"),) if unnest.left else ()
-    return Description("⋈", f"Elements of {render(unnest.list)} AS {unnest.alias}", facts)
+class UnnestKind(OperatorKind[Unnest]):
+    spec = Unnest
+    keeps_state = False
+    step = "slicemill.operators.unnest:unnest"
 
+    def words(self, unnest: Unnest, node: Node, graph: QueryGraph) -> Description:
+        facts: tuple[Fact, ...] = (("no element", "keep the tuple, with NULL"),) if unnest.left else ()
+        return Description("⋈", f"Elements of {render(unnest.list)} AS {unnest.alias}", facts)
 
-_UNNEST_KINDS = (
-    OperatorKind(
-        spec=Unnest,
-        words=_describe_unnest,
-        label=lambda unnest: f"unnest {unnest.alias}",
-        for_all=lambda *_: True,
-        alias=lambda unnest, _: unnest.stream_alias,
-        columns_read=lambda unnest, _, wanted: ColumnsRead([unnest.list], wanted),
-        keeps_state=False,
-        keys_below=lambda unnest, node, graph, keys: stream_keys_below(
-            unnest.stream_alias, node, graph, keys
-        ),
-        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
-        step="slicemill.operators.unnest:unnest",
-    ),
-)
+    def label(self, unnest: Unnest) -> str:
+        return f"unnest {unnest.alias}"
+
+    def for_all(self, unnest: Unnest, node: Node, graph: QueryGraph) -> bool:
+        return True
+
+    def alias(self, unnest: Unnest, port: int) -> str:
+        return unnest.stream_alias
+
+    def columns_read(self, unnest: Unnest, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([unnest.list], wanted)
+
+    def keys_below(self, unnest: Unnest, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        return stream_keys_below(unnest.stream_alias, node, graph, keys)
+
+    def seq_bits(self, unnest: Unnest, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return fan_out_bits(bits)
 
 
 # ASOF join: each row of the first stream is joined with the latest row of its key in the second stream.
@@ -563,30 +618,37 @@ class AsOfJoin(Operator):
     window_us: int | None = None
 
 
-def _describe_asof(join: AsOfJoin) -> Description:
-    equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
-    facts: list[Fact] = [("on", " AND ".join(equal) or "every tuple")]
-    facts.append(("the latest", "that is earlier" if join.strict else "that is no later"))
-    if join.window_us is not None:
-        facts.append(("within", format_us(join.window_us)))
-    return Description("⋈", "Left as-of join" if join.left else "As-of join", tuple(facts))
+class AsOfJoinKind(OperatorKind[AsOfJoin]):
+    spec = AsOfJoin
+    role = Role.STATEFUL
+    step = "slicemill.operators.asof:as_of_step"
 
+    def words(self, join: AsOfJoin, node: Node, graph: QueryGraph) -> Description:
+        equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
+        facts: list[Fact] = [("on", " AND ".join(equal) or "every tuple")]
+        facts.append(("the latest", "that is earlier" if join.strict else "that is no later"))
+        if join.window_us is not None:
+            facts.append(("within", format_us(join.window_us)))
+        return Description("⋈", "Left as-of join" if join.left else "As-of join", tuple(facts))
 
-_ASOF_KINDS = (
-    OperatorKind(
-        spec=AsOfJoin,
-        role=Role.STATEFUL,
-        words=lambda join, *_: _describe_asof(join),
-        label=lambda _: "as-of join",
-        waits_for_time=lambda *_: True,
-        alias=lambda join, port: join.aliases[port],
-        keys=lambda join: join.keys if join.keys[0] else None,
-        history_us=lambda join, *_: join.window_us,
+    def label(self, join: AsOfJoin) -> str:
+        return "as-of join"
+
+    def waits_for_time(self, join: AsOfJoin, kind: TimestampKind) -> bool:
+        return True
+
+    def alias(self, join: AsOfJoin, port: int) -> str:
+        return join.aliases[port]
+
+    def keys(self, join: AsOfJoin) -> tuple[Keys, ...] | None:
+        return join.keys if join.keys[0] else None
+
+    def history_us(self, join: AsOfJoin, node: Node, graph: QueryGraph) -> int | None:
+        return join.window_us
+
+    def numbered_by(self, join: AsOfJoin, node: Node, graph: QueryGraph) -> Iterable[str]:
         # Results have the sequence numbers of the first input.
-        numbered_by=lambda _, node, __: node.inputs[:1],
-        step="slicemill.operators.asof:as_of_step",
-    ),
-)
+        return node.inputs[:1]
 
 
 # Specification of `CREATE STREAM s AS SELECT … ORDER BY column SLACK d`.
@@ -604,23 +666,28 @@ class Reorder(Operator):
     slack_us: int
 
 
-def _describe_reorder(operator: Reorder) -> Description:
-    return Description("↕", "Order", (("by", operator.column), ("slack", format_us(operator.slack_us))))
+class ReorderKind(OperatorKind[Reorder]):
+    spec = Reorder
+    role = Role.STATEFUL
+    step = "slicemill.operators.reorder:reorder"
 
+    def words(self, operator: Reorder, node: Node, graph: QueryGraph) -> Description:
+        return Description("↕", "Order", (("by", operator.column), ("slack", format_us(operator.slack_us))))
 
-_REORDER_KINDS = (
-    OperatorKind(
-        spec=Reorder,
-        role=Role.STATEFUL,
-        words=lambda operator, *_: _describe_reorder(operator),
-        label=lambda _: "order",
-        slack_us=lambda operator: operator.slack_us,
-        waits_for_time=lambda *_: True,
-        columns_read=lambda operator, _, read: ColumnsRead((), {*read, operator.column}),
-        history_us=lambda operator, *_: operator.slack_us,
-        step="slicemill.operators.reorder:reorder",
-    ),
-)
+    def label(self, operator: Reorder) -> str:
+        return "order"
+
+    def slack_us(self, operator: Reorder) -> int:
+        return operator.slack_us
+
+    def waits_for_time(self, operator: Reorder, kind: TimestampKind) -> bool:
+        return True
+
+    def columns_read(self, operator: Reorder, port: int, read: Collection[str]) -> ColumnsRead:
+        return ColumnsRead((), {*read, operator.column})
+
+    def history_us(self, operator: Reorder, node: Node, graph: QueryGraph) -> int | None:
+        return operator.slack_us
 
 
 # Specification of the result of one member of a shared operator.
@@ -638,7 +705,7 @@ def member_of(shared: SharedOperator, part: Part) -> Any:
     return next(member for member in shared.members if member.name == part.member)
 
 
-def _member_of_part(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind, Any]:
+def _member_of_part(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind[Any], Any]:
     """Return the kind of the member, and the member."""
     from slicemill.operators.registry import kind_of  # cyclic import
 
@@ -649,43 +716,34 @@ def _member_of_part(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKi
     return kind, member_of(shared, part)
 
 
-def _describe_part(part: Part, node: Node, graph: QueryGraph) -> Description:
-    """Describe the member like an operator that is not shared."""
-    kind, member = _member_of_part(part, node, graph)
-    return kind.words(member)
+class PartKind(OperatorKind[Part]):
+    spec = Part
+    keeps_state = False
+    ties = True
 
+    def keys_below(self, part: Part, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        """Return the corresponding keys of the shared operator's inputs."""
+        kind, member = _member_of_part(part, node, graph)
+        shared = graph[node.inputs[0]]
+        below = kind.keys_below(shared.operator, member, keys)
+        return None if below is None else tuple(zip(shared.inputs, below, strict=True))
 
-def _history_us(part: Part, node: Node, graph: QueryGraph) -> int | None:
-    kind, member = _member_of_part(part, node, graph)
-    return kind.history_us(member)
+    def words(self, part: Part, node: Node, graph: QueryGraph) -> Description:
+        """Describe the member like an operator that is not shared."""
+        kind, member = _member_of_part(part, node, graph)
+        return kind.words(member)
 
+    def history_us(self, part: Part, node: Node, graph: QueryGraph) -> int | None:
+        kind, member = _member_of_part(part, node, graph)
+        return kind.history_us(member)
 
-def _seq_bits(part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
-    """Return the bits of the sequence numbers of a member's results."""
-    kind, member = _member_of_part(part, node, graph)
-    return kind.seq_bits(member, bits, catalog)
+    def numbered_by(self, part: Part, node: Node, graph: QueryGraph) -> Iterable[str]:
+        return graph[node.inputs[0]].inputs
 
-
-def _part_keys_below(part: Part, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Return the corresponding keys of the shared operator's inputs."""
-    kind, member = _member_of_part(part, node, graph)
-    shared = graph[node.inputs[0]]
-    below = kind.keys_below(shared.operator, member, keys)
-    return None if below is None else tuple(zip(shared.inputs, below, strict=True))
-
-
-_PART_KINDS = (
-    OperatorKind(
-        spec=Part,
-        keys_below=_part_keys_below,
-        words=_describe_part,
-        keeps_state=False,
-        ties=True,
-        history_us=_history_us,
-        numbered_by=lambda _, node, graph: graph[node.inputs[0]].inputs,
-        seq_bits=_seq_bits,
-    ),
-)
+    def seq_bits(self, part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        """Return the bits of the sequence numbers of a member's results."""
+        kind, member = _member_of_part(part, node, graph)
+        return kind.seq_bits(member, bits, catalog)
 
 
 # Specification of GROUP BY over all history.
@@ -699,32 +757,35 @@ class GroupAggregate(Operator):
     calls: tuple[AggregateCall, ...]
 
 
-def _describe_group(group: GroupAggregate) -> Description:
-    return Description(
-        "γ", "Aggregate", (*grouping_facts(group.calls, group.group_by), ("over", "all history"))
-    )
+class GroupAggregateKind(OperatorKind[GroupAggregate]):
+    spec = GroupAggregate
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    last_words = True
+    step = "slicemill.operators.group:group_calls"
 
+    def words(self, group: GroupAggregate, node: Node, graph: QueryGraph) -> Description:
+        return Description(
+            "γ", "Aggregate", (*grouping_facts(group.calls, group.group_by), ("over", "all history"))
+        )
 
-def _group_columns_read(group: GroupAggregate) -> ColumnsRead:
-    arguments = [argument for call in group.calls for argument in call.arguments]
-    return ColumnsRead([*(item.expr for item in group.group_by), *arguments], ())
+    def label(self, group: GroupAggregate) -> str:
+        return "aggregate"
 
+    def columns_read(self, group: GroupAggregate, port: int, wanted: Collection[str]) -> ColumnsRead:
+        arguments = [argument for call in group.calls for argument in call.arguments]
+        return ColumnsRead([*(item.expr for item in group.group_by), *arguments], ())
 
-_GROUP_KINDS = (
-    OperatorKind(
-        spec=GroupAggregate,
-        role=Role.STATEFUL,
-        words=lambda group, *_: _describe_group(group),
-        label=lambda _: "aggregate",
-        columns_read=lambda group, *_: _group_columns_read(group),
-        task=TaskOf.KEYS,
-        keys=lambda group: (tuple(item.expr for item in group.group_by),),
-        history_us=lambda *_: None,
-        seq_bits=lambda _, bits, *__: fan_out_bits(rank_bits(bits)),
-        last_words=True,
-        step="slicemill.operators.group:group_calls",
-    ),
-)
+    def keys(self, group: GroupAggregate) -> tuple[Keys, ...] | None:
+        return (tuple(item.expr for item in group.group_by),)
+
+    def history_us(self, group: GroupAggregate, node: Node, graph: QueryGraph) -> int | None:
+        return None
+
+    def seq_bits(
+        self, group: GroupAggregate, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        return fan_out_bits(rank_bits(bits))
 
 
 # Joins over punctuation windows. A row that satisfies a condition closes the window of its key (S2).
@@ -756,44 +817,58 @@ class PunctuatedJoin(Operator):
     lengths: tuple[int | None, int | None]
 
 
-def _describe_punctuated_join(join: PunctuatedJoin) -> Description:
-    title = "Join" if join.kind is JoinKind.INNER else f"{join.kind.value.capitalize()} join"
-    on = "every row" if join.condition is None else render(join.condition)
-    facts: list[Fact] = [("on", on)]
-    for alias, close, length in zip(join.aliases, join.closes, join.lengths, strict=True):
-        words = [] if length is None else [format_us(length)]
-        words += [] if close is None else [f"closed when {render(close)}"]
-        facts += [(alias, ", ".join(words))] if words else []
-    return Description("⋈", f"{title} over punctuation windows", tuple(facts))
+class PunctuatedJoinKind(OperatorKind[PunctuatedJoin]):
+    spec = PunctuatedJoin
+    role = Role.STATEFUL
+    step = "slicemill.operators.punctuated_join:punctuated_join"
+
+    def words(self, join: PunctuatedJoin, node: Node, graph: QueryGraph) -> Description:
+        title = "Join" if join.kind is JoinKind.INNER else f"{join.kind.value.capitalize()} join"
+        on = "every row" if join.condition is None else render(join.condition)
+        facts: list[Fact] = [("on", on)]
+        for alias, close, length in zip(join.aliases, join.closes, join.lengths, strict=True):
+            words = [] if length is None else [format_us(length)]
+            words += [] if close is None else [f"closed when {render(close)}"]
+            facts += [(alias, ", ".join(words))] if words else []
+        return Description("⋈", f"{title} over punctuation windows", tuple(facts))
+
+    def label(self, join: PunctuatedJoin) -> str:
+        return "join"
+
+    def waits_for_time(self, join: PunctuatedJoin, kind: TimestampKind) -> bool:
+        return True
+
+    def alias(self, join: PunctuatedJoin, port: int) -> str:
+        return join.aliases[port]
+
+    def history_us(self, join: PunctuatedJoin, node: Node, graph: QueryGraph) -> int | None:
+        return None
+
+    def seq_bits(
+        self, join: PunctuatedJoin, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        return SEQ_BITS
+
+    def by_position(self, join: PunctuatedJoin) -> bool:
+        return True
 
 
-_PUNCTUATED_JOIN_KINDS = (
-    OperatorKind(
-        spec=PunctuatedJoin,
-        role=Role.STATEFUL,
-        words=lambda join, *_: _describe_punctuated_join(join),
-        label=lambda _: "join",
-        waits_for_time=lambda *_: True,
-        alias=lambda join, port: join.aliases[port],
-        history_us=lambda *_: None,
-        seq_bits=lambda *_: SEQ_BITS,
-        by_position=lambda _: True,
-        step="slicemill.operators.punctuated_join:punctuated_join",
-    ),
-)
-
-
-KINDS = (
-    *_STREAMS_KINDS,
-    *_SELECT_KINDS,
-    *_DROP_KINDS,
-    *_UNION_KINDS,
-    *_LOOKUP_KINDS,
-    *_TABLE_CALL_KINDS,
-    *_UNNEST_KINDS,
-    *_ASOF_KINDS,
-    *_REORDER_KINDS,
-    *_PART_KINDS,
-    *_GROUP_KINDS,
-    *_PUNCTUATED_JOIN_KINDS,
+KINDS: tuple[OperatorKind[Any], ...] = (
+    SourceKind(),
+    ScanKind(),
+    QueryResultsKind(),
+    FilterKind(),
+    ProjectKind(),
+    DropKind(),
+    WholeWindowsKind(),
+    MergeKind(),
+    LookupKind(),
+    MaterializeKind(),
+    TableCallKind(),
+    UnnestKind(),
+    AsOfJoinKind(),
+    ReorderKind(),
+    PartKind(),
+    GroupAggregateKind(),
+    PunctuatedJoinKind(),
 )

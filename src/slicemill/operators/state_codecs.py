@@ -48,7 +48,7 @@ def _inner(plain: dict[str, Any]) -> dict[str, Any]:
 
 
 for _kind in kinds():
-    _CLASSES.update(_kind.stored)
+    _CLASSES.update(_kind.stored())
     if _kind.step is not None:
         load(_kind.step)  # registers the classes of its state
 for _name, _class in _CLASSES.items():

@@ -158,7 +158,7 @@ class FinalOutputStep(Protocol):
 # Context of a step
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepContext:
     """Inputs for creating a step: its node, graph, catalog, tables and last state."""
 
@@ -215,8 +215,7 @@ def input_nodes(node: Node, graph: QueryGraph) -> tuple[str, ...]:
 
 def input_bits(node: Node, graph: QueryGraph, catalog: Catalog) -> int:
     """Return the maximum bit width of the sequence numbers that an operator reads."""
-    kind = kind_of(node.operator)
-    return bits_of((kind.numbered_by or kind.fed_by)(node.operator, node, graph), graph, catalog)
+    return bits_of(kind_of(node.operator).numbered_by(node.operator, node, graph), graph, catalog)
 
 
 def bits_of(sources: Iterable[str], graph: QueryGraph, catalog: Catalog) -> int:

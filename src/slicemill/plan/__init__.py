@@ -1,1 +1,1 @@
-"""Planner: translate bound statements into a query graph and rewrite it."""
+"""Planner: translate bound statements into one query graph, then rewrite the graph to share operators."""

@@ -1,6 +1,6 @@
-"""Backfill tasks: separate tasks for queries that start in the past.
+"""Backfill tasks: run a query that starts in the past in its own task until it has caught up.
 
-Such a query runs in its own task, called `q apart`, until it has caught up.
+The task of the query `q` is called `q apart`:
 
     bid ─┬─ windows of bid by auction ─┬─ q1           bid ─┬─ windows of bid by auction ─┬─ q1
          │                             └─ q2     ──►        │                             ├─ q2
@@ -35,9 +35,9 @@ from slicemill.plan.content import quote_name
 from slicemill.plan.tasks import Task
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
-    """Backfill of a query or derived stream that starts in the past.
+    """Start of a query or derived stream that first reads rows of the past.
 
     `again` has the declared streams whose sources are read again, and the derived streams that are computed
     again. `kept` has the logs from which the query reads retained rows. `begins_us` is the time of its first
@@ -56,40 +56,40 @@ class BackfillPlan:
 
 
 def backfill_tasks(names: Mapping[str, BackfillPlan], tasks: Iterable[Task]) -> dict[str, str]:
-    """Map the ids of backfill tasks to their query or stream."""
+    """Return the query or stream of each backfill task, by the id of the task."""
     own = {task: name for name in names for task in (backfill_task_id(name), quote_name(name))}
     feeding = {task.id: name for task in tasks for name in names if task.id.endswith(f"{AGAIN}{name}) apart")}
     return own | feeding
 
 
 def backfill_log_name(log: str, query: str) -> str:
-    """Return the log name of a source that is read again."""
+    """Return the name of the log into which a source is read again for one query."""
     suffix = next((side for side in (LATE, ERRORS) if log.endswith(side)), "")
     return f"{log}{AGAIN}{query})" if not suffix else f"{log.removesuffix(suffix)}{AGAIN}{query}){suffix}"
 
 
 def backfill_task_id(query: str) -> str:
-    """Return the id of a query's backfill task."""
+    """Return the id of the task that runs a query's backfill."""
     return f"{quote_name(query)} apart"
 
 
 def has_own_task(task: Task, query: str) -> bool:
     """Return True if the task runs only this query.
 
-    It is either a backfill task or a task that cannot be shared.
+    The task is either a backfill task or a task that cannot be shared.
     """
     return task.id in (backfill_task_id(query), quote_name(query))
 
 
 def is_alone(tasks: tuple[Task, ...], query: str) -> bool:
-    """Return True if the query's task cannot be shared."""
+    """Return True if no other query can share the task of this query."""
     return task_of(tasks, query).id == quote_name(query)
 
 
 def split_backfill_task(
     graph: QueryGraph, tasks: tuple[Task, ...], query: str, again: Collection[str] = ()
 ) -> tuple[QueryGraph, tuple[Task, ...]]:
-    """Return a query's backfill task and its graph, with renamed nodes.
+    """Return the backfill tasks of a query and their graph, with renamed nodes.
 
     The result includes the sources in `again`, and the tasks that compute derived streams again. `tasks` are
     in topological order.
@@ -119,7 +119,7 @@ def split_backfill_task(
         names |= {
             node: f"{node} of {quote_name(query)} apart"
             for node in task.nodes
-            if node not in roots and kind_of(graph[node].operator).own_name is None
+            if node not in roots and kind_of(graph[node].operator).own_name(graph[node].operator) is None
         }
     units_apart = []
     for task in chosen:
@@ -144,7 +144,7 @@ def split_backfill_task(
 
 
 def without_writers(graph: QueryGraph, tasks: tuple[Task, ...], logs: Collection[str]) -> tuple[Task, ...]:
-    """Return the tasks without the outputs that backfill tasks write instead."""
+    """Remove the outputs that backfill tasks write from the other tasks."""
     kept = []
     for task in tasks:
         left = tuple((root, log) for root, log in task.outputs if log not in logs)
@@ -159,7 +159,7 @@ def without_writers(graph: QueryGraph, tasks: tuple[Task, ...], logs: Collection
 
 
 def sort_tasks(tasks: Iterable[Task]) -> tuple[Task, ...]:
-    """Sort tasks topologically, and otherwise keep the given order."""
+    """Sort tasks topologically. Tasks that do not depend on each other keep their order."""
     tasks = tuple(tasks)
     writers = {log: task for task in tasks for _, log in task.outputs}
     found: dict[str, Task] = {}
@@ -177,7 +177,7 @@ def sort_tasks(tasks: Iterable[Task]) -> tuple[Task, ...]:
 
 
 def graph_of(nodes: Mapping[str, Node], streams: Mapping[str, str], tasks: Iterable[Task]) -> QueryGraph:
-    """Return a graph in topological order, without unused nodes."""
+    """Return a query graph in topological order, without the nodes that no task uses."""
     run = {node for task in tasks for node in task.nodes}
     found: dict[str, Node] = {}
 
@@ -200,7 +200,7 @@ def _is_reread(log: str, again: Collection[str]) -> bool:
 def plan_joining_query(
     graph: QueryGraph, tasks: tuple[Task, ...], query: str
 ) -> tuple[QueryGraph, tuple[Task, ...]]:
-    """Return the plan with a query renamed to `<query> (joining)`.
+    """Rename a query to `<query> (joining)` in the plan, which discards the query's results.
 
     No log has this name, so its results are discarded.
     """
@@ -223,8 +223,6 @@ def task_of(tasks: tuple[Task, ...], query: str) -> Task:
 
 
 def _rename_node(node: Node, names: dict[str, str]) -> Node:
-    refer, operator = kind_of(node.operator).refer, node.operator
-    if refer is not None:
-        operator = refer(operator, lambda other: names.get(other, other))
+    operator = kind_of(node.operator).refer(node.operator, lambda other: names.get(other, other))
     inputs = tuple(names.get(source, source) for source in node.inputs)
     return replace(node, id=names.get(node.id, node.id), operator=operator, inputs=inputs)

@@ -1,4 +1,4 @@
-"""Query graph builder: translates each statement into a chain of unshared operators."""
+"""Query graph builder: translate each statement into a chain of operators of its own."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def build_graph(catalog: Catalog) -> QueryGraph:
 
 
 def build_part(catalog: Catalog, *statements: QueryDefinition | Relation) -> QueryGraph:
-    """Return the graph of some statements and all relations that they read."""
+    """Return the graph of some statements, and of all relations that they read."""
     builder = _Builder(catalog)
     for statement in statements:
         if not isinstance(statement, QueryDefinition):
@@ -104,7 +104,7 @@ class _Builder:
         schema: Schema,
         kind: TimestampKind | None = None,
     ) -> Node:
-        """Add a node.
+        """Add a node to the graph.
 
         If the id `name` is taken, a number is appended to it.
         """
@@ -119,7 +119,7 @@ class _Builder:
     # -- relations -------------------------------------------------------------------------------------
 
     def relation(self, name: str) -> Node:
-        """Return the node of a relation, which all its consumers share."""
+        """Return the node of a stream, view or table. All its consumers share the node."""
         if name in self.streams:
             return self.nodes[self.streams[name]]
         relation = self.catalog.relation(name)
@@ -147,7 +147,7 @@ class _Builder:
             return self.add(view.name, Scan(view.name), (), view.schema, TimestampKind.LATENT)
         content = self.query(view.query, view.name)
         window = _stream_inputs(view.query)[0].window
-        assert window is not None, "the binder asks for one"
+        assert window is not None, "the binder rejects a view without a window"
         return self.add(view.name, Materialize(view.name, window), (content,), view.schema)
 
     def _computed(self, stream: ComputedStream) -> Node:
@@ -195,7 +195,7 @@ class _Builder:
         return self.relation(entry.relation)
 
     def _inputs(self, select: SelectQuery, name: str) -> Node:
-        """Join the streams, then look up each finite relation.
+        """Join the streams of a FROM clause, then add the lookup joins with its tables.
 
         Each WHERE condition runs at the first node that has its columns, where the kind of join allows it.
         """
@@ -247,7 +247,7 @@ class _Builder:
     def _table_call(
         self, entry: QueryInput, call: RelationInput, node: Node, alias: str, pending: list[Expr], name: str
     ) -> Node:
-        """Call a table function or UNNEST for each row.
+        """Add a call of a table function or UNNEST for each row.
 
         Conditions that do not read the call's columns run before the call, so dropped rows cause no call.
         """
@@ -285,12 +285,12 @@ class _Builder:
         return self.add(f"{name}: join", join, inputs, schema)
 
     def _as_of(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
-        """Add an ASOF join.
+        """Add an ASOF join of two streams.
 
         Conditions on one side filter the input of that side. Equalities are the join keys.
         """
         left, right = streams
-        assert right.as_of is not None, "the binder has put it there"
+        assert right.as_of is not None, "the binder sets as_of on the right side"
         versions = self._input(right, name)
         parts = list(conjuncts(right.on))
         own = _take_conditions(parts, Schema(_qualify_columns(right.alias, versions.schema)))
@@ -313,7 +313,7 @@ class _Builder:
         return self.add(f"{name}: as-of join", join, (first, versions), Schema(columns))
 
     def _changing_join(self, streams: list[QueryInput], first: Node, pending: list[Expr], name: str) -> Node:
-        """Add a join with at least one changelog.
+        """Add a join of two inputs, of which at least one is a changelog.
 
         If both inputs have a key, the key of the output consists of both.
         """
@@ -341,8 +341,8 @@ class _Builder:
     ) -> Node:
         """Add a join of streams with punctuations (CLOSES).
 
-        All conditions are evaluated in the join. They never filter its inputs, because a filtered tuple may
-        be a punctuation.
+        All conditions are evaluated in the join. The conditions never filter the inputs, because a filtered
+        tuple may be a punctuation.
         """
         inputs = (first, self._input(streams[1], name))
         columns = [
@@ -365,7 +365,7 @@ class _Builder:
     def _outer_join(
         self, streams: list[QueryInput], outer: QueryInput, first: Node, pending: list[Expr], name: str
     ) -> Node:
-        """Add an outer join of two streams with ON as its condition.
+        """Add an outer join of two streams, whose join condition is the ON clause.
 
         A WHERE condition on a single side filters the input of that side if the join preserves all its rows.
         All other WHERE conditions run after the join.
@@ -397,7 +397,7 @@ class _Builder:
             columns += [Column("window_start", TIMESTAMP), Column("window_end", TIMESTAMP)]
         if select.session is not None and select.corrections is not None:
             every = select.corrections.every
-            assert every is not None, "the binder has refused LATE"
+            assert every is not None, "the binder rejects LATE without EMIT EVERY"
             early = SessionChanges(select.group_by, select.aggregates, select.session, every)
             schema = changelog((*groups, *columns), select.early_result_key)
             return self.add(f"{name}: sessions", early, (node,), schema)
@@ -450,9 +450,9 @@ class _Builder:
 
 
 def _counts_rows(select: SelectQuery) -> bool:
-    """Return True if aggregates range over a ROWS window of one stream.
+    """Return True if the aggregates of a query range over a ROWS window of one stream.
 
-    WHERE then filters the rows inside the window. It must not filter rows before they enter the window.
+    WHERE then filters the rows inside the window. WHERE must not filter rows before they enter the window.
     """
     window = select.inputs[0].window
     return (
@@ -470,7 +470,7 @@ def _stream_inputs(query: Continuous) -> list[QueryInput]:
 
 
 def _kind_of(inputs: tuple[Node, ...]) -> TimestampKind:
-    """Return the common timestamp kind of the inputs, else EXTERNAL.
+    """Return the common timestamp kind of all inputs, or EXTERNAL if they differ.
 
     A latent tuple is stamped on arrival when it is merged with tuples of another kind.
     """
@@ -490,7 +490,7 @@ def _qualify_columns(alias: str, schema: Schema) -> tuple[Column, ...]:
 
 
 def _take_conditions(pending: list[Expr], schema: Schema) -> Expr | None:
-    """Remove the conditions that `schema` can evaluate, and return their conjunction."""
+    """Remove the conditions whose columns `schema` has, and return their conjunction."""
     ready = tuple(part for part in pending if columns_of(part) <= set(schema.names))
     pending[:] = [part for part in pending if part not in ready]
     return conjunction(ready)

@@ -21,7 +21,7 @@ class GraphBuilder(Protocol):
 
 
 def add_group_changes(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
-    """Add an unwindowed GROUP BY.
+    """Add a GROUP BY without a window.
 
     Without aggregates, over an append-only input, the node is a DISTINCT.
     """
@@ -36,12 +36,12 @@ def add_group_changes(builder: GraphBuilder, select: SelectQuery, node: Node, na
 
 
 def add_top_n(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
-    """Add the top-N of QUALIFY or ORDER BY … LIMIT.
+    """Add the top-N operator of QUALIFY or of ORDER BY … LIMIT.
 
     The first rows are those of each window, or of all rows so far.
     """
     if select.rank is not None:
-        assert select.rank.limit is not None, "the binder asks for a limit"
+        assert select.rank.limit is not None, "the binder rejects a rank without a limit"
         shown = select.rank.column.name if select.rank.shown else None
         if select.rank.by.of_one_time and not node.schema.changelog:
             columns = (*node.schema.own, *((Column(shown, BIGINT),) if shown is not None else ()))
@@ -54,7 +54,7 @@ def add_top_n(builder: GraphBuilder, select: SelectQuery, node: Node, name: str)
     if select.slide is not None:
         operator = WindowTop(select.order, select.limit)
         return builder.add(f"{name}: top", operator, (node,), node.schema)
-    assert select.limit is not None, "the binder asks for a limit"
+    assert select.limit is not None, "the binder rejects ORDER BY without a limit"
     return _top(builder, select.order, select.limit, None, node, name)
 
 
@@ -67,13 +67,13 @@ def _top(builder: GraphBuilder, by: RankedBy, limit: int, shown: str | None, nod
 
 
 def select_list_schema(select: SelectQuery, node: Node) -> Schema:
-    """Return the schema after the select list and before EMIT."""
+    """Return the schema of a query after its select list and before EMIT."""
     columns = tuple(Column(item.name, item.expr.type) for item in select.items)
     return Schema(columns, select.schema.changelog or node.schema.changelog, select.schema.key)
 
 
 def add_distinct_and_emit(builder: GraphBuilder, select: SelectQuery, node: Node, name: str) -> Node:
-    """Apply DISTINCT and EMIT to the results."""
+    """Add the nodes of SELECT DISTINCT and of EMIT."""
     if select.distinct:
         columns = node.schema.own.columns
         if node.schema.changelog:

@@ -1,11 +1,9 @@
-"""Stable digests of plan content.
+"""Stable digests (hashes) of operators and expressions; node ids end in these digests.
 
-A digest is the same in every process, whatever the order in which queries are registered.
-
-Node ids end in these digests, and state is stored under node ids. So a digest depends only on the computation
-of a node: it uses neither `hash()` nor set order, and ignores fields that are excluded from comparison. It
-also ignores fields that have their default value, so that a later version can add fields without changing the
-ids of stored state.
+A digest is the same in every process, whatever the order in which queries are registered. State is stored
+under node ids. So a digest depends only on the computation of a node: it uses neither `hash()` nor set order,
+and ignores fields that are excluded from comparison. It also ignores fields that have their default value,
+so that a later version can add fields without changing the ids of stored state.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _fields: dict[type, tuple[tuple[str, str, object], ...] | None] = {}
 
 
 def digest(*parts: object) -> str:
-    """Return a digest of some content as ten hexadecimal digits.
+    """Return a digest of operators or expressions, as ten hexadecimal digits.
 
     >>> digest("a", ("b",)) == digest("a", ["b"])
     True
@@ -38,23 +36,23 @@ def digest(*parts: object) -> str:
 
 
 def digest_of_calls(catalog: Catalog, *parts: object) -> str:
-    """Return a digest that includes the definitions of user-defined aggregates.
+    """Return a digest that includes the definitions of the user-defined aggregates that are called.
 
     Aggregates are included if the content calls them directly or indirectly.
     """
     writer = ContentWriter()
     text = writer.written(parts)
-    told: set[str] = set()
-    while left := sorted(writer.called - told):
+    included: set[str] = set()
+    while left := sorted(writer.called - included):
         for name in left:
-            told.add(name)
+            included.add(name)
             defined = [version for version in catalog.declared_versions(name) if version is not None]
             text += writer.written(defined)
     return _hash_text(text)
 
 
 def short_name(words: Sequence[str], what: object, longest: int = 60) -> str:
-    """Join the words, for use in a name.
+    """Join words into a part of a node's name, or return a digest if the name would be too long.
 
     If the result is longer than `longest`, return a digest of `what` instead.
     """
@@ -79,9 +77,9 @@ def _hash_text(text: str) -> str:
 
 
 class ContentWriter:
-    """Serializer of content as text.
+    """Serializer of operators and expressions, whose text is hashed into a digest.
 
-    It also collects the called aggregates and the relations read.
+    The serializer also collects the called aggregates and the relations read.
     """
 
     def __init__(self) -> None:
@@ -100,19 +98,19 @@ class ContentWriter:
                 self.called.add(what.name.lower())
             elif kind is RelationInput and what.query is None:
                 self.relations.add(what.relation)
-            told = []
+            parts = []
             for name, content_name, default in compared:
                 value = getattr(what, name)
                 if value is not default and value != default:
-                    told.append(f"{content_name}={self.written(value)}")
-            return f"{kind.__name__}({','.join(told)})"
+                    parts.append(f"{content_name}={self.written(value)}")
+            return f"{kind.__name__}({','.join(parts)})"
         if isinstance(what, Enum):
             return f"{kind.__name__}.{what.name}"
         if isinstance(what, dict):
             return _serialize_set(f"{self.written(key)}:{self.written(value)}" for key, value in what.items())
         if isinstance(what, (set, frozenset)):
             return _serialize_set(map(self.written, what))
-        raise TypeError(f"{kind.__name__} is no content of a plan")
+        raise TypeError(f"{kind.__name__} cannot be part of a plan: a digest has no rule for it")
 
 
 def _serialize_set(parts: Iterable[str]) -> str:
@@ -120,7 +118,7 @@ def _serialize_set(parts: Iterable[str]) -> str:
 
 
 def _comparison_fields(kind: type) -> tuple[tuple[str, str, object], ...] | None:
-    """Return the compared fields of a dataclass, or None for another type.
+    """Return the compared fields of a dataclass, or None for any other type.
 
     Each field has its name, its name in digests, and its default.
     """

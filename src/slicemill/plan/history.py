@@ -1,6 +1,6 @@
-"""Length of the history on which a query's results depend (S23).
+"""Look-back of a query: how far into the past its results depend on input rows.
 
-The length determines when the results of a new query are complete.
+The look-back determines when the results of a new query are complete.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from slicemill.plan.tasks import log_of
 
 
 def history_us(graph: QueryGraph, root: str) -> int | None:
-    """Return a node's history within its task in microseconds, None if unbounded."""
+    """Return how many microseconds of input a node's results depend on, None if unbounded."""
     node = graph[root]
     own = kind_of(node.operator).history_us(node.operator, node, graph)
     above = [history_us(graph, source) for source in node.inputs if log_of(graph[source], graph) is None]

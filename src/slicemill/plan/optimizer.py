@@ -1,4 +1,4 @@
-"""The optimizer: ordered lists of rewrites of query graphs.
+"""Optimizer: ordered lists of rewrites of query graphs.
 
 All engines apply `RULES`. Only the runtime applies `sharing_rules`, which merge operators of several queries.
 The reference engine runs each query alone, so tests can compare shared with unshared results.
@@ -42,14 +42,15 @@ _SHARING: tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...] = (
 
 @cache
 def sharing_rules() -> tuple[Callable[[QueryGraph, Catalog], QueryGraph], ...]:
-    """Return the sharing rules, including the rewrites of extensions."""
+    """Return the rules that merge operators, including the rules of extensions."""
     rules = list(_SHARING)
     names = [rule.__name__ for rule in rules]
     for name, extension in extensions().items():
         for rewrite in (each for operator in extension.operators for each in operator.rewrites):
             if rewrite.before is not None and rewrite.before not in names:
                 raise SlicemillError(
-                    f"extension {name}: there is no rule {rewrite.before}; the rules are {', '.join(names)}"
+                    f"extension {name}: there is no rule {rewrite.before} to place a rewrite before; "
+                    f"use one of {', '.join(names)}"
                 )
             index = len(rules) if rewrite.before is None else names.index(rewrite.before)
             rules.insert(index, load(rewrite.rule))

@@ -1,4 +1,8 @@
-"""Partitioning of tasks into subtasks, by keys of their input logs."""
+"""Partitioning of tasks into subtasks (parallel instances), by keys of their input logs.
+
+The subtasks of a task form a grid with one or more dimensions. An exchange (Flink: partitioner) maps each row
+of a log to a range of subtasks: it has a coordinate of the row, or all coordinates, along each dimension.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,15 @@ from slicemill.operators.registry import kind_of, partition_keys
 from slicemill.plan.content import digest
 from slicemill.plan.tasks import Task, keys_in_logs, log_of
 
-# A subtask's number is stored in two bytes.
+# The number of a subtask is stored in two bytes.
 MOST_SUBTASKS = 1 << 16
 
 
 class Along(Enum):
-    """Rule for a row's coordinate along a dimension without keys."""
+    """Distribution of rows along a grid dimension that no key partitions."""
 
-    EVERY = "it goes to all of them"
-    STRIPE = "by its number: one row here, the next one there"
+    EVERY = "broadcast to all subtasks"
+    STRIPE = "round-robin by row number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +47,26 @@ class Exchange:
 
     @property
     def by_key(self) -> bool:
-        """Return True if a row's keys determine a single subtask."""
+        """Return True if the keys of a row determine a single subtask."""
         return len(self.by) == 1 and not isinstance(self.by[0], Along)
 
     @property
     def spread(self) -> tuple[tuple[int, Keys | Along], ...]:
-        """Return size and rule of each dimension that does not broadcast rows."""
+        """Return the number of subtasks and the rule of each grid dimension that divides the rows."""
         return tuple(
             (count, by) for count, by in zip(self.shape, self.by, strict=True) if by is not Along.EVERY
         )
 
     @property
     def parts(self) -> int:
-        """Return the number of parts into which the rows are divided.
+        """Return the number of parts into which the rows of the log are divided.
 
         Several subtasks may read the same part.
         """
         return prod(count for count, _ in self.spread)
 
     def part_of(self, subtask: int) -> int:
-        """Return the index of the part that a subtask reads."""
+        """Return the index of the part of the rows that a subtask reads."""
         part = 0
         beyond = self.subtasks
         for count, by in zip(self.shape, self.by, strict=True):
@@ -79,7 +83,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class FormerSubtasks:
-    """Grid of subtasks that wrote a checkpoint.
+    """Grid of the subtasks that wrote a checkpoint.
 
     The partitioning keys are not known, because they may belong to dropped queries. State can still be moved
     to other subtasks: each stored row is in one of the subtasks that `having_each_row` returns. `spread`
@@ -91,7 +95,7 @@ class FormerSubtasks:
 
     @property
     def by_time(self) -> bool:
-        """Return True if all subtasks read all rows."""
+        """Return True if all subtasks read all rows, as in a placement by time."""
         return bool(self.spread) and not any(map(any, self.spread.values()))
 
     def having_each_row(self, logs: Iterable[str]) -> tuple[int, ...]:
@@ -109,11 +113,11 @@ class FormerSubtasks:
 
 
 def by_time(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]:
-    """Return exchanges by time: each subtask reads all rows (PSP-D, S33).
+    """Return exchanges that send all rows to all subtasks, each of which stores every n-th row.
 
-    Each subtask stores a stripe of the rows. This requires that the task has one join and that each result
-    row is made from one row of that join. Each subtask computes the inputs of the join. The result is empty
-    if the task does not allow it.
+    This placement "by time" requires that the task has one join and that each result row is made from one row
+    of that join. Each subtask computes the inputs of the join. The result is empty if the task does not allow
+    it (ring of PSP-D, S33).
     """
     found = {join for output, _ in task.outputs for join in _emitting_operators(graph, output)}
     joins = [node_id for node_id in task.nodes if isinstance(graph[node_id].operator, SharedJoin)]
@@ -123,7 +127,7 @@ def by_time(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]
 
 
 def may_spread_keys(task: Task, graph: QueryGraph, keyed: Mapping[str, Exchange]) -> bool:
-    """Return True if rows of heavy keys may go to all subtasks.
+    """Return True if the rows of heavy keys may go to all subtasks of the task.
 
     See `operators.join.heavy_keys`. The exchange keys must be all keys of the join, so that both use the same
     hash.
@@ -146,10 +150,10 @@ def _emitting_operators(graph: QueryGraph, node_id: str) -> set[str | None]:
 
 
 def by_key(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]:
-    """Return exchanges that partition the input logs by key.
+    """Return exchanges that partition the input logs of a task by key, or nothing if impossible.
 
     Partitioning requires that all state of the task is keyed by expressions over its logs' columns, with one
-    set of keys per log, and that each result depends on such state. Otherwise the result is empty.
+    set of keys per log, and that each result depends on such state.
     """
     computing = _key_restricting_nodes(task, graph)
     ids = {node.id for node in computing}
@@ -160,8 +164,7 @@ def by_key(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]:
     for wanted in sorted(by_node, key=_number_of_keys):
         known = next((log for log in wanted if log in found), None)
         if known is not None and set(found[known]) <= set(wanted[known]):
-            # Rows with equal keys also agree on a subset of the keys. So partition by the subset, in one
-            # order.
+            # Rows with equal keys also agree on a subset of the keys, so the subset can partition the rows.
             order = [wanted[known].index(key) for key in found[known]]
             wanted = {log: tuple(keys[index] for index in order) for log, keys in wanted.items()}
         if not wanted or any(found.setdefault(log, keys) != keys for log, keys in wanted.items()):
@@ -172,7 +175,7 @@ def by_key(task: Task, graph: QueryGraph, subtasks: int) -> dict[str, Exchange]:
 
 
 def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
-    """Map each log to those keys of a node that it has."""
+    """Return for each input log the keys of a node that are expressions over the log."""
     found: dict[str, Keys] = {}
     for together in zip(*(partition_keys(node.operator) or ()), strict=True):
         in_logs = _in_logs(graph, zip(node.inputs, together, strict=True))
@@ -181,7 +184,7 @@ def _keys_of_logs(node: Node, graph: QueryGraph) -> dict[str, Keys]:
 
 
 def logs_behind(node: Node, port: int, graph: QueryGraph) -> set[str]:
-    """Return the logs upstream of an input of a node."""
+    """Return the logs upstream of one input of a node."""
     logs = (log_of(graph[node_id], graph) for node_id in graph.ancestors(node.inputs[port]))
     return {log for log in logs if log is not None}
 
@@ -189,7 +192,7 @@ def logs_behind(node: Node, port: int, graph: QueryGraph) -> set[str]:
 def exchange_at(
     node: Node, port: int, graph: QueryGraph, exchanges: Mapping[str, Exchange]
 ) -> Exchange | None:
-    """Return the exchange of a node's input, with that input's keys.
+    """Return the exchange that partitions one input of a node, with the keys of that input.
 
     The result is None for a single subtask. Raises ValueError if the node lacks the keys of the exchange.
     """
@@ -206,7 +209,7 @@ def exchange_at(
         for key, in_logs in below.items():
             if in_logs.get(log) == (wanted,):
                 return key
-        raise ValueError(f"{node.id} has no key by which its rows are spread")
+        raise ValueError(f"{node.id} does not have the key that partitions its rows")
 
     found = {
         Exchange(
@@ -217,12 +220,12 @@ def exchange_at(
         if log in behind
     }
     if len(found) > 1:
-        raise ValueError(f"what comes to {node.id} is made from rows that are spread in several ways")
+        raise ValueError(f"the input rows of {node.id} are made from logs with different partitioning")
     return next(iter(found), None)
 
 
 def _in_logs(graph: QueryGraph, keys: Iterable[tuple[str, Expr]]) -> dict[str, Expr]:
-    """Map equal keys of nodes to expressions over logs.
+    """Return the expression over each log that computes a key, which several nodes have in common.
 
     The result is empty if a log would have two different expressions.
     """
@@ -239,7 +242,7 @@ def _number_of_keys(by_log: Mapping[str, Keys]) -> int:
 
 
 def exchanges_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tuple[Exchange, ...]]:
-    """Collect the distinct exchanges by which tasks read each log."""
+    """Return the distinct exchanges by which tasks read each log."""
     found: dict[str, dict[Exchange, None]] = {}
     for exchanges in readers:
         for log, exchange in exchanges.items():
@@ -248,9 +251,9 @@ def exchanges_by_log(readers: Iterable[Mapping[str, Exchange]]) -> dict[str, tup
 
 
 def _key_restricting_nodes(task: Task, graph: QueryGraph) -> list[Node]:
-    """Return the stateful nodes that restrict the partitioning keys of a task.
+    """Return the stateful nodes of a task that restrict its partitioning keys.
 
-    A drop box is not included, because it can be partitioned by any key.
+    A drop box (load shedding operator) is not included, because it can be partitioned by any key.
     """
     found = []
     for node in (graph[node_id] for node_id in task.stateful_nodes):

@@ -1,4 +1,4 @@
-"""Placements of a task: the subtasks that read and store a row (S33-S38).
+"""Placement of a task: the subtasks that read and that store each row.
 
 | placement | subtasks | a row is read by | a row is stored by |
 |---|---|---|---|
@@ -40,12 +40,12 @@ from slicemill.plan.partitioning import (
 from slicemill.plan.placement_cost import ASSUMED, PlacementCost, PlacementStatistics, SubtasksByTime, cost_of
 from slicemill.plan.tasks import Task
 
-# Limit on dimensions by number of subtasks, since planning time grows with both.
+# Maximum number of grid dimensions, by number of subtasks: planning time grows with both.
 _MOST_DIMENSIONS = ((64, 4), (1024, 3), (MOST_SUBTASKS, 2))
 
 AUTO = "auto"
 
-# By log, the rule for a row's coordinate along a dimension. Rows of unlisted logs go to all subtasks.
+# Distribution of each log along one grid dimension. Rows of unlisted logs go to all subtasks.
 _Dimension: TypeAlias = Mapping[str, Keys | Along]
 
 
@@ -60,14 +60,14 @@ class PlacementKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Grid of subtasks, and the exchange by which each log is partitioned."""
+    """Grid of subtasks (parallel instances), and the exchange that partitions each log."""
 
     kind: PlacementKind
     exchanges: Mapping[str, Exchange]
 
     @staticmethod
     def of(exchanges: Mapping[str, Exchange]) -> Placement:
-        """Return the placement with these exchanges."""
+        """Return the placement that has these exchanges, with its kind."""
         if not exchanges:
             return ONE_SUBTASK
         found = exchanges.values()
@@ -109,7 +109,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Placement with its cost."""
+    """Possible placement of a task, with its cost."""
 
     placement: Placement
     cost: PlacementCost
@@ -119,12 +119,12 @@ ONE_SUBTASK = Placement(PlacementKind.ONE, {})
 
 
 def parse_placement_kind(name: str) -> PlacementKind | None:
-    """Return the placement kind of that name, None for `auto` (the cheapest)."""
+    """Return the placement kind of that name. `auto` means the cheapest kind and returns None."""
     if name == AUTO:
         return None
     known = {kind.value: kind for kind in PlacementKind}
     if name not in known:
-        raise SlicemillError(f"there is no placement {name!r}; known are {', '.join((AUTO, *known))}")
+        raise SlicemillError(f"there is no placement {name!r}; use one of {', '.join((AUTO, *known))}")
     return known[name]
 
 
@@ -142,7 +142,7 @@ def placements_of(task: Task, graph: QueryGraph, subtasks: int) -> list[Placemen
 
 
 def needs_match_flags(task: Task, graph: QueryGraph) -> bool:
-    """Return True if a join must know whether a row has matched."""
+    """Return True if a join must record whether a row has matched, as an outer join does."""
     joins = (graph[node_id].operator for node_id in task.nodes)
     return any(isinstance(join, SharedJoin) and join.tracks_matches for join in joins)
 
@@ -189,7 +189,7 @@ def candidates(
 def best_by_time(
     task: Task, graph: QueryGraph, cores: int, statistics: PlacementStatistics = ASSUMED
 ) -> SubtasksByTime:
-    """Return the cost model of placement by time for a task."""
+    """Return the model that finds the best number of subtasks for a placement by time."""
     joined = join_inputs_of(task, graph)
     one, two = (
         cost_of(by_time(task, graph, subtasks), task.inputs, joined, statistics).cpu_s for subtasks in (1, 2)
@@ -207,7 +207,7 @@ def _cost(
 def price_of(
     placement: Placement, task: Task, graph: QueryGraph, statistics: PlacementStatistics, cores: int
 ) -> float:
-    """Return the price of a placement on `cores` cores, for comparison."""
+    """Return the cost of a placement on `cores` cores as one number, for comparison."""
     return _cost(placement, task, join_inputs_of(task, graph), statistics).price(cores)
 
 
@@ -225,27 +225,27 @@ def choose_placement(
     if not task.stateful or subtasks == 1:
         return ONE_SUBTASK
     known = candidates(task, graph, subtasks, statistics)
-    if kind is PlacementKind.TIME:  # an explicit request for this kind uses all subtasks
+    if kind is PlacementKind.TIME:  # a placement by time that the user requests uses all subtasks
         known = [one for one in known if one.placement.subtasks == subtasks]
     found = next((one.placement for one in known if kind in (None, one.placement.kind)), None)
     if found is None:
-        assert kind is not None, "one is the cheapest"
+        assert kind is not None, "there is always the placement in one subtask"
         kinds = ", ".join(dict.fromkeys(one.placement.kind.value for one in known))
         raise SlicemillError(
-            f"{task.id} cannot be placed as {kind.value} in {subtasks} subtasks; it can be placed as: {kinds}"
+            f"{task.id} cannot be placed as {kind.value} in {subtasks} subtasks; use one of: {kinds}"
         )
     return found
 
 
 def restore_placement(task: Task, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
-    """Return the placement stored in the journal, or None.
+    """Return the placement that the journal stores, or None if the task no longer allows it.
 
     The result is None if the task's queries have changed so that the placement is no longer valid.
     """
     subtasks = prod(plain["shape"])
     if subtasks == 1:
         return ONE_SUBTASK
-    # Fast path: most placements are by key, and placements are restored for each statement.
+    # Each statement restores the placements, and most are by key. So a placement by key is restored faster.
     if plain["kind"] == PlacementKind.KEY.value:
         keyed = Placement(PlacementKind.KEY, by_key(task, graph, subtasks))
         by, known = _unquoted(keyed.plain()["by"]), _unquoted(plain["by"])
@@ -261,7 +261,7 @@ def restore_placement(task: Task, graph: QueryGraph, plain: Mapping[str, Any]) -
 
 
 def kept_placement(task: Task, graph: QueryGraph, plain: Mapping[str, Any]) -> Placement | None:
-    """Return the journal's placement if the task still allows it."""
+    """Return the placement that the journal stores, if it is still valid for the task."""
     before = restore_placement(task, graph, plain)
     if before is None or before == ONE_SUBTASK or before in placements_of(task, graph, before.subtasks):
         return before
@@ -271,9 +271,9 @@ def kept_placement(task: Task, graph: QueryGraph, plain: Mapping[str, Any]) -> P
 def replacement(
     task: Task, graph: QueryGraph, subtasks: int, reachable: Callable[[Placement], bool]
 ) -> Placement:
-    """Return the cheapest placement with `subtasks` subtasks that is `reachable`.
+    """Return the cheapest placement that can take over the stored state.
 
-    A placement is reachable if it can take over the state. A single subtask is always reachable.
+    `reachable` returns True for such placements. A single subtask can always take over the state.
     """
     if not task.stateful:
         return ONE_SUBTASK
@@ -282,7 +282,7 @@ def replacement(
 
 
 def former_subtasks(plain: Mapping[str, Any]) -> FormerSubtasks:
-    """Return the subtasks of a placement that the journal stores."""
+    """Return the grid of subtasks of a placement that the journal stores."""
     kind, by = PlacementKind(plain["kind"]), plain["by"]
     divided = kind in (PlacementKind.KEY, PlacementKind.HYBRID)
     every = Along.EVERY.name.lower()
@@ -290,11 +290,11 @@ def former_subtasks(plain: Mapping[str, Any]) -> FormerSubtasks:
     return FormerSubtasks(tuple(plain["shape"]), spread)
 
 
-# -- hypercubes and cubes ------------------------------------------------------------------------------
+# -- Hypercubes and cubes ------------------------------------------------------------------------------
 
 
 def _grids(joined: JoinedInputs, subtasks: int) -> Iterator[list[tuple[int, _Dimension]]]:
-    """Yield the ways to divide subtasks among dimensions.
+    """Yield all grids: products of dimensions with `subtasks` subtasks.
 
     A dimension is a key that inputs have in common, or round-robin over one input.
     """
@@ -308,7 +308,7 @@ def _grids(joined: JoinedInputs, subtasks: int) -> Iterator[list[tuple[int, _Dim
     most = next(most for up_to, most in _MOST_DIMENSIONS if subtasks <= up_to)
     for number in range(1, min(most, len(dimensions)) + 1):
         for used in combinations(dimensions, number):
-            # a single dimension with keys for all logs is the placement by key
+            # a grid with one dimension, whose key all logs have, equals the placement by key
             if number > 1 or used[0] not in keyed:
                 yield from (list(zip(counts, used, strict=True)) for counts in _factors(subtasks, number))
 
@@ -345,7 +345,7 @@ def _grid(task: Task, dimensions: Sequence[tuple[int, _Dimension]]) -> Placement
 
 
 def _describe_rule(by: Keys | Along) -> str:
-    """Return a rule as text.
+    """Return the rule of a grid dimension as text: key expressions, or `every` or `stripe`.
 
     A column with the name of an `Along` rule is quoted.
     """
@@ -356,5 +356,5 @@ def _describe_rule(by: Keys | Along) -> str:
 
 
 def _unquoted(by: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return rules without quotes, as journals of earlier versions store them."""
+    """Remove the quotes around key expressions, which journals of earlier versions store without."""
     return {log: [words.strip('"') for words in along] for log, along in by.items()}

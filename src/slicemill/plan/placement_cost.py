@@ -1,6 +1,6 @@
-"""Cost model of placements: CPU time and rows (S35, S38, S51).
+"""Cost model of placements: CPU time and stored rows of each subtask (parallel instance).
 
-A row finds results by probing the windows of the other inputs one after the other. In each window, a
+A row finds results by probing the windows of all other inputs in sequence. In each window, a
 partial result matches this number of rows (S35; rates are those after selections):
 
     rate × window × share of pairs that match        with an equality
@@ -30,9 +30,9 @@ from slicemill.plan.partitioning import Along, Exchange
 from slicemill.plan.tasks import Task
 
 _US = 1e-6
-# Assumed length of an unbounded window in seconds.
+# length in seconds that is assumed for an unbounded window
 _FOREVER_S = 3600.0
-# Keeping a row in its window costs as much as this many writes. The slices of joins assume the same.
+# Cost of storing a row in its window, as a multiple of the cost of writing it. Join slices assume it too.
 _KEEPING = 8.0
 
 
@@ -62,7 +62,7 @@ class RowCosts:
 
 @dataclass(frozen=True, slots=True)
 class PlacementStatistics:
-    """Input of the cost model.
+    """Input statistics of the cost model: arrival rates, match shares and heavy keys.
 
     `rates` has the rows per second of each log, after selections. `matching` is the share of pairs with equal
     keys, by join. By default each row matches one row per window. `selected` is the share of pairs that
@@ -85,7 +85,7 @@ class PlacementStatistics:
         return sum(self.rates.get(log, self.assumed_rate) for log in logs)
 
     def kept(self, joined: JoinedInput) -> float:
-        """Return the number of rows in the input's window."""
+        """Return the number of rows in the window of a join input."""
         window = joined.window
         if window.frame is FrameUnit.ROWS and window.extent is not None:
             return float(window.extent)
@@ -102,7 +102,7 @@ ASSUMED = PlacementStatistics()
 
 @dataclass(frozen=True, slots=True)
 class PlacementCost:
-    """Cost per second of running time, and rows in state.
+    """Cost of a placement per second of running time, and its rows in state.
 
     `cpu_s` is the CPU time of all subtasks, `slowest_s` that of the slowest. `rows_kept` are the rows in
     state of all subtasks, `most_kept` those of the fullest subtask.
@@ -117,7 +117,7 @@ class PlacementCost:
     keeping_s: float
 
     def price(self, subtasks: int) -> float:
-        """Return the price to minimize: slowest subtask plus total time per core.
+        """Return the cost as one number: time of the slowest subtask plus total time per core.
 
         A row that several subtasks store costs memory in each of them.
         """
@@ -126,11 +126,12 @@ class PlacementCost:
 
 @dataclass(frozen=True, slots=True)
 class SubtasksByTime:
-    """Model of the best subtask count for placement by time (S35, S36).
+    """Cost of a placement by time as a function of the number of subtasks.
 
-    Of the task's CPU seconds per second, `divided_s` is divided among the subtasks, and each subtask repeats
-    `repeated_s`, because each subtask reads and probes with all rows. This differs from the publication,
-    where a longer ring makes the path of a tuple longer. So the price of N subtasks and its minimum are
+    In a placement by time each subtask reads all rows and stores every n-th row. Of the task's CPU seconds
+    per second, `divided_s` is divided among the subtasks, and each subtask repeats `repeated_s`, because each
+    subtask reads and probes with all rows. This differs from the publication (S35, S36), where a longer ring
+    makes the path of a tuple longer. So the price of N subtasks and its minimum are
 
         divided / N + repeated + (divided + N repeated) / cores        at N = sqrt(divided cores / repeated)
     """
@@ -158,7 +159,7 @@ def cost_of(
     *,
     hybrid: bool = False,
 ) -> PlacementCost:
-    """Return the cost of a task with a placement's exchanges.
+    """Return the cost of a task whose rows are partitioned by these exchanges.
 
     `joined` is None for aggregates. In a hybrid placement, rows with heavy keys go to all subtasks and are
     stored round-robin.
@@ -181,7 +182,7 @@ def cost_of(
 
 @dataclass(slots=True)
 class _SubtaskWork:
-    """Work of a subtask per second."""
+    """Work of one subtask per second: numbers of rows, probes, comparisons and pairs."""
 
     read: float = 0.0
     stored: float = 0.0
@@ -205,7 +206,7 @@ def _work(
     slow: int | None,
     hybrid: bool,
 ) -> _SubtaskWork:
-    """Return the work of a subtask.
+    """Return the work of a subtask per second.
 
     Along dimension `slow`, it is the subtask of the heaviest key.
     """
@@ -229,7 +230,7 @@ def _work_by_key(
     statistics: PlacementStatistics,
     slow: int | None,
 ) -> _SubtaskWork:
-    """Return a subtask's work for aggregates, which process each row once."""
+    """Return the work of a subtask per second if the task aggregates, which processes each row once."""
     work = _SubtaskWork()
     for log in logs:
         rows = statistics.rate(log)
@@ -243,7 +244,7 @@ def _work_by_key(
 
 
 def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow: int | None) -> list[float]:
-    """Return a subtask's share of a log's rows along each dimension."""
+    """Return the share of a log's rows that a subtask reads, for each dimension of the grid."""
     found = []
     for along, (count, by) in enumerate(zip(exchange.shape, exchange.by, strict=True)):
         if by is Along.EVERY:
@@ -255,7 +256,7 @@ def _shares(exchange: Exchange, log: str, statistics: PlacementStatistics, slow:
 
 
 class _Subtask:
-    """Share of each input that a subtask reads, and the pairs that it finds."""
+    """Share of each join input that one subtask reads, and the pairs that the subtask finds."""
 
     def __init__(
         self,
@@ -267,7 +268,7 @@ class _Subtask:
     ) -> None:
         self._inputs, self._classes = joined.inputs, joined.classes
         self._statistics, self._slow = statistics, slow
-        # All logs of a computed input have the same distribution, so the first one stands for all.
+        # All logs of an input that the task computes are partitioned alike, so the first log stands for all.
         firsts = [one.logs[0] for one in joined.inputs]
         self._by = [exchanges[log].by if exchanges else () for log in firsts]
         self._shares = [_shares(exchanges[log], log, statistics, slow) if exchanges else [] for log in firsts]
@@ -279,7 +280,7 @@ class _Subtask:
             self._shares = [[self._everywhere(number)] for number in range(len(joined.inputs))]
 
     def _everywhere(self, number: int) -> float:
-        """Return a subtask's share of an input's rows in a hybrid placement.
+        """Return a subtask's share of an input's rows if heavy keys go to all subtasks (hybrid placement).
 
         The subtask reads all rows of heavy keys, and an equal part of the other rows.
         """
@@ -296,7 +297,7 @@ class _Subtask:
         return 1 / prod(self._shape) if self._in_turn else self.share(number)
 
     def probe_from(self, first: int, work: _SubtaskWork) -> None:
-        """Add the work of probing all other inputs with rows of one input.
+        """Add the work of probing all other inputs with the rows of one input.
 
         Inputs that an equality links to earlier inputs are probed first.
         """
@@ -323,7 +324,7 @@ class _Subtask:
         ]
 
     def _met(self, number: int, seen: Sequence[int], links: Sequence[Mapping[int, Keys | None]]) -> float:
-        """Return the share of an input's window that matches in this subtask."""
+        """Return the share of an input's window that a probing row matches in this subtask."""
         met = matching = self._matching(number, links)
         if self._in_turn:
             return matching / (prod(self._shape) * self.share(seen[0]))
@@ -344,7 +345,7 @@ class _Subtask:
         return met
 
     def _matching(self, number: int, links: Sequence[Mapping[int, Keys | None]]) -> float:
-        """Return the share of pairs with equal keys, heavy keys included."""
+        """Return the share of row pairs with equal keys, including heavy keys."""
         if not links:
             return 1.0
         joined = self._inputs[number]
@@ -361,7 +362,7 @@ class _Subtask:
         return max((left * right for left, right in zip(*shares[:2], strict=False)), default=0.0)
 
     def _heavy_key_factor(self, number: int, other: int, along: int, matching: float) -> float:
-        """Return the factor by which the heaviest key's subtask finds more matches."""
+        """Return the matches in the subtask of the heaviest key, relative to the mean subtask."""
         by, others = self._by[number][along], self._by[other][along]
         assert not isinstance(by, Along) and not isinstance(others, Along)
         statistics, count = self._statistics, self._shape[along]
@@ -371,13 +372,13 @@ class _Subtask:
         return pairs / (matching * self._shares[other][along]) if matching else 1.0
 
 
-# Measured rates and match shares of joins, for choosing a placement (S52).
+# Measured rates and match shares, for choosing a placement
 
 
 def statistics_of_task(
     task: Task, graph: QueryGraph, exchanges: Mapping[str, Exchange] | None = None
 ) -> PlacementStatistics:
-    """Return measured statistics of a task's joins, else assumed ones.
+    """Return measured statistics of a task's joins, or assumed statistics before any measurement.
 
     `exchanges` are the exchanges during the measurement. With them, a row stored in several subtasks is
     counted once.
@@ -390,7 +391,7 @@ def statistics_of_task(
         if not isinstance(join, (SharedJoin, SharedMultiJoin)) or join.measured is None:
             continue
         copies = _copies((exchanges or {}).get(one.logs[0]))
-        # The share of each log in a computed input is unknown: assume equal shares.
+        # The share of each log in an input that the task computes is unknown, so equal shares are assumed.
         rates |= dict.fromkeys(one.logs, join.measured.rates[one.port] / copies / len(one.logs))
         # Each pair is found once, regardless of how many subtasks store its rows.
         matching[one.join] = matching.get(one.join, join.measured.matching) * copies

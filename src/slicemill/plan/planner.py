@@ -1,9 +1,9 @@
-"""Planner: merges the plans of single statements into one shared plan.
+"""Planner: plan each statement alone, then merge the plans into one graph with shared operators.
 
 The plan of a statement does not depend on other statements (`plan.rules.name_by_content`). The plan of a set
 of queries is the union of their plans, where a shared node serves all queries that contain it. So each
 statement is planned once, and its plan is cached. Only joins over overlapping sets of streams depend on each
-other. They are merged in the last step (`plan.overlapping_joins`).
+other. Such joins are merged in the last step (`plan.overlapping_joins`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from slicemill.plan.tasks import Task, split_into_tasks
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Graph with shared operators, and its tasks, upstream tasks first.
+    """Query graph with shared operators, and the tasks that run it, in topological order.
 
     `needs` has, for each statement, the rows and columns that it reads of each source. `apart` has the
     backfills of queries and derived streams.
@@ -51,15 +51,13 @@ class Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """Planner of catalogs.
+    """Planner of all statements of a catalog, with a cache of their single plans.
 
-    It caches the plan of each statement, and reuses the plan for later catalogs while the statement is the
-    same.
+    The planner reuses the plan of a statement for later catalogs while the statement is the same.
     """
 
-    _known: dict[str, tuple[QueryDefinition | Relation, Plan]] = field(
-        default_factory=dict
-    )  # by kind and name
+    # By kind and name, for example "query q".
+    _known: dict[str, tuple[QueryDefinition | Relation, Plan]] = field(default_factory=dict)
     _defined: dict[str, Relation | AggregateDefinition] = field(default_factory=dict)
 
     def plan(
@@ -68,7 +66,7 @@ class Planner:
         placed: TaskAssignments = NOTHING_RUNS,
         apart: Mapping[str, BackfillPlan] | None = None,
     ) -> Plan:
-        """Plan a catalog.
+        """Plan all statements of a catalog.
 
         Running queries stay in the tasks given by `placed`. Queries and derived streams in `apart` run in
         backfill tasks (`plan.backfill_tasks`).
@@ -76,7 +74,7 @@ class Planner:
         apart = dict(apart or {})
         defined = _definitions(catalog)
         if any(defined.get(name) is not found for name, found in self._defined.items()):
-            self._known = {}  # a definition was changed or dropped: cached plans may refer to it
+            self._known = {}  # A definition was changed or dropped, and cached plans may refer to it.
         self._defined = defined
         known, self._known = self._known, {}
         for name, statement in _roots(catalog).items():
@@ -105,7 +103,7 @@ class Planner:
             needs.append(projections_of_sources(own_graph, plan.needs))
             if apart[name].joins:
                 shared.append(Plan(*plan_joining_query(left.graph, left.tasks, name)))
-            else:  # keep its upstream tasks, which the shared plan needs in any case
+            else:  # the shared plan needs its upstream tasks in any case
                 shared.append(without_query(left, name))
         plan = merge_plans(shared)
         graph, tasks = merge_overlapping_joins(plan.graph, plan.tasks, placed)
@@ -120,9 +118,9 @@ class Planner:
 def projections_of_sources(
     graph: QueryGraph, needs: Iterable[Mapping[str, SourceProjection]]
 ) -> dict[str, SourceProjection]:
-    """Return the projections of sources that are read again.
+    """Return the required rows and columns of sources that a backfill reads a second time.
 
-    Such a source has the same projection as its stream.
+    A source that is read again has the same projection as its stream.
     """
     known = {source: need for one in needs for source, need in one.items()}
     found = {}
@@ -135,7 +133,7 @@ def projections_of_sources(
 
 
 def without_query(plan: Plan, query: str) -> Plan:
-    """Return a plan without a query's task, but with all upstream tasks."""
+    """Remove the task of a query from a plan, but keep all upstream tasks."""
     task = task_of(plan.tasks, query)
     others = tuple(one for one in plan.tasks if one is not task)
     feeding = {node for one in others for root, _ in one.outputs for node in plan.graph.ancestors(root)}
@@ -144,7 +142,7 @@ def without_query(plan: Plan, query: str) -> Plan:
 
 
 def plan_of(statement: QueryDefinition | Relation, catalog: Catalog) -> Plan:
-    """Return the plan of a statement and of all relations it reads."""
+    """Return the plan of one statement, including all relations that it reads."""
     if isinstance(statement, View):
         statement = as_query(statement)
     queries = {statement.name.lower(): statement} if isinstance(statement, QueryDefinition) else {}
@@ -182,7 +180,7 @@ def merge_plans(plans: Iterable[Plan]) -> Plan:
 
 
 def _merge_tasks(tasks: Sequence[Task], position: Mapping[str, int]) -> Task:
-    """Merge tasks that have the same id."""
+    """Merge tasks that have the same id into one task."""
     nodes, stateful = (
         tuple(sorted({node for task in tasks for node in getattr(task, which)}, key=position.__getitem__))
         for which in ("nodes", "stateful_nodes")
@@ -192,7 +190,7 @@ def _merge_tasks(tasks: Sequence[Task], position: Mapping[str, int]) -> Task:
 
 
 def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
-    """Return derived streams, streams of extensions, continuous queries, and views over streams."""
+    """Return the statements that need a plan: derived streams, continuous queries, views over streams."""
     streams = {
         f"stream {name}": relation
         for name, relation in catalog.relations.items()
@@ -203,7 +201,7 @@ def _roots(catalog: Catalog) -> dict[str, QueryDefinition | Relation]:
 
 
 def _definitions(catalog: Catalog) -> dict[str, Relation | AggregateDefinition]:
-    """Return the definitions that plans refer to, by kind and name."""
+    """Return the definitions to which plans refer, by kind and name."""
     return {
         **{f"relation {name}": relation for name, relation in catalog.relations.items()},
         **{f"base {name}": definition for name, definition in catalog.base_aggregates.items()},

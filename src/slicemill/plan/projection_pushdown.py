@@ -1,6 +1,4 @@
-"""Projection and predicate push-down to the sources.
-
-Rows and columns that no query reads are not stored.
+"""Projection and predicate push-down: sources store only the rows and columns that queries read.
 
 Only conditions that cannot fail are evaluated at the source. A division by zero, for example, must fail one
 query without stopping the stream.
@@ -20,14 +18,14 @@ from slicemill.plan.tasks import log_of
 from slicemill.types import BOOLEAN, Kind
 
 _SAFE = {"=", "<>", "<", "<=", ">", ">=", "<=>", "and", "or", "not", "in", "isnull", "isnotnull", "like"}
-_REMEMBERED = 1 << 14  # cache size: nodes and their required columns; enough for some thousand queries
-_MOST_CONDITIONS = 64  # limit on the conditions evaluated on each row before it is stored
+_REMEMBERED = 1 << 14  # size of the cache of required columns, by node; enough for some thousand queries
+_MOST_CONDITIONS = 64  # maximum number of conditions that are evaluated on each row before it is stored
 _OF_THE_ROW = (ColumnRef, Literal, Call, Cast, Case)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProjection:
-    """Rows and columns that queries need from a source.
+    """Required rows (a condition) and columns of a source.
 
     A condition of None means all rows.
     """
@@ -45,7 +43,7 @@ class SourceProjection:
 
 
 def source_projections(graph: QueryGraph) -> dict[str, SourceProjection]:
-    """Return the required rows and columns of each source of a graph."""
+    """Return the required rows and columns of each source of a query graph."""
     read = columns_read(graph)
     return {
         node.id: SourceProjection(_row_condition(node.id, graph), read[node.id]) for node in graph.sources
@@ -57,7 +55,7 @@ def merge_projections(
     needs: Iterable[Mapping[str, SourceProjection]],
     whole: Mapping[str, Iterable[str]] | None = None,
 ) -> dict[str, SourceProjection]:
-    """Combine the projections of all statements for each stream.
+    """Combine the required rows and columns of all statements, for each stream.
 
     Late rows of the stream are included. Streams in `whole` are stored with all rows and the given columns,
     because later queries may read any of them.
@@ -94,7 +92,7 @@ def _is_safe(part: Expr) -> bool:
 
 
 def _row_condition(source: str, graph: QueryGraph) -> Expr | None:
-    """Return the disjunction of all consumers' conditions on a source.
+    """Return one condition for the rows that any consumer of a source reads.
 
     None means that some consumer needs all rows.
     """
@@ -103,7 +101,7 @@ def _row_condition(source: str, graph: QueryGraph) -> Expr | None:
 
 
 def _either(conditions: Iterable[Expr | None]) -> Expr | None:
-    """Return the disjunction of conditions.
+    """Return the conditions joined by OR, or None if all rows are needed.
 
     The result is None, for all rows, if a condition is None or if there are too many conditions.
     """
@@ -116,7 +114,7 @@ def _either(conditions: Iterable[Expr | None]) -> Expr | None:
 
 
 def _disjunction(parts: Sequence[Expr]) -> Expr:
-    """Return the disjunction as a balanced tree, to limit its depth."""
+    """Join conditions by OR in a balanced tree, which limits the depth of the expression."""
     if len(parts) == 1:
         return parts[0]
     half = len(parts) // 2
@@ -124,7 +122,7 @@ def _disjunction(parts: Sequence[Expr]) -> Expr:
 
 
 def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None, ...]:
-    """Return the condition of each consumer of a stream, or None."""
+    """Return the condition by which each consumer of a stream selects rows, or None for all rows."""
     kind = kind_of(node.operator)
     if not kind.computes:
         return tuple(c for reader in graph.consumers(node.id) for c in _selections(reader, node.id, graph))
@@ -135,9 +133,9 @@ def _selections(node: Node, stream: str, graph: QueryGraph) -> tuple[Expr | None
 def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
     """Return the columns of each source that some operator reads."""
     read: dict[str, set[str]] = {node.id: set() for node in graph}
-    for node in reversed(list(graph)):  # each node after all its consumers
+    for node in reversed(list(graph)):  # each node is visited after all its consumers
         if node.inputs and log_of(node, graph) is not None:
-            # Any query may read a log later, so keep all its columns.
+            # A query that is created later may read any column of a log, so all columns stay.
             read[node.id].update(node.schema.names)
         for port, given in enumerate(node.inputs):
             taken = _input_columns(node, port, frozenset(read[node.id]))
@@ -148,15 +146,13 @@ def columns_read(graph: QueryGraph) -> dict[str, frozenset[str]]:
 
 @lru_cache(_REMEMBERED)
 def _input_columns(node: Node, port: int, wanted: frozenset[str]) -> frozenset[str] | None:
-    """Return the input columns from which `wanted` output columns are computed.
+    """Return the input columns from which the output columns in `wanted` are computed.
 
     None means all columns.
     """
     operator, kind = node.operator, kind_of(node.operator)
-    if kind.columns_read is None:
-        return None
     read = kind.columns_read(operator, port, wanted)
-    if not all(isinstance(part, _OF_THE_ROW) for expr in read.exprs for part in walk(expr)):
+    if read is None or not all(isinstance(part, _OF_THE_ROW) for expr in read.exprs for part in walk(expr)):
         return None
     taken = set(read.names).union(*(columns_of(expr) for expr in read.exprs))
     alias = kind.alias(operator, port)

@@ -1,4 +1,7 @@
-"""Decision to change a running task's placement, based on measured costs (S39)."""
+"""Decision of the autoscaler to change a running task's placement, based on measured costs.
+
+A placement says which subtasks (parallel instances of the task) read and store a row (S39).
+"""
 
 from __future__ import annotations
 
@@ -11,17 +14,17 @@ from slicemill.plan.placement import Placement, candidates, price_of
 from slicemill.plan.placement_cost import PlacementStatistics, cost_of
 from slicemill.plan.tasks import Task
 
-# A task is not changed while its busiest subtask uses less than this share of a core.
+# minimum load of the busiest subtask, as a share of a core, for any change
 BUSY = 0.5
-# A change moves all state, so the price must fall by this share.
+# A change moves all state, so it must reduce the estimated cost by at least this share.
 _WORTH = 0.3
-# A change requires `_LOOKS` checks in a row with the same result. After it, `_REST` checks are skipped.
+# Number of equal decisions in a row before a change, and number of decisions skipped after a change
 _LOOKS, _REST = 3, 12
 
 
 @dataclass(frozen=True, slots=True)
 class TaskWork:
-    """Measured CPU seconds per second, and row comparisons of each join."""
+    """Measured CPU seconds per second of a task, and the row comparisons of each join."""
 
     cpu_s: float
     compared: Mapping[str, float]
@@ -30,7 +33,7 @@ class TaskWork:
 def calibrate_statistics(
     task: Task, graph: QueryGraph, now: Placement, rates: Mapping[str, float], work: TaskWork
 ) -> PlacementStatistics:
-    """Return inputs of the cost model, scaled to the task's measured work.
+    """Return statistics for the cost model, scaled to the measured CPU time of the task.
 
     With an equality, only rows with a common key are compared, so the number of comparisons yields the share
     of matching pairs. The model ignores wide columns and expensive conditions. So the costs per row are
@@ -59,7 +62,7 @@ def cheaper_placement(
     statistics: PlacementStatistics,
     allowed: Callable[[Placement], bool],
 ) -> Placement | None:
-    """Return the cheapest allowed placement, or None if it saves too little.
+    """Return the cheapest allowed placement, or None if it saves less than 30 %.
 
     Candidates have as many subtasks as there are workers, or twice as many for better balance.
     """
@@ -79,14 +82,14 @@ def cheaper_placement(
 
 @dataclass(slots=True)
 class Hysteresis:
-    """Delay of a change until several checks have found the same placement."""
+    """Delay of a placement change until several decisions in a row agree."""
 
     wanted: Placement | None = None
     looks: int = 0
     rest: int = 0
 
     def decide(self, found: Placement | None) -> Placement | None:
-        """Record a check, and return the placement if the change is due."""
+        """Record the placement that the latest decision prefers; return it once the change is due."""
         self.rest = max(0, self.rest - 1)
         self.looks = self.looks + 1 if found is not None and found == self.wanted else int(found is not None)
         self.wanted = found

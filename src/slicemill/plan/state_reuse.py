@@ -1,9 +1,10 @@
-"""State migration when queries are added to or removed from a task.
+"""Reuse of operator state when queries are added to or removed from a task.
 
-State is stored by the ids of stateful nodes and, in a shared node, by the names of its members. Both names
-contain a digest of the content and the name of the query (`plan.rules.name_by_content`), so two queries never
-share a name. The exception is a query that is dropped and registered again with the same text. The caller
-must mark it as new, so that it does not adopt the old state (`names_of_state`).
+State is stored by the ids of stateful nodes and, in a shared node, by the names of its members
+(specifications of single queries). Both names contain a digest of the content and the name of the query
+(`plan.rules.name_by_content`), so two queries never share a name. The exception is a query that is dropped
+and registered again with the same text. The caller must mark it as new, so that it does not adopt the old
+state (`names_of_state`).
 """
 
 from __future__ import annotations
@@ -17,14 +18,13 @@ from slicemill.operators.protocol import SharedOperator, with_members
 from slicemill.operators.registry import kind_of
 from slicemill.operators.specs import Part
 from slicemill.plan.tasks import Task
-from slicemill.types import Column
 
 if TYPE_CHECKING:
     from slicemill.plan.planner import Plan
 
 
 def without_outputs(task: Task, graph: QueryGraph, logs: Collection[str]) -> tuple[Task, QueryGraph]:
-    """Return the task and its graph without the outputs to some logs."""
+    """Remove the outputs to some logs from a task and its graph."""
     outputs = tuple((root, log) for root, log in task.outputs if log not in logs)
     needed = {node for root, _ in outputs for node in graph.ancestors(root)}
     needed |= graph.nodes.keys() - set(task.nodes)  # the task still reads the logs of upstream nodes
@@ -46,7 +46,7 @@ def without_outputs(task: Task, graph: QueryGraph, logs: Collection[str]) -> tup
 
 @dataclass(frozen=True, slots=True)
 class NodeChanges:
-    """Stateful nodes whose state is kept, new and empty, or dropped."""
+    """Nodes of a changed task whose state is kept, starts empty, or is dropped."""
 
     kept: tuple[str, ...]
     new: tuple[str, ...]
@@ -54,7 +54,7 @@ class NodeChanges:
 
 
 def node_changes(before: Collection[str], task: Task) -> NodeChanges:
-    """Compare the stateful nodes `before` with those of the changed task."""
+    """Compare the stateful nodes of a task before and after a change of its queries."""
     return NodeChanges(
         kept_nodes(before, task),
         tuple(node for node in task.stateful_nodes if node not in before),
@@ -63,12 +63,12 @@ def node_changes(before: Collection[str], task: Task) -> NodeChanges:
 
 
 def kept_nodes(before: Collection[str], task: Task) -> tuple[str, ...]:
-    """Return the nodes among `before` whose state the task keeps."""
+    """Return the stateful nodes of a task that existed before the change."""
     return tuple(node for node in task.stateful_nodes if node in before)
 
 
 def names_of_state(graph: QueryGraph, task: Task, root: str) -> list[str]:
-    """Return the names under which a task stores state of one result.
+    """Return the names under which a task stores the state of one query result.
 
     These are the members of shared nodes that the result reads, and the stateful nodes that no other result
     uses.
@@ -80,7 +80,7 @@ def names_of_state(graph: QueryGraph, task: Task, root: str) -> list[str]:
 
 
 def state_suffices(before: QueryGraph, after: QueryGraph, name: str) -> bool:
-    """Return True if stored state has all columns that queries now read.
+    """Return True if the stored state has all columns that the queries now read.
 
     Some shared operators, such as joins, store only those columns of a row that some query reads.
     """
@@ -88,16 +88,17 @@ def state_suffices(before: QueryGraph, after: QueryGraph, name: str) -> bool:
     return was is None or now is None or now <= was
 
 
-def _columns_stored(graph: QueryGraph, name: str) -> set[Column] | None:
+def _columns_stored(graph: QueryGraph, name: str) -> set[object] | None:
     member = _member(graph, name)
     kind = None if member is None else kind_of(graph[graph[name].inputs[0]].operator).member
-    return None if kind is None or kind.columns_stored is None else set(kind.columns_stored(member))
+    columns = None if kind is None else kind.columns_stored(member)
+    return None if columns is None else set(columns)
 
 
 def successors(
     before: QueryGraph, after: QueryGraph, was: Collection[str], now: Collection[str]
 ) -> dict[str, str]:
-    """Map new names of a query's state to reusable old names.
+    """Map the new names of a query's state to old names whose state can be reused.
 
     q: aggregate #1f…    sum(v), count(*)                 before
     q: aggregate #9a…    sum(v), count(*), avg(v)         takes over #1f…
@@ -116,7 +117,7 @@ def successors(
 
 
 def parts_taken(before: QueryGraph, after: QueryGraph, taken: Mapping[str, str]) -> dict[str, list[int]]:
-    """Map each node to the old calls that provide its state.
+    """Map each node to the aggregate calls of the old query from which it takes its state.
 
     The old calls or columns are given by index.
     """
@@ -132,7 +133,7 @@ def _parts_taken(before: QueryGraph, after: QueryGraph, kept: str, name: str) ->
 
 
 def _member_state_suffices(before: QueryGraph, after: QueryGraph, kept: str, name: str) -> bool:
-    """Return True if a member's old state suffices for the new member."""
+    """Return True if the state of a query in a shared node suffices for its new definition."""
     if _parts_taken(before, after, kept, name) is not None:
         return True
     was, now = _member(before, kept), _member(after, name)
@@ -148,7 +149,7 @@ def state_is_kept(before: Plan, after: Plan, log: str) -> bool:
 
 
 def table_is_kept(before: Plan, after: Plan, log: str) -> bool:
-    """Return True if a query's table can be emitted from kept state."""
+    """Return True if the current rows of a query's changelog can be computed from kept state."""
     was, now = state_of(before, log), state_of(after, log)
     tables = {name for name in now[1] if after.graph[name].schema.changelog}
     taken = successors(before.graph, after.graph, was[1], now[1])
@@ -169,7 +170,7 @@ def kept_state(before: Plan, after: Plan, log: str) -> list[str]:
 
 
 def state_of(plan: Plan, log: str) -> tuple[str, list[str]]:
-    """Return the task that writes a log, and its state's names."""
+    """Return the id of the task that writes a log, and the names of the log's state in that task."""
     for task in plan.tasks:
         for root, written in task.outputs:
             if written == log:
@@ -182,12 +183,12 @@ def _member(graph: QueryGraph, name: str) -> object:
     if part is None or not isinstance(part.operator, Part):
         return None
     shared = graph[part.inputs[0]].operator
-    assert isinstance(shared, SharedOperator), "it is a part of one"
+    assert isinstance(shared, SharedOperator), "a part reads a shared node"
     return next(member for member in shared.members if member.name == part.operator.member)
 
 
 def _members_read(graph: QueryGraph, shared: Node, needed: Collection[str]) -> set[str]:
-    """Return the members of a shared node that parts in `needed` read.
+    """Return the queries of a shared node whose rows the nodes in `needed` read.
 
     If the node has no parts, all its members are returned.
     """

@@ -1,4 +1,4 @@
-"""Normal form of statements: equal for texts with the same meaning.
+"""Normal form of statements, which is equal for two SQL texts with the same meaning.
 
     SELECT A.v FROM s AS A, t WHERE A.k = t.k        SELECT s.v FROM s, t -- by key
                                                      WHERE s.k = t.k
@@ -51,7 +51,7 @@ def normal_form(statement: Statement) -> Parts:
     writer = _Writer()
     if isinstance(statement, QueryDefinition):
         parts = writer.query(statement.query)
-        # The weight counts only for queries with load shedding.
+        # The weight affects results only for queries with load shedding.
         weight = statement.options.weight if statement.load is not None else None
         parts["options"] = writer.written((statement.load, statement.utility, weight))
         return parts
@@ -66,7 +66,7 @@ def normal_form(statement: Statement) -> Parts:
             "source": writer.written(statement.source),
         }
     if isinstance(statement, Table):
-        # The rows of a table and their source may change without changing the definition.
+        # The rows of a table and its source may change without changing the definition.
         return {
             "columns": writer.written(statement.schema),
             "key": writer.written((statement.key, statement.required)),
@@ -76,7 +76,7 @@ def normal_form(statement: Statement) -> Parts:
 
 
 def diff_statements(before: Statement, after: Statement) -> list[str]:
-    """Return the names of the parts in which two statements differ."""
+    """Return the names of the clauses in which two statements differ."""
     if type(before) is not type(after):
         return ["kind"]
     was, now = normal_form(before), normal_form(after)
@@ -84,14 +84,14 @@ def diff_statements(before: Statement, after: Statement) -> list[str]:
 
 
 def aggregates_called(definition: AggregateDefinition) -> set[str]:
-    """Return the aggregates that the body of an aggregate calls."""
+    """Return the aggregate functions that the body of a user-defined aggregate calls."""
     writer = ContentWriter()
     writer.written(definition)
     return writer.called
 
 
 class _Writer(ContentWriter):
-    """Serializer with positions in place of aliases and call names."""
+    """Serializer that writes positions in place of table aliases and names of calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class _Writer(ContentWriter):
 
 
 def _own_names(query: SelectQuery | RelationQuery, depth: int) -> dict[str, str]:
-    """Map column names to positions in the inputs, groups and calls."""
+    """Map column names to the positions of their table, group expression or call in a query."""
     names: dict[str, str] = {}
     if len(query.inputs) > 1 or isinstance(query, RelationQuery):
         entries: Sequence[QueryInput | RelationInput] = query.inputs
@@ -175,7 +175,7 @@ def _own_names(query: SelectQuery | RelationQuery, depth: int) -> dict[str, str]
     return names
 
 
-# Relations that queries read in FROM, views and aggregate bodies.
+# Relations that queries read in FROM, views and aggregate bodies
 
 
 def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
@@ -188,7 +188,7 @@ def tables_of(graph: QueryGraph, catalog: Catalog) -> list[str]:
 
 
 def views_to_answer(catalog: Catalog) -> list[View]:
-    """Return the views over streams.
+    """Return the views over streams, which ad hoc queries may read.
 
     Their logs store the rows of a window.
     """
@@ -200,12 +200,12 @@ def views_to_answer(catalog: Catalog) -> list[View]:
 
 
 def as_query(view: View) -> QueryDefinition:
-    """Return a view as a query that emits its window's rows."""
+    """Return a query that emits the rows in a view's window."""
     return QueryDefinition(view.name, view.query, QueryOptions(), "")
 
 
 def relations_named(catalog: Catalog, what: object) -> set[str]:
-    """Return the relations in FROM of some content and of called aggregates.
+    """Return the relations in the FROM clauses of a statement and of the aggregates it calls.
 
     Function calls are bound as their bodies, so the content includes the relations that functions read.
     Relations behind a view are not included.
@@ -221,7 +221,7 @@ def relations_named(catalog: Catalog, what: object) -> set[str]:
 
 
 def relations_read(catalog: Catalog, what: object, *names: str) -> set[str]:
-    """Return all relations that content or named relations read, views included."""
+    """Return all relations that a statement or the relations in `names` read, including views."""
     writer = ContentWriter()
     writer.written(what)
     writer.relations.update(names)

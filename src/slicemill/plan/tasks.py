@@ -1,4 +1,4 @@
-"""Units: sets of operators that the dispatcher schedules together.
+"""Tasks: sets of operators that the driver schedules together (Flink: tasks of chained operators).
 
 Every declared stream, derived stream and query result has a log. A task reads some logs and writes other
 logs. Inside a task, operators pass tuples on directly. Queries share a task if one read of a tuple can serve
@@ -31,7 +31,7 @@ from slicemill.plan.content import quote_name, short_name
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Set of operators that are scheduled as one.
+    """Set of operators that the driver schedules as one.
 
     `nodes` are in topological order, without the inputs. An output is a node and the log that it is written
     to. `stateful_nodes` are the nodes that keep state between runs.
@@ -50,7 +50,7 @@ class Task:
 
 @dataclass(slots=True)
 class _TaskBuilder:
-    """Unit under construction."""
+    """Task under construction."""
 
     nodes: set[str] = field(default_factory=set)
     inputs: set[str] = field(default_factory=set)
@@ -58,7 +58,7 @@ class _TaskBuilder:
 
 
 def split_into_tasks(graph: QueryGraph) -> tuple[Task, ...]:
-    """Split a graph into tasks, upstream tasks first."""
+    """Split a query graph into tasks, in topological order."""
     kept = {node.id: log for node in graph if (log := log_of(node, graph)) is not None}
     position = {node_id: number for number, node_id in enumerate(graph.nodes)}
     made: dict[str, _TaskBuilder] = {}
@@ -79,20 +79,20 @@ def split_into_tasks(graph: QueryGraph) -> tuple[Task, ...]:
 
 
 def task_subgraph(graph: QueryGraph, task: Task) -> QueryGraph:
-    """Return the part of the graph that a task runs.
+    """Return the part of the query graph that a task runs, with the sources it reads.
 
-    It does not change when other queries are added or removed.
+    This part does not change when other queries are added or removed.
     """
     return graph.only(frozenset(node_id for root, _ in task.outputs for node_id in graph.ancestors(root)))
 
 
 def select_stateful(graph: QueryGraph, node_ids: Iterable[str]) -> list[str]:
-    """Return the given nodes that keep state between runs."""
+    """Return those nodes that keep state between runs."""
     return [node_id for node_id in node_ids if kind_of(graph[node_id].operator).keeps_state]
 
 
 def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[set[str], set[str]]:
-    """Return the nodes from `root` back to the logs, and these logs."""
+    """Return the nodes between `root` and the logs upstream of it, and these logs."""
     inside: set[str] = set()
     inputs: set[str] = set()
     waiting = [root.id]
@@ -110,13 +110,13 @@ def _between_logs(graph: QueryGraph, root: Node, kept: dict[str, str]) -> tuple[
 
 
 def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept: dict[str, str]) -> str:
-    """Return the id of the task that an output belongs to.
+    """Return the id of the task that computes the output `root`.
 
     Each kind of task has its own form of id.
     """
     if any(graph[node_id].schema.changelog for node_id, log in kept.items() if log in inputs):
-        # A changelog cannot be shared: a new query must read it from its base, which a running task has
-        # already consumed.
+        # No task shares a changelog: a new query must read it from its first epoch, which a running task has
+        # passed.
         return quote_name(kept[root.id])
     stateful = [graph[node_id] for node_id in select_stateful(graph, nodes)]
     computing = [node for node in stateful if kind_of(node.operator).computes]
@@ -138,25 +138,25 @@ def _name(graph: QueryGraph, root: Node, nodes: set[str], inputs: set[str], kept
     return quote_name(kept[root.id])
 
 
-# Nodes of a query graph whose output is stored in a log.
+# Logs of nodes
 
 
 def log_of(node: Node, graph: QueryGraph) -> str | None:
-    """Return the log that stores a node's output, if any."""
+    """Return the log that stores the output of a node, or None."""
     kind = kind_of(node.operator)
-    if kind.relation is not None:
+    if kind.relation(node.operator) is not None:
         return None
-    return graph.stream_of(node.id) if kind.own_name is None else kind.own_name(node.operator)
+    return kind.own_name(node.operator) or graph.stream_of(node.id)
 
 
-# Partitioning keys of operators, traced back to columns of logs.
+# Partitioning keys of operators, as columns of logs
 
 
 def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
-    """Return a node's keys in columns of the log that it reads.
+    """Return the keys of a node as expressions over the columns of the log that it reads.
 
-    The node has one input. The result is () if the node cannot be partitioned. It is None if the keys are not
-    columns of one log, as with a looked-up table or a join.
+    The node has one input. The result is () if the node cannot be partitioned. The result is None if the keys
+    are not columns of one log, as with a looked-up table or a join.
     """
     keys = partition_keys(node.operator)
     found = keys_in_logs(graph, graph[node.inputs[0]], () if keys is None else keys[0])
@@ -164,7 +164,7 @@ def keys_in_log(graph: QueryGraph, node: Node) -> Keys | None:
 
 
 def keys_in_logs(graph: QueryGraph, node: Node, keys: Keys) -> dict[str, Keys] | None:
-    """Translate keys of a node's output into columns of its logs.
+    """Translate keys of a node's output into expressions over the logs that it reads.
 
     Output rows with these keys depend on exactly those rows of the logs that have equal keys. So a log can be
     partitioned by them, even if operators in between keep state. The result is None if that does not hold, or

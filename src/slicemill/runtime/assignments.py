@@ -8,7 +8,7 @@ assigned to other workers, which restore their state.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -314,17 +314,17 @@ class Assignments:
 
     # -- messages --------------------------------------------------------------------------------------
 
-    def ask(self, queues: Mapping[int, list[Item]], pickled: Callable[[Item], bytes]) -> None:
-        """Send each worker its items and missing plans in one message."""
+    def send(self, queues: Mapping[int, list[Item]], plans: Mapping[str, bytes]) -> None:
+        """Send each worker its items in one message, with those of their plans that it lacks."""
         for worker, queue in queues.items():
             assigned, items = self._workers[worker], list(queue)
             if assigned.left:
                 items.insert(0, Forget(self._mill, subtasks=tuple(assigned.left)))
                 assigned.left = []
-            planned = {item.plan: item for item in items if isinstance(item, RunTask | ReadStream)}
-            plans = {plan: pickled(item) for plan, item in planned.items() if plan not in assigned.plans}
+            needed = {item.plan for item in items if isinstance(item, RunTask | ReadStream)}
+            missing = {plan: plans[plan] for plan in needed - assigned.plans}
             if self.resident:
-                assigned.plans.update(plans)
+                assigned.plans.update(missing)
             assigned.asked, assigned.asked_s = tuple(items), time.monotonic()
             for item in items:
                 if isinstance(item, CheckpointTask):
@@ -332,5 +332,12 @@ class Assignments:
                     assigned.writing_s = assigned.asked_s
             assigned.messages, assigned.cancelled = assigned.messages + 1, False
             record = self._record(worker, assigned.incarnation)
-            message = Message(assigned.asked, plans, self._sync, wall_clock_us(), assigned.messages, record)
+            message = Message(
+                items=assigned.asked,
+                plans=missing,
+                sync=self._sync,
+                now_us=wall_clock_us(),
+                number=assigned.messages,
+                record=record,
+            )
             self._pool.send(worker, message)

@@ -24,11 +24,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 from slicemill.errors import EngineStopped, SlicemillError
 from slicemill.metrics.profiling import add_stage_times, stage
 from slicemill.metrics.quality_of_service import Summary
+from slicemill.metrics.run_record import RunRecord
 from slicemill.runtime.assignments import Assignments, CurrentStep
 from slicemill.runtime.backpressure import POLL_S, PollTimer
 from slicemill.runtime.balance import Rebalancer
@@ -47,7 +49,7 @@ from slicemill.runtime.messages import (
 )
 from slicemill.runtime.spark_session import cause
 from slicemill.runtime.step_limit import StepPosition, make_folder
-from slicemill.runtime.streams import ReplayedRows, RunningStream
+from slicemill.runtime.streams import ReplayedRows, RunningStream, stream_of
 from slicemill.runtime.task_queue import Goal, RunningTasks
 from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.events import Failure, Notice, WorkerAnswer, WorkerJoined, WorkerLeft
@@ -58,8 +60,7 @@ from slicemill.storage.changes import Change
 from slicemill.storage.filesystem import StorageFull
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import STEPS
-
-AfterRun = Callable[[RunningTask, list[RunDone], int], None]  # the last argument is the commit time
+from slicemill.time import BEGINNING
 
 # Maximum number of tasks in a message. One decision ranks all ready tasks.
 _TASKS_PER_ROUND = 256
@@ -86,14 +87,14 @@ class _Round(NamedTuple):
     """Uncommitted round: journal record, finished runs, streams with fed rows."""
 
     change: Change
-    finished: list[tuple[RunningTask, list[RunDone]]]
+    finished: list[tuple[RunningTask, RunRecord]]
     handed: list[RunningStream]
 
 
 class Dispatcher:
     """Scheduling loop of a mill, and owner of its workers.
 
-    `watermark` returns the watermark of a log. `after_run` is called for every committed run.
+    `after_run` is called with the record of every committed run.
     """
 
     def __init__(
@@ -101,10 +102,9 @@ class Dispatcher:
         pool: Pool,
         home: Home,
         mill: str,
-        watermark: Callable[[str], int],
         clock: Callable[[], int],
         chooser: Chooser,
-        after_run: AfterRun,
+        after_run: Callable[[RunRecord], None],
         *,
         quantum_s: float = QUANTUM_S,
     ) -> None:
@@ -117,7 +117,6 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningTasks([], home.logs, {}, clock())
         self.quantum_s = quantum_s
-        self.watermark = watermark
         self.advance: Callable[[], bool] = lambda: False  # advances backfills; True if it did
         self.between_rounds: list[Callable[[], None]] = []  # called by the loop
         self._pool = pool
@@ -151,6 +150,7 @@ class Dispatcher:
         self._stalled_ends_s = math.inf  # the same for stalled workers
         self._dropping: frozenset[str] = frozenset()  # queries that the current statement drops
         self._dropping_s = 0.0
+        self._frozen: dict[str, int] | None = None  # watermarks that stay the same, by log
 
     # -- for the mill ----------------------------------------------------------------------------------
 
@@ -198,6 +198,44 @@ class Dispatcher:
             return set(task.logs_behind(at.step))
         tasks = [self._task(item.task) for item in items if isinstance(item, RunTask)]
         return {log for task in tasks if task is not None for _, log in task.plan.task.outputs}
+
+    # -- watermarks ------------------------------------------------------------------------------------
+
+    def watermark(self, log: str) -> int:
+        """Announce and return the watermark of a log of a stream or task.
+
+        For a paused query or stream, return the watermark at the pause.
+        """
+        if self._frozen is None:
+            return self._watermark(log)
+        if log not in self._frozen:
+            self._frozen[log] = self._watermark(log)
+        return self._frozen[log]
+
+    def _watermark(self, log: str) -> int:
+        if "paused" in (life := self._home.lives.get(log, {})):
+            return int(life["paused"]["watermark"])
+        if log in self.streams:
+            return self.streams[log].watermark(self._clock())
+        writer = self.running.writers.get(log)
+        if writer is not None:
+            inputs = [self._watermark(read) for read in writer.inputs_of_idle(log)]
+            return writer.watermark_now(log, inputs)
+        for fields in self._home.tasks.values():  # the task is stored but has not resumed yet
+            if log in fields["outputs"]:
+                return int(fields["output_watermarks"].get(log, BEGINNING))
+        return stream_of(log, self.streams).side_watermark(log, self._clock())
+
+    @contextmanager
+    def frozen_watermarks(self) -> Iterator[None]:
+        """Inside the context, all tasks read the same watermark of a log."""
+        self._frozen = {}
+        try:
+            yield
+        finally:
+            self._frozen = None
+
+    # -- control ---------------------------------------------------------------------------------------
 
     def resize(self, count: int) -> None:
         """Add workers, or remove the last ones. The loop must be paused."""
@@ -359,6 +397,19 @@ class Dispatcher:
         The loop must be paused.
         """
         self.run_while(task, lambda: task.has_pending)
+
+    def catch_up_upstream(self, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
+        """Run those of the tasks that are upstream of some logs to the heads of their inputs.
+
+        The loop must be paused.
+        """
+        wanted, upstream = set(logs), []
+        for task in reversed(tasks):
+            if any(log in wanted for _, log in task.plan.task.outputs):
+                wanted.update(task.plan.task.inputs)
+                upstream.append(task)
+        for task in reversed(upstream):
+            self.catch_up(task)
 
     def run_while(self, task: RunningTask, wanted: Callable[[], bool], *, checkpoint: bool = False) -> None:
         self._visitor = task
@@ -560,7 +611,7 @@ class Dispatcher:
                 self._left = _Round(change, finished, handed)
                 raise
         given_up, self._given_up = self._given_up, []
-        finished += [(task, []) for task in given_up]
+        finished += [(task, task.record_of_failure()) for task in given_up]
         for stream in handed:
             stream.drop_committed_rows()
         if finished or handed:
@@ -590,12 +641,14 @@ class Dispatcher:
                 self.rounds += 1
                 return
 
-    def _deliver(self, finished: list[tuple[RunningTask, list[RunDone]]]) -> None:
+    def _deliver(self, finished: list[tuple[RunningTask, RunRecord]]) -> None:
         now = self._clock()  # results are readable since the commit
         with stage("deliver"):
-            for task, done in finished:
+            for task, record in finished:
                 self.running.ran(task, now)
-                self._after_run(task, done, now)
+                warm_us = self.running.warm_us(task, now)
+                ideal = {log: self.running.ideal_time(log) for log, rows in record.written.items() if rows}
+                self._after_run(replace(record, committed_us=now, warm_us=warm_us, ideal=ideal))
         with self.changed:
             self.changed.notify_all()
 
@@ -603,7 +656,7 @@ class Dispatcher:
         self,
         answer: WorkerAnswer,
         change: Change,
-        finished: list[tuple[RunningTask, list[RunDone]]],
+        finished: list[tuple[RunningTask, RunRecord]],
         handed: list[RunningStream],
     ) -> None:
         step = None
@@ -663,7 +716,7 @@ class Dispatcher:
             self._report_failed_write(done.failed)
 
     def _ran(
-        self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningTask, list[RunDone]]]
+        self, done: RunDone, now: int, change: Change, finished: list[tuple[RunningTask, RunRecord]]
     ) -> None:
         task = self._task(done.task)
         if task is None or task.run is None or task.run.number != done.run:
@@ -674,8 +727,9 @@ class Dispatcher:
         elif task.run.all_done:
             if task.run.errors:  # the next run omits the failed queries
                 self._assignments.unload(task.id)
+            answers = task.run.done
             finished.append((task, task.finish(now, change)))
-            for log, samples in (pair for one in finished[-1][1] for pair in one.key_samples.items()):
+            for log, samples in (pair for answer in answers for pair in answer.key_samples.items()):
                 self.running.arrived(log, samples)
         elif task.run.failed is not None and task.run.answered == task.subtasks:
             self._give_up(task, task.run.failed, change)
@@ -742,7 +796,8 @@ class Dispatcher:
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
         quantum_s = self.quantum_s if self._assignments.resident else math.inf
-        positions, batches = self.running.ready(self.watermark, now, quantum_s)
+        watermarks = {log: self.watermark(log) for log in self.running.logs_to_check()}
+        positions, batches = self.running.ready(watermarks, now, quantum_s)
         if not len(positions):
             return {}
         within = self.running.within_components(self.chooser.components, positions)
@@ -889,15 +944,13 @@ class Dispatcher:
             self.problem = f"no worker has been there for {now_s - self._alone_s:.0f} s; {_NO_SLOT}"
 
     def _send_items(self, queues: Mapping[int, list[Item]]) -> None:
-        self._assignments.ask(queues, self._plan_bytes)
-
-    def _plan_bytes(self, item: Item) -> bytes:
-        if isinstance(item, ReadStream):
-            return self.streams[item.stream].pickled
-        assert isinstance(item, RunTask)
-        task = self._task(item.task)
-        assert task is not None
-        return task.packed
+        plans: dict[str, bytes] = {}
+        for item in (item for queue in queues.values() for item in queue):
+            if isinstance(item, ReadStream):
+                plans[item.plan] = self.streams[item.stream].pickled
+            elif isinstance(item, RunTask) and (task := self._task(item.task)) is not None:
+                plans[item.plan] = task.packed
+        self._assignments.send(queues, plans)
 
     def _task(self, task_id: str) -> RunningTask | None:
         visitor = self._visitor

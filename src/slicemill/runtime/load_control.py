@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from slicemill.catalog.queries import LoadBudget
+from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import MultiJoinMember, SharedMultiJoin
 from slicemill.operators.join.spec import AgeLimit, JoinMember, SharedJoin
@@ -109,10 +110,10 @@ class LoadControl:
             decided |= join.reaches(decided)
         return decided
 
-    def compared(self, subtasks: Sequence[Mapping[str, Comparisons]], rows: int) -> None:
-        """Add the comparisons of a run, by subtask and node."""
+    def add(self, record: RunRecord) -> None:
+        """Add the comparisons of a run."""
         for node, join in self._joins.items():
-            join.add([subtask[node] for subtask in subtasks if node in subtask], rows)
+            join.add(record.compared.get(node, ()), record.rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
         """Return the fields for the journal.

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from slicemill.ingest.stream import Announced, HandedRows
 from slicemill.metrics.due_times import Arrivals, TimeMoments
+from slicemill.metrics.run_record import SubtaskRecord
 from slicemill.operators.alignment import Dues
 from slicemill.operators.join.heavy_keys import NO_WORK, KeySample, KeyWork
 from slicemill.operators.join.slices.coverage import Covers
@@ -47,7 +48,7 @@ class LogSpan:
     from_ts: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
     """Checkpoint of a subtask's state, and the epochs to replay after it.
 
@@ -81,7 +82,7 @@ class OutputLog:
     after_us: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunTask:
     """Run one subtask of a task over new epochs.
 
@@ -125,7 +126,7 @@ class CheckpointTask:
     state_folder: Path
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStream:
     """Read a stream's source from `offsets` on, and admit the rows.
 
@@ -161,7 +162,7 @@ class Forget:
 Item: TypeAlias = RunTask | CheckpointTask | ReadStream | Forget
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """Items in execution order, and the pickled plans that the worker lacks."""
 
@@ -173,7 +174,7 @@ class Message:
     record: Path | None = None  # file in which a worker with its own process records the current step
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunDone:
     task: str
     subtask: int
@@ -201,8 +202,16 @@ class RunDone:
     shared: frozenset[str] = frozenset()  # outputs with an error of a step that several outputs share
 
     @property
-    def pairs(self) -> int:
-        return sum(found.total for found in self.compared.values())
+    def record(self) -> SubtaskRecord:
+        """Return the work of the subtask."""
+        return SubtaskRecord(
+            subtask=self.subtask,
+            rows=self.rows_in,
+            pairs=sum(found.total for found in self.compared.values()),
+            cpu_s=self.cpu_s,
+            bytes_read=self.bytes_read,
+            state_bytes=self.state_bytes,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +226,7 @@ class CheckpointDone:
     failed: ItemFailed | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadDone:
     stream: str
     offsets: Mapping[str, Any]
@@ -236,7 +245,7 @@ class ReadDone:
     warning: str | None = None  # problem of the source that does not prevent reading
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ItemFailed:
     """Report that an item failed; the worker has released its state."""
 
@@ -257,8 +266,15 @@ def item_failure(
 ) -> ItemFailed | None:
     """Return the report of a failed item, or None for `Forget`."""
     if isinstance(item, ReadStream):
-        return ItemFailed("read", item.stream, why, trace, disk_full)
+        return ItemFailed(item="read", name=item.stream, error=why, trace=trace, disk_full=disk_full)
     if isinstance(item, Forget):
         return None
     kind = "run" if isinstance(item, RunTask) else "checkpoint"
-    return ItemFailed(kind, item.task, why, trace, disk_full, checkpoint_damaged)
+    return ItemFailed(
+        item=kind,
+        name=item.task,
+        error=why,
+        trace=trace,
+        disk_full=disk_full,
+        checkpoint_damaged=checkpoint_damaged,
+    )

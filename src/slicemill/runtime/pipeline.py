@@ -10,9 +10,11 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from slicemill.catalog.catalog import Catalog
 from slicemill.columns.arrow_schema import to_arrow, with_system_columns
@@ -59,7 +61,7 @@ _UNKNOWN: Mapping[str, int] = {}
 _UNLIMITED = StepLimit(math.inf)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
     """Plan of a task, as sent to workers. Immutable and picklable."""
 
@@ -106,7 +108,39 @@ class TaskPlan:
         return any(self.graph[node_id].schema.changelog for node_id in self.task.nodes)
 
 
-@dataclass(frozen=True, slots=True)
+# Serialization of task plans for workers, node by node.
+#
+# Serialized nodes are cached. So when a query is added to a plan of a thousand queries, only its nodes are
+# serialized. Nodes are immutable, and the planner reuses the nodes of unchanged statements (`plan.planner`).
+
+_PACKED_NODES = 1 << 14  # nodes of some thousand queries
+
+
+def pack_plan(plan: TaskPlan) -> bytes:
+    """Serialize a plan; equal plans have equal bytes."""
+    nodes = [_pack_node(node) for node in plan.graph]
+    message: bytes = cloudpickle.dumps((replace(plan, graph=QueryGraph({}, plan.graph.streams)), nodes))
+    return message
+
+
+def unpack_plan(message: bytes) -> TaskPlan:
+    plan, packed_nodes = cast(tuple[TaskPlan, list[bytes]], cloudpickle.loads(message))
+    nodes = map(_unpack_node, packed_nodes)
+    return replace(plan, graph=QueryGraph({node.id: node for node in nodes}, plan.graph.streams))
+
+
+@lru_cache(_PACKED_NODES)
+def _pack_node(node: Node) -> bytes:
+    found: bytes = cloudpickle.dumps(node)  # it may contain user-defined functions
+    return found
+
+
+@lru_cache(_PACKED_NODES)
+def _unpack_node(packed_node: bytes) -> Node:
+    return cast(Node, cloudpickle.loads(packed_node))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
     """Output of a run: rows, watermark, and error of each log.
 
@@ -261,13 +295,13 @@ class TaskProgram:
         causes = Counter(map(id, bad.values()))
         good = {log: part for log, part in results.items() if not isinstance(part, SlicemillError)}
         return RunOutcome(
-            {log: table for log, (table, _) in good.items()},
-            {log: watermark for log, (_, watermark) in good.items()},
-            {log: str(problem) for log, problem in bad.items()},
-            {node_id: _rows(found.get(node_id)) for node_id in self._own},
-            earliest(self._dues()),
-            frozenset(log for log, problem in bad.items() if isinstance(problem, _Overrun)),
-            frozenset(log for log, problem in bad.items() if causes[id(problem)] > 1),
+            tables={log: table for log, (table, _) in good.items()},
+            watermarks={log: watermark for log, (_, watermark) in good.items()},
+            errors={log: str(problem) for log, problem in bad.items()},
+            rows={node_id: _rows(found.get(node_id)) for node_id in self._own},
+            due=earliest(list(self._dues())),
+            overran=frozenset(log for log, problem in bad.items() if isinstance(problem, _Overrun)),
+            shared=frozenset(log for log, problem in bad.items() if causes[id(problem)] > 1),
         )
 
     def _behind(self, source: str) -> frozenset[str]:
@@ -356,14 +390,14 @@ class TaskProgram:
     def _step(self, node: Node, state: object | None) -> Step | SharedStep | None:
         plan = self.plan
         context = StepContext(
-            node,
-            plan.graph,
-            plan.catalog,
-            plan.tables,
-            state,
-            plan.newcomers,
-            self._subtask,
-            plan.successors,
+            node=node,
+            graph=plan.graph,
+            catalog=plan.catalog,
+            tables=plan.tables,
+            state=state,
+            newcomers=plan.newcomers,
+            subtask=self._subtask,
+            successors=plan.successors,
         )
         return step_of(context)
 

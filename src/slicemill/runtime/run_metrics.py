@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
 from slicemill.catalog.catalog import AGAIN, QueryDefinition
 from slicemill.metrics.quality_of_service import BUCKET_S, MetricsRecord
 from slicemill.metrics.query_metrics import MemoryUse, MillMetrics, QueryMetrics
+from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.graph import QueryGraph
 from slicemill.runtime.driver import Dispatcher
-from slicemill.runtime.messages import RunDone
 from slicemill.runtime.tasks import RunningTask
 from slicemill.shedding.accuracy import merge_reports
 from slicemill.time import SECOND_US
@@ -28,25 +28,25 @@ class RunMetrics:
 
     def begin(self, query: QueryDefinition) -> QueryMetrics:
         """Start the metrics of a new query."""
-        counted = QueryMetrics(query.name, self._clock() / SECOND_US, query.options.weight, query.options.slo)
+        counted = QueryMetrics(
+            query=query.name,
+            since_s=self._clock() / SECOND_US,
+            weight=query.options.weight,
+            slo=query.options.slo,
+        )
         self._queries[query.name] = counted
         return counted
 
-    def ran(self, log: str, results: Sequence[RunDone]) -> None:
-        """Add the processor time of a run to a query's metrics."""
-        counted = self._queries[log]
-        counted.cpu_s += sum(result.cpu_s for result in results)
-        counted.python_s += sum(result.python_s for result in results)
-        counted.collecting_s += sum(result.collecting_s for result in results)
-
-    def delivered(self, log: str, rows: int, task: RunningTask, results: Sequence[RunDone], now: int) -> None:
-        """Record the committed rows of a query after a run."""
-        # Rows of a backfill are counted, but their response times are meaningless.
-        timed = () if task.catching_up else results
-        arrivals = tuple(pair for result in timed for pair in result.arrivals.get(log, ()))
-        running = self._dispatcher.running
-        warm_s = running.warm_us(task, now) / SECOND_US
-        self._queries[log].add(rows, arrivals, now / SECOND_US, running.ideal_time(log), self._record, warm_s)
+    def add(self, log: str, run: RunRecord, *, readable: bool) -> None:
+        """Add a run to the metrics of a query whose results are readable, or paused."""
+        metrics = self._queries[log]
+        metrics.cpu_s += run.cpu_s
+        metrics.python_s += run.python_s
+        metrics.collecting_s += run.collecting_s
+        if readable:
+            arrivals, now_s = run.arrivals.get(log, ()), run.committed_us / SECOND_US
+            warm_s = run.warm_us / SECOND_US
+            metrics.add(run.written[log], arrivals, now_s, run.ideal[log], self._record, warm_s)
 
     def now(self, metrics: QueryMetrics, graph: QueryGraph) -> QueryMetrics:
         """Update and return the metrics of a query."""
@@ -76,7 +76,15 @@ class RunMetrics:
         failing = {name: s.error for name, s in dispatcher.streams.items() if s.error is not None}
         policy = dispatcher.chooser.policy.name
         subtasks = [subtask for task in running.tasks for subtask in self._subtasks(task)]
-        return MillMetrics(policy, dispatcher.decisions, found, self._record, streams, failing, subtasks)
+        return MillMetrics(
+            policy=policy,
+            decisions=dispatcher.decisions,
+            queries=found,
+            record=self._record,
+            streams=streams,
+            failing=failing,
+            subtasks=subtasks,
+        )
 
     def describe_subtasks(self, query: str) -> str:
         """Describe the work of each subtask of a query's task."""

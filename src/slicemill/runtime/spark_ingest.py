@@ -350,7 +350,17 @@ def _committer(
         for line in lines:
             extents[line.bad].append(Extent(line.segment, line.position, line.length, line.rows, line.crc))
         good, bad = tuple(extents[False]), tuple(extents[True])
-        stream.hand(HandedRows(stream.feed_folder, good, bad, batch_id, began_us, looked.at_us, PLACE))
+        stream.hand(
+            HandedRows(
+                folder=stream.feed_folder,
+                rows=good,
+                errors=bad,
+                offset=batch_id,
+                arrival_us=began_us,
+                seen_us=looked.at_us,
+                order=PLACE,
+            )
+        )
         notify()
         stream.wait_committed(ONLY, batch_id)
         if looks_again:

@@ -35,7 +35,7 @@ T = TypeVar("T")
 Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSlice:
     """One state slice in one subtask of a task.
 
@@ -65,7 +65,16 @@ def _slices(task: str, _node: str, subtask: int, state: Inspectable) -> Iterable
         for member, rows in held.wanted.items():
             query = member.split(":")[0]
             wanted[query] = max(rows, wanted.get(query, 0))
-        yield StoredSlice(task, subtask, held.part, held.rows, size, held.earliest, held.latest, wanted)
+        yield StoredSlice(
+            task=task,
+            subtask=subtask,
+            part=held.part,
+            rows=held.rows,
+            bytes=size,
+            earliest_us=held.earliest,
+            latest_us=held.latest,
+            wanted=wanted,
+        )
 
 
 def slices_of_task(home: Home, task: str) -> list[StoredSlice]:

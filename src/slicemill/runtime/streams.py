@@ -96,6 +96,12 @@ def logs_of(stream: Stream) -> dict[str, Any]:
     return logs
 
 
+def stream_of(log: str, streams: Mapping[str, RunningStream]) -> RunningStream:
+    """Return the running stream to which a log belongs."""
+    names = (log, log.removesuffix(LATE), log.removesuffix(ERRORS))
+    return streams[next(name for name in names if name in streams)]
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
     """Rows of a replay, and stream fields to commit with them."""
@@ -276,14 +282,14 @@ class RunningStream:
         spool = self._home.source_folder(self.name)
         columns = self._home.logs[self.name].columns
         self.plan = StreamPlan(
-            self.stream,
-            need,
-            self._folder,
-            logs,
-            spool,
-            self.handed,
-            columns,
-            exchanges,
+            stream=self.stream,
+            need=need,
+            folder=self._folder,
+            logs=logs,
+            spool=spool,
+            handed=self.handed,
+            columns=columns,
+            exchanges=exchanges,
             skips_past=self.stream.has_past and not self.stream.starts_early,
         )
         self.pickled = pickle.dumps(self.plan)
@@ -314,7 +320,11 @@ class RunningStream:
         extents = (writer.append(checked.table),) if checked.table.num_rows else ()
         bad = (writer.append(checked.errors),) if checked.errors is not None else ()
         writer.release()
-        self.hand(HandedRows(self.feed_folder, extents, bad, offset, now, now))
+        self.hand(
+            HandedRows(
+                folder=self.feed_folder, rows=extents, errors=bad, offset=offset, arrival_us=now, seen_us=now
+            )
+        )
 
     def record_empty_poll(self, seen_us: int) -> None:
         """Record that Spark had no more rows at this time."""
@@ -396,26 +406,33 @@ class RunningStream:
         self.reading_us, self._noticed = now, False
         self._fields_to_set = {} if replay is None else replay.fields
         return ReadStream(
-            self._mill,
-            self.name,
-            self.digest,
-            self.fields.get("offsets", {}),
-            self._announced,
-            ROWS_PER_READ,
-            first,
-            self.fields,
-            held,
-            handed if self.handed and not flush and replay is None else None,
-            flush,
-            None if self._clock is wall_clock_us else now,
-            None if replay is None else replay.handed,
+            mill=self._mill,
+            stream=self.name,
+            plan=self.digest,
+            offsets=self.fields.get("offsets", {}),
+            announced=self._announced,
+            limit_rows=ROWS_PER_READ,
+            first=first,
+            progress=self.fields,
+            held=held,
+            handed=handed if self.handed and not flush and replay is None else None,
+            flush=flush,
+            now_us=None if self._clock is wall_clock_us else now,
+            replay=None if replay is None else replay.handed,
         )
 
     def _nothing(self, now: int) -> HandedRows:
         """Return an empty batch, whose time releases held-back rows."""
         seen_us = self._silent_until(now)
         moment = now if seen_us is None else seen_us
-        return HandedRows(self.feed_folder, (), (), self._offset(ONLY), moment, moment)
+        return HandedRows(
+            folder=self.feed_folder,
+            rows=(),
+            errors=(),
+            offset=self._offset(ONLY),
+            arrival_us=moment,
+            seen_us=moment,
+        )
 
     def done(self, done: ReadDone, now: int, change: Change) -> None:
         """Add the results of a read to a change."""

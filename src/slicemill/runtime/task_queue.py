@@ -7,7 +7,7 @@ all tasks that read the log, and recomputes a task only after a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from slicemill.metrics.due_times import TimeMoments
 from slicemill.metrics.quality_of_service import IdealTime, WaitingRows
 from slicemill.operators.alignment import Dues, is_reached
 from slicemill.operators.join.heavy_keys import KeySample
-from slicemill.runtime.streams import RunningStream
+from slicemill.runtime.streams import RunningStream, stream_of
 from slicemill.runtime.tasks import BACKFILL, RunningTask
 from slicemill.scheduling.batches import Batches, rows_within
 from slicemill.scheduling.policies import Policy
@@ -150,10 +150,7 @@ class RunningTasks:
         if not task.plan.task.stateful:
             return ()  # a stateless task does not emit by time
         after = min(task.input_watermarks().values(), default=BEGINNING)
-        return tuple(
-            streams[task.plan.catalog.declared_stream(log).name].moments(log, after)
-            for log in self._origins_of(task)
-        )
+        return tuple(stream_of(log, streams).moments(log, after) for log in self._origins_of(task))
 
     def warm_us(self, task: RunningTask, now_us: int) -> int:
         """Return when a task and its upstream tasks had run once."""
@@ -278,14 +275,22 @@ class RunningTasks:
 
     # -- scheduling decisions ---------------------------------------------------------------------------
 
+    def logs_to_check(self) -> list[str]:
+        """Return the inputs of idle tasks, whose watermarks `ready` needs.
+
+        Reading the watermark of a stream announces it, so watermarks of other logs are not read.
+        """
+        can = self._has_work
+        return [log for log, readers in self._readers.items() if not can[readers].all()]
+
     def ready(
-        self, watermark: Callable[[str], int], now_us: int, quantum_s: float = np.inf
+        self, watermarks: Mapping[str, int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
         """Return the positions and the pending work of tasks that can run.
 
-        While several tasks can run, a run is limited to a quantum.
+        `watermarks` are those of `logs_to_check`. While several tasks can run, a run is limited to a quantum.
         """
-        positions = np.flatnonzero(self._can_run(watermark))
+        positions = np.flatnonzero(self._can_run(watermarks))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         return positions, self.batches(positions, now_us, quantum_s)
 
@@ -398,35 +403,34 @@ class RunningTasks:
         certain_s = float(overhead[rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
-    def _can_run(self, watermark: Callable[[str], int]) -> npt.NDArray[np.bool_]:
+    @property
+    def _has_work(self) -> npt.NDArray[np.bool_]:
+        """Tasks with new rows, and tasks that run once without input before the first row."""
+        found: npt.NDArray[np.bool_] = (self._epochs > 0) | self._begins
+        return found
+
+    def _can_run(self, watermarks: Mapping[str, int]) -> npt.NDArray[np.bool_]:
         """Find the tasks that can run.
 
-        A task can run if it has new rows, rows that are due by time, or an ended input. A task whose results
-        exist before the first row runs once without input. Reading the watermark of a stream announces it, so
-        only watermarks of inputs of idle tasks are read. Each task runs once at the end of an input, even if
-        it holds back no rows, because other tasks read its logs.
+        A task can run if it has work, rows that are due by time, or an ended input. Each task runs once at
+        the end of an input, even if it holds back no rows, because other tasks read its logs.
         """
-        can = (self._epochs > 0) | self._begins
-        free = self._free
-        if can.all():
-            return can & free
-        known: dict[str, int] = {}
+        can = self._has_work
+        if not watermarks:
+            return can & self._free
         least = np.full(len(self.tasks), END)
         ended = np.zeros(len(self.tasks), np.bool_)
-        for log, readers in self._readers.items():
-            if can[readers].all():
-                continue
-            ts = watermark(log)
-            known[log] = ts
+        for log, ts in watermarks.items():
+            readers = self._readers[log]
             least[readers] = np.minimum(least[readers], ts)
             if ts == END:
                 ended[readers] |= self._not_ended[log][readers]
         can |= (self._holds & (least >= self._due)) | ended
         for position, dues in self._dues.items():
-            can[position] = can[position] or is_reached(dues, known)
-        for position in self._tasks_on_demand(can, known):
+            can[position] = can[position] or is_reached(dues, watermarks)
+        for position in self._tasks_on_demand(can, watermarks):
             can[position] = True
-        return can & free
+        return can & self._free
 
     def _tasks_on_demand(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
         """Yield tasks that must run only to advance a watermark (M25).

@@ -38,14 +38,15 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from slicemill.catalog.catalog import LATE, TimestampKind
-from slicemill.metrics.due_times import TimeMoments
+from slicemill.metrics.due_times import Arrivals, TimeMoments
+from slicemill.metrics.run_record import RunRecord
 from slicemill.operators.alignment import Dues, earliest
 from slicemill.operators.join.heavy_keys import KeySample
 from slicemill.operators.join.slices.coverage import Covers
@@ -71,14 +72,13 @@ from slicemill.runtime.messages import (
     RunDone,
     RunTask,
 )
-from slicemill.runtime.pipeline import TaskPlan
+from slicemill.runtime.pipeline import TaskPlan, pack_plan
 from slicemill.runtime.retained_logs import WHOLE
 from slicemill.runtime.skew import HeavyKeys, SkewedSide
 from slicemill.runtime.step_limit import FAR_LONGER
-from slicemill.runtime.workers.plan_messages import pack_plan
 from slicemill.scheduling.statistics import MadeOf, TaskStatistics, made_of
 from slicemill.shedding.accuracy import AccuracyReport, merge_reports
-from slicemill.shedding.load import Backlog
+from slicemill.shedding.load import Backlog, Comparisons
 from slicemill.storage.changes import Appended, Change, merge_appended
 from slicemill.storage.home import Home
 from slicemill.storage.home_state import BEFORE, SINCE_CHECKPOINT, fallback_fields
@@ -102,7 +102,7 @@ CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
 _OVERDUE = 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class TaskRun:
     """Run in progress: its epochs, input watermarks, and answers of subtasks."""
 
@@ -268,23 +268,25 @@ class RunningTask:
         """Return the watermark of an output after the last run."""
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
-    def watermark_now(self, log: str, given: Callable[[str], int]) -> int:
-        """Return the current watermark of an output (M23).
+    def inputs_of_idle(self, log: str) -> frozenset[str]:
+        """Return the inputs whose watermarks advance an output without a run (M23).
 
-        An idle task holds back no rows, so its watermark advances without a run. The watermark is then the
-        minimum of the input watermarks (`given`), minus the SLACK of the task's operators. At the end of
-        input the task must run, because it may emit more rows.
+        An idle task holds back no rows. The set is empty if the output's watermark advances only by a run.
         """
-        own = self.watermark(log)
-        if self.begins:
-            return own
         inputs = self._read_by[log]
         # Rows that wait for other inputs do not hold back this output's watermark.
-        if self.run is not None or any(due.keys() <= inputs for due in self.due):
-            return own
-        if any(self._home.logs[read].head > self.cursor(read) for read in inputs):
-            return own
-        least = min(map(given, inputs))
+        if self.begins or self.run is not None or any(due.keys() <= inputs for due in self.due):
+            return frozenset()
+        behind = any(self._home.logs[read].head > self.cursor(read) for read in inputs)
+        return frozenset() if behind else inputs
+
+    def watermark_now(self, log: str, inputs: Iterable[int]) -> int:
+        """Return the current watermark of an output, given those of `inputs_of_idle`.
+
+        The watermark is the minimum of the inputs, minus the SLACK of the task's operators. At the end of
+        input the task must run, because it may emit more rows.
+        """
+        own, least = self.watermark(log), min(inputs, default=END)
         return own if least == END else max(own, least - self._slack_us[log])
 
     @cached_property
@@ -398,7 +400,13 @@ class RunningTask:
         """
         self._runs += 1
         if (failed := self._failed_run) is not None:
-            self.run = TaskRun(self, self._runs, failed.epochs, failed.input_watermarks, failed.shares)
+            self.run = TaskRun(
+                task=self,
+                number=self._runs,
+                epochs=failed.epochs,
+                input_watermarks=failed.input_watermarks,
+                shares=failed.shares,
+            )
             return self.run
         epochs: dict[str, list[Epoch]] = {}
         marks = dict(watermarks)
@@ -426,7 +434,7 @@ class RunningTask:
         if self._heavy is not None:
             self._heavy.predict(max(self.input_watermarks().values(), default=BEGINNING) + 1)
             self._spread_keys = self._heavy.keys
-        self.run = TaskRun(self, self._runs, epochs, marks, shares)
+        self.run = TaskRun(task=self, number=self._runs, epochs=epochs, input_watermarks=marks, shares=shares)
         return self.run
 
     def item(self, subtask: int, *, restore: bool, checkpoint: bool) -> RunTask:
@@ -440,24 +448,24 @@ class RunningTask:
             and not self.searching
         }
         return RunTask(
-            self._mill,
-            self.id,
-            subtask,
-            self.digest,
-            self._runs,
-            self._committed_run,
-            self._spans,
-            outputs,
-            self.state_folder,
-            self._moments,
-            self._begun_us,
-            self._field("latest"),
-            self._dropping,
-            self._spread_keys,
-            self._restore(subtask) if restore else None,
-            checkpoint and self.plan.task.stateful and not self.searching,
-            self.left_out,
-            self.limit_s,
+            mill=self._mill,
+            task=self.id,
+            subtask=subtask,
+            plan=self.digest,
+            run=self._runs,
+            after=self._committed_run,
+            inputs=self._spans,
+            outputs=outputs,
+            state_folder=self.state_folder,
+            moments=self._moments,
+            now_us=self._begun_us,
+            latest=self._field("latest"),
+            dropping=self._dropping,
+            heavy=self._spread_keys,
+            restore=self._restore(subtask) if restore else None,
+            checkpoint=checkpoint and self.plan.task.stateful and not self.searching,
+            failed=self.left_out,
+            limit_s=self.limit_s,
         )
 
     def _incomplete_until(self, log: str) -> int | None:
@@ -528,7 +536,7 @@ class RunningTask:
 
     def _restore(self, subtask: int) -> Restore:
         if not self.plan.task.stateful:
-            return Restore((), {}, {})
+            return Restore(files=(), replay={}, newcomers={})
         checkpoint = self._field("checkpoint")
         files = checkpoint["files"]
         input_watermarks = self.input_watermarks()
@@ -549,9 +557,25 @@ class RunningTask:
         if files and "placement" in checkpoint:
             before = former_subtasks(checkpoint["placement"])
             heavy = tuple(HeavyKey(*fields) for fields in checkpoint["heavy"])
-            return Restore(tuple(files), replayed, newcomers, successors, parts, before, heavy, begun)
+            return Restore(
+                files=tuple(files),
+                replay=replayed,
+                newcomers=newcomers,
+                successors=successors,
+                parts_taken=parts,
+                before=before,
+                heavy=heavy,
+                first_rows=begun,
+            )
         kept = tuple(files[subtask]) if files else ()
-        return Restore(kept, replayed, newcomers, successors, parts, first_rows=begun)
+        return Restore(
+            files=kept,
+            replay=replayed,
+            newcomers=newcomers,
+            successors=successors,
+            parts_taken=parts,
+            first_rows=begun,
+        )
 
     def _span(self, log: str, epochs: Sequence[Epoch], watermark: int) -> LogSpan:
         opened = self._home.logs[log]
@@ -579,19 +603,18 @@ class RunningTask:
         # A step that exceeded its time limit would exceed it again.
         return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
 
-    def finish(self, now: int, change: Change) -> list[RunDone]:
-        """Add a finished run to a change; return its subtasks' answers."""
+    def finish(self, now: int, change: Change) -> RunRecord:
+        """Add a finished run to a change; return its record."""
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run, self._cleared = None, 0, run.number, False
         self.warm_us = now if self.warm_us is None else self.warm_us
         failed = {**self.failed, **run.errors}
-        for node_id in {node_id for done in run.done for node_id in done.sheds}:
-            self.sheds[node_id] = merge_reports([d.sheds[node_id] for d in run.done if node_id in d.sheds])
-        self.state_bytes = sum(done.state_bytes for done in run.done)
-        self._load.compared([done.compared for done in run.done], run.rows)
-        outputs = [log for _, log in self.plan.task.outputs]
-        self.statistics.add(run.rows_by_input(), outputs, run.done)
+        record = self._record(run, failed)
+        self.sheds.update(record.sheds)
+        self.state_bytes = record.state_bytes
+        self._load.add(record)
+        self.statistics.add(record)
         self._rows_since_checkpoint += max(run.rows, 1)
         output_watermarks: dict[str, int] = {}
         for node_id, log in self.plan.task.outputs:
@@ -605,7 +628,7 @@ class RunningTask:
         fields["cursors"] = {**self._field("cursors"), **cursors}
         fields["input_watermarks"] = dict(run.input_watermarks)
         fields["output_watermarks"] = output_watermarks
-        fields["due"] = list(earliest(due for done in run.done for due in done.due)) or None
+        fields["due"] = list(earliest([due for done in run.done for due in done.due])) or None
         if self.begins:
             fields["begun"] = True
         if failed != self.failed:
@@ -622,7 +645,44 @@ class RunningTask:
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
             self._rows_since_checkpoint = 0
             self._checkpointed_s = time.monotonic()
-        return run.done
+        return record
+
+    def _record(self, run: TaskRun, failed: Mapping[str, str]) -> RunRecord:
+        """Return the record of a finished run, before its commit."""
+        outputs = [log for _, log in self.plan.task.outputs]
+        arrivals: dict[str, Arrivals] = {}
+        emitted: dict[str, int] = {}
+        compared: dict[str, list[Comparisons]] = {}
+        sheds: dict[str, list[AccuracyReport]] = {}
+        for done in run.done:
+            # Rows of a backfill are counted, but their response times are meaningless.
+            for log, pairs in () if self.catching_up else done.arrivals.items():
+                arrivals[log] = (*arrivals.get(log, ()), *pairs)
+            for node_id, rows in done.rows.items():
+                emitted[node_id] = emitted.get(node_id, 0) + rows
+            for node_id, comparisons in done.compared.items():
+                compared.setdefault(node_id, []).append(comparisons)
+            for node_id, report in done.sheds.items():
+                sheds.setdefault(node_id, []).append(report)
+        return RunRecord(
+            task=self.id,
+            read=run.rows_by_input(),
+            written={log: sum(d.written[log].rows for d in run.done if log in d.written) for log in outputs},
+            emitted=emitted,
+            failed=failed,
+            arrivals=arrivals,
+            compared=compared,
+            sheds={node_id: merge_reports(reports) for node_id, reports in sheds.items()},
+            subtasks=[done.record for done in run.done],
+            seconds=max(sum(done.seconds.values()) for done in run.done),
+            python_s=sum(done.python_s for done in run.done),
+            collecting_s=sum(done.collecting_s for done in run.done),
+        )
+
+    def record_of_failure(self) -> RunRecord:
+        """Return the record of an abandoned run, after its commit."""
+        written = {log: 0 for _, log in self.plan.task.outputs}
+        return RunRecord(task=self.id, written=written, failed=self.failed)
 
     def _heavy_keys(self) -> HeavyKeys | None:
         """Return the heavy keys of a join that is partitioned by key.

@@ -58,12 +58,11 @@ from slicemill.runtime.messages import (
     RunTask,
     item_failure,
 )
-from slicemill.runtime.pipeline import TaskPlan, TaskProgram
+from slicemill.runtime.pipeline import TaskPlan, TaskProgram, unpack_plan
 from slicemill.runtime.rescale import redistribute_state
 from slicemill.runtime.shuffle import PartitionedRows, add_subtask_order, is_large, sample_keys
 from slicemill.runtime.step_limit import StepLimit, StepRecord, current_step
 from slicemill.runtime.workers.events import WorkerContext
-from slicemill.runtime.workers.plan_messages import unpack_plan
 from slicemill.storage.changes import Appended, merge_appended
 from slicemill.storage.checkpoints import (
     CheckpointDamaged,
@@ -218,30 +217,30 @@ class Worker:
         subtask = self._keep(item, program, time.process_time() - began)
         clock.append(time.perf_counter())
         return RunDone(
-            item.task,
-            item.subtask,
-            item.run,
-            written,
-            outcome.watermarks,
-            outcome.errors,
-            outcome.rows,
-            arrivals,
-            outcome.due,
-            program.latest,
-            program.sheds,
-            subtask.bytes,
-            time.process_time() - began,
-            _stages(_STAGES, clock),
-            files,
-            sum(table.num_rows for table in tables.values()),
-            self._bytes_read,
-            program.compared,
-            python_seconds() - as_python,
-            program.key_work,
-            sampled,
-            gc_seconds() - collecting,
-            outcome.overran,
-            outcome.shared,
+            task=item.task,
+            subtask=item.subtask,
+            run=item.run,
+            written=written,
+            watermarks=outcome.watermarks,
+            errors=outcome.errors,
+            rows=outcome.rows,
+            arrivals=arrivals,
+            due=outcome.due,
+            latest=program.latest,
+            sheds=program.sheds,
+            state_bytes=subtask.bytes,
+            cpu_s=time.process_time() - began,
+            seconds=_stages(_STAGES, clock),
+            checkpoint=files,
+            rows_in=sum(table.num_rows for table in tables.values()),
+            bytes_read=self._bytes_read,
+            compared=program.compared,
+            python_s=python_seconds() - as_python,
+            key_work=program.key_work,
+            key_samples=sampled,
+            collecting_s=gc_seconds() - collecting,
+            overran=outcome.overran,
+            shared=outcome.shared,
         )
 
     def _keep(self, item: RunTask, program: TaskProgram, ran_cpu_s: float) -> LoadedSubtask:
@@ -363,21 +362,23 @@ class Worker:
                 sampled = sample_keys(longest, output.exchanges, schema)
         clock.append(time.perf_counter())
         return ReadDone(
-            item.stream,
-            {**item.offsets, **found.offsets},
-            written,
-            (found.admitted[-1].progress | {SKIPPING: found.skipping or None}) if found.admitted else {},
-            found.more,
-            found.again_us,
-            found.ended,
-            item.handed is not None,
-            found.rows,
-            tuple(moment for part in found.admitted for moment in part.moments),
-            found.unneeded,
-            time.process_time() - began,
-            _stages(("read: source and intake", "read: write"), clock),
-            sampled,
-            found.warning,
+            stream=item.stream,
+            offsets={**item.offsets, **found.offsets},
+            written=written,
+            progress=(found.admitted[-1].progress | {SKIPPING: found.skipping or None})
+            if found.admitted
+            else {},
+            more=found.more,
+            again_us=found.again_us,
+            ended=found.ended,
+            handed=item.handed is not None,
+            rows_read=found.rows,
+            moments=tuple(moment for part in found.admitted for moment in part.moments),
+            rows_unneeded=found.unneeded,
+            cpu_s=time.process_time() - began,
+            seconds=_stages(("read: source and intake", "read: write"), clock),
+            key_samples=sampled,
+            warning=found.warning,
         )
 
     def _opened(self, item: ReadStream) -> OpenStream:

@@ -1,8 +1,10 @@
-"""Scheduling of tasks: policies, run statistics, the chooser, and capacity planning.
+"""Scheduling of tasks: policies, run statistics, choice of the next task, and capacity planning.
+
+A task is the set of operators that the driver schedules as one.
 
     batches --policy--> priorities --Chooser--> tasks to run          (batches, policies, priorities, chooser)
     costs + arrivals --simulation--> response times                   (capacity, rehearsal)
     runs --observe--> cost of a run, selectivity                      (statistics)
 
-All modules are pure functions of their arguments. They read no clock and do not import Spark.
+All modules are pure functions of their arguments. No module reads a clock or imports Spark.
 """

@@ -1,4 +1,4 @@
-"""Load balancing: moves subtasks from busy workers to idle workers (S39).
+"""Load balancing: move subtasks (parallel instances of tasks) from busy workers to idle workers.
 
 The load of a subtask is its recent share of a core. A move costs a checkpoint and a restore. So a subtask
 moves only after loads have been uneven for several rounds, and then stays on its worker for several rounds.
@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-# (task id, subtask number)
+# Task id and subtask number
 SubtaskId: TypeAlias = tuple[str, int]
 
-# Permitted difference of load between two workers, as a share of a core.
+# permitted difference of load between two workers, as a share of a core
 _UNEVEN = 0.15
-# Consecutive uneven rounds before a move, and rounds for which a moved subtask stays on its worker.
+# number of uneven rounds in a row before a move, and of rounds for which a moved subtask stays
 _LOOKS, _REST = 3, 10
-# A worker with a higher load falls behind, so its subtasks move at once.
+# load above which a worker falls behind, so that its subtasks move at once
 _FULL = 0.8
-# Minimum share of the difference that a move must remove.
+# minimum share of the load difference that a move must remove
 _WORTH = 0.2
 
 
@@ -38,7 +38,7 @@ class Move:
 def best_move(
     loads: Mapping[SubtaskId, float], at: Mapping[SubtaskId, int], fixed: Mapping[int, float]
 ) -> Move | None:
-    """Return the best move from busiest to idlest worker, or None.
+    """Return the best move of a subtask from the busiest to the idlest worker, or None.
 
     `fixed` has, for every worker, the load that cannot move, such as the load of reading sources.
     """
@@ -51,7 +51,7 @@ def best_move(
     gap = totals[busiest] - totals[idlest]
     if gap <= _UNEVEN:
         return None
-    # Difference after the move. It is 0 for a subtask whose load is half of the current difference.
+    # Load difference of both workers after the move; 0 if the subtask has half of the difference now.
     left = {
         subtask: abs(gap - 2 * loads.get(subtask, 0.0)) for subtask, worker in at.items() if worker == busiest
     }
@@ -63,16 +63,16 @@ def best_move(
 
 @dataclass(slots=True)
 class Balancer:
-    """Load balancer. `decide` is called at regular intervals."""
+    """Load balancer between workers. `decide` is called at regular intervals."""
 
-    _uneven: int = 0  # consecutive uneven rounds
+    _uneven: int = 0  # number of uneven rounds in a row
     _looks: int = 0
-    _resting: dict[SubtaskId, int] = field(default_factory=dict)  # last round in which the subtask stays
+    _resting: dict[SubtaskId, int] = field(default_factory=dict)  # last round on the present worker
 
     def decide(
         self, loads: Mapping[SubtaskId, float], at: Mapping[SubtaskId, int], fixed: Mapping[int, float]
     ) -> Move | None:
-        """Return a move if loads have been uneven for `_LOOKS` consecutive rounds.
+        """Return a move if the loads of the workers have been uneven for `_LOOKS` rounds in a row.
 
         The load of a recently moved subtask counts as fixed.
         """

@@ -1,8 +1,9 @@
-"""Capacity planning: measured costs of tasks, and required cores (§4.3).
+"""Capacity planning: measured costs of tasks, and required cores.
 
-A job is one round of the driver: messages to workers, their answers, and a commit. A job has one task per
-task, or one task per core for a task that is partitioned by key. Jobs, tasks, and the delivery of each task's
-results have fixed costs that do not depend on the number of rows. Times are in seconds.
+A job is one round of the driver: messages to workers, their answers, and a commit. A job runs each of its
+tasks as one subtask, or as one subtask per core for a task that is partitioned by key. Jobs, subtasks, and
+the delivery of each task's results have fixed costs that do not depend on the number of rows. Times are in
+seconds (§4.3).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from slicemill.scheduling.statistics import BatchCost
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Log that a task writes: query results or a derived stream."""
+    """Log to which a task writes query results or a derived stream."""
 
     log: str
     per_row: float
@@ -40,39 +41,39 @@ class TaskCost:
     task_s: float
     row_s: float
 
-    def tasks(self, cores: int) -> int:
+    def subtasks(self, cores: int) -> int:
         return cores if self.splits else 1
 
     def longest_s(self, rows: float, cores: int) -> float:
-        """Return the duration of the longest task if rows are evenly distributed."""
-        return self.task_s + self.row_s * rows / self.tasks(cores)
+        """Return the duration of each subtask if rows are evenly distributed."""
+        return self.task_s + self.row_s * rows / self.subtasks(cores)
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """All tasks of a plan in topological order."""
+    """Costs of all tasks of a plan, in topological order."""
 
     job_s: float
     tasks: tuple[TaskCost, ...]
 
     def alone(self, task: TaskCost, cores: int) -> BatchCost:
-        """Return the cost a + b·N of a job with only this task."""
-        per_row = task.row_s / task.tasks(cores)
+        """Return the cost a + b·N of a job that runs only this task over N rows."""
+        per_row = task.row_s / task.subtasks(cores)
         return BatchCost(self.job_s + task.driver_s + task.task_s, per_row)
 
     def together_s(self, runs: Sequence[tuple[TaskCost, float]], cores: int) -> float:
-        """Return the duration of a job over tasks with row counts.
+        """Return the duration of a job that runs several tasks on `cores` cores.
 
         Each task runs on the first free core.
         """
         free = [0.0] * cores
         for task, rows in runs:
-            for _ in range(task.tasks(cores)):
+            for _ in range(task.subtasks(cores)):
                 heapq.heapreplace(free, free[0] + task.longest_s(rows, cores))
         return self.job_s + sum(task.driver_s for task, _ in runs) + max(free)
 
     def rates(self, streams: Mapping[str, float]) -> dict[str, float]:
-        """Return the rows per second of each log, by stream rates."""
+        """Return the rows per second of each log, at given rates of the streams."""
         rates = dict(streams)
         for task in self.tasks:
             rows = task_rate(task, rates)
@@ -89,11 +90,11 @@ class Costs:
         """
         rates = self.rates(streams)
         work = {task.id: task_rate(task, rates) * task.row_s for task in self.tasks}
-        single = [work[task.id] / task.tasks(cores) for task in self.tasks]
+        single = [work[task.id] / task.subtasks(cores) for task in self.tasks]
         return max([sum(work.values()) / cores, *single])
 
     def ideal_s(self, log: str, cores: int) -> float:
-        """Return the ideal time T of a log.
+        """Return the ideal time T of a query result: its response time without other load.
 
         T is the time of a single row through all tasks that lead to the log, without other load.
         """
@@ -104,7 +105,7 @@ class Costs:
         return 0.0
 
     def streams(self) -> list[str]:
-        """Return the logs that tasks read but no task writes."""
+        """Return the logs that no task writes: the declared streams."""
         written = {output.log for task in self.tasks for output in task.outputs}
         return sorted({log for task in self.tasks for log in task.inputs} - written)
 
@@ -120,7 +121,7 @@ def task_rate(task: TaskCost, rates: Mapping[str, float]) -> float:
 
 
 def costs_from_json(text: str, name: str) -> Costs:
-    """Parse costs that `Costs.to_json` has written.
+    """Parse the JSON text of task costs, which `Costs.to_json` has written.
 
     `name` is the file name for error messages.
     """
@@ -129,7 +130,7 @@ def costs_from_json(text: str, name: str) -> Costs:
         return Costs(float(content["job_s"]), tuple(_tasks(content["tasks"])))
     except (ValueError, KeyError, TypeError):
         raise SlicemillError(
-            f"{name} holds no measured costs; `slicemill simulate … --save {name}` writes them"
+            f"{name} has no measured costs; write them with `slicemill simulate … --save {name}`"
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""Chooser: selects the tasks to run next (§4.3).
+"""Chooser: select the tasks to run next, by policy and with protection from starvation.
 
 The driver and `slicemill simulate` use it:
 
@@ -22,10 +22,10 @@ GUARDED_EVERY = 10
 
 
 def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
-    """Return up to `count` positions by descending priority, then by descending wait."""
+    """Return the indexes of up to `count` batches, by descending priority, then by descending wait."""
     priority = policy.priority(batches)
     if count < len(batches):
-        # Sort only the candidates: sorting all batches takes longer.
+        # Sort only the best batches: sorting all batches takes longer.
         least = np.partition(priority, len(batches) - count)[len(batches) - count]
         best = np.flatnonzero(priority >= least)
         order = best[np.lexsort((-batches.wait[best], -priority[best]))][:count]
@@ -37,7 +37,7 @@ def rank_batches(policy: Policy, batches: Batches, count: int = 1) -> list[int]:
 
 @dataclass(slots=True)
 class Chooser:
-    """Selects tasks by priority and protects tasks from starvation.
+    """Selection of the next tasks: by policy, but no task starves.
 
     Usually the policy decides. Once per `guarded_every` decisions, the task with the longest wait runs first
     instead, if it has waited for more than `patience` seconds. So tasks with low priority also run under
@@ -56,7 +56,7 @@ class Chooser:
     _since_guarded: int = 0
 
     def set_policy(self, name: str, component: str | None = None) -> None:
-        """Set the policy of all tasks, or of one component.
+        """Set the scheduling policy of all tasks, or of one component of the query graph.
 
         `component` is the name of any stream or query in the component.
         """
@@ -70,7 +70,7 @@ class Chooser:
     def choose(
         self, batches: Batches, count: int = 1, within: Iterable[tuple[Policy, Positions]] = ()
     ) -> list[int]:
-        """Return up to `count` positions in the order of the policy.
+        """Return the indexes of up to `count` batches to run, in the order of the policy.
 
         `within` has the components with their own policy, and the positions of their batches. Priorities of
         two policies cannot be compared. So the global policy determines the turns of a component, and the

@@ -1,9 +1,9 @@
-"""Scheduling policies by name, with the metric that each policy minimises (P39).
+"""Scheduling policies by name, with the metric that each policy minimises.
 
     policy_named("hnr").priority(batches)
 
-The priority functions are in `scheduling.priorities`. That module needs NumPy and is imported at the first
-call of `priority`, so that checking `SET policy = 'hnr'` in a script is fast.
+The priority functions are in `scheduling.priorities`. The module `scheduling.priorities` needs NumPy and is
+imported at the first call of `priority`, so that checking `SET policy = 'hnr'` in a script is fast.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ The global policy then applies again.
 
 
 class UnknownPolicyError(SlicemillError):
-    """Error: unknown policy name."""
+    """Error: the name of a scheduling policy is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Policy:
     """
 
     def priority(self, batches: Batches) -> Floats:
-        """Return the priority of each batch; the greatest runs first."""
+        """Return the priority of each batch. The batch with the greatest priority runs first."""
         formula = getattr(import_module("slicemill.scheduling.priorities"), self.formula)
         priorities: Floats = formula(batches) if self.beta is None else formula(batches, self.beta)
         return priorities
@@ -67,8 +67,8 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
         policy.name: policy
         for policy in (
             Policy("fcfs", "longest response time", "fcfs_priority"),
-            Policy("rr", "nothing: each task in turn", "round_robin_priority", linear=False),
-            Policy("srpt", "time until the next task is done", "srpt_priority"),
+            Policy("rr", "no metric (runs each task in turn)", "round_robin_priority", linear=False),
+            Policy("srpt", "time until the next task has no pending rows", "srpt_priority"),
             Policy("rb", "mean response time of one query", "rb_priority"),
             Policy("ml", "time until the next result of one query", "ml_priority"),
             Policy("hr", "mean response time", "hr_priority"),
@@ -77,16 +77,18 @@ POLICIES: Mapping[str, Policy] = MappingProxyType(
             Policy("brt", "l2 norm of response times", "brt_priority"),
             Policy("bsd", "l2 norm of slowdowns", "bsd_priority"),
             Policy("fas", "staleness", "fas_priority", linear=False),
-            Policy("chain", "rows that wait", "chain_priority"),
-            Policy("edf", "missed service levels, while all can be met", "edf_priority", linear=False),
-            Policy("hybrid", "tardiness against service levels", "hybrid_priority", linear=False),
+            Policy("chain", "pending rows", "chain_priority"),
+            Policy(
+                "edf", "missed deadlines of service levels, if all can be met", "edf_priority", linear=False
+            ),
+            Policy("hybrid", "delay after the deadlines of service levels", "hybrid_priority", linear=False),
         )
     }
 )
 
 
 def policy_named(text: str) -> Policy:
-    """Return the policy with this name; `fas` takes its β in brackets.
+    """Return the policy with this name, for example `hnr` or `fas(0.5)`.
 
     >>> policy_named("FAS(0.250)").name, policy_named(" hnr ").name
     ('fas(0.25)', 'hnr')
@@ -94,17 +96,19 @@ def policy_named(text: str) -> Policy:
     match = _WITH_NUMBER.fullmatch(text)
     name = match[1].lower() if match else ""
     if match is None or name not in POLICIES:
-        hint = did_you_mean(name or text, POLICIES) or f"there are {', '.join(POLICIES)}"
+        hint = did_you_mean(name or text, POLICIES) or f"use one of {', '.join(POLICIES)}"
         raise UnknownPolicyError(f"there is no policy {text.strip()}; {hint}")
     if match[2] is None:
         return POLICIES[name]
     if name != "fas":
-        raise UnknownPolicyError(f"{name} takes no number; only fas does, as in fas(0.5)")
+        raise UnknownPolicyError(f"policy {name} has no parameter; only fas has one, as in fas(0.5)")
     return fas_with(float(match[2]))
 
 
 def fas_with(beta: float) -> Policy:
-    """Return freshness-aware scheduling with β between 0 (response time) and 1 (freshness)."""
+    """Return the policy `fas` (freshness-aware scheduling) with the parameter β."""
     if not 0 <= beta <= 1:
-        raise UnknownPolicyError(f"the number of fas lies between 0 and 1, not at {beta:g}")
+        raise UnknownPolicyError(
+            f"the parameter {beta:g} of fas is out of range; use 0 (response time) to 1 (freshness)"
+        )
     return replace(POLICIES["fas"], name=f"fas({beta:g})", beta=beta)

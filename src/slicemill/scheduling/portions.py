@@ -1,15 +1,16 @@
-"""Portions: queries and downstream tasks that determine a task's priority.
+"""Portions: the queries and downstream tasks from which a task's priority is computed.
 
 A task may serve many queries: its own queries, which get results in the same run, and queries of downstream
-tasks that read its logs. Each query has its own ideal time T, so the value of a run is a sum over queries
-(P26):
+tasks that read its logs. A run of the task has a value, for example the number of results. Each query has its
+own ideal time T (response time without other load), so the value of a run is a sum over queries (P26):
 
     V = Σ w_i / (work of the task and of downstream tasks)    w_i = α·S (rates), α·S/T (slowdown), α·S/T²
 
 The downstream tasks of a derived stream need not run together with the task that writes it. So only the part
-of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). It is found by
-cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they increase
-the slope. With "rows that no longer wait" instead of results, the same cut gives the tasks of Chain (M7).
+of the tree of readers that maximises V counts. This part is the priority-defining tree (P27). The tree is
+found by cutting the slope chart of a fork (M6, M9): readers are added in order of descending slope while they
+increase the slope. With "rows that no longer wait" instead of results, the same cut gives the tasks of Chain
+(M7).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from slicemill.kernels.arrays import Floats
 
 
 class Aim(IntEnum):
-    """Definition of the value of a portion."""
+    """Unit in which the value of a run is measured, for example results or processed rows."""
 
     RESPONSE = 0
     """Weighted results: Σ α·S."""
@@ -45,7 +46,7 @@ class Aim(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class QueryGroup:
-    """Queries of a task with the same ideal time."""
+    """Queries of a task that have the same ideal time (response time without other load)."""
 
     shares: tuple[float, ...]
     """S of each query: results per input row."""
@@ -57,13 +58,13 @@ class QueryGroup:
 
     @property
     def value(self) -> float:
-        """Return the weighted results per input row."""
+        """Return the expected results per input row, multiplied by the weights of their queries."""
         return sum(share * weight for share, weight in zip(self.shares, self.weights, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class WorkTree:
-    """Costs of a task, with a subtree per downstream task.
+    """Costs of a task, with a subtree for each downstream task that reads its logs.
 
     `readers` has, for each reader, the number of rows that the reader gets per input row of this task.
     """
@@ -74,7 +75,7 @@ class WorkTree:
     readers: tuple[tuple[float, WorkTree], ...] = ()
 
     def query_groups(self) -> Iterator[tuple[float, QueryGroup]]:
-        """Yield the queries of this and all downstream tasks, with ratios.
+        """Yield the queries of this and all downstream tasks, each with its rows per input row.
 
         The ratio is the number of rows that the query gets per input row of the task.
         """
@@ -86,7 +87,7 @@ class WorkTree:
 
 
 class Portion(NamedTuple):
-    """Part of a work tree that is scheduled as a whole.
+    """Task with those downstream tasks that count for its priority.
 
     A run over N input rows takes overhead + per_row · N.
     """
@@ -96,7 +97,7 @@ class Portion(NamedTuple):
     per_row: float
 
     def rate(self, rows: float) -> float:
-        """Return the value per second; 0 if no time is needed."""
+        """Return the value of a run over `rows` rows, per second of work; 0 if the run takes no time."""
         time_s = self.overhead + self.per_row * rows
         return self.value * rows / time_s if time_s else 0.0
 
@@ -104,7 +105,7 @@ class Portion(NamedTuple):
         return Portion(self.value + other.value, self.overhead + other.overhead, self.per_row + other.per_row)
 
     def behind(self, share: float, rows: float) -> Portion:
-        """Return the portion, scaled to one input row of the upstream task.
+        """Return value and cost per input row of the upstream task, instead of per own input row.
 
         `share` is the number of rows that the upstream task emits per input row. With few rows the reader may
         get none, so its overhead is multiplied by the probability of a row.
@@ -113,7 +114,7 @@ class Portion(NamedTuple):
 
 
 def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
-    """Return the portion of a task for about `rows` pending rows."""
+    """Return the portion of a work tree that counts for the priority, for about `rows` pending rows."""
     if aim is Aim.PATH:
         return _best_path(tree, rows)
     if aim is Aim.ALL:
@@ -122,9 +123,9 @@ def portion(tree: WorkTree, aim: Aim, rows: float) -> Portion:
 
 
 def _cut(tree: WorkTree, aim: Aim, rows: float) -> list[Portion]:
-    """Cut the tree into portions.
+    """Cut a work tree into portions, of which the first contains the task itself.
 
-    The first portion contains the task itself. The others are ordered by descending slope.
+    The other portions are ordered by descending slope: value per second of work.
     """
     below = [
         part.behind(share, rows)
@@ -163,7 +164,7 @@ def _best_path(tree: WorkTree, rows: float) -> Portion:
 
 
 class TaskColumns:
-    """Statistics of tasks that do not depend on pending rows, as columns.
+    """Statistics of all tasks that do not depend on pending rows, as columns.
 
     Each task has a position in the columns.
     """
@@ -188,7 +189,7 @@ class TaskColumns:
         """Strictest bound on the response times of these queries."""
 
     def set(self, position: int, tree: WorkTree, rows: float) -> None:
-        """Compute the statistics of a task whose runs have about `rows` rows."""
+        """Compute the statistics of a task whose runs read about `rows` rows."""
         self.portions[:, :, position] = [portion(tree, aim, rows) for aim in Aim]
         shares: list[float] = []
         weights: list[float] = []
@@ -212,7 +213,7 @@ class TaskColumns:
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
     ) -> TaskColumns:
-        """Return the statistics of tasks without readers.
+        """Return the statistics of tasks that have no downstream tasks.
 
         All queries of a task have one ideal time.
         """
@@ -236,10 +237,10 @@ class TaskColumns:
 
 
 def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
-    """Return the selectivity of equal queries that would be stale as often.
+    """Return the common selectivity S at which all queries would together be as often stale.
 
-    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This is not linear in S, so the
-    mean selectivity would give another probability.
+    After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This probability is not linear in
+    S, so the mean selectivity would give another probability.
     """
     if not shares:
         return 0.0
@@ -249,7 +250,7 @@ def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: 
     return float(1 - np.average(fresh, weights=weights) ** (1 / rows))
 
 
-# Array types of scheduling.
+# Positions of tasks in columns, or of batches
 
 
 Positions: TypeAlias = npt.NDArray[np.intp]

@@ -1,4 +1,4 @@
-"""Priorities of all policies: the greatest priority runs first (P11-P24).
+"""Priority functions of all scheduling policies: the batch with the greatest priority runs first.
 
 A priority is a function of columns (`scheduling.batches.Batches`) with one entry per ready task. The driver,
 `slicemill simulate` and the lab's simulator use the same functions. A priority depends on no earlier
@@ -16,17 +16,17 @@ from slicemill.scheduling.portions import Aim
 
 
 def fcfs_priority(batches: Batches) -> Floats:
-    """First come, first served: the wait. Minimises the longest response time (P11)."""
+    """First come, first served: return the wait. Minimises the longest response time (P11)."""
     return batches.wait
 
 
 def round_robin_priority(batches: Batches) -> Floats:
-    """Round robin: the time since the task's last run. A baseline (P11)."""
+    """Round robin: return the time since the task's last run. Used as a baseline (P11)."""
     return batches.idle
 
 
 def srpt_priority(batches: Batches) -> Floats:
-    """Shortest remaining processing time: the least work to process all rows (P11).
+    """Shortest remaining processing time: prefer the task with the least work to process all its rows.
 
     The work includes all downstream tasks, as if no operator dropped a row.
     """
@@ -35,7 +35,7 @@ def srpt_priority(batches: Batches) -> Floats:
 
 
 def rb_priority(batches: Batches) -> Floats:
-    """Rate based: results per second on the best path (P11).
+    """Rate based: return the results per second of the best path to a query.
 
     Optimal within one query. `hr_priority` adds up the results of all queries that a task serves.
     """
@@ -46,7 +46,7 @@ _NO_RESULT = 1e-300
 
 
 def ml_priority(batches: Batches) -> Floats:
-    """Min-latency: the least work until the next result (P11).
+    """Min-latency: prefer the task with the least work until its next result.
 
     Within one query the order is that of `rb_priority`. An operator must process 1 / S rows for one result,
     where S is the selectivity of the rest of the path. So the work until one result is Σ c / S = C̄ / S.
@@ -55,25 +55,25 @@ def ml_priority(batches: Batches) -> Floats:
 
 
 def hr_priority(batches: Batches) -> Floats:
-    """Highest rate: weighted results per second. Minimises the mean response time (P12)."""
+    """Highest rate: return weighted results per second. Minimises the mean response time (P12)."""
     return batches.rate(Aim.RESPONSE)
 
 
 def hnr_priority(batches: Batches) -> Floats:
-    """Highest normalised rate: results over ideal time, per second.
+    """Highest normalised rate: return the sum of results / ideal time, per second of work.
 
-    Minimises the mean slowdown (P13).
+    The ideal time is the response time without other load. This policy minimises the mean slowdown (P13).
     """
     return batches.rate(Aim.SLOWDOWN)
 
 
 def lsf_priority(batches: Batches) -> Floats:
-    """Longest stretch first: the slowdown so far. Minimises the greatest slowdown (P14)."""
+    """Longest stretch first: return the slowdown so far. Minimises the greatest slowdown (P14)."""
     return batches.wait * (1 / batches.ideal_time)
 
 
 def brt_priority(batches: Batches) -> Floats:
-    """Balance response time: rate times wait.
+    """Balance response time: return results per second times wait.
 
     Minimises the ℓ2 norm of response times (P16).
     """
@@ -81,17 +81,18 @@ def brt_priority(batches: Batches) -> Floats:
 
 
 def bsd_priority(batches: Batches) -> Floats:
-    """Balance slowdown: normalised rate times slowdown so far.
+    """Balance slowdown: return normalised results per second times slowdown so far.
 
     Minimises the ℓ2 norm of slowdowns (P15).
     """
     return batches.wait * batches.rate(Aim.BALANCE)
 
 
-# Freshness-aware scheduling: stale results that become fresh per second of work (P32-P34).
+# Freshness-aware scheduling: count the stale results that become fresh per second of work (P32-P34)
 #
-# With N pending rows, an output is stale with probability 1 - (1 - S)^N, and work of B(N) makes it fresh. N
-# has the exponent β: β = 1 optimises freshness, β = 0 optimises response time as `hr_priority` does.
+# With N pending rows and selectivity S, an output is stale with probability 1 - (1 - S)^N. The work B(N)
+# makes it fresh. The formula uses N^β for N: β = 1 optimises freshness, β = 0 optimises response time as
+# `hr_priority` does.
 
 
 def value(
@@ -103,7 +104,7 @@ def value(
     outputs: Floats,
     beta: float,
 ) -> Floats:
-    """Return the priority of `fas`.
+    """Return the stale outputs that become fresh per second of work (priority of the policy `fas`).
 
     Selectivities above 1, as of joins, count as 1. The lab's simulator compiles this function for scalars.
     """
@@ -115,7 +116,7 @@ def value(
 def fas_priority(batches: Batches, beta: float = 1.0) -> Floats:
     figures, tasks = batches.figures, batches.tasks
     overhead, per_row = batches.cost()
-    with np.errstate(divide="ignore"):  # log(0) for selectivity 1
+    with np.errstate(divide="ignore"):  # log(0) occurs for selectivity 1
         return value(
             batches.pending,
             figures.selectivity[tasks],
@@ -128,7 +129,7 @@ def fas_priority(batches: Batches, beta: float = 1.0) -> Floats:
 
 
 def chain_priority(batches: Batches) -> Floats:
-    """Chain: rows that stop waiting per second of work.
+    """Chain: return how many rows stop being pending, per second of work.
 
     Minimises pending rows (P11, M7). The priority is the slope of the first segment in the progress chart of
     the task and its downstream tasks. A downstream task on the same segment has at least this slope, so it
@@ -138,21 +139,21 @@ def chain_priority(batches: Batches) -> Floats:
 
 
 def edf_priority(batches: Batches) -> Floats:
-    """Earliest deadline first. Meets all service levels if that is possible (P24).
+    """Earliest deadline first. Meets all deadlines of service levels if that is possible (P24).
 
     Tasks without a deadline run last.
     """
     return -batches.slack
 
 
-# Hybrid: EDF for batches that can meet their deadline, highest rate for late batches (P25).
+# Hybrid policy: EDF for batches that can meet their deadline, highest rate for late batches (P25)
 #
-# Minimises tardiness. A late batch runs first if it ends before the earliest deadline that can still be met.
-# The policy has no parameter.
+# The policy minimises the delay after the deadlines. A late batch runs first if it ends before the earliest
+# deadline that can still be met. The policy has no parameter.
 
 
 def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
-    """Return True for batches that miss their deadline even if run now.
+    """Return True for batches that would miss their deadline even if they ran now.
 
     The lab's simulator of aggregates compiles this function for scalars.
     """
@@ -160,13 +161,13 @@ def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
 
 
 def hybrid_priority(batches: Batches) -> Floats:
-    """Merge EDF order and order of late batches in one sort.
+    """Merge batches in order of deadline with late batches in order of rate.
 
     The sort key of a late batch is its own work plus the work of all late batches before it. So it precedes
     the batches with later deadlines.
     """
     overhead, per_row = batches.cost()
-    # A batch meets its deadline only if all its pending rows are processed by then.
+    # A batch meets its deadline only if all its pending rows are processed before the deadline.
     work, key = overhead + per_row * batches.pending, batches.slack.copy()
     missed = np.flatnonzero(late(work, batches.slack))
     by_rate = missed[np.lexsort((-batches.wait[missed], -batches.rate(Aim.RESPONSE)[missed]))]

@@ -1,10 +1,11 @@
-"""Simulation of the driver in virtual time (P6-P9, P29-P31).
+"""Simulation of the driver in virtual time, to predict response times under a scheduling policy.
 
-Jobs run one after the other. A job runs tasks in the order of the policy until each core has work for a
-quantum. Its results are available when the job ends. A run reads as many pending polls as fit into the
-quantum, but at least one. If no other task waits, the run reads all polls. The simulation uses the same
-`Chooser` as the driver. All rows of a poll have one arrival time, so they are counted, not sampled: under any
-policy, the first n input rows of a task cause floor(S·n) results.
+A job is one round of the driver. Jobs run one after the other. A job runs tasks in the order of the policy
+until each core has work for a quantum (target duration). Its results are available when the job ends. A run
+reads as many pending polls of a source as fit into the quantum, but at least one. If no other task waits, the
+run reads all polls. The simulation uses the same `Chooser` as the driver. All rows of a poll have one arrival
+time, so they are counted, not sampled: under any policy, the first n input rows of a task cause floor(S·n)
+results (P6-P9, P29-P31).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from slicemill.scheduling.capacity import Costs, Output, TaskCost
 from slicemill.scheduling.chooser import Chooser
 from slicemill.scheduling.portions import QueryGroup, TaskColumns, WorkTree
 
-_JUST_COME_S = 1e-6
+_LEAST_WAIT_S = 1e-6
 
 
 @dataclass(slots=True)
@@ -41,15 +42,15 @@ class QueryOutcome:
     mean_waiting: float = math.nan
     most_waiting: int = 0
 
-    def felt(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
-        """Add `results` results with the same arrival and departure time."""
+    def record(self, arrival: float, departure: float, results: int, ideal_s: float) -> None:
+        """Record a number of results that have the same arrival and departure time."""
         response = departure - arrival
         self.figures.response.merge(_equal(response, results))
         self.figures.slowdown.merge(_equal(response / ideal_s, results))
         self.stale.add(arrival, departure)
 
     def merge(self, other: QueryOutcome, share: float) -> None:
-        """Merge another run of the query, with `share` of the duration."""
+        """Merge another outcome of the query, which covers the share `share` of the total duration."""
         self.figures.merge(other.figures)
         self.staleness += share * (other.staleness - self.staleness)
         self.mean_waiting += share * (other.mean_waiting - self.mean_waiting)
@@ -60,7 +61,7 @@ class QueryOutcome:
 class Outcome:
     """Metrics of one policy, simulated or measured.
 
-    They cover the time from the first poll to the end of the last job.
+    The metrics cover the time from the first poll to the end of the last job.
     """
 
     queries: dict[str, QueryOutcome]
@@ -74,7 +75,7 @@ class Outcome:
     most_waiting: int = 0
 
     def merge(self, other: Outcome) -> None:
-        """Merge another run under the same policy."""
+        """Merge another outcome under the same policy."""
         share = other.lasted_s / (self.lasted_s + other.lasted_s)
         for name, query in self.queries.items():
             query.merge(other.queries[name], share)
@@ -93,27 +94,27 @@ class Outcome:
 
     @property
     def staleness(self) -> float:
-        """Return the mean staleness over queries (P31)."""
+        """Return the mean staleness over all queries: the mean share of time with outdated results."""
         known = [query.staleness for query in self.queries.values()]
         return sum(known) / len(known) if known else math.nan
 
     @property
     def behind_s(self) -> float:
-        """Return the time to process the remaining rows after the last arrival."""
+        """Return the time that was needed after the last arrival to process all remaining rows."""
         return self.lasted_s - self.loaded_s
 
 
 class _Rows(NamedTuple):
-    """Rows with one arrival time, queued at the time `came`."""
+    """Group of rows with one arrival time, queued at the time `queued`."""
 
     arrival: float
-    came: float
+    queued: float
     number: int
 
 
 @dataclass(slots=True)
 class _Queue:
-    """Pending rows of a task, oldest first.
+    """Pending rows of a task as groups with equal arrival times, oldest first.
 
     A row is pending until the end of the job that reads it.
     """
@@ -122,7 +123,7 @@ class _Queue:
     rows: int = 0
     most: int = 0
     waited: float = 0.0
-    """Sum of waiting times of rows that were read."""
+    """Sum of the waiting times of all rows that were read."""
     read: int = 0
     ran: float = 0.0
 
@@ -131,8 +132,8 @@ class _Queue:
         self.rows += part.number
         self.most = max(self.most, self.rows)
 
-    def first(self, most_rows: float) -> tuple[int, int]:
-        """Return the number of parts to read, and their rows.
+    def groups_to_read(self, most_rows: float) -> tuple[int, int]:
+        """Return how many groups of rows a run reads, and how many rows these groups have.
 
         At least one part is read. Further parts are read while the total is at most `most_rows`.
         """
@@ -144,10 +145,10 @@ class _Queue:
         return count, rows
 
     def take(self, count: int, now: float) -> list[_Rows]:
-        """Remove the first `count` parts."""
+        """Remove the oldest `count` groups of rows, and return them."""
         taken = [self.parts.popleft() for _ in range(count)]
         self.rows -= sum(part.number for part in taken)
-        self.waited += sum(part.number * (now - part.came) for part in taken)
+        self.waited += sum(part.number * (now - part.queued) for part in taken)
         self.ran = now
         return taken
 
@@ -160,7 +161,7 @@ def simulate_arrivals(
 
 
 class _TaskRun(NamedTuple):
-    """Run of a task in a job: parts and rows to read."""
+    """Run of a task in a job, with the numbers of row groups and rows that the run reads."""
 
     task: TaskCost
     parts: int
@@ -214,17 +215,17 @@ class _Simulation:
         self._outcome.most_waiting = max(self._outcome.most_waiting, waiting)
 
     def _chosen(self, ready: Sequence[TaskCost], now: float) -> list[_TaskRun]:
-        """Return runs in policy order until each core's quantum is used."""
+        """Return the runs of the next job, in the order of the policy, until each core's quantum is used."""
         batches = self._batches(ready, now)
         busy_s = [0.0] * self._cores
         runs = []
         for index in self._chooser.choose(batches, len(ready)):
             task = ready[index]
-            # A partitioned task has a task on every core. Other tasks run on the first free core.
+            # A partitioned task has a subtask on every core. Any other task runs on the first free core.
             cores = range(self._cores) if task.splits else [busy_s.index(min(busy_s))]
             if any(busy_s[core] >= self._quantum_s for core in cores):
                 continue
-            run = _TaskRun(task, *self._queues[task.id].first(float(batches.rows[index])))
+            run = _TaskRun(task, *self._queues[task.id].groups_to_read(float(batches.rows[index])))
             runs.append(run)
             for core in cores:
                 busy_s[core] += task.longest_s(run.rows, self._cores)
@@ -238,11 +239,11 @@ class _Simulation:
         for position, queue in zip(tasks.tolist(), queues, strict=True):
             self._update_statistics(position, queue.rows)
         # The wait counts from arrival at the source, also for rows that another task has emitted.
-        wait = np.array([max(now - queue.parts[0].arrival, _JUST_COME_S) for queue in queues])
+        wait = np.array([max(now - queue.parts[0].arrival, _LEAST_WAIT_S) for queue in queues])
         pending = np.array([float(queue.rows) for queue in queues])
-        # The driver measures costs per task, so use costs per task here.
+        # The driver measures costs per task, so the simulation uses costs per task.
         overhead = [task.task_s for task in ready]
-        per_row = [task.row_s / task.tasks(self._cores) for task in ready]
+        per_row = [task.row_s / task.subtasks(self._cores) for task in ready]
         shared_s = self._quantum_s if len(ready) > 1 else math.inf
         rows = np.minimum(pending, rows_within(shared_s, overhead, per_row))
         return Batches(
@@ -257,7 +258,7 @@ class _Simulation:
         )
 
     def _update_statistics(self, position: int, rows: int) -> None:
-        """Update a task's statistics if the magnitude of its pending rows changed."""
+        """Update the statistics of a task if the number of its pending rows has doubled or halved."""
         size = rows.bit_length()
         if self._figured[position] != size:
             self._figures.set(position, self._trees[position], float(rows))
@@ -276,15 +277,15 @@ class _Simulation:
             queue = self._queues[task.id]
             taken = queue.take(parts, end)
             for output in task.outputs:
-                self._give(output, _results(output.per_row, queue.read, taken), end)
+                self._emit(output, _results(output.per_row, queue.read, taken), end)
             queue.read += sum(part.number for part in taken)
         return end
 
-    def _give(self, output: Output, results: Sequence[tuple[float, int]], end: float) -> None:
+    def _emit(self, output: Output, results: Sequence[tuple[float, int]], end: float) -> None:
         for arrival, count in results:
             self._arrive(output.log, _Rows(arrival, end, count))
             if output.is_query:
-                self._outcome.queries[output.log].felt(arrival, end, count, self._ideal[output.log])
+                self._outcome.queries[output.log].record(arrival, end, count, self._ideal[output.log])
 
     def _finished(self, now: float) -> Outcome:
         outcome = self._outcome
@@ -299,7 +300,7 @@ class _Simulation:
 
 
 def _results(per_row: float, read: int, taken: Sequence[_Rows]) -> list[tuple[float, int]]:
-    """Return (arrival time, number of results) for each part.
+    """Return the arrival time and number of the results of each group of rows.
 
     `read` is the number of rows that the task has read before.
     """
@@ -341,7 +342,7 @@ def _tree(task: TaskCost, costs: Costs, cores: int) -> WorkTree:
     return WorkTree(alone.overhead, alone.per_row, tuple(served), tuple(readers))
 
 
-# Simulated traffic: rows per poll of a source (P36, P37).
+# Simulated traffic: rows per poll of a source (P36, P37)
 #
 # Traffic is steady, Poisson, bursty, or recorded. At each poll, all rows since the previous poll become
 # visible, and the time of the poll is their arrival time. Bursts are synthetic. Their durations are Pareto
@@ -367,7 +368,7 @@ class Poll(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Rate and shape of a stream's traffic, or its recorded polls."""
+    """Rate and shape (for example bursty) of a stream's traffic, or its recorded polls."""
 
     rate: float
     shape: str = "steady"
@@ -387,7 +388,7 @@ def _bursty(times: Floats, random: np.random.Generator) -> Floats:
         edges += [edges[-1] + silence, edges[-1] + silence + burst]
         come += [come[-1], come[-1] + burst * _BURST_RATE]
     so_far = np.interp(times, edges, come)
-    # Durations are heavy-tailed, so scale the sample to the requested mean rate.
+    # The durations have a heavy tail, so the sample is scaled to the requested mean rate.
     scaled: Floats = so_far * (times[-1] / so_far[-1]) if so_far[-1] > 0 else times
     return scaled
 
@@ -396,7 +397,7 @@ SHAPES: Mapping[str, Shape] = MappingProxyType({"steady": _steady, "poisson": _s
 
 
 def polls(traffic: Mapping[str, Traffic], every_s: float, duration_s: float, seed: int = 1) -> list[Poll]:
-    """Return all polls in order of time.
+    """Return the polls of all streams, in order of time.
 
     Each stream has its own random generator.
     """
@@ -417,7 +418,7 @@ def polls(traffic: Mapping[str, Traffic], every_s: float, duration_s: float, see
 
 
 def read_recorded(path: Path) -> Traffic:
-    """Read recorded traffic: lines of `seconds,rows` in order of time.
+    """Read recorded traffic: lines of `seconds,rows`, in order of time.
 
     The rate is the mean over all lines.
     """
@@ -427,10 +428,14 @@ def read_recorded(path: Path) -> Traffic:
     except OSError as problem:
         raise SlicemillError(f"cannot read {path}: {problem.strerror}") from None
     except ValueError:
-        raise SlicemillError(f"{path}: every line is a time in seconds, a comma, a number of rows") from None
+        raise SlicemillError(
+            f"{path} has an invalid line; write `seconds,rows` on each line, for example 0.5,120"
+        ) from None
     times = [at for at, _ in recorded]
     if not recorded or times != sorted(times) or times[0] < 0 or min(rows for _, rows in recorded) < 0:
-        raise SlicemillError(f"{path}: times and rows count up from 0, and the times are in order")
+        raise SlicemillError(
+            f"{path} has negative numbers or unsorted times; sort the lines by time, from 0 on"
+        )
     return Traffic(sum(rows for _, rows in recorded) / max(times[-1], 1e-9), "recorded", recorded)
 
 

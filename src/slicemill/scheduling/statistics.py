@@ -1,4 +1,4 @@
-"""Run statistics of a task, for scheduling policies and for display (P21).
+"""Run statistics of a task: cost of a run and selectivity, for scheduling policies and for display.
 
 The cost of a run over N rows is a + b·N, fitted to past runs of the task. The cost is the duration of the
 slowest subtask, without waiting time.
@@ -6,35 +6,17 @@ slowest subtask, without waiting time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from slicemill.metrics.quality_of_service import IdealTime
+from slicemill.metrics.run_record import RunRecord, SubtaskRecord
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.multiway_spec import SharedMultiJoin
 from slicemill.operators.join.spec import SharedJoin, WindowJoin
-from slicemill.shedding.load import Comparisons
-from slicemill.storage.changes import Appended
 
-# Statistics of a subtask, for load balancing, placement and display (S52).
-
-
-class SubtaskReport(Protocol):
-    """A subtask's report of a run, for load balancing (subset of `runtime.messages.RunDone`)."""
-
-    @property
-    def subtask(self) -> int: ...
-    @property
-    def rows_in(self) -> int: ...
-    @property
-    def pairs(self) -> int: ...  # row pairs that joins have compared
-    @property
-    def cpu_s(self) -> float: ...
-    @property
-    def bytes_read(self) -> int: ...
-    @property
-    def state_bytes(self) -> int: ...
+# Statistics of a subtask, for load balancing, placement and display (S52)
 
 
 @dataclass(slots=True)
@@ -51,33 +33,20 @@ class SubtaskStatistics:
     bytes_read: int = 0
     state_bytes: int = 0
 
-    def add(self, report: SubtaskReport) -> None:
+    def add(self, record: SubtaskRecord) -> None:
         self.runs += 1
-        self.rows += report.rows_in
-        self.pairs += report.pairs
-        self.cpu_s += report.cpu_s
-        self.bytes_read += report.bytes_read
-        self.state_bytes = report.state_bytes
+        self.rows += record.rows
+        self.pairs += record.pairs
+        self.cpu_s += record.cpu_s
+        self.bytes_read += record.bytes_read
+        self.state_bytes = record.state_bytes
 
     def plain(self) -> dict[str, Any]:
         return {**asdict(self), "cpu_s": round(self.cpu_s, 6)}
 
 
-# Assumed overhead of a run, until a run has been measured.
+# overhead of a run in seconds that is assumed until a run has been measured
 _FIRST_GUESS_S = 0.002
-
-
-class RunReport(SubtaskReport, Protocol):
-    """A subtask's report of a run, for task statistics (subset of `runtime.messages.RunDone`)."""
-
-    @property
-    def compared(self) -> Mapping[str, Comparisons]: ...  # by join
-    @property
-    def seconds(self) -> Mapping[str, float]: ...  # by stage
-    @property
-    def written(self) -> Mapping[str, Appended]: ...  # by log
-    @property
-    def rows(self) -> Mapping[str, int]: ...  # emitted, by operator
 
 
 @dataclass(slots=True)
@@ -90,40 +59,32 @@ class TaskStatistics:
     cost: BatchCost = field(default_factory=lambda: BatchCost(overhead=_FIRST_GUESS_S))
     selectivities: dict[str, Selectivity] = field(default_factory=dict)
     inputs: dict[str, float] = field(default_factory=dict)
-    """Recent rows by input, with exponential decay."""
+    """Number of recent rows, by input; older rows count less (exponential decay)."""
     subtasks: dict[int, SubtaskStatistics] = field(default_factory=dict)
-    rows_read: dict[str, int] = field(default_factory=dict)  # by input, total of all runs
-    compared: dict[str, int] = field(
-        default_factory=dict
-    )  # row pairs by join, total of all runs and subtasks
+    rows_read: dict[str, int] = field(default_factory=dict)  # number of rows of all runs, by input
+    # Number of row pairs of all runs and subtasks, by join.
+    compared: dict[str, int] = field(default_factory=dict)
 
-    def add(self, rows: Mapping[str, int], outputs: Sequence[str], results: Sequence[RunReport]) -> None:
-        """Add a run to the statistics.
-
-        `rows` has the rows read, by input. `outputs` are all logs that the run could write.
-        """
-        rows_in = sum(rows.values())
-        for log, number in rows.items():
+    def add(self, record: RunRecord) -> None:
+        """Add a run to the statistics."""
+        for log, number in record.read.items():
             self.inputs[log] = self.cost.decay * self.inputs.get(log, 0.0) + number
             self.rows_read[log] = self.rows_read.get(log, 0) + number
-        # Skip the cost of the first run, which includes compilation and imports.
+        # The cost of the first run is skipped, because it includes compilation and imports.
         if self.runs:
-            self.cost.observe(rows_in, max(sum(result.seconds.values()) for result in results))
+            self.cost.observe(record.rows, record.seconds)
         self.runs += 1
-        self.rows_in += rows_in
-        written = dict.fromkeys(outputs, 0)
-        for result in results:
-            self.cpu_s += result.cpu_s
-            self.subtasks.setdefault(result.subtask, SubtaskStatistics()).add(result)
-            for log, appended in result.written.items():
-                written[log] = written.get(log, 0) + appended.rows
-            for join, found in result.compared.items():
-                self.compared[join] = self.compared.get(join, 0) + found.total
-            for node, made in result.rows.items():
-                self.rows_by_node[node] = self.rows_by_node.get(node, 0) + made
-        self.rows_out += sum(written.values())
-        for log, made in written.items():
-            self._count(log, rows_in, made)
+        self.rows_in += record.rows
+        self.rows_out += sum(record.written.values())
+        self.cpu_s += record.cpu_s
+        for subtask in record.subtasks:
+            self.subtasks.setdefault(subtask.subtask, SubtaskStatistics()).add(subtask)
+        for join, found in record.compared.items():
+            self.compared[join] = self.compared.get(join, 0) + sum(one.total for one in found)
+        for node, made in record.emitted.items():
+            self.rows_by_node[node] = self.rows_by_node.get(node, 0) + made
+        for log, made in record.written.items():
+            self._count(log, record.rows, made)
 
     def _count(self, log: str, rows_in: int, rows_out: int) -> None:
         if rows_in and log not in self.selectivities:
@@ -132,7 +93,7 @@ class TaskStatistics:
             self.selectivities[log].observe(rows_in, rows_out)
 
     def selectivity(self, log: str) -> float:
-        """Return the rows written to a log per input row.
+        """Return the mean number of rows that the task writes to a log per input row.
 
         Return 1 without data.
         """
@@ -150,7 +111,7 @@ class TaskStatistics:
         return sum(self.inputs.values()) / (len(self.inputs) * own) if own else 1.0
 
     def plain(self) -> dict[str, Any]:
-        """Return the fields to store across restarts, as JSON values."""
+        """Return the statistics that are stored across restarts, as JSON values."""
         return {
             "cost": asdict(self.cost),
             "selectivities": {log: asdict(known) for log, known in self.selectivities.items()},
@@ -164,7 +125,7 @@ class TaskStatistics:
             self.inputs = dict(kept["inputs"])
 
 
-# Adaptive statistics: selectivity over windows of rows, and cost of a run by regression (P21).
+# Adaptive statistics: selectivity over windows of rows, and cost of a run by regression (P21)
 
 
 _LEAST_OVERHEAD = 0.1
@@ -183,8 +144,8 @@ class Selectivity:
     """Selectivity of an operator: exponential average over windows of `window` input rows.
 
     A new window has the weight `alpha`. Without a prior value (`is_guess`), the selectivity is the ratio of
-    the counts so far, until the first window is full. Otherwise the first few rows would have the weight of
-    a full window.
+    the counts so far, until the first window is full. Without this rule, the first few rows would have
+    the weight of a full window.
     """
 
     value: float
@@ -195,7 +156,7 @@ class Selectivity:
     _outputs: int = 0
 
     def observe(self, inputs: int, outputs: int) -> bool:
-        """Count rows; return True if the selectivity changed.
+        """Count the input and output rows of a run; return True if the selectivity has changed.
 
         The caller then recomputes priorities.
         """
@@ -203,7 +164,7 @@ class Selectivity:
         self._outputs += outputs
         before, is_full = self.value, self._inputs >= self.window
         if self.is_guess:
-            # Add one to each count, because open windows may still emit results.
+            # One is added to each count, because open windows may still emit results.
             self.value = (self._outputs + 1) / (self._inputs + 1)
         elif is_full:
             self.value = (1 - self.alpha) * before + self.alpha * self._outputs / self._inputs
@@ -214,7 +175,7 @@ class Selectivity:
 
 @dataclass(slots=True)
 class BatchCost:
-    """Cost of a run over N rows, as a + b·N.
+    """Cost of a run over N rows, estimated as a + b·N by linear regression.
 
     The line is fitted to past runs with exponential decay. Other load on the machine multiplies the duration
     of a run by a factor, so relative errors are minimised (weight 1 / time²). Absolute errors would hide the
@@ -255,10 +216,10 @@ class BatchCost:
         spread = self._weighted_rows_rows / self._weight - mean_rows**2
         if spread > 1e-9 * max(1.0, mean_rows**2):
             slope = (self._weighted_rows_time / self._weight - mean_rows * mean_time) / spread
-            self.per_row = max(slope, 0.0)  # a larger run is never cheaper
+            self.per_row = max(slope, 0.0)  # a run over more rows is never cheaper
         self.overhead = max(mean_time - self.per_row * mean_rows, _LEAST_OVERHEAD * self._quickest)
         if mean_rows:
-            # Keep the mean of the runs on the line after the overhead was raised.
+            # The raised overhead lowers the cost per row, so that the line still passes through the mean run.
             self.per_row = max(mean_time - self.overhead, 0.0) / mean_rows
         raised = self._time / (self.overhead * self._runs + self.per_row * self._rows)
         self.overhead *= raised
@@ -269,19 +230,16 @@ class BatchCost:
 
     @property
     def mean_rows(self) -> float:
-        """Return the recent mean number of rows per run.
-
-        Return 1 without data.
-        """
+        """Return the recent mean number of rows per run, or 1 before the first run."""
         return max(self._rows / self._runs, 1.0) if self._runs else 1.0
 
     @property
     def ideal_time(self) -> float:
-        """Return T: the duration of a run over one row."""
+        """Return the duration of a run that processes a single row."""
         return self.of(1)
 
 
-# Ideal time T: the response time of a result without other load (P22).
+# Ideal time T: the response time of a result without other load (P22)
 #
 # A run over N rows takes a + b·N. A join result is made from several rows, and T is the work on all of them,
 # as `slicemill_lab.charts.composites` defines it for operators. The part of T that is spent on the last of
@@ -289,7 +247,7 @@ class BatchCost:
 
 
 class CompositeOrigin(NamedTuple):
-    """Several logs from which a row is made.
+    """Origin of a row that is made from the rows of several logs.
 
     A row of a join is made from one row of each part. A row of a union is made from one row of one part.
     """
@@ -298,19 +256,19 @@ class CompositeOrigin(NamedTuple):
     parts: tuple[MadeOf, ...]
 
 
-# A log, or a combination of logs, from which a row is made.
+# Origin of a row: a log, or a combination of logs
 MadeOf: TypeAlias = str | CompositeOrigin
 
 
 class LogOrigin(NamedTuple):
-    """Origin of the rows of a log, and its writer's statistics."""
+    """Origin of the rows of a log, and the statistics of the task that writes the log."""
 
     made_of: MadeOf
     statistics: TaskStatistics
 
 
 def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf:
-    """Return the logs from which a row of an operator is made.
+    """Return the logs from whose rows an operator makes its rows.
 
     `known` initially has the log of each source. The function uses it as a cache.
     """
@@ -323,7 +281,7 @@ def made_of(node_id: str, graph: QueryGraph, known: dict[str, MadeOf]) -> MadeOf
 
 
 def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time of a row of a log.
+    """Return the ideal time of a log's rows: their response time without other load.
 
     The ideal time is 0 for declared streams, which no task writes.
     """
@@ -335,7 +293,7 @@ def ideal_time(log: str, writers: Mapping[str, LogOrigin]) -> IdealTime:
 
 
 def _rows(made_of: MadeOf, written: LogOrigin, writers: Mapping[str, LogOrigin]) -> IdealTime:
-    """Return the ideal time of rows, without the run's overhead."""
+    """Return the ideal time (response time without other load) of rows, without the run's overhead."""
     if isinstance(made_of, str):
         row, row_s = ideal_time(made_of, writers), written.statistics.cost.per_row
         return IdealTime(row.whole_s + row_s, row.last_s + row_s)

@@ -36,7 +36,7 @@ class StatementAnswer:
         return self.keep()
 
     def keep(self, most_bytes: float = math.inf) -> pa.Table | None:
-        """Compute and keep the remaining rows. Raise an error beyond `most_bytes`."""
+        """Compute the remaining rows and store them. Raises an error beyond `most_bytes`."""
         if self._table is None and self.rows is not None:
             self._table = self.rows.whole(most_bytes)
             self.rows = AnswerRows.of(self._table)

@@ -1,7 +1,7 @@
-"""Audit log: user, origin and outcome of each statement.
+"""Audit log: user, client interface and outcome of each statement.
 
-The log has one line of JSON per statement, in `access/audit.jsonl` of the home. A file larger than 64 MiB is
-renamed to `audit.1.jsonl`.
+The log has one line of JSON per statement, in `access/audit.jsonl` of the home directory. A file larger than
+64 MiB is renamed to `audit.1.jsonl`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _MOST_WAITING = 10_000
 
 
 class AuditLog:
-    """Appends statements to the audit file and to the server's log.
+    """Writer of the audit file, which also writes each statement to the server's log.
 
-    Without a home there is no audit file. If an entry cannot be written, for instance because the disk is
-    full, its statement does not fail, because the statement may already be applied. The entry stays in
-    memory and is written before the next entries.
+    Without a home directory there is no audit file. If an entry cannot be written, for instance because the
+    disk is full, its statement does not fail, because the statement may already be applied. The entry stays
+    in memory and is written before the next entries.
     """
 
     def __init__(self, home: Path | None = None, clock: Callable[[], int] = wall_clock_us) -> None:
@@ -36,10 +36,10 @@ class AuditLog:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting: list[bytes] = []
-        self.problem: str | None = None  # why entries could not be written; None if all are written
+        self.problem: str | None = None  # reason why entries could not be written, or None if all are written
 
     def note(self, who: str | None, way: str, what: str, outcome: str) -> str | None:
-        """Write an entry. Return a warning if it could not be written yet.
+        """Write an entry. Return a warning if the entry could not be written yet.
 
         `way` is the interface (http, postgres). `outcome` is the result of the statement.
         """
@@ -68,7 +68,7 @@ class AuditLog:
             del self._waiting[:-_MOST_WAITING]
             self.problem = (
                 f"the audit log {file} cannot be written: {problem.strerror or problem}; "
-                f"entries that wait for it: {len(self._waiting)}"
+                f"{len(self._waiting)} entries will be written later"
             )
             return self.problem
         self._waiting.clear()

@@ -1,14 +1,14 @@
-"""Principals, roles and access tokens.
+"""Access tokens, and the principals (authenticated clients) and roles that they stand for.
 
-The home stores tokens as hashes in `access/tokens.json`. A token is shown once, when it is created.
+The home directory stores tokens as hashes in `access/tokens.json`. A token is shown once, when it is created.
 
     [{"name": "ann", "role": "operator", "names": ["sales_*"], "salt": "…", "hash": "…", "at": 17…}]
 
-A home that never had a token is open: a server on a loopback address serves every client as its owner.
-The first token also creates the file `access/closed`. A home with one of the two files is closed, even if
-`tokens.json` is lost, empty or damaged. The folder alone does not close the home, because it contains the
-audit log as well. A server that has seen one of the files, or that listens on a public address, stays closed
-until it ends.
+A home directory that never had a token is open: a server on a loopback address serves every client as its
+owner. The first token also creates the file `access/closed`. A home directory with one of the two files is
+closed, even if `tokens.json` is lost, empty or damaged. The folder alone does not close the home directory,
+because the folder contains the audit log as well. A server that has seen one of the files, or that listens on
+a public address, stays closed until it ends.
 
 `names` are glob patterns. A principal with patterns can read and change only objects whose names match. ESL
 has no schemas, so objects of one user get a common name prefix instead.
@@ -32,16 +32,16 @@ from slicemill.errors import SlicemillError, did_you_mean
 from slicemill.storage.filesystem import LOCAL, StorageFull, ensure_folder, write_atomically
 
 _FOLDER, _FILE, _MARK = "access", "tokens.json", "closed"
-_MARK_TEXT = b"This home has had tokens: its server requires one, even if tokens.json is lost.\n"
+_MARK_TEXT = b"This home directory has had tokens: its server requires one, even if tokens.json is lost.\n"
 _TOKEN_BYTES = 32
 
 
 class UserRole(IntEnum):
     """Role of a principal. Each role includes the permissions of all lower roles."""
 
-    READER = 1  # read: results, ad hoc queries, the catalog, metrics
-    OPERATOR = 2  # change: declare, drop, set
-    ADMIN = 3  # administer: tokens, the audit log, support bundles
+    READER = 1  # may read results, run ad hoc queries, and read the catalog and metrics
+    OPERATOR = 2  # may also create, drop and change streams and queries, and change settings
+    ADMIN = 3  # may also manage tokens, and read the audit log and support bundles
 
     @property
     def word(self) -> str:
@@ -49,7 +49,7 @@ class UserRole(IntEnum):
 
 
 class PermissionDenied(SlicemillError):
-    """Error for an authenticated principal that lacks the permission for a request."""
+    """Error: an authenticated principal lacks the permission for a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Principal:
     def require(self, role: UserRole, what: str) -> None:
         """Raise PermissionDenied unless the principal has at least this role."""
         if self.role < role:
-            raise PermissionDenied(f"{what} is for role {role.word}; {self.name} has role {self.role.word}")
+            raise PermissionDenied(f"{what} requires role {role.word}; {self.name} has role {self.role.word}")
 
     def may_name(self, name: str) -> bool:
         """Return True if the principal may read and change an object of this name."""
@@ -72,7 +72,7 @@ class Principal:
     def require_name(self, name: str) -> None:
         if not self.may_name(name):
             raise PermissionDenied(
-                f"{self.name} may use names like {' or '.join(self.names)}, and not {name}"
+                f"{self.name} may only use names like {' or '.join(self.names)}, not {name}"
             )
 
 
@@ -80,20 +80,20 @@ OWNER = Principal(None, UserRole.ADMIN)
 
 
 class TokenFileError(SlicemillError):
-    """The token file exists but cannot be read."""
+    """Error: the token file exists but cannot be read."""
 
 
 class Access:
-    """Tokens of a home. The token file is read again when it changes.
+    """Tokens of a server. The token file is read again when it changes.
 
-    With `closed`, a token is required even if the home never had one.
+    With `closed`, a token is required even if the home directory never had one.
     """
 
     def __init__(self, home: Path | None = None, closed: bool = False) -> None:
         self._file = None if home is None else home / _FOLDER / _FILE
         self._read: tuple[tuple[int, ...], list[dict[str, Any]]] | None = None
         self._closed = closed
-        self._closed = self.requires_token  # also detects a file that is lost before the first request
+        self._closed = self.requires_token  # this also detects a file that is lost before the first request
 
     @property
     def requires_token(self) -> bool:
@@ -102,14 +102,14 @@ class Access:
             try:
                 marked = self._file.with_name(_MARK).exists()
                 self._closed = marked or self._version() is not None
-                if self._closed and not marked:  # a home of an earlier version
+                if self._closed and not marked:  # a home directory of an earlier version
                     self._mark(self._file)
             except (OSError, StorageFull):
                 self._closed = True
         return self._closed
 
     def close(self) -> None:
-        """Require a token from now on."""
+        """Require a token from every client from now on."""
         self._closed = True
 
     def principal(self, token: str | None) -> Principal | None:
@@ -121,15 +121,16 @@ class Access:
         try:
             entries = self.entries()
         except TokenFileError:
-            return None  # `problems` reports the file
+            return None  # the method `problems` reports an unreadable token file
         found = None
-        for entry in entries:  # compare all entries, so that the time does not reveal which entry matches
+        # All entries are compared, so that the time does not reveal which entry matches.
+        for entry in entries:
             if hmac.compare_digest(_hash(token, entry["salt"]), entry["hash"]):
                 found = Principal(entry["name"], UserRole[entry["role"].upper()], tuple(entry["names"]))
         return found
 
     def problems(self) -> list[str]:
-        """Return the reasons why no token is accepted, or an empty list."""
+        """Return the reasons why the server accepts no token, or an empty list."""
         if not self.requires_token:
             return []
         try:
@@ -137,11 +138,11 @@ class Access:
         except TokenFileError as problem:
             return [f"all requests are rejected: {problem}"]
         if not entries:
-            return ["all requests are rejected: there is no token; make one with slicemill token add"]
+            return ["all requests are rejected: there is no token; create one with slicemill token add"]
         return []
 
     def entries(self) -> list[dict[str, Any]]:
-        """Return the entries of the token file. Raise TokenFileError if the file is damaged."""
+        """Return the entries of the token file. Raises TokenFileError if the file is damaged."""
         if self._file is None:
             return []
         try:
@@ -155,14 +156,14 @@ class Access:
         except (OSError, ValueError, RecursionError) as problem:
             reason = problem.strerror if isinstance(problem, OSError) else "it is damaged"
             raise TokenFileError(
-                f"{_FOLDER}/{_FILE} of the home cannot be read ({reason}); "
-                "restore it, or remove it and make new tokens with slicemill token add"
+                f"{_FOLDER}/{_FILE} of the home directory cannot be read ({reason}); "
+                "restore it, or remove it and create new tokens with slicemill token add"
             ) from None
         return self._read[1]
 
     def _version(self) -> tuple[int, ...] | None:
         """Return a fingerprint of the token file, or None if there is no file."""
-        assert self._file is not None, "only a home has a token file"
+        assert self._file is not None, "a token file is in a home directory"
         try:
             found = self._file.stat()
         except FileNotFoundError:
@@ -192,24 +193,24 @@ class Access:
 
     def _write(self, entries: list[dict[str, Any]]) -> None:
         if self._file is None:
-            raise SlicemillError("tokens are kept in a home; name one with --home")
+            raise SlicemillError("tokens are stored in a home directory; add --home FOLDER")
         ensure_folder(LOCAL, self._file.parent)
         self._mark(self._file)
         write_atomically(LOCAL, self._file, json.dumps(entries, indent=1).encode(), durable=True)
 
     @staticmethod
     def _mark(file: Path) -> None:
-        """Write the file `closed`, which records that the home has had tokens."""
+        """Write the file `closed`, which records that the home directory has had tokens."""
         write_atomically(LOCAL, file.with_name(_MARK), _MARK_TEXT, durable=True)
 
 
 def _validate_entries(content: object) -> list[dict[str, Any]]:
-    """Return the entries of a token file. Raise ValueError if the file is not in the format of `add`."""
+    """Return the entries of a token file. Raises ValueError if the file is not in the format of `add`."""
     if not isinstance(content, list):
-        raise ValueError("it is no list")
+        raise ValueError("the content is not a list")
     for entry in content:
         if not isinstance(entry, dict):
-            raise ValueError("an entry is no object")
+            raise ValueError("an entry is not an object")
         texts = all(isinstance(entry.get(key), str) for key in ("name", "role", "salt", "hash"))
         names = entry.get("names")
         if not texts or not isinstance(names, list) or not all(isinstance(one, str) for one in names):

@@ -26,7 +26,7 @@ _REFUSED_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """At most `total` connections, `per_address` of them from one client.
+    """Limits of open connections: at most `total`, and `per_address` from one client address.
 
     Descriptors from `first_spare` on are reserved for the rest of the process.
     """
@@ -37,7 +37,7 @@ class ConnectionLimits:
 
     @staticmethod
     def within(most: int, descriptors: int) -> ConnectionLimits:
-        """Return the limits for a number of file descriptors.
+        """Return the connection limits for a number of file descriptors.
 
         One address gets at most half of all connections.
 
@@ -50,7 +50,9 @@ class ConnectionLimits:
 
     @staticmethod
     def of_process(most: int = 2_000) -> ConnectionLimits:
-        """Return the limits for the open file limit of this process (ulimit -n)."""
+        """Return the connection limits that follow from the number of files this process may open (ulimit
+        -n).
+        """
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return ConnectionLimits.within(most, soft if soft != resource.RLIM_INFINITY else 1 << 30)
 
@@ -80,7 +82,7 @@ class OpenConnections:
         return None
 
     def opened(self, host: str) -> Callable[[], None]:
-        """Count a connection. Returns the callback for its end."""
+        """Count a connection. Return the function to call when the connection has ended."""
         address = _address(host)
         self._total += 1
         self._open[address] += 1
@@ -104,7 +106,7 @@ class OpenConnections:
 
 
 def _address(host: str) -> str:
-    """Return the address that is counted; for IPv6, its 64-bit network.
+    """Return the address under which connections are counted; for IPv6, its 64-bit network.
 
     >>> _address("192.0.2.7"), _address("2001:db8::7"), _address("::ffff:192.0.2.7")
     ('192.0.2.7', '2001:db8::', '192.0.2.7')
@@ -153,7 +155,7 @@ class LimitedSocket(socket.socket):
         raise BlockingIOError  # the event loop calls accept again for the remaining connections
 
 
-# Timeouts of client connections.
+# Timeouts of client connections
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +172,11 @@ class ClientLimits:
 
 
 class SlowClient(Exception):
-    """The client has read nothing for too long."""
+    """Raised when a client has read nothing for too long."""
 
 
 async def drain_writer(writer: asyncio.StreamWriter, limits: ClientLimits) -> None:
-    """Wait until the write buffer has drained. Raise SlowClient if the client reads nothing."""
+    """Wait until the write buffer has drained. Raises SlowClient if the client reads nothing."""
     while True:
         waiting = writer.transport.get_write_buffer_size()
         try:

@@ -1,4 +1,4 @@
-"""Diagnosis of slow queries: report the most severe cause as text.
+"""Diagnosis of slow queries: find the most severe cause and describe it.
 
 `cause_of` is a pure function of metrics. So each cause can be tested, and every client interface reports the
 same cause.
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-# A shorter wait is normal: one round of the engine takes up to this long.
+# A shorter wait in seconds is normal: one round of the engine takes up to this long.
 LONG_WAIT_S = 1.0
 HELD_S = 5.0
 _BUSY = 0.5
 _PYTHON = 0.5
 _COLLECTING = 0.2
-_LITTLE = 0.25  # cores; if all tasks together use less, the query does not wait for another task
+_LITTLE = 0.25  # number of cores; if all tasks together use fewer, no other task delays the query
 
 
 class Severity(IntEnum):
@@ -30,7 +30,7 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlownessCause:
-    """Cause of a slow query. `kind` is for programs, `text` for people.
+    """Cause of a slow query; `kind` names the cause for programs, `text` describes it for people.
 
     `of` names the task, stream or query that causes the delay.
     """
@@ -43,7 +43,7 @@ class SlownessCause:
 
 @dataclass(frozen=True, slots=True)
 class QuerySituation:
-    """Metrics of a query at one moment, from which `cause_of` derives the cause.
+    """Metrics of a query at one moment, from which `cause_of` finds the cause of slowness.
 
     `tasks` has the cores that each task has used recently. `watermarks` has the watermark of each input
     stream in seconds of event time, or None before its first row. `python` is the share of the task's CPU
@@ -73,17 +73,19 @@ class QuerySituation:
 
 
 def cause_of(query: QuerySituation) -> SlownessCause | None:
-    """Return the most severe cause that applies, or None."""
+    """Return the most severe cause why a query is slow, or None."""
     if query.failed is not None:
         return SlownessCause(Severity.BROKEN, "failed", f"failed: {query.failed}")
     if query.mill_problem is not None:
         return SlownessCause(Severity.BROKEN, "mill", query.mill_problem)
     for stream, error in query.failing_sources.items():
-        return SlownessCause(Severity.BROKEN, "source", f"source of {stream} fails: {error}", stream)
+        return SlownessCause(
+            Severity.BROKEN, "source", f"the source of stream {stream} cannot be read: {error}", stream
+        )
     if query.sink_error is not None:
-        return SlownessCause(Severity.BROKEN, "sink", f"sink down: {query.sink_error}")
+        return SlownessCause(Severity.BROKEN, "sink", f"the sink cannot be written: {query.sink_error}")
     if query.state == "paused":
-        return SlownessCause(Severity.NOTE, "paused", "paused: no results come until it is resumed")
+        return SlownessCause(Severity.NOTE, "paused", "paused: it emits no results until RESUME QUERY")
     return (
         _waiting_cause(query)
         or _watermark_cause(query)
@@ -96,13 +98,13 @@ def cause_of(query: QuerySituation) -> SlownessCause | None:
 def _waiting_cause(query: QuerySituation) -> SlownessCause | None:
     if not query.rows_waiting or query.longest_wait_s < LONG_WAIT_S:
         return None
-    since = f"{query.rows_waiting:,} rows wait, the oldest for {query.longest_wait_s:.1f} s"
+    since = f"{query.rows_waiting:,} rows are pending, the oldest for {query.longest_wait_s:.1f} s"
     own = query.tasks.get(query.task, 0.0)
     if query.python > _PYTHON:
-        text = f"its loops run as Python until machine code is there; {since}"
+        text = f"its loops run as slow Python until they are compiled; {since}"
         return SlownessCause(Severity.SLOW, "compiling", text, query.task)
     if query.collecting > _COLLECTING:
-        text = f"garbage collection (GC) takes {query.collecting:.0%} of its task's time; {since}"
+        text = f"garbage collection (GC) takes {query.collecting:.0%} of the time of its task; {since}"
         return SlownessCause(Severity.SLOW, "gc", text, query.task)
     if query.server_collecting > _COLLECTING:
         share = f"{query.server_collecting:.0%} of the time"
@@ -110,14 +112,12 @@ def _waiting_cause(query: QuerySituation) -> SlownessCause | None:
         return SlownessCause(Severity.SLOW, "gc", text)
     used = sum(query.tasks.values())
     if used < _LITTLE:
-        text = (
-            f"this machine is busy with something else: all tasks together get {used:.0%} of a core; {since}"
-        )
+        text = f"other processes use this machine: all tasks together get only {used:.0%} of a core; {since}"
         return SlownessCause(Severity.SLOW, "starved", text)
     others = {task: cores for task, cores in query.tasks.items() if task != query.task and cores > own}
     if others:
         busiest = max(others, key=lambda task: others[task])
-        text = f"waiting behind {busiest} ({others[busiest]:.0%} of a core); {since}"
+        text = f"its task waits for task {busiest}, which uses {others[busiest]:.0%} of a core; {since}"
         return SlownessCause(Severity.SLOW, "waiting", text, busiest)
     if own > _BUSY:
         text = f"its own task uses {own:.0%} of a core; {since}"
@@ -133,13 +133,13 @@ def _watermark_cause(query: QuerySituation) -> SlownessCause | None:
     ahead = max(known, key=lambda stream: known[stream])
     silent = next((stream for stream, at in query.watermarks.items() if at is None), None)
     if silent is not None:
-        text = f"watermark held by stream {silent}, of which nothing has come"
+        text = f"the watermark waits for stream {silent}, which has had no rows yet"
         return SlownessCause(Severity.SLOW, "watermark", text, silent)
     behind = min(known, key=lambda stream: known[stream])
     gap_s = known[ahead] - known[behind]
     if gap_s < HELD_S:
         return None
-    text = f"watermark held by stream {behind}, {gap_s:,.0f} s behind {ahead}"
+    text = f"the watermark waits for stream {behind}, which is {gap_s:,.0f} s behind {ahead}"
     return SlownessCause(Severity.SLOW, "watermark", text, behind)
 
 
@@ -149,17 +149,19 @@ def _service_level_cause(query: QuerySituation) -> SlownessCause | None:
     measured = (
         "" if query.level_measured_s is None else f": {query.level_measured_s:.3g} s in the last minute"
     )
-    return SlownessCause(Severity.SLOW, "level", f"misses its level {query.level}{measured}")
+    return SlownessCause(Severity.SLOW, "level", f"misses its service level {query.level}{measured}")
 
 
 def _shedding_cause(query: QuerySituation) -> SlownessCause | None:
     if query.shed_share <= 0:
         return None
-    text = f"drops {query.shed_share:.1%} of its rows to keep its budget"
+    text = f"drops {query.shed_share:.1%} of its rows to stay within its load budget"
     return SlownessCause(Severity.NOTE, "shed", text)
 
 
 def _end_cause(query: QuerySituation) -> SlownessCause | None:
     if not query.has_ended:
         return None
-    return SlownessCause(Severity.NONE, "ended", "its streams have ended: it has given all its results")
+    return SlownessCause(
+        Severity.NONE, "ended", "its streams have ended, and all its results have been emitted"
+    )

@@ -27,7 +27,7 @@ _encode_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
 def json_of_epoch(rows: EpochRows) -> str:
-    """Return the rows of an epoch as JSON, in the format of `json_rows`."""
+    """Return the rows of an epoch (commit) as JSON, in the format of `json_rows`."""
     names = rows.layout.names
     columns = [
         values if type_.kind in _AS_IT_IS else [plain(value, type_) for value in values]
@@ -37,7 +37,7 @@ def json_of_epoch(rows: EpochRows) -> str:
 
 
 def json_rows(table: pa.Table) -> str:
-    """Return the rows as a JSON array of objects.
+    """Return the rows of a table as a JSON array of objects.
 
     Timestamps are ISO 8601 text, and intervals are microseconds (`json_values`). If two columns have the
     same name, the second is renamed.
@@ -56,7 +56,7 @@ def _json_values(column: pa.ChunkedArray) -> list[object]:
 
 
 def arrow_stream(table: pa.Table) -> bytes:
-    """Return the table as an Arrow IPC stream."""
+    """Return a table as an Arrow IPC stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -65,7 +65,7 @@ def arrow_stream(table: pa.Table) -> bytes:
 
 
 def csv_text(table: pa.Table) -> bytes:
-    """Return the table as CSV with a header.
+    """Return a table as CSV with a header.
 
     Types without a CSV form are written as JSON text.
     """
@@ -95,11 +95,11 @@ ENCODERS: Mapping[str, Callable[[pa.Table], bytes]] = {
 }
 
 
-# JSON values of Arrow columns of any type.
+# JSON values of Arrow columns of any type
 #
-# Tables and queries have ESL types. Ad hoc queries run in DuckDB, which has more types: nested lists,
-# structs, maps, intervals with months, times of day. Timestamps are never converted to `datetime`, because
-# Python supports only the years 1 to 9999 and no infinity.
+# Ad hoc queries run in DuckDB, which has more types than slicemill: nested lists, structs, maps, intervals
+# with months, times of day. Timestamps are never converted to `datetime`, because Python supports only the
+# years 1 to 9999 and no infinity.
 
 
 _LAST_US = (1 << 63) - 1
@@ -117,7 +117,7 @@ def is_interval(kind: pa.DataType) -> bool:
 
 
 def raw_values(array: pa.Array) -> list[Any]:
-    """Return values with timestamps as microseconds and dates as days.
+    """Return the values of a column, with timestamps as microseconds and dates as days.
 
     Infinite timestamps and dates are the largest integers.
     """
@@ -157,7 +157,7 @@ def lists_of(array: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[
 
 
 def json_values(array: pa.Array) -> list[object]:
-    """Return values in their JSON form (see `connectors.sinks.json_values`)."""
+    """Return the values of a column in their JSON form (see `connectors.sinks.json_values`)."""
     kind = array.type
     if is_list(kind):
         return cast(list[object], lists_of(array, json_values))
@@ -233,9 +233,9 @@ def interval_text(value: tuple[int, int, int]) -> str:
 
 # Rows of an epoch for live results, read once for all encodings.
 #
-# An epoch of a live query often has only one or two rows, and there are many epochs per second. So values
-# are extracted from their Arrow columns only once. Timestamps and intervals stay integers of microseconds,
-# as in the engine. `table` returns the rows as an Arrow table.
+# An epoch (commit) of a live query often has only one or two rows, and there are many epochs per second. So
+# values are extracted from their Arrow columns only once. Timestamps and intervals stay integers of
+# microseconds, as in the engine. `table` returns the rows as an Arrow table.
 
 
 _VIEWED = {Kind.TIMESTAMP: pa.int64(), Kind.INTERVAL: pa.int64(), Kind.DATE: pa.int32()}
@@ -260,7 +260,7 @@ class RowLayout:
 
 @dataclass(frozen=True)
 class EpochRows:
-    """Rows of an epoch. `columns` has a list of values for each column of the layout."""
+    """Rows of an epoch (commit). `columns` has a list of values for each column of the layout."""
 
     layout: RowLayout
     columns: Sequence[Sequence[object]]

@@ -28,7 +28,7 @@ _VERSIONED = ("query", "relation", "aggregate", "function")
 
 
 def listing(mill: Mill, what: ShownKind | str) -> pa.Table:
-    """Return the rows of SHOW."""
+    """Return the rows of a SHOW statement."""
     if what is ShownKind.QUERIES:
         return _queries(mill)
     if what is ShownKind.STREAMS:
@@ -102,7 +102,7 @@ def _queries(mill: Mill) -> pa.Table:
 
 
 def _response_ms(metrics: QueryMetrics | None, quantile: float) -> float | None:
-    """Return a quantile of the response time, rounded for display."""
+    """Return a quantile of the response time in milliseconds, rounded for display."""
     found = metrics.response_ms(quantile) if metrics is not None else None
     return None if found is None else round(found, 1)
 

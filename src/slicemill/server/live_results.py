@@ -1,4 +1,4 @@
-"""Live results: send committed results of a query to all followers (P38).
+"""Live results: send the newly committed results of a query to all clients that follow it.
 
     dispatcher ── commit ──► watcher thread ──► event loop: read and encode once ──► connections that have
                                                                                      drained their output
@@ -29,19 +29,19 @@ from slicemill.server.service import MillService
 from slicemill.storage.log import Epoch, Log
 from slicemill.storage.segments import ExtentFreed
 
-Encoder = Callable[[EpochRows, Epoch, int], bytes]  # the integer is the query's version
+Encoder = Callable[[EpochRows, Epoch, int], bytes]  # the integer is the version of the query
 
 _CACHE_BYTES = 64 << 20
 _LOOK_EVERY_S = 0.5
 # Larger epochs are encoded in a thread, because they would block the event loop for all followers.
 _ROWS_AT_ONCE = 2_000
 _BYTES_AT_ONCE = 64 << 10
-_MOST_IN_RECENT = 20_000  # larger epochs are not sent to a new follower that wants recent rows
-_EPOCHS_READ = 256  # decoded epochs in the cache, for followers with another encoding
+_MOST_IN_RECENT = 20_000  # maximum rows of an epoch that is sent to a new follower which requests recent rows
+_EPOCHS_READ = 256  # number of decoded epochs in the cache, for followers that request different formats
 
 
 def recent_epoch(log: Log, rows: int) -> int:
-    """Return the epoch at which the last `rows` rows of a log begin, roughly."""
+    """Return the epoch (commit) at which about the last `rows` rows of a log begin."""
     found, left = log.head + 1, rows
     before = max(log.newest(rows) - 1, log.shown_begun_after)
     for epoch in reversed(log.epochs(after=before) if rows else []):
@@ -52,11 +52,11 @@ def recent_epoch(log: Log, rows: int) -> int:
 
 
 class DirectConnection(Protocol):
-    """Connection that accepts writes from code outside of its own task."""
+    """Connection to which code outside of its own task may write."""
 
     @staticmethod
     def frame_content(content: bytes) -> bytes:
-        """Return the content framed for the connection."""
+        """Return the content in the frame (for example an HTTP chunk) that the protocol requires."""
 
     def takes(self) -> bool:
         """Return True if the client has drained most of its pending output."""
@@ -66,7 +66,7 @@ class DirectConnection(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LiveEpoch:
-    """Encoded rows of some epochs, and the epoch to continue from.
+    """Encoded rows of some epochs (commits), and the epoch to continue from.
 
     Empty `content` means that no rows arrived during the idle time. `gap` is True if earlier rows are no
     longer retained. A changelog then starts again with the current rows of its table.
@@ -88,7 +88,7 @@ class LiveCounts:
 
 @dataclass(slots=True, eq=False)
 class _IdleFollower:
-    """Follower that is up to date. The event loop writes new rows for it."""
+    """Follower (client of live results) that is up to date. The event loop writes new rows for it."""
 
     query: Query
     cursor: int
@@ -99,7 +99,7 @@ class _IdleFollower:
 
 
 class LiveResults:
-    """Followers of the queries of a service, in one event loop."""
+    """Followers (clients of live results) of the queries of a service, in one event loop."""
 
     def __init__(self, service: MillService) -> None:
         self._service = service
@@ -137,7 +137,7 @@ class LiveResults:
         connection: DirectConnection | None = None,
         columns: pa.Schema | None = None,
     ) -> AsyncIterator[LiveEpoch]:
-        """Yield the results of a query from epoch `since` on.
+        """Yield the results of a query from epoch (commit) `since` on.
 
         The iteration ends when the query is dropped or the server stops. Rows that the event loop has
         written directly to `connection` are not yielded again. After `idle_s` seconds without rows an empty
@@ -181,7 +181,7 @@ class LiveResults:
                     yield self._sent(parts, cursor + 1, gap)
                     gap, parts, size = False, [], 0
                 if content is None and query.log.freed >= epoch.number:
-                    break  # the epoch was freed meanwhile; read the list of epochs again
+                    break  # the epoch was freed, so the list of epochs is read again
                 if content is None:
                     gap = True
                     continue
@@ -203,7 +203,7 @@ class LiveResults:
             except TimeoutError:
                 yield LiveEpoch(b"", cursor + 1)
 
-    # -- followers that are up to date --------------------------------------------------------------
+    # -- Followers that are up to date --------------------------------------------------------------
 
     async def _sleep(
         self, query: Query, cursor: int, encode: Encoder, idle_s: float, connection: DirectConnection
@@ -226,11 +226,11 @@ class LiveResults:
         return sleeper.cursor, loop.time() >= sleeper.until_s
 
     def _write_to_sleepers(self, query: Query, sleepers: set[_IdleFollower]) -> None:
-        """Write new rows to all sleeping followers. Rows are framed once per cursor and encoding."""
+        """Write new rows to all followers that are up to date, whose own tasks sleep."""
         framed: dict[tuple[int, Encoder, Callable[[bytes], bytes]], tuple[bytes, int, int] | None] = {}
         for sleeper in sleepers:
             if sleeper.query is not query:
-                continue  # a dropped query of the same name
+                continue  # the follower reads a dropped query of the same name
             frame = sleeper.connection.frame_content
             key = sleeper.cursor, sleeper.encode, frame
             if key not in framed:
@@ -246,7 +246,7 @@ class LiveResults:
     def _frame_epochs(
         self, query: Query, cursor: int, encode: Encoder, frame: Callable[[bytes], bytes]
     ) -> tuple[bytes, int, int] | None:
-        """Return the framed rows after a cursor, the number of epochs, and the last epoch.
+        """Return the rows after a cursor as one HTTP chunk, the number of epochs, and the last epoch.
 
         Return None if there are too many rows, or if rows were freed. Each follower then reads the rows in
         its own task.
@@ -265,7 +265,7 @@ class LiveResults:
             return None
         return frame(content), len(epochs), epochs[-1].number
 
-    # -- reading and encoding --------------------------------------------------------------------------
+    # -- Reading and encoding --------------------------------------------------------------------------
 
     def _epochs_after(self, query: Query, cursor: int) -> Sequence[Epoch]:
         """Return the epochs after a cursor. Followers with the same cursor share the list."""
@@ -309,7 +309,7 @@ class LiveResults:
         if known is not None:
             return known
         running = self._encoding.get(key)
-        if running is None:  # in a thread, started by the first follower that needs the content
+        if running is None:  # the first follower that needs the encoded rows starts a thread
             encoding = asyncio.to_thread(self._encode, query, epoch, encode)
             running = self._encoding[key] = asyncio.ensure_future(encoding)
             running.add_done_callback(lambda _: self._encoding.pop(key, None))
@@ -333,17 +333,17 @@ class LiveResults:
                 self._bytes -= len(oldest)
         return content
 
-    # -- notification of commits ---------------------------------------------------------------------
+    # -- Notification of commits ---------------------------------------------------------------------
 
     def _watch(self) -> None:
         mill = self._service.mill
         changed, seen = mill.dispatcher.changed, -1
         while True:
             with changed:
-                if mill.home.epoch == seen:  # otherwise there is a new commit already
+                if mill.home.epoch == seen:  # if the numbers differ, there is a new commit already
                     changed.wait(_LOOK_EVERY_S)
                 seen = mill.home.epoch
-            assert self._loop is not None, "it is started with a loop"
+            assert self._loop is not None, "start() sets the loop"
             if not self._waking:
                 self._waking = True
                 with suppress(RuntimeError):  # the loop has ended
@@ -354,7 +354,7 @@ class LiveResults:
     def _wake(self) -> None:
         """Wake the followers of queries with new epochs and of dropped queries. Runs in the event loop."""
         self._waking = False
-        assert self._loop is not None, "it is started with a loop"
+        assert self._loop is not None, "start() sets the loop"
         now = self._loop.time()
         for name in {**self._events, **self._sleepers}:
             query = self._service.mill.queries.get(name)

@@ -39,7 +39,7 @@ def _at(record: logging.LogRecord) -> str:
 
 
 class TextLogLines(logging.Formatter):
-    """Format a record as text. Line breaks in a message are kept, and a stack trace follows."""
+    """Formatter of log records as text. A stack trace follows the message."""
 
     def format(self, record: logging.LogRecord) -> str:
         event = getattr(record, _EVENT, record.levelname.lower())
@@ -48,7 +48,7 @@ class TextLogLines(logging.Formatter):
 
 
 class JsonLogLines(logging.Formatter):
-    """Format a record as a JSON object on one line."""
+    """Formatter of log records as JSON objects, one per line."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry = {
@@ -65,7 +65,7 @@ class JsonLogLines(logging.Formatter):
 
 @contextmanager
 def logging_to_stderr(form: LogFormat) -> Iterator[None]:
-    """Log events of slicemill and warnings of all libraries while the context is open."""
+    """Log events of slicemill and warnings of all libraries to standard error, inside the context."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLogLines() if form is LogFormat.JSON else TextLogLines())
     root, ours = logging.getLogger(), logging.getLogger("slicemill")

@@ -1,4 +1,4 @@
-"""Metrics over time: one ring buffer of samples per query, and one for the mill."""
+"""Metrics over time: one ring buffer of samples per query, and one for the engine."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ QUERY_FIGURES = (
 )
 MILL_FIGURES = ("rate", "response_ms", "slowdown", "rows_waiting", "cpu")
 EVERY_S = 5.0
-SAMPLES_KEPT = 360  # half an hour
+SAMPLES_KEPT = 360  # half an hour of samples
 
 
 class MetricRing:
-    """Ring buffer of samples of some metrics, four bytes per value.
+    """Ring buffer of samples of some metrics, with four bytes per value.
 
     A missing value is null.
     """
@@ -52,7 +52,7 @@ class MetricRing:
         return ring
 
     def stored(self) -> tuple[array[float], array[float]]:
-        """Return the sample times and the values, sample by sample."""
+        """Return the sample times, and the values of all metrics, sample by sample."""
         return self._at[-self._kept :], self._values[-self._kept * len(self.figures) :]
 
     def __len__(self) -> int:
@@ -63,7 +63,8 @@ class MetricRing:
         for name in self.figures:
             value = values.get(name)
             self._values.append(math.nan if value is None else value)
-        if len(self._at) >= 2 * self._kept:  # trim rarely, so that the mean cost of a sample stays small
+        # The arrays are trimmed rarely, so that the mean cost of a sample stays small.
+        if len(self._at) >= 2 * self._kept:
             width = len(self.figures)
             self._values = self._values[-self._kept * width :]
             self._at = self._at[-self._kept :]
@@ -90,11 +91,11 @@ def _number(value: float) -> float | None:
     return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
-# File of the metrics history, so that charts continue after a restart.
+# File of the metrics history, so that charts continue after a restart
 #
-# The file is an Arrow file in the home. It has a row for each query and a row with an empty name for the
-# mill. Scheduling policies and events are in the metadata. Only charts use the history, so a damaged file
-# or a file of another version is ignored.
+# The file is an Arrow file in the home directory. It has a row for each query and a row with an empty name
+# for the engine. Scheduling policies and events are in the metadata. Only charts use the history, so a
+# damaged file or a file of another version is ignored.
 
 
 _LOGGER = logging.getLogger("slicemill")
@@ -111,7 +112,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(slots=True)
 class MetricsHistory:
-    """Ring buffers of metrics, policy changes with their times, and events."""
+    """History of metrics (ring buffers), of scheduling policies with their times, and of events."""
 
     queries: dict[str, MetricRing] = field(default_factory=dict)
     mill: MetricRing = field(default_factory=lambda: MetricRing(MILL_FIGURES))
@@ -120,7 +121,7 @@ class MetricsHistory:
 
 
 def write_history(path: Path, kept: MetricsHistory) -> None:
-    """Replace the file atomically. Concurrent readers see the old or the new file."""
+    """Replace the file of the history atomically. Concurrent readers see the old or the new file."""
     rings: list[tuple[str, MetricRing]] = [(_MILL, kept.mill), *kept.queries.items()]
     about = {
         "version": _VERSION,
@@ -142,14 +143,16 @@ def write_history(path: Path, kept: MetricsHistory) -> None:
 
 
 def read_history(path: Path) -> MetricsHistory:
-    """Read the history. It is empty if the file is missing or unreadable."""
+    """Read the history from its file. Return an empty history if the file is missing or unreadable."""
     try:
         table = feather.read_table(path)
         about = json.loads(table.schema.metadata[b"slicemill"])
     except FileNotFoundError:
         return MetricsHistory()
     except (OSError, KeyError, ValueError, TypeError, pa.ArrowInvalid) as problem:
-        _LOGGER.warning("the charts' history in %s cannot be read, and begins anew: %s", path, problem)
+        _LOGGER.warning(
+            "the history of charts in %s cannot be read, so the charts start empty: %s", path, problem
+        )
         return MetricsHistory()
     if about.get("version") != _VERSION or about.get("figures") != _figures():
         return MetricsHistory()

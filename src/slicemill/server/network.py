@@ -40,14 +40,14 @@ _LOGGER = logging.getLogger("slicemill")
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The files of a TLS certificate and its key."""
+    """Files of a TLS certificate and its private key."""
 
     file: str
     key: str
 
 
 class ServerSockets:
-    """Listening sockets of a server. Raise an error if a port is in use, before anything starts."""
+    """Listening sockets of a server. Raises an error if a port is in use, before anything starts."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ServerSockets:
         certificate: Certificate | None = None,
         connections: ConnectionLimits | None = None,
     ) -> None:
-        _tls(certificate)  # report unreadable files before anything starts
+        _tls(certificate)  # this reports unreadable files before anything starts
         self.certificate = certificate
         opened = OpenConnections(connections or ConnectionLimits.of_process())
         self.http = _bind_socket(host, port, "--port", opened)
@@ -79,7 +79,7 @@ class ServerSockets:
 
 
 def check_address(host: str, access: Access) -> None:
-    """Require tokens if the address is public. Raise an error if no token exists."""
+    """Require tokens if the server listens on a public address. Raises an error if no token exists."""
     try:
         here = ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -93,7 +93,7 @@ def check_address(host: str, access: Access) -> None:
         return  # the queries run, all requests are rejected, and /health reports the reason
     if not tokens:
         raise SlicemillError(
-            f"{host} can be reached from other machines, and this home has no tokens; make one first: "
+            f"{host} can be reached from other machines, but there are no tokens; first create one: "
             "slicemill token add NAME --home DIR"
         )
 
@@ -109,7 +109,9 @@ def _bind_socket(host: str, port: int, option: str, connections: OpenConnections
     except OSError as problem:
         found.close()
         if problem.errno == errno.EADDRINUSE:
-            raise SlicemillError(f"port {port} of {host} is taken; name another one with {option}") from None
+            raise SlicemillError(
+                f"port {port} of {host} is in use; choose another port with {option}"
+            ) from None
         raise SlicemillError(f"cannot listen at {host}:{port}: {problem.strerror or problem}") from None
     return found
 
@@ -126,7 +128,7 @@ def serving(
     access: Access | None = None,
     limits: ClientLimits = ClientLimits(),  # noqa: B008
 ) -> Iterator[str]:
-    """Serve a service in its own thread. Yields the URL."""
+    """Run a server in its own thread. Yields the URL."""
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
     service.adhoc_queries.start()
     thread = threading.Thread(
@@ -194,7 +196,7 @@ async def _serve(
 
 
 class _HttpServer(uvicorn.Server):
-    """HTTP server that does not handle signals, because `serve` does."""
+    """HTTP server that does not handle signals, because `server.serve` handles them."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -207,12 +209,12 @@ def _tls(certificate: Certificate | None) -> ssl.SSLContext | None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
         context.load_cert_chain(certificate.file, certificate.key)
-    except OSError as problem:  # includes ssl.SSLError
+    except OSError as problem:  # OSError includes ssl.SSLError
         for file in (certificate.file, certificate.key):
             try:
                 Path(file).read_bytes()
             except OSError as unread:
                 raise SlicemillError(f"cannot read {file}: {unread.strerror}") from None
         names = f"{certificate.file} and {certificate.key}"
-        raise SlicemillError(f"{names} are no certificate with its key in PEM format: {problem}") from None
+        raise SlicemillError(f"{names} are not a certificate and its key in PEM format: {problem}") from None
     return context

@@ -55,11 +55,11 @@ from slicemill.server.auth import PermissionDenied
 from slicemill.types import Schema
 
 _FILES = (GUESSED, *LINES_IN_FILES, *TYPED_FILES)
-# Generated rows, and results that stay in the process. These open no file and no address.
+# Sources of generated rows, and sinks whose results stay in the process: these open no file and no address
 _SOURCES_HERE = (*GENERATORS, "rate")
 _SINKS_HERE = ("memory", "console")
 
-# Options that let Spark move or delete the files that it has read.
+# options that let Spark move or delete the files that it has read
 _MOVING = frozenset(("cleansource", "sourcearchivedir"))
 _LINES = CSV_ONLY | {"lines"}
 # Options of each format, in lower case. Generators and tcp check their options when a source is opened.
@@ -92,7 +92,7 @@ _OPTIONS = {
     )
     | _LINES,
 }
-# Options of Postgres, except options that name files on the server (passfile, sslkey, service, …).
+# Options of PostgreSQL, except those that name files on the server (passfile, sslkey, service, …)
 _POSTGRES_OPTIONS = frozenset(
     (
         "host",
@@ -113,8 +113,8 @@ _POSTGRES_OPTIONS = frozenset(
     )
 )
 _OPTION_REFUSED = (
-    "{} has the option {}, which statements over the network may not have; leave it out, or declare this in "
-    "the script of the server"
+    "{} has the option {}, which statements over the network must not use; remove the option, or put "
+    "the statement into the start-up script of the server"
 )
 
 
@@ -128,7 +128,7 @@ def _is_address(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClientPermissions:
-    """Permissions set by the operator: folders, schemes, Python code, and webhook hosts."""
+    """Permissions that the operator of a server grants: folders, schemes, Python code, and webhook hosts."""
 
     folders: tuple[Path, ...] = ()
     schemes: frozenset[str] = frozenset()
@@ -138,14 +138,15 @@ class ClientPermissions:
     def check(self, statements: Iterable[Statement], folder: Path = Path(), home: Path | None = None) -> None:
         """Raise PermissionDenied if a statement does something that is not allowed.
 
-        Relative paths are resolved against `folder`. The `home` of the mill is never allowed, because it
+        Relative paths are resolved against `folder`. The `home` directory is never allowed, because it
         contains the hashes of tokens and the rows of all streams.
         """
         folder = Path(os.path.realpath(folder))
         for statement in statements:
             if (code := _code(statement)) is not None and not self.python:
                 raise PermissionDenied(
-                    f"{statement.name} runs code in Python ({code}); start the server with --allow-python"
+                    f"{statement.name} runs Python code ({code}), which is not allowed; "
+                    "start the server with --allow-python"
                 )
             if isinstance(statement, Alert):
                 self._check_webhook(statement)
@@ -157,7 +158,7 @@ class ClientPermissions:
                 self._check_sink(sink_target(sink, statement.name, folder), statement.name, home)
 
     def _check_webhook(self, alert: Alert) -> None:
-        """Check the host of an alert.
+        """Check the host to which an alert sends messages.
 
         An allowed host without a port means the default port of the scheme.
         """
@@ -165,7 +166,8 @@ class ClientPermissions:
         needed = self._webhook_needed(alert.url, host)
         if needed is not None:
             raise PermissionDenied(
-                f"{alert.name} tells {needed}; start the server with --allow-webhook {needed}"
+                f"alert {alert.name} must not send messages to {needed}; "
+                f"start the server with --allow-webhook {needed}"
             )
 
     def check_address(self, url: str, address: Address) -> None:
@@ -182,12 +184,12 @@ class ClientPermissions:
         needed = self._webhook_needed(url, str(address))
         if needed is not None and self._webhook_needed(url, host) is None:
             raise PermissionDenied(
-                f"{host} is {address}, which is no public address; start the server with "
+                f"{host} resolves to {address}, which is not a public address; start the server with "
                 f"--allow-webhook {needed} as well"
             )
 
     def _webhook_needed(self, url: str, host: str) -> str | None:
-        """Return the host to allow for an alert's URL, or None if it is allowed."""
+        """Return the host that must be allowed for an alert's URL, or None if it is allowed."""
         _, port = host_and_port(url)
         shown = f"[{host}]" if ":" in host else host
         usual = port == (443 if url.lower().startswith("https:") else 80)
@@ -203,7 +205,7 @@ class ClientPermissions:
         path = origin.option("path")
         if origin.file is not None:
             self._check_path(origin.file, path or "", name, home)
-        elif path is not None:  # another file system, which Spark reads
+        elif path is not None:  # Spark reads the path in another file system than the local one
             self._require_scheme(scheme_of(path), name)
         known = _OPTIONS.get(form)
         for option in origin.options:
@@ -224,23 +226,27 @@ class ClientPermissions:
 
     def _require_scheme(self, scheme: str, name: str) -> None:
         if scheme not in self.schemes:
-            raise PermissionDenied(f"{name} names {scheme}:…; start the server with --allow-scheme {scheme}")
+            raise PermissionDenied(
+                f"{name} uses {scheme}:…, which is not allowed; start the server with --allow-scheme {scheme}"
+            )
 
     def _check_path(self, path: Path, given: str, name: str, home: Path | None) -> None:
-        """Check a path or glob pattern with links resolved.
+        """Check a path or glob pattern, after links in it are resolved.
 
-        The path must be inside an allowed folder and outside of the home.
+        The path must be inside an allowed folder and outside of the home directory.
         """
         shown = redact_address(given)
         if climbs(path):
-            raise PermissionDenied(f"{name} names {shown}; write the path without ..")
+            raise PermissionDenied(f"{name} uses {shown}; write the path without ..")
         if not all(self._holds(place) for place in _resolve_links(path)):
             raise PermissionDenied(
-                f"{name} names {shown}; start the server with --allow-folder for a folder above it"
+                f"{name} uses {shown}, which is not allowed; "
+                "start the server with --allow-folder for a folder above it"
             )
         if home is not None and any(_overlap(place, _real(home)) for place in _resolve_links(path)):
             raise PermissionDenied(
-                f"{name} names {shown}, where the home of the server is; use another folder"
+                f"{name} uses {shown}, which overlaps with the home directory of the server; "
+                "use another folder"
             )
 
     def _holds(self, place: Path) -> bool:
@@ -248,7 +254,7 @@ class ClientPermissions:
 
 
 def _real(path: Path) -> Path:
-    """Return an absolute path with links resolved. The last parts need not exist."""
+    """Return an absolute path with links resolved. The last parts of the path need not exist."""
     return Path(os.path.realpath(path))
 
 
@@ -257,7 +263,7 @@ def _overlap(place: Path, home: Path) -> bool:
 
 
 def _folder_before_wildcard(path: Path) -> Path:
-    """Return the folder above the first wildcard of a pattern.
+    """Return the folder above the first wildcard of a glob pattern.
 
     A path without wildcards is returned unchanged. Spark reads a name with a wildcard as a pattern even if a
     file has that name.
@@ -267,7 +273,7 @@ def _folder_before_wildcard(path: Path) -> Path:
 
 
 def _resolve_links(path: Path) -> Iterator[Path]:
-    """Yield the resolved path and the targets of all links below it, recursively."""
+    """Yield the resolved path and, recursively, the targets of all links below it."""
     waiting, known = [_real(path)], set[Path]()
     while waiting:
         place = waiting.pop()
@@ -307,7 +313,7 @@ def relations_read_by(statement: Statement, catalog: Catalog) -> Iterator[str]:
 
 
 def relations_changed(change: TableChange, catalog: Catalog) -> set[str]:
-    """Return the relations that a row change reads, including reads of its aggregates."""
+    """Return the relations that an INSERT, UPDATE or DELETE reads, directly or in called aggregates."""
     return {*source_relations(change), *relations_named(catalog, change)}
 
 
@@ -329,7 +335,7 @@ def _code(statement: Statement) -> str | None:
 
 
 def _sink_named(statement: Statement) -> str | None:
-    """Return the sink of a query that writes no table. For ALTER QUERY, return only a changed sink."""
+    """Return the sink of a query that writes to no table. For ALTER QUERY, return only a changed sink."""
     if isinstance(statement, AlteredQuery):
         same = statement.after.options.sink == statement.before.options.sink
         return None if same else _sink_named(statement.after)

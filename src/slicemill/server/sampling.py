@@ -1,4 +1,4 @@
-"""Periodic samples of metrics by one thread, with a history.
+"""Periodic samples of the engine's metrics, taken by one thread, with a history.
 
 All clients read the same samples. Sampling takes CPU time away from queries. So a sample is taken every
 second while a client watches and every five seconds otherwise. Sampling uses at most 1/50 of the time.
@@ -39,17 +39,17 @@ from slicemill.time import BEGINNING, END, SECOND_US, wall_clock_us
 _LOGGER = logging.getLogger("slicemill")
 _WATCHED_EVERY_S = 1.0
 _WATCHED_FOR_S = 10.0
-_SHARE = 50  # at most 1/50 of the time is spent on sampling
-_RATE_OVER = 5  # samples
+_SHARE = 50  # divisor of the time that may be spent on sampling: at most 1/50
+_RATE_OVER = 5  # number of samples over which a rate is computed
 _EVENTS = 200
 _STOPPED = ("failed", "restarting")
 _WRITTEN_EVERY_S = 60.0
-_WRITING_SHARE = 500  # at most 1/500 of the time is spent on writing the history
+_WRITING_SHARE = 500  # divisor of the time that may be spent on writing the history: at most 1/500
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSample:
-    """Sample of a stream. `watermark_us` is None before the first row and after the end of the stream."""
+    """Metrics of a stream at one time; `watermark_us` is None before the first row and after the end."""
 
     name: str
     rate: float
@@ -62,9 +62,9 @@ class StreamSample:
     ended: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QuerySample:
-    """Sample of a query.
+    """Metrics of a query at one time.
 
     `cpu` is the query's share of the cores that its task uses. `shared_by` is the number of queries in the
     task. `lag_s` is the distance between the newest watermark of its streams and its own watermark, in event
@@ -101,9 +101,9 @@ class QuerySample:
         return Severity.NONE if self.cause is None else self.cause.attention
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSample:
-    """Sample of a task: cores in use, rates per node, and waiting rows."""
+    """Metrics of a task at one time: cores in use, rates of its operators, and pending rows."""
 
     id: str
     cpu: float
@@ -126,7 +126,7 @@ class WorkerSample:
 
 @dataclass(frozen=True, slots=True)
 class MillEvent:
-    """Event of the mill: time, name of the query or stream, kind and text."""
+    """Event of the engine: time, name of the query or stream, kind and text."""
 
     at_s: float
     name: str
@@ -134,7 +134,7 @@ class MillEvent:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MillSample:
     at_s: float
     policy: str
@@ -147,14 +147,14 @@ class MillSample:
 
 @dataclass(slots=True)
 class _CounterSnapshot:
-    """Cumulative counters at one moment. Rates are computed from differences."""
+    """Cumulative counters at one time. Rates are computed from differences of counters."""
 
     at: float
     counts: dict[str, float] = field(default_factory=dict)
 
 
 class Sampler:
-    """Samples the metrics of a mill periodically. `look` returns the newest sample."""
+    """Periodic sampler of the engine's metrics. `look` returns the newest sample."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Sampler:
         self._stop = False
         self._thread = threading.Thread(target=self._loop, name="sampling", daemon=True)
 
-    # -- calls of clients -----------------------------------------------------------------------------
+    # -- Calls of clients -----------------------------------------------------------------------------
 
     def look(self) -> MillSample:
         """Return the newest sample, which includes all current queries.
@@ -211,10 +211,10 @@ class Sampler:
         return self._rings.get(query, MetricRing(QUERY_FIGURES)).columns()
 
     def mill_history(self) -> tuple[dict[str, list[float | None]], list[tuple[float, str]]]:
-        """Return the metrics of all queries together, and the policies with their start times."""
+        """Return the metrics of all queries together, and the scheduling policies with their start times."""
         return self._mill_ring.columns(), list(self._policies)
 
-    # -- the thread ------------------------------------------------------------------------------------
+    # -- The sampling thread ---------------------------------------------------------------------------
 
     def start(self) -> None:
         self._thread.start()
@@ -233,7 +233,7 @@ class Sampler:
                 self.take()
                 if self._clock() - self._written_s > max(_WRITTEN_EVERY_S, _WRITING_SHARE * self._writing_s):
                     self.write()
-            except Exception:  # the plan changed while it was sampled; the next sample sees the new plan
+            except Exception:  # the plan has changed during the sample; the next sample reads the new plan
                 _LOGGER.debug("a sample was not taken", exc_info=True)
             spent = time.thread_time() - began
             watched = self._clock() - self._watched_s < _WATCHED_FOR_S
@@ -250,11 +250,11 @@ class Sampler:
         try:
             write_history(self._file, kept)
         except OSError as problem:
-            _LOGGER.warning("the charts' history is not written: %s", problem)
+            _LOGGER.warning("the history of charts cannot be written: %s", problem)
         self._written_s, self._writing_s = self._clock(), time.thread_time() - began
 
     def take(self) -> MillSample:
-        """Take a sample now."""
+        """Take a sample now, in the calling thread."""
         with self._taking:
             return self._take()
 
@@ -288,7 +288,13 @@ class Sampler:
         found = tuple(problems(mill))
         workers = tuple(self._workers(totals))
         sample = MillSample(
-            now_us / SECOND_US, mill.dispatcher.chooser.policy.name, found, streams, queries, tasks, workers
+            at_s=now_us / SECOND_US,
+            policy=mill.dispatcher.chooser.policy.name,
+            problems=found,
+            streams=streams,
+            queries=queries,
+            tasks=tasks,
+            workers=workers,
         )
         self._note_events(sample)
         if keep:
@@ -309,15 +315,15 @@ class Sampler:
         running = self._mill.running.streams[name]
         counts = running.counts
         return StreamSample(
-            name,
-            self._rate(f"stream {name}", counts.read, totals),
-            counts.read,
-            counts.unneeded,
-            counts.late,
-            counts.bad,
-            running.error,
-            _moment(running.announced),
-            running.ended,
+            name=name,
+            rate=self._rate(f"stream {name}", counts.read, totals),
+            read=counts.read,
+            unneeded=counts.unneeded,
+            late=counts.late,
+            bad=counts.bad,
+            error=running.error,
+            watermark_us=_moment(running.announced),
+            ended=running.ended,
         )
 
     def _task(self, task: RunningTask, totals: _CounterSnapshot) -> TaskSample:
@@ -325,18 +331,18 @@ class Sampler:
         waits = task.id in running.position
         outputs = [log for _, log in task.plan.task.outputs]
         return TaskSample(
-            task.id,
-            self._rate(f"cpu {task.id}", known.cpu_s, totals),
-            running.rows_waiting(task.id)[0] if waits else 0,
-            running.longest_wait_s(task.id, self._wall_us()) if waits else 0.0,
-            task.state_bytes,
-            task.subtasks,
-            tuple(log for log in outputs if log in self._mill.queries),
-            {
+            id=task.id,
+            cpu=self._rate(f"cpu {task.id}", known.cpu_s, totals),
+            rows_waiting=running.rows_waiting(task.id)[0] if waits else 0,
+            longest_wait_s=running.longest_wait_s(task.id, self._wall_us()) if waits else 0.0,
+            state_bytes=task.state_bytes,
+            subtasks=task.subtasks,
+            queries=tuple(log for log in outputs if log in self._mill.queries),
+            node_rates={
                 node: self._rate(f"node {node}", rows, totals)
                 for node, rows in list(known.rows_by_node.items())
             },
-            {
+            input_rates={
                 log: self._rate(f"read {task.id} {log}", rows, totals)
                 for log, rows in list(known.rows_read.items())
             },
@@ -346,7 +352,7 @@ class Sampler:
         """Return the streams that each query reads, directly or through other queries."""
         graph = self._mill.running.plan.graph
         reads: dict[str, frozenset[str]] = {}
-        for node in graph:  # in topological order
+        for node in graph:  # the order is topological
             own = frozenset([node.operator.stream]) if isinstance(node.operator, Source) else frozenset()
             reads[node.id] = own.union(*(reads[source] for source in node.inputs))
         return {name: tuple(sorted(reads.get(name, ()))) for name in self._mill.queries}
@@ -375,8 +381,8 @@ class Sampler:
             watermarks={
                 stream.name: None if stream.watermark_us is None else stream.watermark_us / SECOND_US
                 for stream in read
-                # Streams without rows and ended streams are omitted. The clock advances the watermark of
-                # the former, and the latter hold back no query.
+                # Streams without rows are omitted, because the clock advances their watermark. Ended streams
+                # are omitted too, because their watermark delays no query.
                 if stream.read and not stream.ended
             },
             has_ended=bool(read)
@@ -390,7 +396,7 @@ class Sampler:
     def _gc_share(
         self, name: str, metrics: QueryMetrics, task: TaskSample | None, totals: _CounterSnapshot
     ) -> float:
-        """Return the share of a task's recent CPU time spent in garbage collection."""
+        """Return the share of a task's recent CPU time that garbage collection has used."""
         collecting = self._rate(f"collecting {name}", metrics.collecting_s, totals)
         return collecting / task.cpu if task is not None and task.cpu > 0 else 0.0
 
@@ -423,34 +429,34 @@ class Sampler:
             }
             ring.add(self._wall_us() / SECOND_US, values)
         return QuerySample(
-            name,
-            situation.state,
-            situation.task,
-            sharing,
-            metrics.rows,
-            rate,
-            ring.last("p50_ms"),
-            ring.last("p99_ms"),
-            ring.last("slowdown"),
-            ring.last("staleness"),
-            metrics.memory.rows,
-            metrics.memory.state_bytes,
-            cpu / sharing,
-            cpu,
-            situation.level,
-            situation.level_met,
-            lag_s,
-            self._budget(name),
-            None if shed is None else shed.dropped,
-            None if shed is None else situation.shed_share,
-            None if shed is None else shed.accuracy,
-            watermark_us,
-            metrics.policy,
-            cause_of(situation),
+            name=name,
+            state=situation.state,
+            task=situation.task,
+            shared_by=sharing,
+            rows=metrics.rows,
+            rate=rate,
+            p50_ms=ring.last("p50_ms"),
+            p99_ms=ring.last("p99_ms"),
+            slowdown=ring.last("slowdown"),
+            staleness=ring.last("staleness"),
+            rows_waiting=metrics.memory.rows,
+            state_bytes=metrics.memory.state_bytes,
+            cpu=cpu / sharing,
+            task_cpu=cpu,
+            level=situation.level,
+            level_met=situation.level_met,
+            lag_s=lag_s,
+            budget=self._budget(name),
+            shed=None if shed is None else shed.dropped,
+            shed_share=None if shed is None else situation.shed_share,
+            accuracy=None if shed is None else shed.accuracy,
+            watermark_us=watermark_us,
+            policy=metrics.policy,
+            cause=cause_of(situation),
         )
 
     def _budget(self, name: str) -> str | None:
-        """Return the load shedding budget of a query as text, or None."""
+        """Return the load shedding budget of a query as text, or None if it has none."""
         query = self._mill.catalog.queries.get(name.lower())
         if query is None or (query.load is None and query.options.memory is None):
             return None
@@ -480,7 +486,7 @@ class Sampler:
         }
 
     def _workers(self, totals: _CounterSnapshot) -> Iterator[WorkerSample]:
-        """Yield CPU use and state size of each worker's subtasks."""
+        """Yield CPU use and state size of the subtasks on each worker."""
         dispatcher = self._mill.dispatcher
         found: dict[int, list[tuple[float, int]]] = {}
         for task in list(dispatcher.running.tasks):
@@ -528,7 +534,7 @@ class Sampler:
             self.events.appendleft(MillEvent(sample.at_s, name, kind, text))
 
         if before.policy != sample.policy:
-            note("", "policy", f"policy {sample.policy} decides, in place of {before.policy}")
+            note("", "policy", f"the scheduling policy changed from {before.policy} to {sample.policy}")
         for name in sample.queries.keys() - before.queries.keys():
             note(name, "created", f"query {name} was created")
         for name in before.queries.keys() - sample.queries.keys():
@@ -536,11 +542,11 @@ class Sampler:
         for name in sample.queries.keys() & before.queries.keys():
             was, now = before.queries[name], sample.queries[name]
             if was.state != now.state and "paused" in (was.state, now.state):
-                note(name, now.state, f"{name} {'was paused' if now.state == 'paused' else 'goes on'}")
+                note(name, now.state, f"{name} {'was paused' if now.state == 'paused' else 'was resumed'}")
             if now.attention is Severity.BROKEN and was.attention is not Severity.BROKEN and now.cause:
                 note(name, now.cause.kind, f"{name}: {now.cause.text}")
             elif was.attention is Severity.BROKEN and now.attention is not Severity.BROKEN:
-                note(name, "well", f"{name} goes on")
+                note(name, "well", f"{name} runs again")
         for name in sample.streams.keys() & before.streams.keys():
             if sample.streams[name].ended and not before.streams[name].ended:
                 note(name, "ended", f"stream {name} has ended")
@@ -549,7 +555,7 @@ class Sampler:
 
 
 def announced_watermark(mill: Mill, log: str) -> int:
-    """Return the announced watermark of a log without advancing it, unlike `Mill.watermark`."""
+    """Return the announced watermark of a log without advancing it."""
     if log in mill.running.streams:
         return mill.running.streams[log].announced
     writer = mill.dispatcher.running.writers.get(log)
@@ -570,7 +576,7 @@ def _mean_since(now: Summary, before: Summary) -> float | None:
     return (now.total - before.total) / count if count > 0 else None
 
 
-# Service levels over the last minute, so that an earlier slow start has no effect.
+# Service levels over the last minute, so that an earlier slow start has no effect
 
 
 RECENT_S = 60.0
@@ -578,7 +584,7 @@ RECENT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class _ResponseCounters:
-    """Cumulative response time counters of a query at one moment."""
+    """Cumulative response time counters of a query at one time."""
 
     at_s: float
     counts: dict[int, int]
@@ -587,13 +593,13 @@ class _ResponseCounters:
 
 
 class RecentLevels:
-    """Service level of each query, measured over the last minute."""
+    """Response times of queries over the last minute, in the measure of their service levels."""
 
     def __init__(self) -> None:
         self._counted: dict[str, deque[_ResponseCounters]] = {}
 
     def measured_s(self, name: str, metrics: QueryMetrics, at_s: float) -> float | None:
-        """Return the measured value over the last minute; None without a level or results."""
+        """Return the last minute's response time in the measure of the service level, or None without one."""
         if metrics.slo is None:
             return None
         response = metrics.figures.response

@@ -1,4 +1,4 @@
-"""Life cycle of a server: open the home, restore queries, listen, and shut down."""
+"""Life cycle of a server: open the home directory, restore queries, listen, and shut down."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LOGGER = logging.getLogger("slicemill")
-_LOOK_EVERY_S = 1.0
-_TRY_AGAIN_S = 5.0
-# Seconds for workers to finish and write their state at shutdown, and for the process to end.
+_CHECK_EVERY_S = 1.0
+_RETRY_EVERY_S = 5.0
+# seconds for workers to write their state at shutdown, and for the process to end
 _WRITE_S, _END_S = 10.0, 25.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of `slicemill serve`: the home, start-up script, run time, and permissions of clients."""
+    """Options of `slicemill serve`: home directory, start-up script, run time, permissions of clients."""
 
     home: Path | None = None
     script: SourceText | None = None
@@ -75,13 +75,13 @@ def _serve_home(
             service = MillService(mill, options.allowed, AuditLog(options.home), adhoc_queries)
             service.other_problems.append(access.problems)
             waiting = PendingStatements(service)
-            # The script runs first. A statement that the home contains as well is applied once.
+            # The script runs first. A statement that the home directory contains as well is applied once.
             if options.script is not None:
                 waiting.declare(options.script)
             for name in mill.statements.restore():
                 note_event(
                     "problem",
-                    f"{name}, kept in {mill.home.folder}, cannot be read by this version",
+                    f"{name} in {mill.home.folder} cannot be read by this version of slicemill",
                     logging.WARNING,
                 )
             mill.start()
@@ -89,17 +89,17 @@ def _serve_home(
                 ending.started()
                 _log_start(mill, url, listening.postgres_url, options)
                 _watch(service, waiting, ending.wanted, options.seconds)
-                note_event("stopping", "ending: state is written")
+                note_event("stopping", "the server is shutting down and writes its state")
                 adhoc_queries.close()  # clients that wait for an answer receive an error
         finally:
             adhoc_queries.close()
             mill.close(within_s=_WRITE_S)
-        note_event("stop", "ended")
+        note_event("stop", "the server has stopped")
 
 
 @contextmanager
 def _home_of(options: ServeOptions) -> Iterator[Path]:
-    """Yield the home's folder, or a temporary folder without a home."""
+    """Yield the home directory, or a temporary folder if none is given."""
     if options.home is not None:
         yield options.home
         return
@@ -109,7 +109,7 @@ def _home_of(options: ServeOptions) -> Iterator[Path]:
 
 def _open_mill(home: Path, options: ServeOptions, spark: Future[SparkSession]) -> Mill:
     if options.log_format is LogFormat.TEXT and sys.stderr.isatty():
-        with Console(stderr=True).status("opening the home") as status:
+        with Console(stderr=True).status("opening the home directory") as status:
             return Mill(spark, home, progress=status.update)
     return Mill(spark, home)
 
@@ -119,9 +119,9 @@ def _log_start(mill: Mill, url: str, postgres_url: str | None, options: ServeOpt
     if postgres_url is not None:
         message += f", and to clients of PostgreSQL at {postgres_url}"
     if not console_files():
-        message += f", {NOT_BUILT}"
+        message += f"; {NOT_BUILT}"
     if options.home is None:
-        message += "; without --home, all is gone when it ends"
+        message += "; without --home, all queries and results are deleted when it stops"
     note_event(
         "start",
         message,
@@ -137,35 +137,35 @@ def _log_start(mill: Mill, url: str, postgres_url: str | None, options: ServeOpt
 def _watch(
     service: MillService, waiting: PendingStatements, ended: threading.Event, seconds: float | None
 ) -> None:
-    """Log each problem once and retry waiting statements, until the server ends.
+    """Log each problem once and retry pending statements, until the server ends.
 
-    If the mill has failed, its error ends the server, and a supervisor restarts the server. `seconds` count
+    If the engine has failed, its error ends the server, and a supervisor restarts the server. `seconds` count
     from the time when every source has been polled.
     """
     ends: float | None = None
-    told: list[str] = []
+    logged: list[str] = []
     tried = time.monotonic()
     while not ended.is_set() and (ends is None or time.monotonic() < ends):
         found = _problems(service)
         for problem in found:
-            if problem not in told:
+            if problem not in logged:
                 note_event("problem", problem, logging.WARNING)
-        if told and not found:
-            note_event("recovered", "all is well again")
-        told = found
+        if logged and not found:
+            note_event("recovered", "all problems are solved")
+        logged = found
         service.mill.dispatcher.check()
         if seconds is not None and ends is None and (found or sources_polled(service.mill)):
             ends = time.monotonic() + seconds
-        if time.monotonic() - tried > _TRY_AGAIN_S:
+        if time.monotonic() - tried > _RETRY_EVERY_S:
             for declared in waiting.retry_pending():
-                note_event("statement", f"{declared}: done, after waiting")
+                note_event("statement", f"{declared}: succeeded after a retry")
             tried = time.monotonic()
-        left = _LOOK_EVERY_S if ends is None else min(_LOOK_EVERY_S, max(0.0, ends - time.monotonic()))
+        left = _CHECK_EVERY_S if ends is None else min(_CHECK_EVERY_S, max(0.0, ends - time.monotonic()))
         ended.wait(left)
 
 
 def _problems(service: MillService) -> list[str]:
-    """Return the problems of a service, including an unreadable status file."""
+    """Return the problems of a service. An unreadable status file is a problem, too."""
     try:
         return service.problems()
     except OSError as problem:
@@ -181,15 +181,15 @@ def _notify_systemd(state: str) -> None:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
             out.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
     except OSError as problem:
-        _LOGGER.warning("systemd is not notified: %s", problem)
+        _LOGGER.warning("systemd could not be notified: %s", problem)
 
 
 class _ShutdownHandler:
     """Handler of ctrl-c and SIGTERM.
 
-    While the server starts, a signal ends the process at once. That is safe, because no client is connected
-    yet and the home survives a kill. After the start, the server first writes its state. If writing takes
-    too long, the process ends without the state, and the next server replays the logs.
+    While the server starts, a signal ends the process at once. No data are lost, because no client is
+    connected yet and the home directory survives a kill. After the start, the server first writes its state.
+    If writing takes too long, the process ends without the state, and the next server replays the logs.
     """
 
     def __init__(self, temporary: Path | None) -> None:
@@ -198,13 +198,13 @@ class _ShutdownHandler:
         self._starting = True
 
     def started(self) -> None:
-        """Write the state on signals from now on, before the process ends."""
+        """Let later signals write the state before the process ends."""
         self._starting = False
 
-    def told(self, _: int, __: FrameType | None) -> None:
-        """Handle a signal."""
+    def handle_signal(self, _: int, __: FrameType | None) -> None:
+        """Handle a signal: end the process at once, or let the server write its state first."""
         if self._starting:
-            self._end_process("stop", "ended before it had started", 0)
+            self._end_process("stop", "the server was stopped during its start", 0)
         if not self.wanted.is_set():
             self.wanted.set()
             timer = threading.Timer(_END_S, self._give_up)
@@ -212,7 +212,9 @@ class _ShutdownHandler:
             timer.start()
 
     def _give_up(self) -> None:
-        message = f"ending took more than {_END_S:.0f} s: the next start replays what was not written"
+        message = (
+            f"shutdown took more than {_END_S:.0f} s; the next start replays rows whose state was not written"
+        )
         self._end_process("problem", message, 1)
 
     def _end_process(self, event: str, message: str, status: int) -> None:
@@ -228,11 +230,14 @@ class _ShutdownHandler:
 
 @contextmanager
 def _handle_signals(temporary: Path | None) -> Iterator[_ShutdownHandler]:
-    """Handle ctrl-c and SIGTERM inside the context. Remove the folder `temporary` when the process is
-    killed.
+    """Handle ctrl-c and SIGTERM during the with block.
+
+    The folder `temporary` is removed when the process is killed.
     """
     ending = _ShutdownHandler(temporary)
-    before = {number: signal.signal(number, ending.told) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, ending.handle_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield ending
     finally:
@@ -240,7 +245,7 @@ def _handle_signals(temporary: Path | None) -> Iterator[_ShutdownHandler]:
             signal.signal(number, handler)
 
 
-# Start-up script of a server, with retry of statements that cannot be declared yet.
+# Start-up script of a server, with retry of statements that cannot be declared yet
 #
 # The engine itself retries a source that is down. But a table whose file is missing, or a location that
 # cannot be opened, cannot be declared at all. Such a statement and the statements that depend on it are
@@ -269,7 +274,7 @@ class PendingStatements:
             self._declare_each(pieces(source))
 
     def retry_pending(self) -> list[str]:
-        """Retry the waiting statements. Return the statements that are declared now."""
+        """Retry the pending statements. Return the statements that have succeeded."""
         with self._lock:
             before = [piece for piece, _ in self._waiting]
             if before:
@@ -278,8 +283,8 @@ class PendingStatements:
         return [_short(piece) for piece in before if piece not in left]
 
     def problems(self) -> list[str]:
-        """Return the waiting statements with their errors."""
-        return [f"waits, and is tried again: {_short(piece)}: {why}" for piece, why in self._waiting]
+        """Return the pending statements with their errors."""
+        return [f"statement {_short(piece)} failed and is retried: {why}" for piece, why in self._waiting]
 
     def _declare_each(self, found: Sequence[StatementPiece]) -> None:
         """Declare statements one by one.
@@ -292,7 +297,7 @@ class PendingStatements:
                 self._service.declare(piece.alone(), None)
             except SlicemillError as problem:
                 waiting.append((piece, problem))
-            except OSError as problem:  # such as too many open files
+            except OSError as problem:  # for example too many open files
                 waiting.append((piece, SlicemillError(problem.strerror or str(problem))))
         self._waiting = waiting
 

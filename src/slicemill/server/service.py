@@ -1,4 +1,4 @@
-"""Service: all operations of clients on a mill, independent of the protocol."""
+"""Service: all operations of clients on the engine, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class MillService:
         self.allowed = allowed
         mill.alerts.send = self._send_alert
         self.audit = audit or AuditLog()
-        # Problems in addition to those of the mill, for instance statements that wait to be declared.
+        # Functions that return further problems, for example statements that could not be declared yet.
         self.other_problems: list[Callable[[], list[str]]] = []
         self._changing = threading.Lock()
 
@@ -115,7 +115,9 @@ class MillService:
         known = self.mill.catalog.queries.get(name.lower())
         handle = self.mill.queries.get(known.name) if known is not None else None
         if handle is None and (relation := self.mill.catalog.relation(name)) is not None:
-            raise NotFound(f"{relation.name} is no query; ask it: SELECT * FROM {relation.name}")
+            raise NotFound(
+                f"{relation.name} is not a continuous query; read it with SELECT * FROM {relation.name}"
+            )
         if handle is None:
             raise NotFound(str(unknown_name(self.mill.catalog, name)))
         return handle
@@ -156,7 +158,7 @@ class MillService:
             yield RelationShape(found.name, rows, is_view)
 
     def results(self, name: str, since: int = 0, most_rows: int = 10_000) -> ResultPage:
-        """Return results of a query from epoch `since` on, in whole epochs.
+        """Return results of a query from epoch (commit) `since` on, in whole epochs.
 
         A page ends when it has `most_rows` rows, or where the version of the query changes.
         """

@@ -16,7 +16,7 @@ from slicemill.server.service import MillService
 
 
 def support_bundle(service: MillService) -> bytes:
-    """Return the support bundle.
+    """Return the support bundle as the bytes of a ZIP file.
 
     A part that cannot be computed contains its error instead.
     """

@@ -1,4 +1,4 @@
-"""Session of a principal: checks permissions and writes changes to the audit log.
+"""Session of a principal (authenticated client): checks permissions and writes the audit log.
 
 There are four kinds of statements. Declarations change the catalog; consecutive declarations are applied all
 or none. Row changes (INSERT, UPDATE, DELETE, TRUNCATE) modify tables, each statement in its own transaction.
@@ -64,7 +64,7 @@ from slicemill.sql.grammar.statements import STARTS, read_command
 from slicemill.sql.grammar.tables import ROW_CHANGES
 from slicemill.sql.lexer import tokenize
 
-# Command tags of PostgreSQL, and the verb in the message.
+# Command tags of PostgreSQL, and the verbs in messages
 _CHANGED = {
     "INSERT": ("INSERT 0 {}", "inserted"),
     "UPDATE": ("UPDATE {}", "updated"),
@@ -72,13 +72,13 @@ _CHANGED = {
     "TRUNCATE": ("TRUNCATE TABLE", "deleted"),
 }
 _OR_REPLACE = re.compile(r"\bOR\s+REPLACE\b", re.IGNORECASE)
-# Limit for the result of an ad hoc query that is followed by more statements.
+# maximum bytes of an ad hoc query's result if more statements follow the query
 _KEPT_BYTES = 64 << 20
 
 
 @dataclass(slots=True)
 class UserSession:
-    """Session of a principal. `way` names the client interface in the audit log."""
+    """Session of a principal (authenticated client). `way` names the client interface in the audit log."""
 
     service: MillService
     principal: Principal = OWNER
@@ -98,11 +98,11 @@ class UserSession:
             try:
                 with report_deep_nesting(piece.alone()):
                     answers += self._run(piece, interrupted, parameters)
-            except EslError as error:  # report the error in the original text
+            except EslError as error:  # the error refers to the original text
                 raise EslError(piece.source, error.diagnostics) from None
         return answers
 
-    def _asked(
+    def _answer_adhoc_query(
         self, sql: str, values: Sequence[object], interrupted: threading.Event | None
     ) -> StatementAnswer:
         """Answer an ad hoc query, with a notice if stream rows are no longer retained."""
@@ -141,21 +141,20 @@ class UserSession:
             return [self._command(read_command(piece.alone()))]
         if first in QUERY_STARTS:
             values = [infer_types(value) for value in parameters]
-            return [self._asked(piece.alone().text, values, interrupted)]
+            return [self._answer_adhoc_query(piece.alone().text, values, interrupted)]
         if first in ROW_CHANGES:
             return [self._change_rows(piece, parameters)]
         if parameters:
             raise SlicemillError(
-                "only ad hoc queries and changes of rows have parameters; write the values into the text"
+                "only SELECT, INSERT, UPDATE and DELETE can have parameters; "
+                "write the values into the statement"
             )
         effects = self._replace_effects(piece)
         done, warning = self._declare(piece)
-        return [self._answered(statement, effects, warning) for statement in done]
+        return [self._answer_declaration(statement, effects, warning) for statement in done]
 
     def _replace_effects(self, piece: StatementPiece) -> list[ReplaceEffect]:
-        """Return the effects of statements with OR REPLACE. Errors are ignored here and reported on
-        execution.
-        """
+        """Return the effects of statements with OR REPLACE. Errors are reported when the statements run."""
         if not _OR_REPLACE.search(piece.text):
             return []
         with suppress(SlicemillError):
@@ -163,7 +162,7 @@ class UserSession:
             return self.service.mill.statements.explain_replace(piece.alone())
         return []
 
-    def _answered(
+    def _answer_declaration(
         self, statement: Statement, effects: Sequence[ReplaceEffect], warning: str
     ) -> StatementAnswer:
         done = _statement_answer(statement)
@@ -177,7 +176,7 @@ class UserSession:
     def _change_rows(self, piece: StatementPiece, parameters: Sequence[object]) -> StatementAnswer:
         source = with_values(piece, parameters) if parameters else piece.alone()
         with self._audit_statement(piece) as warnings:
-            self.principal.require(UserRole.OPERATOR, "changing rows")
+            self.principal.require(UserRole.OPERATOR, "changing rows of tables")
             if self.principal.names:
                 bound = bind_script(source, self.service.mill.catalog, imports=False)
                 if bound.diagnostics:
@@ -193,7 +192,7 @@ class UserSession:
     def _declare(self, piece: StatementPiece) -> tuple[list[Statement], str]:
         """Run declarations. Return the declared statements and a warning."""
         with self._audit_statement(piece) as warnings:
-            self.principal.require(UserRole.OPERATOR, "changing what is declared")
+            self.principal.require(UserRole.OPERATOR, "declaring or dropping objects")
             self._check_allowed(piece)
             done = self.service.declare(piece.alone(), self.principal.name)
         return done, "; ".join(warnings)
@@ -342,14 +341,14 @@ class UserSession:
         return self.service.explain(name, form)
 
     def require_all_names(self, name: str | None) -> None:
-        """Raise PermissionDenied unless the principal may see a query.
+        """Raise PermissionDenied unless the principal may see a query, or all queries if no name is given.
 
         Without a name, the principal must be allowed to see all queries.
         """
         if name is not None:
             self.principal.require_name(name)
         elif self.principal.names:
-            raise PermissionDenied(f"{self.principal.name} may see some names only; ask for a query of these")
+            raise PermissionDenied(f"{self.principal.name} may only see some names; name one query")
 
     def metrics(self) -> dict[str, Any]:
         """Return all metrics of the mill."""
@@ -360,7 +359,7 @@ class UserSession:
 def names_used(statements: Iterable[Statement], catalog: Catalog) -> Iterator[str]:
     """Yield the names that statements declare, drop or read."""
     for statement in statements:
-        # A policy for all components requires access to all names.
+        # A scheduling policy that applies to all queries requires access to all names.
         yield statement.component or "*" if isinstance(statement, Setting) else statement.name
         yield from relations_read_by(statement, catalog)
 
@@ -398,7 +397,7 @@ def _statement_answer(statement: Statement) -> StatementAnswer:
     return StatementAnswer(f"CREATE {kind.upper()}", f"{kind} {statement.name}: {what}")
 
 
-# Parameters of statements: substitute values for $1, $2, …
+# Parameters of statements: values replace $1, $2, …
 
 
 _PARAMETER = re.compile(r"\$(\d+)")
@@ -448,14 +447,16 @@ def with_values(piece: StatementPiece, values: Sequence[object]) -> SourceText:
         if found := _PARAMETER.fullmatch(text[token.start : token.end + 1]):
             number = int(found[1])
             if not 1 <= number <= len(values):
-                raise SlicemillError(f"${number} has no value; {len(values)} are given")
+                raise SlicemillError(
+                    f"${number} has no value; the client has sent {len(values)} parameter values"
+                )
             parts += [text[end : token.start], constant(values[number - 1])]
             end = token.end + 1
     return SourceText("".join([*parts, text[end:]]), piece.source.name)
 
 
 def constant(value: object) -> str:
-    """Return a value as an ESL literal.
+    """Return a value as an SQL literal.
 
     >>> constant("it's"), constant(None), constant(True), constant(-3), constant(b"a")
     ("'it''s'", 'NULL', 'TRUE', '-3', "unhex('61')")
@@ -482,10 +483,10 @@ def constant(value: object) -> str:
         return f"ARRAY[{', '.join(map(constant, value))}]"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
-    raise SlicemillError(f"a value of type {type(value).__name__} cannot be given as a parameter here")
+    raise SlicemillError(f"a parameter of type {type(value).__name__} is not supported here")
 
 
-# Notices about rows that an ad hoc query could not read, and about the start of a new query.
+# Notices about rows that an ad hoc query could not read, and about the start of a new query
 
 
 def missing_rows_notice(mill: Mill, names: Iterable[str]) -> str:
@@ -499,7 +500,11 @@ def start_of(mill: Mill, statement: object) -> str:
     The text is empty for statements that declare no query or stream.
     """
     if isinstance(statement, Stream):
-        where = "with its first row" if statement.starts_early else "with what arrives from then on"
+        where = (
+            "with its first row"
+            if statement.starts_early
+            else "with the rows that arrive after their creation"
+        )
         return f"; queries start {where}"
     if isinstance(statement, (QueryDefinition, DerivedStream)):
         words = describe_start(mill.dispatcher.running, mill.running.plan.graph, statement.name)
@@ -521,8 +526,8 @@ def _missing_rows(mill: Mill, name: str) -> Iterator[str]:
         read = int(mill.home.streams.get(owner.name, {}).get(NEXT_ARRIVAL, 0))
         if known.name == owner.name and log.rows < read:
             yield (
-                f"{known.name} stores {log.rows:,} of the {read:,} rows that were read, those that queries "
-                f"have yet to read; {keep}"
+                f"{known.name} stores {log.rows:,} of the {read:,} rows that were read: those that queries "
+                f"have not read yet; {keep}"
             )
         elif known.name != owner.name and log.freed >= 0:
             yield f"older rows of {known.name} are no longer stored; {keep}"

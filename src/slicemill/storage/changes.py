@@ -72,7 +72,7 @@ def merge_appended(parts: Iterable[Appended]) -> Appended:
     )
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Change:
     """Changes of a home directory that one commit applies.
 

@@ -39,7 +39,7 @@ def assignments(tmp_path: Path) -> Assignments:
     """The first of two workers is busy."""
     pool: Any = TwoWorkers()
     found = Assignments(pool, "mill", tmp_path, sync=False)
-    found.ask({0: [Forget("mill")]}, lambda _: b"")
+    found.send({0: [Forget("mill")]}, {})
     assert found.idle == [1]
     return found
 

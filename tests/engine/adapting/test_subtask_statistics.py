@@ -47,7 +47,7 @@ def test_subtasks_tell_what_they_do(tmp_path: Path) -> None:
         )
         words = mill.queries["pairs"].explain().splitlines()[-3:]
         assert [line.split(":")[0] for line in words] == [
-            f"subtask {subtask['cell']} on worker {subtask['worker']}" for subtask in subtasks
+            f"subtask {subtask['subtask']} on worker {subtask['worker']}" for subtask in subtasks
         ]
         finish(mill)
         # Rows of a key are 1000 apart, so that each meets its twin and one older row; both were compared.

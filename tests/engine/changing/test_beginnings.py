@@ -13,7 +13,7 @@ from slicemill.runtime.tasks import BACKFILL, RunningTask
 from slicemill.sql.errors import EslError
 from slicemill.testing import Clock, inline_pool
 from slicemill.time import BEGINNING
-from support.engine import fed_mill, feed_rows, finish
+from support.engine import fed_mill, feed_rows, finish, watermarks
 
 SECOND = 1_000_000
 STREAM = "CREATE STREAM s (k int, v bigint, ts timestamp) ORDER BY ts RETAIN {}"
@@ -140,7 +140,7 @@ def test_who_reads_the_past_takes_half_as_long_as_a_live_run_and_only_what_other
 
     def taken() -> dict[RunningTask, float]:
         """What would run now, in this order, and how many rows of it."""
-        positions, batches = running.ready(mill.running.watermark, clock.now, quantum_s)
+        positions, batches = running.ready(watermarks(mill), clock.now, quantum_s)
         shares = batches.rows / batches.pending
         ranked = {running.tasks[p]: float(share) for p, share in zip(positions, shares, strict=True)}
         waiting = {running.tasks[p]: rows for p, rows in zip(positions, batches.pending, strict=True)}

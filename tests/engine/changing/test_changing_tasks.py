@@ -77,7 +77,9 @@ class Home:
         newcomers = {name: (None, None) for root in new for name in names_of_state(plan.graph, task, root)}
         rows: dict[str, list[Timed]] = {log: [] for log in roots}
         failed: dict[str, str] = {}
-        made = TaskPlan(task, plan.graph, catalog, {}, exchanges, newcomers)
+        made = TaskPlan(
+            task=task, graph=plan.graph, catalog=catalog, tables={}, exchanges=exchanges, newcomers=newcomers
+        )
         programs = [TaskProgram(made, states) for states in self.states]
         for outcomes in run_subtasks(programs, {"s": table}, {"s": until}):
             for outcome in outcomes:

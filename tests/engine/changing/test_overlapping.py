@@ -121,8 +121,8 @@ def test_a_query_does_not_wait_for_streams_of_others(tmp_path: Path) -> None:
     assert max(int(str(row[0])) for row in stage.rows("abc")) == 5 * SECOND
     # Time passes for the one though there is something that waits for the other.
     assert task.due
-    assert stage.mill.running.watermark("abc") == 5 * SECOND
-    assert stage.mill.running.watermark("abd") < 0
+    assert stage.mill.dispatcher.watermark("abc") == 5 * SECOND
+    assert stage.mill.dispatcher.watermark("abd") < 0
     stage.restart()
     for number in range(6):
         feed_rows(stage.mill, "d", [(k, number, number * SECOND) for k in range(3)])

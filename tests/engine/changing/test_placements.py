@@ -78,7 +78,7 @@ def test_rows_are_those_of_one_subtask_and_the_placement_outlives_the_mill(
 
 
 def test_a_placement_that_is_none_is_told_before_anything_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(SlicemillError, match="there is no placement 'ring'; known are auto, one, key"):
+    with pytest.raises(SlicemillError, match="there is no placement 'ring'; use one of auto, one, key"):
         Mill(home=tmp_path / "home", placement="ring")
     assert not (tmp_path / "home").exists()
 
@@ -86,7 +86,7 @@ def test_a_placement_that_is_none_is_told_before_anything_is_opened(tmp_path: Pa
 def test_a_task_that_cannot_be_placed_so_is_told_and_registers_nothing(tmp_path: Path) -> None:
     with mill_in(tmp_path, Clock(), "key") as mill:
         mill.open()
-        with pytest.raises(SlicemillError, match="joins of a and b cannot be placed as key in 4 cells"):
+        with pytest.raises(SlicemillError, match="joins of a and b cannot be placed as key in 4 subtasks"):
             mill.execute(f"{STREAMS} CREATE QUERY q AS {THETA};")
         assert not mill.queries and not mill.home.tasks
         mill.execute(f"{STREAMS} CREATE QUERY q AS {PAIR};")
@@ -100,8 +100,8 @@ def test_explain_tells_the_placement_that_a_task_has(tmp_path: Path) -> None:
         mill.open()
         feed(mill, clock, 0, 4)
         text = mill.queries["q"].explain()
-    assert "placement  by time, 4 subtasks: a everywhere, b everywhere" in text
-    assert "instead    by key, 4 subtasks:" in text
+    assert "placement    by time, 4 subtasks: a to all subtasks, b to all subtasks" in text
+    assert "alternative  by key, 4 subtasks:" in text
 
 
 def with_left_join(folder: Path, placement: str) -> tuple[list[list[Timed]], dict[str, object]]:

@@ -151,7 +151,7 @@ def test_bytes_that_are_no_text_are_not_made_up(tmp_path: Path) -> None:
     with opened(tmp_path, clock, text + QUERY) as mill:
         turn(mill)
         assert replayed(mill) == ReplayOutcome(0, 1, 0)
-        assert "its bytes are no text" in reasons(mill)[-1]
+        assert "its bytes were not valid UTF-8" in reasons(mill)[-1]
         mill.drain()
         assert values(mill) == ["fine"]
 
@@ -205,7 +205,7 @@ def test_lines_below_a_header_say_that_they_cannot_be_replayed(tmp_path: Path) -
     text = WRONG.format("csv").replace("'in')", "'in', header 'true')")
     with opened(tmp_path, Clock(), text + QUERY) as mill:
         turn(mill)
-        with pytest.raises(SlicemillError, match="have headers"):
+        with pytest.raises(SlicemillError, match="named by the headers of its files"):
             mill.execute("REPLAY s_errors")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from slicemill.api.mill import Mill
 from slicemill.errors import SlicemillError
-from slicemill.runtime.workers.plan_messages import unpack_plan
+from slicemill.runtime.pipeline import unpack_plan
 from slicemill.storage.check import check_home
 from slicemill.testing import Clock, inline_pool, open_mill
 from slicemill.time import wall_clock_us

@@ -179,7 +179,7 @@ def test_a_row_that_the_table_does_not_take_is_told_and_tried_again(tmp_path: Pa
         feed_rows(mill, "bid", [(1, None, 1)])
         _look(mill, clock)
         assert "price of table latest must not be NULL" in mill.tables.writer.errors()["to_latest"]
-        assert mill.tables.writer.problems()[0].startswith("the table that to_latest writes takes nothing")
+        assert mill.tables.writer.problems()[0].startswith("the table that to_latest writes rejects its rows")
         mill.execute("DROP QUERY to_latest; DROP TABLE latest")
         _look(mill, clock)
         assert mill.tables.writer.errors() == {}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from slicemill.runtime.workers.interrupt import Interrupts
+from slicemill.runtime.workers.pool import Interrupts
 
 
 @pytest.fixture(autouse=True)

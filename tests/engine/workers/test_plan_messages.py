@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slicemill.runtime.workers import plan_messages
-from slicemill.runtime.workers.plan_messages import pack_plan, unpack_plan
+from slicemill.runtime import pipeline
+from slicemill.runtime.pipeline import pack_plan, unpack_plan
 from slicemill.testing import Clock, inline_pool
 from support.engine import fed_mill, feed_rows, finish
 
@@ -17,11 +17,11 @@ def test_only_the_nodes_of_a_new_query_are_packed(tmp_path: Path) -> None:
         mill.execute(STREAM)
         mill.execute(";".join(f"CREATE QUERY q{n} AS SELECT v FROM s WHERE k = {n}" for n in range(30)))
         mill.open()
-        before = plan_messages._pack_node.cache_info().misses
+        before = pipeline._pack_node.cache_info().misses
         mill.execute("CREATE QUERY other AS SELECT k FROM s WHERE v = 5")
         (task,) = mill.dispatcher.running.tasks
         own = mill.running.plan.graph.ancestors("other") - mill.running.plan.graph.ancestors("q0")
-        assert plan_messages._pack_node.cache_info().misses - before == len(own)
+        assert pipeline._pack_node.cache_info().misses - before == len(own)
         assert unpack_plan(task.packed) == task.plan and pack_plan(task.plan) == task.packed
         feed_rows(mill, "s", [(3, 5, 0), (4, 6, 1)])
         finish(mill)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from acme_sampling.statement import Sampler
 
 from slicemill.operators.graph import QueryGraph
 from slicemill.operators.protocol import ColumnsRead, Description, Operator, OperatorKind, Role
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +22,22 @@ class Sample(Operator):
     sampler: Sampler
 
 
-KINDS = (
-    OperatorKind(
-        spec=Sample,
-        role=Role.STATEFUL,
-        words=lambda sample, *_: Description("", "Sample", (("every", f"{sample.sampler.every} rows"),)),
-        label=lambda _: "sample",
-        columns_read=lambda _, __, wanted: ColumnsRead([], wanted),
-        step="acme_sampling.step:sample",
-    ),
-)
+class SampleKind(OperatorKind[Sample]):
+    spec = Sample
+    role = Role.STATEFUL
+    step = "acme_sampling.step:sample"
+
+    def words(self, sample: Sample, node: Node, graph: QueryGraph) -> Description:
+        return Description("", "Sample", (("every", f"{sample.sampler.every} rows"),))
+
+    def label(self, sample: Sample) -> str:
+        return "sample"
+
+    def columns_read(self, sample: Sample, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([], wanted)
+
+
+KINDS = (SampleKind(),)
 
 
 def section(graph: QueryGraph) -> list[str]:

@@ -53,7 +53,7 @@ def plan_of(policy: str) -> tuple[TaskPlan, Task, QueryGraph]:
     catalog = bind(SCRIPT.format(policy=policy)).catalog
     graph = build_graph(catalog)
     (task,) = [task for task in split_into_tasks(graph) if task.stateful]
-    return TaskPlan(task, graph, catalog, {"e": examples()}), task, graph
+    return TaskPlan(task=task, graph=graph, catalog=catalog, tables={"e": examples()}), task, graph
 
 
 values = st.none() | st.integers(-3, 8).map(float)

@@ -37,7 +37,7 @@ def program_of(text: str) -> TaskProgram:
     catalog = bind(text).catalog
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
-    return TaskProgram(TaskPlan(task, graph, catalog, {}))
+    return TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
 
 
 def fed(text: str, rows: int = 3 * TUPLES) -> tuple[int, int, int]:

@@ -59,7 +59,9 @@ def plan(name: str, subtasks: int) -> TaskPlan:
     catalog = bind(STREAM + QUERIES[name]).catalog
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
-    return TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, subtasks))
+    return TaskPlan(
+        task=task, graph=graph, catalog=catalog, tables={}, exchanges=exchanges_of(task, graph, subtasks)
+    )
 
 
 def reference(name: str, stream: list[Timed]) -> list[str]:

@@ -44,7 +44,7 @@ def context_of(calls: list[str], grouped: bool) -> StepContext:
     ).catalog
     graph = build_graph(catalog)
     (node,) = [n for n in graph if isinstance(n.operator, GroupChanges) and n.operator.retracts]
-    return StepContext(node, graph, catalog, {}, None)
+    return StepContext(node=node, graph=graph, catalog=catalog, tables={}, state=None)
 
 
 def changelog(changes: list[Change]) -> list[list[tuple[str, Pair]]]:
@@ -97,7 +97,13 @@ def step_of(context: StepContext, state: object | None = None) -> RetractingGrou
     assert isinstance(context.node.operator, GroupChanges)
     made = group_changes(
         context.node.operator,
-        StepContext(context.node, context.graph, context.catalog, context.tables, state),
+        StepContext(
+            node=context.node,
+            graph=context.graph,
+            catalog=context.catalog,
+            tables=context.tables,
+            state=state,
+        ),
     )
     assert isinstance(made, RetractingGroupsStep)
     return made
@@ -144,7 +150,7 @@ def test_changes_are_those_of_the_row_form(
 
 
 def test_groups_without_rows_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retracting, "_FORGOTTEN", 8)
+    monkeypatch.setattr(retracting, "_EVICTED", 8)
     context = context_of(["count(*)", "avg(v)"], True)
     operator = context.node.operator
     assert isinstance(operator, GroupChanges)
@@ -168,7 +174,14 @@ def test_rows_of_an_older_state_go_on_as_rows() -> None:
     before.run([table_of([[("insert", (1, 5))]], names, 0)], [2**62])
     state = stored(before.state)
     made = group_changes(
-        operator, StepContext(context.node, context.graph, context.catalog, context.tables, state)
+        operator,
+        StepContext(
+            node=context.node,
+            graph=context.graph,
+            catalog=context.catalog,
+            tables=context.tables,
+            state=state,
+        ),
     )
     assert isinstance(made, RowStep)
     told, _ = made.run([table_of([[("insert", (1, 6))]], names, 1)], [2**62])

@@ -70,7 +70,7 @@ def context_of(calls: list[str], keys: list[str]) -> StepContext:
     catalog = bind(f"{_STREAM} CREATE QUERY q AS SELECT {selected} FROM s {grouped};").catalog
     graph = build_graph(catalog)
     (node,) = [node for node in graph if isinstance(node.operator, GroupChanges)]
-    return StepContext(node, graph, catalog, {}, None)
+    return StepContext(node=node, graph=graph, catalog=catalog, tables={}, state=None)
 
 
 def broken_of(rows: Broken, names: tuple[str, ...], first: int) -> pa.Table:
@@ -124,7 +124,9 @@ def restored(step: GroupChangesStep, context: StepContext) -> GroupChangesStep:
     """The step as it is behind a checkpoint."""
     state = stored(step.state)
     assert isinstance(state, GroupChangesState) and isinstance(context.node.operator, GroupChanges)
-    made = StepContext(context.node, context.graph, context.catalog, context.tables, state)
+    made = StepContext(
+        node=context.node, graph=context.graph, catalog=context.catalog, tables=context.tables, state=state
+    )
     return GroupChangesStep(context.node.operator, made)
 
 
@@ -208,7 +210,7 @@ def test_a_group_with_more_numbers_than_32_bits_count_has_an_exact_mean() -> Non
     step = GroupChangesStep(operator, context)
     names, count = tuple(context.schemas[0].names), 3 * 2**32
     step.run([broken_of([(0, 0.5, 50)], names, 0)], [2**62])
-    for figure in step.state.figures or ():
+    for figure in step.state.accumulators or ():
         assert isinstance(figure, RunningMoments)
         figure.counts[0] = count
     made, _ = step.run([broken_of([(0, 0.25, 25)], names, 1)], [2**62])
@@ -238,7 +240,9 @@ def test_numbers_and_times_have_running_figures_and_others_keep_rows(call: str, 
     context = context_of([call], ["k"])
     assert isinstance(context.node.operator, GroupChanges)
     state = GroupChangesStep(context.node.operator, context).state
-    assert state.figures is not None and (state.figures[0] is not None) == has == (state.windows is None)
+    assert state.accumulators is not None and (state.accumulators[0] is not None) == has == (
+        state.windows is None
+    )
 
 
 def test_groups_of_the_first_version_go_on_in_windows() -> None:
@@ -246,16 +250,23 @@ def test_groups_of_the_first_version_go_on_in_windows() -> None:
     context = context_of(["count(*)", "sum(v)"], ["k"])
     operator = context.node.operator
     assert isinstance(operator, GroupChanges)
-    before = GroupChangesState(figures=None)
+    before = GroupChangesState(accumulators=None)
     step = GroupChangesStep(
-        operator, StepContext(context.node, context.graph, context.catalog, context.tables, before)
+        operator,
+        StepContext(
+            node=context.node,
+            graph=context.graph,
+            catalog=context.catalog,
+            tables=context.tables,
+            state=before,
+        ),
     )
     by_rows = row_step(changing_groups(operator, context), context)
     rows: Given = [(0, 1, 1, "a"), (1, 2, 1, "a"), (0, 5, 1, "b")]
     for first in (0, 3):
         part = table_of(rows, tuple(context.schemas[0].names), first)
         assert told_by(step, part) == told_by(by_rows, part)
-    assert before.windows is not None and before.figures is None
+    assert before.windows is not None and before.accumulators is None
 
 
 def test_pairs_that_were_met_lie_in_few_runs() -> None:
@@ -264,6 +275,6 @@ def test_pairs_that_were_met_lie_in_few_runs() -> None:
     step, names = GroupChangesStep(context.node.operator, context), tuple(context.schemas[0].names)
     for first in range(0, 3_200, 32):
         step.run([table_of([(0, first + n, 1, "a") for n in range(32)], names, first)], [2**62])
-    assert step.state.figures is not None
-    (figure,) = step.state.figures
+    assert step.state.accumulators is not None
+    (figure,) = step.state.accumulators
     assert figure is not None and sum(map(len, figure.met)) == 3_200 and len(figure.met) <= 8  # type: ignore[attr-defined]

@@ -62,7 +62,13 @@ class Subtasks:
         catalog = bind(SCRIPT.format(condition)).catalog
         graph = share(optimize(build_graph(catalog)), catalog)
         (task,) = split_into_tasks(graph)
-        self.plan = TaskPlan(task, graph, catalog, {}, by_key(task, graph, subtasks) if subtasks > 1 else {})
+        self.plan = TaskPlan(
+            task=task,
+            graph=graph,
+            catalog=catalog,
+            tables={},
+            exchanges=by_key(task, graph, subtasks) if subtasks > 1 else {},
+        )
         self.programs = [TaskProgram(self.plan, subtask=subtask) for subtask in range(self.plan.subtasks)]
         self.heavy: tuple[HeavyKey, ...] = ()
         self.seen = {"A": 0, "B": 0}

@@ -159,7 +159,7 @@ def by_tasks(streams: Streams, borders: list[int]) -> dict[str, list[str]]:
     assert sorted(members) == [1, 8], "those on one key share their slices"
     found: dict[str, list[str]] = {}
     for task in split_into_tasks(graph):
-        program = TaskProgram(TaskPlan(task, graph, CATALOG, {}))
+        program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=CATALOG, tables={}))
         rows: dict[str, list[Timed]] = {log: [] for _, log in task.outputs}
         for begin, end in pairwise([-1, *sorted(borders), END]):
             given_ = {}
@@ -201,7 +201,7 @@ def test_rows_leave_the_state_when_time_has_passed_what_their_column_says() -> N
     catalog = bind(f"{DECLARED} CREATE QUERY until AS {SELECTS['until']};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     schema = graph[graph.streams["a"]].schema
     kept = []
     for second in range(40):

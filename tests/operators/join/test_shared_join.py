@@ -158,7 +158,13 @@ class Machine:
         }
         self.tasks = []
         for task in split_into_tasks(graph):
-            plan = TaskPlan(task, graph, self.catalog, {}, exchanges_of(task, graph, self.subtasks))
+            plan = TaskPlan(
+                task=task,
+                graph=graph,
+                catalog=self.catalog,
+                tables={},
+                exchanges=exchanges_of(task, graph, self.subtasks),
+            )
             self.tasks.append(
                 [TaskProgram(plan, kept.get((task.id, subtask)), subtask) for subtask in range(plan.subtasks)]
             )
@@ -347,7 +353,7 @@ def test_any_set_of_joins_gives_what_sql_gives_over_the_finished_input(
     }
     oracle = Oracle(catalog, streams, {})
     for task in split_into_tasks(graph):
-        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+        program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
         found: dict[str, list[tuple[int, tuple[object, ...]]]] = {log: [] for _, log in task.outputs}
         for first, end, told in ((-1, border * SECOND, border * SECOND), (border * SECOND, END, END)):
             given_ = {}

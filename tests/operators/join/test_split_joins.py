@@ -46,7 +46,7 @@ def queries(draw: st.DrawFn) -> str:
 def results(graph: QueryGraph, text: str, runs: Sequence[Sequence[Event]]) -> list[Timed]:
     catalog = bind(f"{STREAMS} CREATE QUERY q AS {text};").catalog
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     found: list[Timed] = []
     reached: dict[str, int] = dict.fromkeys(task.inputs, -END)
     arrived: dict[str, int] = dict.fromkeys(task.inputs, 0)

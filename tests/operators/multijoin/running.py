@@ -117,7 +117,7 @@ def results(
     graph = form(catalog)
     found: dict[str, Numbered] = {name: [] for name in texts}
     for task in split_into_tasks(graph):
-        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+        program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
         reached: dict[str, int] = dict.fromkeys(task.inputs, -END)
         arrived: dict[str, int] = dict.fromkeys(task.inputs, 0)
         for number, run in enumerate(runs):

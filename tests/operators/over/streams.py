@@ -100,7 +100,7 @@ def tuples(random: Random, rows: int) -> list[Timed]:
 def reference(calls: list[WindowCall], known: RowState | None = None) -> RowStep:
     catalog = Catalog()
     node = Node("q", spec.WindowAggregate(tuple(calls)), (), SCHEMA, TimestampKind.EXTERNAL)
-    context = StepContext(node, QueryGraph({"q": node}), catalog, {}, None)
+    context = StepContext(node=node, graph=QueryGraph({"q": node}), catalog=catalog, tables={}, state=None)
     operator = WindowAggregateOperator([window_call_of(call, SCHEMA, context) for call in calls])
     return RowStep(operator, [SCHEMA], output_schema(calls), known=known)
 

@@ -44,7 +44,7 @@ def run(items: str, parts: list[list[Timed]], folder: Path | None) -> list[Timed
     catalog = bind(f"{STREAM}CREATE QUERY q AS SELECT k, {items} FROM S").catalog
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
-    plan = TaskPlan(task, graph, catalog, {})
+    plan = TaskPlan(task=task, graph=graph, catalog=catalog, tables={})
     schema, program, out = graph[graph.streams["S"]].schema, TaskProgram(plan), []
     for number, part in enumerate(parts):
         complete = END if number == len(parts) - 1 else part[-1].ts
@@ -72,7 +72,7 @@ def test_the_query_of_a_user_s_own_aggregate_has_another_step() -> None:
     ).catalog
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     schema = graph[graph.streams["S"]].schema
     outcome = program.run({"S": to_table(parts[0], schema, [0] * 5)}, {"S": END})
     assert outcome.tables["q"].column("a").to_pylist() == [0.0] * 5

@@ -57,7 +57,7 @@ def test_an_algebraic_aggregate_keeps_panes_and_no_rows(window: str) -> None:
         catalog = bind(f"{STREAM}{own}{query}").catalog
         graph = build_graph(catalog)
         (task,) = split_into_tasks(graph)
-        program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+        program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
         assert not program.run({"s": batch(0)}, {"s": BATCH - 1}).errors
         kept.append(program.state_bytes())
     assert kept[1] < kept[0] / 10
@@ -70,7 +70,7 @@ def test_a_checkpoint_has_no_batches(aggregate: str, window: str, tmp_path: Path
     catalog = bind(f"{STREAM}{OWN}{query}").catalog
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     for first in range(0, 2 * BATCH, BATCH):
         # A few tuples of an open slot are left over.
         table = batch(first).slice(0, BATCH - 95 if first else BATCH)

@@ -62,7 +62,7 @@ def states(*queries: str, before: dict[str, object] | None = None, first: int = 
     catalog = bind(STREAM + "".join(texts)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}), before)
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}), before)
     rows = [Timed(n * SECOND, (n % 2, n * 0.1, 7.0 - n, n * SECOND)) for n in range(first, first + 400)]
     done = program.run({"s": to_table(rows, SCHEMA, [row.ts for row in rows])}, {"s": rows[-1].ts})
     assert not done.errors, done.errors
@@ -77,10 +77,10 @@ def stored_rows(found: dict[str, object]) -> list[list[int]]:
             sum(len(piece.table) for piece in group.slices) - group.passed
             if group.last is None
             else group.last.used
-            for group in cohort.kept.groups
+            for group in cohort.state.groups
         ]
         for cohort in state.cohorts
-        if cohort.kept is not None
+        if cohort.state is not None
     ]
 
 
@@ -102,8 +102,8 @@ def test_what_only_others_needed_goes_with_them() -> None:
     ((_, counted),) = stored_rows(together)
     assert stored_rows(states(COUNTED, before=together, first=400)) == [[counted]]
     (state,) = together.values()
-    assert isinstance(state, SharedOverState) and state.cohorts[0].kept is not None
-    (group,) = state.cohorts[0].kept.groups
+    assert isinstance(state, SharedOverState) and state.cohorts[0].state is not None
+    (group,) = state.cohorts[0].state.groups
     assert group.last is not None
     assert {*group.last.added.pieces[0].table.column_names} == {"ts", "seq", "0"}
 

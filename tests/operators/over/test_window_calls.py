@@ -25,7 +25,7 @@ from slicemill.extensions.models.calls import ModelCall
 from slicemill.extensions.models.compiler import together
 from slicemill.extensions.models.compiler.together import ModelCalls
 from slicemill.extensions.models.cost import CoreCosts
-from slicemill.operators.window.compiled import CallsState
+from slicemill.operators.window.routines import CallsState
 from slicemill.plan.build import build_graph
 from slicemill.plan.optimizer import optimize, share
 from slicemill.plan.tasks import split_into_tasks
@@ -121,7 +121,13 @@ def run(
             table = to_table(tuples, SCHEMA, [t.ts for t in tuples])
             kept, stored = stored, {}
             for task in split_into_tasks(graph):
-                plan = TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, subtasks))
+                plan = TaskPlan(
+                    task=task,
+                    graph=graph,
+                    catalog=catalog,
+                    tables={},
+                    exchanges=exchanges_of(task, graph, subtasks),
+                )
                 programs = [
                     TaskProgram(plan, read_checkpoint(folder, kept.get((task.id, subtask), ())))
                     for subtask in range(plan.subtasks)
@@ -181,7 +187,7 @@ def kept(state: CallsState) -> list[tuple[int, int]]:
     return [
         (
             len(r.asked),
-            sum(re.fullmatch(r"h\d+", name) is not None for name in r.kept.arrays["S"].dtype.names),
+            sum(re.fullmatch(r"h\d+", name) is not None for name in r.accumulators.arrays["S"].dtype.names),
         )
         for r in state.routines.values()
     ]

@@ -27,7 +27,6 @@ from slicemill.operators.call_values import CallValues, Evaluate, WindowRows, _k
 from slicemill.operators.window.pane_answers import PaneAggregate, pane_aggregate_of
 from slicemill.operators.window.pane_state import PaneState
 from slicemill.operators.window.panes import (
-    Answer,
     GroupWindows,
     Member,
     OverWindows,
@@ -37,6 +36,7 @@ from slicemill.operators.window.panes import (
 )
 from slicemill.operators.window.partial_aggregates import ValueList
 from slicemill.operators.window.spec import edge_grids
+from slicemill.operators.window.step import Emission
 from slicemill.time import END
 from slicemill.types import Column, Schema, Timed
 
@@ -197,7 +197,7 @@ def windows_of(asked: dict[str, Asked], keys: Sequence[int], state: PaneState) -
     )
 
 
-def rows_of(answer: Answer, member: Member) -> list[str]:
+def rows_of(answer: Emission, member: Member) -> list[str]:
     assert not isinstance(answer, SlicemillError), answer
     table, _ = answer
     if table is None:

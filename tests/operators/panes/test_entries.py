@@ -87,7 +87,7 @@ def test_parts_merged_are_the_entries_of_the_whole(rows: list[Row], cuts: set[in
         return
     whole = parts[0]
     for part in parts[1:]:
-        whole = merge_panes(from_table(to_table(whole)), from_table(to_table(part)), PARTIALS)
+        whole = merge_panes([from_table(to_table(whole)), from_table(to_table(part))], PARTIALS)
     assert entry_rows(whole) == expected(rows)
     # Entries that are only put side by side say, pane by pane, what their own rows say.
     beside = concat_partials([empty_partials(), *parts], PARTIALS)

@@ -178,7 +178,13 @@ def together(
         stored = {}
         for task in split_into_tasks(graph):
             assert task.stateful
-            plan = TaskPlan(task, graph, catalog, {}, exchanges_of(task, graph, subtasks))
+            plan = TaskPlan(
+                task=task,
+                graph=graph,
+                catalog=catalog,
+                tables={},
+                exchanges=exchanges_of(task, graph, subtasks),
+            )
             programs = [
                 TaskProgram(plan, read_checkpoint(folder, kept.get((task.id, subtask), ())))
                 for subtask in range(plan.subtasks)
@@ -230,7 +236,7 @@ def alone(text: str, given: list[tuple[list[Timed], int]]) -> list[list[Timed]]:
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     made = []
     for tuples, until in given:
         outcome = program.run({"A": to_table(tuples, SCHEMA, [t.ts for t in tuples])}, {"A": until})
@@ -270,7 +276,7 @@ def test_what_is_kept_does_not_grow() -> None:
     catalog = bind(STREAM + text).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     for second in range(6):
         tuples = [Timed(second * SECOND, (1, "a", 1000 * second + n, 1.0, None)) for n in range(1000)]
         outcome = program.run({"A": to_table(tuples, SCHEMA, [0] * 1000)}, {"A": second * SECOND})

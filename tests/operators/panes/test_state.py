@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from operators.panes.brute import same_key
 from operators.panes.values import call
 from slicemill import types as t
-from slicemill.columns.keys import distinct_keys
+from slicemill.columns.keys import Keys, distinct_keys
+from slicemill.columns.pieces import Slice
 from slicemill.operators.window import pane_state as state
 from slicemill.operators.window.pane_answers import pane_aggregate_of
-from slicemill.operators.window.pane_state import MemberState, PaneState, PaneStore, StoredKeys
+from slicemill.operators.window.pane_state import MemberState, PaneState, PaneStore, _read_former_keys
 from slicemill.operators.window.partial_aggregates import Columns, ValueList
 from slicemill.time import BEGINNING, END
 from support.stored import stored
@@ -114,7 +115,7 @@ def test_needed_entries_are_kept_and_small_slices_hold_no_others(
     before = sums(store.all(PARTIALS))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(state, "_SMALL", small)
-        store.keep(lambda start, pattern: (start >= since) & (pattern == 0))
+        store.keep(np.array([since, *[END] * 10]))
     found = sums(store.all(PARTIALS))
     needed = {index: value for index, value in before.items() if index[0] >= since and index[2] == 0}
     # Of others, parts may be left in slices that were not worth writing anew.
@@ -141,7 +142,7 @@ def columns_of(rows: list[tuple[Any, ...]]) -> list[pa.Array]:
 def test_keys_have_the_same_numbers_after_any_storing(
     runs: list[list[tuple[Any, ...]]], stops: set[int]
 ) -> None:
-    found, known = StoredKeys(), dict[str, int]()
+    found, known = Keys(), dict[str, int]()
     for number, rows in enumerate(runs):
         columns = columns_of(rows)
         numbers = found.number(distinct_keys(columns, len(rows)), columns).tolist()
@@ -153,33 +154,27 @@ def test_keys_have_the_same_numbers_after_any_storing(
     assert [same_key(row) for row in zip(*shown, strict=True)] == list(known)
 
 
-def test_slices_of_keys_are_written_again_when_they_have_doubled_only() -> None:
-    found, written = StoredKeys(), 0
-    seen: set[int] = set()
-    for first in range(0, 512, 4):
-        columns = [pa.array(range(first, first + 4))]
-        found.number(distinct_keys(columns, 4), columns)
-        slices = found.stored()
-        written += sum(part.table.num_rows for part in slices if id(part) not in seen)
-        seen = {id(part) for part in slices}
-        assert sum(part.table.num_rows for part in slices) == len(found) == first + 4
-        assert found.stored() is slices
-    assert written <= 512 * 8 and len(slices) <= 8
+def test_keys_of_earlier_versions_are_read() -> None:
+    slices = [Slice(pa.table({"0": [3, None]})), Slice(pa.table({"0": [7]}))]
+    found = _read_former_keys(slices)
+    assert isinstance(found, Keys)
+    columns = [pa.array([7, 8, None])]
+    assert found.number(distinct_keys(columns, 3), columns).tolist() == [2, 3, 1]
+    assert len(_read_former_keys([])) == 0
 
 
 def test_keys_that_are_kept_get_new_numbers() -> None:
-    found, columns = StoredKeys(), [pa.array(["a", None, "c"])]
+    found, columns = Keys(), [pa.array(["a", None, "c"])]
     found.number(distinct_keys(columns, 3), columns)
-    found.stored()
     assert found.keep(np.array([False, True, True])).tolist() == [-1, 0, 1]
     again = stored(found)
     assert again.values(np.arange(2))[0].to_pylist() == [None, "c"]
 
 
-def test_without_key_columns_there_is_one_key_which_needs_no_storing() -> None:
-    found = StoredKeys()
+def test_without_key_columns_there_is_one_key() -> None:
+    found = Keys()
     assert found.number(distinct_keys([], 3), []).tolist() == [0, 0, 0]
-    assert found.stored() == [] and found.values(np.array([0])) == []
+    assert found.values(np.array([0])) == []
     assert stored(found).number(distinct_keys([], 2), []).tolist() == [0, 0]
 
 

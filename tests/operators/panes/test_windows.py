@@ -38,8 +38,9 @@ from slicemill.catalog.expressions import Call, Literal
 from slicemill.catalog.queries import AggregateCall
 from slicemill.errors import SlicemillError
 from slicemill.operators.window.pane_state import PaneState
-from slicemill.operators.window.panes import Answer, GroupWindows, PaneInput, PaneWindows
+from slicemill.operators.window.panes import GroupWindows, PaneInput, PaneWindows
 from slicemill.operators.window.spec import edge_grids
+from slicemill.operators.window.step import Emission
 from slicemill.time import END
 from slicemill.types import Column
 from support.stored import stored
@@ -57,7 +58,9 @@ def check(asked: Sequence[Asked], keys: Sequence[int], runs: Runs, restarts: fro
             state = PaneState()
             continue
         windows = windows_of(live, keys, state)
-        for (name, member), answer in zip(live.items(), windows.run(table_of(events), until), strict=True):
+        for (name, member), answer in zip(
+            live.items(), windows.advance(table_of(events), until), strict=True
+        ):
             known = [event for own, _ in runs[member.first : number + 1] for event in own]
             after = -END if number == member.first else before
             assert rows_of(answer, member.member(keys)) == member.expected(known, keys, after, until), name
@@ -200,7 +203,7 @@ def test_duckdb_finds_the_same_rows(
     runs = [*runs, ([], END)]
     for events, until in runs:
         windows = windows_of({"m": member, "other": other}, keys, state)
-        (table, _), _ = windows.run(table_of(events), until)  # type: ignore[misc]
+        (table, _), _ = windows.advance(table_of(events), until)  # type: ignore[misc]
         if table is not None:
             names = ["_ts", "_seq", *(column.name for column in member.member(keys).columns)]
             types = [t.BIGINT, t.BIGINT, *(column.type for column in member.member(keys).columns)]
@@ -219,7 +222,7 @@ def failing(window: tuple[int, int]) -> GroupWindows:
     return GroupWindows(*window, (), {"c0": figure(made)}, made.columns)
 
 
-def run_with_failing(window: tuple[int, int], *runs: tuple[list[Event], int]) -> list[list[Answer]]:
+def run_with_failing(window: tuple[int, int], *runs: tuple[list[Event], int]) -> list[list[Emission]]:
     """A member that divides beside one that counts; state is stored between runs."""
     counting = Asked("groups", (("count", None),), (10, 10))
     state, answers = PaneState(), []
@@ -230,7 +233,7 @@ def run_with_failing(window: tuple[int, int], *runs: tuple[list[Event], int]) ->
         windows = PaneWindows(
             PaneInput(SCHEMA, ()), members, dict.fromkeys(members), edge_grids([window, (10, 10)]), state
         )
-        answers.append(windows.run(table_of(events), until))
+        answers.append(windows.advance(table_of(events), until))
     return answers
 
 
@@ -263,9 +266,9 @@ def test_a_sum_that_does_not_fit_fails_its_member_when_the_window_ends() -> None
     state = PaneState()
     windows = windows_of(asked, (), state)
     events = [*simple(1, value=2**62), *simple(6, value=2**62, first=1)]
-    first = windows.run(table_of(events), 5)
+    first = windows.advance(table_of(events), 5)
     assert not any(isinstance(answer, SlicemillError) for answer in first)
-    failed, kept = windows.run(table_of([]), 10)
+    failed, kept = windows.advance(table_of([]), 10)
     assert isinstance(failed, SlicemillError) and "sum(v) does not fit into BIGINT" in str(failed)
     assert rows_of(kept, asked["max"].member(())) == [shown([10, 0, 2**62, 10])]
 
@@ -274,8 +277,8 @@ def test_a_member_that_comes_again_under_its_name_begins_anew() -> None:
     once = Asked("groups", (("count", None),), (100, 10))
     again = Asked("groups", (("count", None),), (100, 20))
     state = PaneState()
-    windows_of({"m": once, "other": once}, (), state).run(table_of(simple(1, 2, 3)), 3)
-    (answer, _) = windows_of({"m": again, "other": once}, (), state).run(table_of(simple(4, first=3)), 20)
+    windows_of({"m": once, "other": once}, (), state).advance(table_of(simple(1, 2, 3)), 3)
+    (answer, _) = windows_of({"m": again, "other": once}, (), state).advance(table_of(simple(4, first=3)), 20)
     assert rows_of(answer, again.member(())) == [shown([20, 3, 1, 20])]
 
 
@@ -285,10 +288,10 @@ def test_what_no_window_needs_is_released(kind: str) -> None:
     state = PaneState()
     for start in range(0, 200, 5):
         events = [Event(start + n, start + n, (start, None, 1, None, None)) for n in range(5)]
-        windows_of(asked, (K,), state).run(table_of(events), start + 5)
+        windows_of(asked, (K,), state).advance(table_of(events), start + 5)
         assert state.entries.rows + state.values.rows <= 20
     windows = windows_of(asked, (K,), state)
-    windows.run(table_of(simple(200, first=200)), END)
+    windows.advance(table_of(simple(200, first=200)), END)
     assert state.entries.rows == state.values.rows == 0 and windows.due() is None
 
 
@@ -298,5 +301,5 @@ def test_tuples_in_no_window_are_not_kept() -> None:
     state = PaneState()
     for start in range(0, 200, 10):
         windows = windows_of(asked, (K,), state)
-        windows.run(table_of(simple(start + 5, first=start)), start + 5)
+        windows.advance(table_of(simple(start + 5, first=start)), start + 5)
         assert state.entries.rows <= 2 and windows.due() is None

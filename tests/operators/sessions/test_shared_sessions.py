@@ -21,7 +21,7 @@ def test_a_sum_that_does_not_fit_stops_its_own_query_and_no_other_of_the_same_ca
     catalog = bind(STREAM + "".join(selects)).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     times = [10, 14, 20]
     rows = {"_ts": times, "_seq": [0, 1, 2], "_arr": times, "k": pa.array([1] * 3, pa.int32())}
     table = pa.table({**rows, "v": [2**63 - 1] * 2 + [1], "ts": pa.array(times, pa.timestamp("us"))})

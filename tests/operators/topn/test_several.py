@@ -36,7 +36,7 @@ def context_of(query: str, partition: str, order: str, limit: int) -> StepContex
     catalog = bind(f"{_STREAM} CREATE QUERY q AS {text};").catalog
     graph = build_graph(catalog)
     (node,) = [node for node in graph if isinstance(node.operator, TopN)]
-    return StepContext(node, graph, catalog, {}, None)
+    return StepContext(node=node, graph=graph, catalog=catalog, tables={}, state=None)
 
 
 def table_of(rows: Given, names: tuple[str, ...], first: int) -> pa.Table:
@@ -99,7 +99,14 @@ def restored(step: SeveralRowsStep, operator: TopN, context: StepContext) -> Sev
     state = stored(step.state)
     assert isinstance(state, SeveralRowsState)
     return SeveralRowsStep(
-        operator, StepContext(context.node, context.graph, context.catalog, context.tables, state)
+        operator,
+        StepContext(
+            node=context.node,
+            graph=context.graph,
+            catalog=context.catalog,
+            tables=context.tables,
+            state=state,
+        ),
     )
 
 

@@ -56,7 +56,7 @@ export function Alerts() {
           </table>
         </Scroll>
       ) : (
-        <Empty>No alert is declared. One tells a webhook of rows, or of a figure that is not as it should be.</Empty>
+        <Empty>No alert is declared. An alert sends result rows, or a message when a metric exceeds its limit, to a webhook.</Empty>
       )}
     </section>
   );
@@ -74,7 +74,7 @@ function Line({ alert, onDrop }: { alert: AlertEntry; onDrop: () => void }) {
         {alert.firing.length > 0 && <div class="small">{alert.firing.join(", ")}</div>}
       </td>
       <td>{alert.on}</td>
-      <td class="mono">{alert.condition ?? "rows come"}</td>
+      <td class="mono">{alert.condition ?? "new rows"}</td>
       <td class="number">{count(alert.sent)}</td>
       <td class="number">{count(alert.waiting)}</td>
       <td class="small">
@@ -97,7 +97,7 @@ export function FiringAlerts() {
   if (!firing.length) return null;
   return (
     <div class="notice bad" role="status">
-      {firing.length === 1 ? "An alert fires" : `${count(firing.length)} alerts fire`}:{" "}
+      {firing.length === 1 ? "An alert is firing" : `${count(firing.length)} alerts are firing`}:{" "}
       {firing.map((alert) => `${alert.name} (${alert.firing.join(", ") || alert.on})`).join("; ")}.{" "}
       <a href={hashOf("errors")}>See alerts</a>
     </div>

@@ -52,11 +52,11 @@ export function LifeNotice({ name, state }: { name: string; state: string }) {
 
 function Stopped({ found }: { found: QueryEntry }) {
   const time = (text: string): string => new Date(text).toLocaleTimeString();
-  const tried = found.next_try ? `; it is tried again at ${time(found.next_try)}` : "; it stays stopped until it is restarted";
+  const tried = found.next_try ? `; next retry at ${time(found.next_try)}` : "; stopped until RESTART QUERY";
   return (
     <div class={`notice ${found.state === "paused" ? "" : "bad"}`} role="status">
       {found.state === "paused"
-        ? `Paused${found.paused_since ? ` since ${time(found.paused_since)}` : ""}${found.paused_by ? ` by ${found.paused_by}` : ""}: no results come until it is resumed, and none is missed.`
+        ? `Paused${found.paused_since ? ` since ${time(found.paused_since)}` : ""}${found.paused_by ? ` by ${found.paused_by}` : ""}: the query emits no results until it is resumed, and no rows are lost.`
         : `Failed ${plural(found.failures ?? 1, "time")} in a row${tried}. ${found.error ?? ""}`}
     </div>
   );
@@ -75,13 +75,13 @@ function Backfill({ found }: { found: QueryEntry }) {
   return (
     <div class="card slim" role="status">
       <div class="row small">
-        <b>It reads the past: {percent(progress.share)}</b>
+        <b>Backfill of past rows: {percent(progress.share)}</b>
         <span class="soft">
           {count(progress.rows_left)} rows left{progress.rows_per_s ? ` at ${count(Math.round(progress.rows_per_s))}/s` : ""}
           {progress.seconds_left === null ? "" : `, about ${span(progress.seconds_left)}`}
         </span>
       </div>
-      <Bar share={progress.share} label={`${percent(progress.share)} of the past is read`} />
+      <Bar share={progress.share} label={`${percent(progress.share)} of the past rows are read`} />
     </div>
   );
 }

@@ -71,13 +71,13 @@ export function LiveResults({ query }: { query: string }) {
   }, [query, running.value]);
 
   const found = useMemo(() => matching(rows.value, filter.value), [rows.value, filter.value]);
-  const state = ended.value ? "the query is gone" : !running.value ? "stopped; rows stay" : connected.value ? "live" : "connecting";
+  const state = ended.value ? "the query was dropped" : !running.value ? "stopped" : connected.value ? "live" : "connecting";
   return (
     <section class="card flush" aria-label="Results">
       <div class="row" style={{ padding: "12px 16px" }}>
         <h2 style={{ margin: 0 }}>Results</h2>
         <span class={`badge ${connected.value && running.value ? "good" : ""}`}>{state}</span>
-        <span class="soft small">{plural(seen.value, "row")} so far{skipped.value && "; some were skipped, they came too fast"}</span>
+        <span class="soft small">{plural(seen.value, "row")} so far{skipped.value && "; some were skipped because they arrived too fast"}</span>
         <span style={{ flex: 1 }} />
         <input
           placeholder="Filter"
@@ -86,20 +86,20 @@ export function LiveResults({ query }: { query: string }) {
           onInput={(event) => (filter.value = event.currentTarget.value)}
         />
         <button type="button" aria-pressed={!running.value} onClick={() => (running.value = !running.value)}>
-          {running.value ? "Stop" : "Go on"}
+          {running.value ? "Stop" : "Continue"}
         </button>
         <button type="button" onClick={() => download(found, query)} disabled={!found.length}>
-          Save these
+          Save shown rows
         </button>
         <button type="button" onClick={saveAll}>
-          All kept (CSV)
+          Save all stored (CSV)
         </button>
       </div>
       <Problem text={problem.value} />
       {found.length ? (
         <RowsTable rows={found.slice(0, SHOWN)} label="Newest results first" />
       ) : (
-        <div class="empty">{rows.value.length ? "No row matches." : "Rows show up here as they are committed."}</div>
+        <div class="empty">{rows.value.length ? "No row matches." : "Rows appear here when they are committed."}</div>
       )}
     </section>
   );

@@ -16,10 +16,10 @@ const CHARTS: ChartLook[] = [
   { title: "Response time", shown: milliseconds, lines: [["p50_ms", "p50", "accent"], ["p99_ms", "p99", "warn"]] },
   { title: "Slowdown", shown: times, lines: [["slowdown", "slowdown", "violet"]] },
   { title: "Staleness", shown: percent, lines: [["staleness", "stale", "blue"]] },
-  { title: "Lag behind its streams", shown: (value) => (value === null ? "–" : span(value)), lines: [["lag_s", "lag", "violet"]] },
-  { title: "Rows waiting", shown: count, lines: [["rows_waiting", "waiting", "warn"]] },
+  { title: "Lag behind input streams", shown: (value) => (value === null ? "–" : span(value)), lines: [["lag_s", "lag", "violet"]] },
+  { title: "Pending rows", shown: count, lines: [["rows_waiting", "waiting", "warn"]] },
   { title: "State", shown: bytes, lines: [["state_bytes", "state", "blue"]] },
-  { title: "CPU, its part", shown: percent, lines: [["cpu", "cpu", "accent"]] },
+  { title: "CPU share", shown: percent, lines: [["cpu", "cpu", "accent"]] },
   { title: "Rows dropped", shown: count, lines: [["shed", "dropped", "bad"]] },
   { title: "Accuracy", shown: percent, lines: [["accuracy", "accuracy", "accent"]] },
 ];
@@ -37,10 +37,10 @@ export function QueryHistory({ found }: { found: FigureColumns }) {
   return (
     <section class="card">
       <h2>
-        The last half hour <span class="soft small">a sample every 5 s</span>
+        The last half hour <span class="soft small">one sample every 5 s</span>
       </h2>
       {at.length < 2 ? (
-        <Empty>Charts begin with the second sample.</Empty>
+        <Empty>Charts appear after the second sample.</Empty>
       ) : (
         <div class="charts">
           {charts.map((chart) => (

@@ -98,7 +98,7 @@ export function CutsOverTime({ chain, now }: { chain: SliceChain; now: number })
   const x = (at: number): number => 52 + ((width - 62) * (at - from)) / (now - from);
   const y = (age: number): number => height - 18 - ((height - 32) * age) / most;
   return (
-    <svg class="slices" viewBox={`0 0 ${width} ${height}`} style={{ width: "100%" }} role="img" aria-label="Ages at which slices are cut, over time">
+    <svg class="slices" viewBox={`0 0 ${width} ${height}`} style={{ width: "100%" }} role="img" aria-label="Slice borders (ages) over time">
       <text x={0} y={y(most) + 4}>
         {span(most)}
       </text>
@@ -123,7 +123,7 @@ export function CutsOverTime({ chain, now }: { chain: SliceChain; now: number })
               y2={y(age)}
               stroke={INKS[index % INKS.length]}
             >
-              <title>{`${track.label}: cut at ${span(age)} since ${clock(point.at)}`}</title>
+              <title>{`${track.label}: slice border at age ${span(age)} since ${clock(point.at)}`}</title>
             </line>
           )),
         ),
@@ -205,7 +205,7 @@ export function ChainPicture({ chain }: { chain: SliceChain }) {
         ))}
         {cuts.map((at) => (
           <line x1={x(at)} x2={x(at)} y1={top} y2={reachTop - 10} stroke="var(--bad)" stroke-dasharray="4 3">
-            <title>{`cut at ${span(at)}`}</title>
+            <title>{`slice border at age ${span(at)}`}</title>
           </line>
         ))}
         {shownReaches.map(({ query, age, rows }, place) => (

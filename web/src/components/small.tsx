@@ -15,7 +15,7 @@ export function Figure({ what, children, tone = "" }: { what: string; children: 
 
 export function Cause({ line }: { line: QueryLine }) {
   const attention = line.cause?.attention ?? 0;
-  const text = line.cause?.text ?? (line.rate > 0 || line.rows > 0 ? "keeps up" : "no results yet");
+  const text = line.cause?.text ?? (line.rate > 0 || line.rows > 0 ? "no delay" : "no results yet");
   return (
     <div class={attention ? "" : "soft"}>
       <span class={`dot a${attention}`} aria-hidden="true" />
@@ -58,7 +58,7 @@ export function Empty({ children }: { children: ComponentChildren }) {
 export function StartHere() {
   return (
     <>
-      No query runs yet. Write one in the <a href={hashOf("editor")}>editor</a>: there are examples to start from.
+      No query runs yet. Write one in the <a href={hashOf("editor")}>editor</a>, which has examples.
     </>
   );
 }

@@ -13,16 +13,16 @@ export function TokenDialog() {
   return (
     <dialog ref={dialog} aria-labelledby="token-title">
       <form onSubmit={submit} class="stack">
-        <h2 id="token-title">This server asks for a token</h2>
+        <h2 id="token-title">This server requires a token</h2>
         <p class="soft">
-          Somebody with role admin makes one in Settings, or with <code>slicemill token add NAME --home DIR</code>. It is
-          kept until this tab is closed.
+          An admin creates tokens in Settings, or with <code>slicemill token add NAME --home DIR</code>. This page
+          stores the token until the tab is closed.
         </p>
         <label class="field">
           Token
           <input ref={input} type="password" autocomplete="off" required />
         </label>
-        <button class="main">Go on</button>
+        <button class="main">Continue</button>
       </form>
     </dialog>
   );

@@ -147,8 +147,8 @@ export function Editor() {
 /** What a replacement would keep, before it is done. */
 function Replacement({ effects }: { effects: Row[] }) {
   return (
-    <section class="card" aria-label="What the replacement would do">
-      <h2>What the replacement would do</h2>
+    <section class="card" aria-label="Effects of the replacement">
+      <h2>Effects of the replacement</h2>
       <dl class="facts">
         {effects.map((one) => (
           <>
@@ -168,7 +168,7 @@ function Preview({ found }: { found: PlanPreview | null }) {
     return (
       <div class="card soft">
         <h2>Plan</h2>
-        The plan of what you write shows up here, with what it would share with queries that run.
+        The plan of your queries appears here, with the operators that they would share with running queries.
       </div>
     );
   }
@@ -180,7 +180,7 @@ function Preview({ found }: { found: PlanPreview | null }) {
         {count(found.operators)} operators
         {found.running_already > 0 ? (
           <span class="good">
-            , {count(found.running_already)} of which {found.running_already === 1 ? "runs" : "run"} already for {names.slice(0, 3).join(", ")}
+            , {count(found.running_already)} of which {found.running_already === 1 ? "is" : "are"} already running for {names.slice(0, 3).join(", ")}
             {names.length > 3 ? ` and ${count(names.length - 3)} more` : ""}
           </span>
         ) : (

@@ -26,11 +26,11 @@ export function Errors() {
       <Problem text={error.value} />
       {data.value?.problems.map((problem) => <div class="notice">{problem}</div>)}
       <section class="card flush">
-        <h2>Queries that do not run</h2>
+        <h2>Failed and stopped queries</h2>
         {broken.length === 0 ? (
-          <Empty>All queries run.</Empty>
+          <Empty>All queries are running.</Empty>
         ) : (
-          <Scroll label="Queries that do not run">
+          <Scroll label="Failed and stopped queries">
             <table>
               <tbody>
                 {broken.map((line) => (
@@ -50,8 +50,8 @@ export function Errors() {
       </section>
       <Alerts />
       <section class="card flush">
-        <h2>Rows that no query sees</h2>
-        <Scroll label="Rows that no query sees">
+        <h2>Rows that no query receives</h2>
+        <Scroll label="Rows that no query receives">
           <table>
             <thead>
               <tr>
@@ -81,7 +81,7 @@ export function Errors() {
                     )}
                   </td>
                   <td class="number">{count(stream.unneeded)}</td>
-                  <td class={stream.error ? "bad small" : "soft"}>{stream.error ?? "works"}</td>
+                  <td class={stream.error ? "bad small" : "soft"}>{stream.error ?? "ok"}</td>
                 </tr>
               ))}
             </tbody>
@@ -118,7 +118,7 @@ function LostRows({ stream }: { stream: string }) {
   return (
     <section class="card flush">
       <div class="row" style={{ padding: "12px 16px" }}>
-        <h2 style={{ margin: 0 }}>{stream}: the newest</h2>
+        <h2 style={{ margin: 0 }}>Newest lost rows of {stream}</h2>
         <button type="button" aria-pressed={kind.value === "errors"} onClick={() => (kind.value = "errors")}>
           Unreadable
         </button>
@@ -126,7 +126,7 @@ function LostRows({ stream }: { stream: string }) {
           Late
         </button>
         <button type="button" onClick={found.again}>
-          Look again
+          Refresh
         </button>
         {kind.value === "errors" && !!found.data.value?.length && (
           <button type="button" class="main" disabled={replaying.value} onClick={replay}>
@@ -141,14 +141,14 @@ function LostRows({ stream }: { stream: string }) {
         <span class="soft small">
           {kind.value === "late" ? (
             <>
-              Results up to the watermark have been given, so they cannot come into {stream} any more. <code>{from}</code> is a
-              stream of its own: a query reads it, from the beginning if {stream} has RETAIN. It keeps the columns that queries
-              want, with RETAIN all.
+              Results up to the watermark have been emitted, so late rows cannot enter {stream} any more. A query can read
+              them from the stream <code>{from}</code>, from the beginning if {stream} has RETAIN. It stores the columns
+              that queries use, or all columns with RETAIN.
             </>
           ) : (
             <>
-              What can be read after a fix comes into {stream} as a new arrival. <code>SELECT … FROM {from}</code> in a query
-              keeps or repairs them.
+              After a fix, rows that can be read enter {stream} as newly arrived rows. A query with{" "}
+              <code>SELECT … FROM {from}</code> can store or repair the other rows.
             </>
           )}
         </span>
@@ -164,7 +164,7 @@ function LostRows({ stream }: { stream: string }) {
       ) : found.data.value?.length ? (
         <RowsTable rows={found.data.value} label={`${kind.value} rows of ${stream}`} />
       ) : (
-        <Empty>{!found.data.value ? "…" : kind.value === "errors" ? `Every row of ${stream} could be read.` : `No row of ${stream} came too late.`}</Empty>
+        <Empty>{!found.data.value ? "…" : kind.value === "errors" ? `Every row of ${stream} could be read.` : `No row of ${stream} was late.`}</Empty>
       )}
     </section>
   );

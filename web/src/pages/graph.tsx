@@ -53,10 +53,10 @@ export function Graph() {
           </select>
         )}
         <select aria-label="Folding" value={fold.value} onChange={(event) => (fold.value = event.currentTarget.value)}>
-          <option value="auto">Fold what is large</option>
+          <option value="auto">Fold large graphs</option>
           <option value="nothing">All operators</option>
           <option value="tails">One node for each query</option>
-          <option value="groups">Queries that share, together</option>
+          <option value="groups">One node for queries with the same inputs</option>
         </select>
       </div>
       <Problem text={graph.error.value ?? components.error.value} />
@@ -101,7 +101,7 @@ function Legend({ leftOut, most }: { leftOut: number; most: number }) {
       </span>
       <span>
         <i style={{ borderColor: "var(--violet)" }} />
-        keeps state
+        stateful operator
       </span>
       <span>
         0 <i class="ramp" />
@@ -109,13 +109,13 @@ function Legend({ leftOut, most }: { leftOut: number; most: number }) {
       </span>
       <span>
         <i style={{ borderColor: "var(--bad)", background: "var(--bad-soft)" }} />
-        rows wait over 1 s
+        rows pending for over 1 s
       </span>
       <span>
-        <b class="accent">3×</b> for so many queries
+        <b class="accent">3×</b> number of queries that share it
       </span>
-      <span>arcs: rows a second · watermark</span>
-      {leftOut > 0 && <span class="warn">{count(leftOut)} nodes are left out; search a query</span>}
+      <span>arcs: rows per second · watermark</span>
+      {leftOut > 0 && <span class="warn">{count(leftOut)} nodes are not shown; search for a query</span>}
     </div>
   );
 }
@@ -164,12 +164,12 @@ function Costs({ found }: { found: GraphBody }) {
   const saved = alone > 0 ? 1 - shared / alone : 0;
   return (
     <div class="costs">
-      <h2>What it costs</h2>
+      <h2>CPU cost</h2>
       <CostBar what="alone" share={1} text={`${percent(alone)} of a core`} />
       <CostBar what="shared" share={alone > 0 ? shared / alone : 0} text={`${percent(shared)} of a core`} />
       <p class="small soft">
-        Alone it would pay for all tasks on its way. They are shared out among the queries that use them
-        {saved > 0.005 ? `, which saves it ${percent(saved)}` : "; nobody else does"}.
+        Alone, the query would need all CPU time of its tasks. This time is divided among the queries that share the tasks
+        {saved > 0.005 ? `, which saves ${percent(saved)}` : "; no other query shares them"}.
       </p>
     </div>
   );
@@ -212,13 +212,13 @@ function Details({ node, collapsed, leads, onCollapse, onClose }: DetailsProps) 
         <dd>{rate(node.rate)}</dd>
         <dt>Its task uses</dt>
         <dd>{percent(node.cpu)} of a core</dd>
-        <dt>Waiting</dt>
+        <dt>Pending</dt>
         <dd>
           {count(node.rows_waiting)} rows{node.rows_waiting ? `, the oldest ${span(node.longest_wait_s)}` : ""}
         </dd>
         <dt>State</dt>
         <dd>{bytes(node.state_bytes)}</dd>
-        <dt>Needed by</dt>
+        <dt>Used by</dt>
         <dd>{plural(node.queries, "query", "queries")}</dd>
         {node.task && (
           <>
@@ -234,7 +234,7 @@ function Details({ node, collapsed, leads, onCollapse, onClose }: DetailsProps) 
       </ul>
       {leads && (
         <button type="button" onClick={onCollapse}>
-          {collapsed ? "Expand" : "Collapse what comes of it"}
+          {collapsed ? "Expand" : "Collapse downstream nodes"}
         </button>
       )}
       <div class="stack" style={{ gap: "2px" }}>
@@ -248,7 +248,7 @@ function Details({ node, collapsed, leads, onCollapse, onClose }: DetailsProps) 
             </a>
           </div>
         ))}
-        {names.length > 30 && <span class="soft">and {count(names.length - 30)} more: search them above</span>}
+        {names.length > 30 && <span class="soft">and {count(names.length - 30)} more; use the search above</span>}
       </div>
     </div>
   );

@@ -19,11 +19,11 @@ export function Models() {
       </div>
       <Problem text={models.error.value ?? overview.error.value} />
       <section class="card flush">
-        <h2>Queries with a budget</h2>
+        <h2>Queries with a load budget</h2>
         {shedding.length ? (
           <Shedding lines={shedding} />
         ) : (
-          <Empty>No query may drop rows. A query with a budget keeps up under load and says what it cost.</Empty>
+          <Empty>No query has a load budget. Under overload, a query with a budget drops rows, and this page shows the lost accuracy.</Empty>
         )}
       </section>
       {shedding.slice(0, 6).map((line) => (
@@ -34,7 +34,7 @@ export function Models() {
         <section class="card">
           <h2>Models</h2>
           <Empty>
-            No query uses a model. <code>CREATE MODEL</code> declares one: its graphs show up here.
+            No query uses a model. After <code>CREATE MODEL</code> its graphs appear here.
           </Empty>
         </section>
       )}
@@ -45,7 +45,7 @@ export function Models() {
 /** Accuracy against budget: what a query may give up, what it gave, and what that cost. */
 function Shedding({ lines }: { lines: QueryLine[] }) {
   return (
-    <Scroll label="Queries with a budget">
+    <Scroll label="Queries with a load budget">
       <table>
         <thead>
           <tr>
@@ -53,7 +53,7 @@ function Shedding({ lines }: { lines: QueryLine[] }) {
             <th>Budget</th>
             <th class="number">Lag now</th>
             <th class="number">Dropped</th>
-            <th class="number">of its rows</th>
+            <th class="number">Share of rows</th>
             <th colSpan={2}>Accuracy</th>
           </tr>
         </thead>
@@ -111,7 +111,7 @@ function Model({ model }: { model: ModelPicture }) {
       <h2>
         {model.name} <span class="mono soft">{model.text}</span>
       </h2>
-      <p class="soft small">Above, the graph that reads the window again; below, the one that keeps its values up to date.</p>
+      <p class="soft small">Above: the graph that recomputes each window. Below: the graph that updates its values incrementally.</p>
       <Scroll label={`Graphs of ${model.name}`}>
         <img class="picture" src={url} alt={`Graphs of the model ${model.name}`} />
       </Scroll>

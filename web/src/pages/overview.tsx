@@ -11,7 +11,7 @@ import { go, hashOf } from "../state/router";
 const PAGE = 50;
 const COLUMNS = [
   { sort: "name", title: "Query", number: false },
-  { sort: "attention", title: "How it does, and why", number: false },
+  { sort: "attention", title: "Status and cause", number: false },
   { sort: "rate", title: "Rows", number: true },
   { sort: "p99", title: "p99", number: true },
   { sort: "slowdown", title: "Slowdown", number: true },
@@ -78,8 +78,8 @@ function Welcome() {
     <div class="card">
       <h2>Nothing is declared yet</h2>
       <p>
-        Declare a stream and a first query in the <a href={hashOf("editor")}>editor</a>: there are examples to start from.
-        What runs then shows up here.
+        Declare a stream and a first query in the <a href={hashOf("editor")}>editor</a>, which has examples. Running queries
+        appear here.
       </p>
     </div>
   );
@@ -95,7 +95,7 @@ function Totals({ found }: { found: Data }) {
       <Figure what="Rows in">{rate(found.rate_in)}</Figure>
       <Figure what="Results out">{rate(found.rate_out)}</Figure>
       <Figure what="Cores used">{count(Number(found.cpu.toFixed(2)))}</Figure>
-      <Figure what="Rows waiting">{count(found.rows_waiting)}</Figure>
+      <Figure what="Pending rows">{count(found.rows_waiting)}</Figure>
       <Figure what="State">{bytes(found.state_bytes)}</Figure>
       <Figure what="Policy">{found.policy}</Figure>
     </div>
@@ -172,7 +172,7 @@ function Pager({ found, offset, onMove }: { found: Data; offset: number; onMove:
         {offset + 1}–{end} of {count(found.matching)}
       </span>
       <button type="button" disabled={offset === 0} onClick={() => onMove(Math.max(0, offset - PAGE))}>
-        Before
+        Previous
       </button>
       <button type="button" disabled={end >= found.matching} onClick={() => onMove(offset + PAGE)}>
         Next
@@ -226,7 +226,7 @@ function Workers({ found }: { found: Data }) {
   return (
     <section class="card">
       <h2>Workers</h2>
-      {found.workers.length === 0 && <span class="soft">None has had work yet.</span>}
+      {found.workers.length === 0 && <span class="soft">No worker has run a task yet.</span>}
       <div class="stack" style={{ gap: "8px" }}>
         {found.workers.map((worker) => (
           <div key={worker.worker}>

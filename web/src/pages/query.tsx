@@ -139,8 +139,8 @@ function Figures({ now }: { now: QueryLine }) {
       </Figure>
       <Figure what="Slowdown">{times(now.slowdown)}</Figure>
       <Figure what="Lag">{now.lag_s === null ? "–" : span(now.lag_s)}</Figure>
-      <Figure what="Rows waiting">{count(now.rows_waiting)}</Figure>
-      <Figure what="CPU, its part">
+      <Figure what="Pending rows">{count(now.rows_waiting)}</Figure>
+      <Figure what="CPU share">
         {percent(now.cpu)} {now.shared_by > 1 && <span class="soft small">shared by {now.shared_by}</span>}
       </Figure>
       <Figure what="State">{bytes(now.state_bytes)}</Figure>
@@ -163,7 +163,7 @@ function Plan({ name }: { name: string }) {
   return (
     <section class="card">
       <h2>
-        How it runs <a href={hashOf("graph", name)}>as a graph, live</a>
+        Execution plan <a href={hashOf("graph", name)}>live graph</a>
       </h2>
       <Problem text={plan.error.value} />
       <Scroll label="Plan">
@@ -182,12 +182,12 @@ function Drop({ name, onDrop }: { name: string; onDrop: () => void }) {
   const asked = useSignal(false);
   return asked.value ? (
     <>
-      <span class="small">Its results go with it.</span>
+      <span class="small">Its results are deleted, too.</span>
       <button type="button" class="danger" onClick={onDrop}>
         Drop {name}
       </button>
       <button type="button" onClick={() => (asked.value = false)}>
-        Keep it
+        Cancel
       </button>
     </>
   ) : (
@@ -216,7 +216,7 @@ function Leaving({ name, onStay }: { name: string; onStay: () => void }) {
           Back to {name}
         </button>
       ) : (
-        <p class="soft">It is being dropped …</p>
+        <p class="soft">The query is being dropped …</p>
       )}
     </>
   );

@@ -60,12 +60,12 @@ function Switch({ found, onSwitched }: { found: Policies; onSwitched: () => void
           Switch
         </button>
         <span class="soft small">
-          {aimOf(found, wanted)}. Switching loses and changes no result.
+          {aimOf(found, wanted)}. A change of the policy affects no results.
         </span>
       </div>
       {Object.entries(found.components).map(([name, policy]) => (
         <p class="small">
-          What is connected with <b>{name}</b> has a policy of its own: {policy}
+          Queries connected with <b>{name}</b> have their own policy: {policy}
         </p>
       ))}
       <Problem text={problem.value} />
@@ -76,7 +76,7 @@ function Switch({ found, onSwitched }: { found: Policies; onSwitched: () => void
 /** Who goes first by a policy, and what for; its parameters, in brackets, do not change that. */
 function aimOf(found: Policies, policy: string): string {
   const known = found.policies.find((one) => one.name === policy.replace(/\(.*/, ""));
-  return known ? `${policy}: ${known.rule}, which keeps this low: ${known.aim}` : policy;
+  return known ? `${policy}: ${known.rule}; it minimises: ${known.aim}` : policy;
 }
 
 function BeforeAfter({ found }: { found: MillHistory }) {
@@ -97,12 +97,12 @@ function BeforeAfter({ found }: { found: MillHistory }) {
     <section class="card">
       <h2>Before and after</h2>
       {at.length < 2 ? (
-        <Empty>Charts begin with the second sample.</Empty>
+        <Empty>Charts appear after the second sample.</Empty>
       ) : (
         <div class="charts">
           <Chart title="Mean response time" at={at} lines={lines.response} shown={milliseconds} marks={marks} />
           <Chart title="Mean slowdown" at={at} lines={lines.slowdown} shown={times} marks={marks} />
-          <Chart title="Rows waiting" at={at} lines={lines.waiting} shown={count} marks={marks} />
+          <Chart title="Pending rows" at={at} lines={lines.waiting} shown={count} marks={marks} />
         </div>
       )}
       <Scroll label="Before and after">
@@ -113,7 +113,7 @@ function BeforeAfter({ found }: { found: MillHistory }) {
               <th class="number">Since</th>
               <th class="number">Response</th>
               <th class="number">Slowdown</th>
-              <th class="number">Rows waiting</th>
+              <th class="number">Pending rows</th>
             </tr>
           </thead>
           <tbody>
@@ -137,7 +137,7 @@ function Priorities({ found }: { found: Policies }) {
   return (
     <section class="card flush">
       <h2>
-        Who goes next, and why{" "}
+        Order of tasks, with reasons{" "}
         <span class="soft small">
           {aimOf(found, found.policy)}
         </span>
@@ -150,8 +150,8 @@ function Priorities({ found }: { found: Policies }) {
               <th>Task and queries</th>
               <th class="number">Priority</th>
               <th>Why</th>
-              <th class="number">A run</th>
-              <th class="number">A row</th>
+              <th class="number">Cost per run</th>
+              <th class="number">Cost per row</th>
               <th class="number">Results/row</th>
               <th class="number">CPU</th>
             </tr>
@@ -187,7 +187,7 @@ function Priorities({ found }: { found: Policies }) {
           <StartHere />
         </Empty>
       )}
-      {found.tasks.length > 100 && <div class="legend">the first 100 of {count(found.tasks.length)}</div>}
+      {found.tasks.length > 100 && <div class="legend">first 100 of {count(found.tasks.length)}</div>}
     </section>
   );
 }
@@ -219,10 +219,10 @@ function Planner({ found }: { found: Policies }) {
   };
   return (
     <section class="card">
-      <h2>What would another load, policy or query do?</h2>
+      <h2>Simulate another load, policy or query</h2>
       <p class="soft small">
-        The dispatcher is rehearsed for half a minute of virtual time, with the costs measured here. A new query is measured
-        over recent rows first; nothing that runs is touched.
+        The scheduler is simulated for half a minute of virtual time, with the costs that this server has measured. The costs
+        of a new query are first measured over recent rows. Running queries are not affected.
       </p>
       <form class="row ends" onSubmit={plan}>
         {streams.slice(0, 8).map((stream) => (
@@ -242,7 +242,7 @@ function Planner({ found }: { found: Policies }) {
           <input type="number" min="1" max="256" style={{ width: "70px" }} value={cores.value} onInput={(event) => (cores.value = event.currentTarget.value)} />
         </label>
         <label class="field">
-          {found.policy} against
+          Compare {found.policy} with
           <select value={other.value} onChange={(event) => (other.value = event.currentTarget.value)}>
             {found.policies.map((one) => (
               <option value={one.name}>{one.name}</option>
@@ -250,7 +250,7 @@ function Planner({ found }: { found: Policies }) {
           </select>
         </label>
         <label class="field whole">
-          A new query, if there should be one
+          A new query (optional)
           <textarea
             rows={2}
             placeholder="CREATE QUERY name AS SELECT …"
@@ -259,7 +259,7 @@ function Planner({ found }: { found: Policies }) {
           />
         </label>
         <button class="main" disabled={asking.value}>
-          {asking.value ? "Rehearsing …" : "Rehearse"}
+          {asking.value ? "Simulating …" : "Simulate"}
         </button>
       </form>
       <Problem text={problem.value} />
@@ -285,16 +285,16 @@ function Outcome({ answer }: { answer: PlanAnswer }) {
       {answer.verdict.map((line) => (
         <p>{line}</p>
       ))}
-      <Scroll label="What would happen">
+      <Scroll label="Simulated results">
         <table>
           <thead>
             <tr>
               <th>Policy</th>
-              <th class="number">Response, mean</th>
-              <th class="number">at most</th>
-              <th class="number">Slowdown, mean</th>
+              <th class="number">Mean response</th>
+              <th class="number">Longest response</th>
+              <th class="number">Mean slowdown</th>
               <th class="number">Stale</th>
-              <th class="number">Rows waiting</th>
+              <th class="number">Pending rows</th>
               <th class="number">Behind at the end</th>
             </tr>
           </thead>

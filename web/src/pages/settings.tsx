@@ -30,7 +30,7 @@ export function Settings() {
           <label class="field">
             Colours
             <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as Theme)}>
-              <option value="system">as the system has them</option>
+              <option value="system">system setting</option>
               <option value="light">light</option>
               <option value="dark">dark</option>
             </select>
@@ -60,16 +60,16 @@ export function Settings() {
           {token.value && (
             <div>
               <button type="button" onClick={() => useToken("")}>
-                Forget the token
+                Delete the token from this page
               </button>
             </div>
           )}
           <h2>Help</h2>
           <div class="row">
             <button type="button" onClick={bundle}>
-              Bundle for support
+              Support bundle
             </button>
-            <span class="soft small">statements, plans and figures; no rows</span>
+            <span class="soft small">statements, plans and metrics, without rows</span>
           </div>
           <Problem text={problem.value} />
           <div class="small soft">
@@ -116,7 +116,7 @@ function Tokens() {
       ) : (
         <>
           {tokens.data.value?.length === 0 && (
-            <p class="soft">Nobody has to show a token: only this machine is listened to. The first token is an admin's.</p>
+            <p class="soft">No token is required, because the server accepts only connections from this machine. The first token must have role admin.</p>
           )}
           {!!tokens.data.value?.length && (
             <Scroll label="Tokens">
@@ -125,7 +125,7 @@ function Tokens() {
                   <tr>
                     <th>Name</th>
                     <th>Role</th>
-                    <th>Names like</th>
+                    <th>Permitted names</th>
                     <th class="number">Drop</th>
                   </tr>
                 </thead>
@@ -154,16 +154,16 @@ function Tokens() {
             <label class="field">
               Role
               <select value={role.value} onChange={(event) => (role.value = event.currentTarget.value)}>
-                <option value="reader">reader: look</option>
-                <option value="operator">operator: declare and drop</option>
-                <option value="admin">admin: tokens too</option>
+                <option value="reader">reader: read only</option>
+                <option value="operator">operator: also declare and drop</option>
+                <option value="admin">admin: also manage tokens</option>
               </select>
             </label>
             <label class="field">
-              Only names like
+              Permitted names
               <input placeholder="sales_*" value={names.value} onInput={(event) => (names.value = event.currentTarget.value)} />
             </label>
-            <button class="main">Make a token</button>
+            <button class="main">Create a token</button>
           </form>
           {made.value && (
             <div class="notice">

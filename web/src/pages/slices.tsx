@@ -30,8 +30,8 @@ export function Slices() {
         </select>
       </div>
       <p class="soft">
-        Joins that meet on the same keys share one chain of slices. A slice is a stretch of age: the right end is the newest
-        row. Below each chain stands how far back each query reaches; it is the state of the last checkpoint.
+        Joins with the same keys share state slices. A slice holds the rows between two ages; the newest rows are on the right.
+        The lines below the slices show the window of each query. The page shows the state of the last checkpoint.
       </p>
       <Problem text={slices.error.value ?? chains.error.value} />
       {slices.data.value?.map((chain) => (
@@ -44,17 +44,17 @@ export function Slices() {
           </h2>
           <ChainPicture chain={chain} />
           <p class="soft small">
-            The stronger its colour, the more rows a box holds. The strips in it are its masks: how many of its rows are for
-            each query, in the colour of its name. Dashed lines are cuts; below, each query reaches as far back as its window does.
+            A stronger colour means more rows in a slice. The strips inside show how many of its rows each query needs, in the
+            colour of the query's name. Dashed lines are slice borders. The lines below show the window of each query.
           </p>
           <div class="columns">
             <Subtasks chain={chain} />
             <div>
-              <h3>Cuts as they moved</h3>
+              <h3>Slice borders over time</h3>
               {chain.moves.length ? (
                 <CutsOverTime chain={chain} now={Date.now() / 1000} />
               ) : (
-                <p class="soft small">None yet: a chain is cut once it is known how fast rows come.</p>
+                <p class="soft small">No borders yet: the state is divided once the rates of its streams have been measured.</p>
               )}
             </div>
           </div>
@@ -69,8 +69,8 @@ export function Slices() {
       {(slices.data.value?.length === 0 || (!query && chains.data.value)) && (
         <div class="card">
           <Empty>
-            {query ? `${query} has no slices to show.` : "No join has slices to show."} Only joins have slices; they are seen
-            from a join's first checkpoint on, some seconds after it began.
+            {query ? `${query} has no state slices.` : "No join has state slices."} Only joins have slices. They appear after the
+            first checkpoint of a join, some seconds after its start.
           </Empty>
         </div>
       )}
@@ -87,7 +87,7 @@ function Subtasks({ chain }: { chain: SliceChain }) {
   const most = Math.max(1, ...workers.flatMap((one) => one.subtasks.map((subtask) => subtask.rows)));
   return (
     <div>
-      <h3>Subtasks over workers</h3>
+      <h3>Subtasks per worker</h3>
       {workers.map(({ worker, subtasks }) => (
         <div class="row small cells">
           <span class="soft">worker {worker}</span>
@@ -106,17 +106,17 @@ function Cuts({ chain }: { chain: SliceChain }) {
   if (!chain.cuts.length) return null;
   const ends = (values: number[]): string => values.map(span).join(", ") || "–";
   return (
-    <Scroll label={`Cuts of ${chain.task}`}>
+    <Scroll label={`Slice borders of ${chain.task}`}>
       <table class="small">
         <thead>
           <tr>
             <th>Part</th>
             <th class="number">Subtask</th>
             <th class="number">Rows/s</th>
-            <th>Cut at</th>
-            <th>Least memory</th>
-            <th>Least work</th>
-            <th class="number">Rows expected</th>
+            <th>Borders</th>
+            <th>Borders for least memory</th>
+            <th>Borders for least work</th>
+            <th class="number">Expected rows</th>
           </tr>
         </thead>
         <tbody>

@@ -98,7 +98,7 @@ def followed(*, adapting: bool, third_s: float, step_s: float = STEP_S, workers:
 def _work_s(done: RunDone | ReadDone) -> float:
     if isinstance(done, ReadDone):
         return RUN_S
-    return RUN_S + ROW_S * done.rows_in + PAIR_S * done.pairs
+    return RUN_S + ROW_S * done.rows_in + PAIR_S * done.record.pairs
 
 
 THIRDS_S: Mapping[Scale, float] = {"small": 20.0, "full": 60.0}

@@ -59,7 +59,7 @@ def _run(kind: str, streams: dict[str, pa.Table]) -> KindCost:
     catalog = bind(f"{_STREAM.format('a')} {_STREAM.format('b')} CREATE QUERY q AS {query};").catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     begun, results = time.process_time(), 0
     for first in range(0, streams["a"].num_rows, _RUN):
         complete = dict.fromkeys(streams, (first + _RUN) * _SPACING_US)

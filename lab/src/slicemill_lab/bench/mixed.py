@@ -104,7 +104,10 @@ def _played(queries: tuple[str, ...], batches: list[pa.Table]) -> tuple[float, i
     script = _DECLARED + "".join(f"CREATE QUERY {name} AS {QUERIES[name]};\n" for name in queries)
     catalog = bind(script).catalog
     graph = share(build_graph(catalog), catalog)
-    programs = [TaskProgram(TaskPlan(task, graph, catalog, {})) for task in split_into_tasks(graph)]
+    programs = [
+        TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
+        for task in split_into_tasks(graph)
+    ]
     parts: dict[str, list[pa.Table]] = {name: [] for name in queries}
     begin = time.process_time()
     for batch in batches:

@@ -61,7 +61,7 @@ def _after(options: str, tuples: int) -> tuple[int, float]:
     catalog = bind(f"{_STREAM} CREATE QUERY q {options} AS {query};").catalog
     graph = build_graph(catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     schema = graph[graph.streams["s"]].schema
     random, value = Random(SEED), 0.0
     for first in range(0, 3 * tuples, _BATCH):

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.columns.sequence_bits import SEQ_BITS
 from slicemill.extensions.classify.definition import Classifier
 from slicemill.operators.protocol import ColumnsRead, Description, Operator, OperatorKind, Role, pluralize
 from slicemill.time import format_us
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,20 +43,38 @@ def _describe(classifier: Classifier) -> Description:
     return Description("", "Classify", tuple(facts))
 
 
-KINDS = (
-    OperatorKind(
-        spec=Classify,
-        role=Role.STATEFUL,
-        words=lambda classify, *_: _describe(classify.classifier),
-        label=lambda _: "classify",
-        waits_for_time=lambda *_: True,
+class ClassifyKind(OperatorKind[Classify]):
+    spec = Classify
+    role = Role.STATEFUL
+    step = "slicemill.extensions.classify.step:classify"
+
+    def words(self, classify: Classify, node: Node, graph: QueryGraph) -> Description:
+        return _describe(classify.classifier)
+
+    def label(self, classify: Classify) -> str:
+        return "classify"
+
+    def waits_for_time(self, classify: Classify, kind: TimestampKind) -> bool:
+        return True
+
+    def fed_by(self, classify: Classify, node: Node, graph: QueryGraph) -> tuple[str, ...]:
         # The last input is the table of training examples, which is complete.
-        fed_by=lambda _, node, __: node.inputs[:-1],
-        looked_up=lambda classify, port: port == len(classify.classifier.inputs),
-        columns_read=lambda classify, port, _: ColumnsRead([], classify.classifier.read(port)),
-        history_us=lambda *_: None,
-        seq_bits=lambda *_: SEQ_BITS,
-        lag_us=lambda classify: classify.classifier.options.lag_us,
-        step="slicemill.extensions.classify.step:classify",
-    ),
-)
+        return node.inputs[:-1]
+
+    def looked_up(self, classify: Classify, port: int) -> bool:
+        return port == len(classify.classifier.inputs)
+
+    def columns_read(self, classify: Classify, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([], classify.classifier.read(port))
+
+    def history_us(self, classify: Classify, node: Node, graph: QueryGraph) -> int | None:
+        return None
+
+    def seq_bits(self, classify: Classify, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return SEQ_BITS
+
+    def lag_us(self, classify: Classify) -> int | None:
+        return classify.classifier.options.lag_us
+
+
+KINDS = (ClassifyKind(),)

@@ -24,7 +24,7 @@ from slicemill.columns.keys import Keys
 from slicemill.extensions.models.calls import ModelCall, argument_name
 from slicemill.extensions.models.compiler.inspection import values_of_models
 from slicemill.operators.protocol import preceding
-from slicemill.operators.window.compiled import CallsState, RoutineState
+from slicemill.operators.window.routines import CallsState, RoutineState
 from slicemill.runtime.state_view import map_states
 from slicemill.storage.home import Home
 
@@ -61,14 +61,14 @@ def _records(state: object) -> Iterable[dict[str, Any]]:
 
 
 def _partitions(routine: RoutineState, number: int, keys: Keys) -> Iterable[dict[str, Any]]:
-    if routine.kept is None:
+    if routine.accumulators is None:
         return
     call = routine.joint_calls.uda
     assert isinstance(call, CompiledCall)
-    module = call.module_of(routine.kept)
+    module = call.module_of(routine.accumulators)
     columns = [column.to_pylist() for column in keys.values(np.arange(len(keys)))]
     for index in range(len(keys)):
-        values = list(values_of_models(module, routine.kept.arrays, index))
+        values = list(values_of_models(module, routine.accumulators.arrays, index))
         if values:
             value = asdict(values[number])
             yield {

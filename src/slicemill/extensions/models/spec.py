@@ -6,9 +6,11 @@ model's result is computed. Equal core statistics of several queries are stored 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import Window, WindowCall
 from slicemill.extensions.models.calls import ModelCall, can_share_window, joint_state
@@ -16,6 +18,7 @@ from slicemill.extensions.models.cost import CoreCosts
 from slicemill.operators.protocol import (
     ColumnsRead,
     Description,
+    Keys,
     MemberKind,
     OperatorKind,
     Role,
@@ -30,6 +33,9 @@ from slicemill.operators.protocol import (
 )
 from slicemill.operators.window.spec import WindowAggregate, bits_of_calls, calls_wait
 from slicemill.types import Column
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +114,6 @@ def _bundles(shared: SharedModels) -> list[_Bundle]:
     return bundles
 
 
-def _describe(shared: SharedModels) -> Description:
-    """Return the EXPLAIN text: the stored core statistics and the queries that use them."""
-    cores = cores_of(shared)
-    uses = sum(len(core.users) for core in cores)
-    facts = [("stored", f"{pluralize(len(cores), 'core statistic')}, used {pluralize(uses, 'time')}")]
-    for window in dict.fromkeys(core.window for core in cores):
-        facts.append(("over", preceding(window)))
-        for core in cores:
-            if core.window == window:
-                users = ", ".join(
-                    f"{call_text(call)} of {query}" for query, call in dict.fromkeys(core.users)
-                )
-                facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
-    facts += partition(shared.keys)
-    return Description("γ", f"Core statistics of {pluralize(len(shared.calls), 'model')}", tuple(facts))
-
-
 def _core_records(shared: SharedModels) -> list[dict[str, Any]]:
     return [
         {
@@ -136,31 +125,57 @@ def _core_records(shared: SharedModels) -> list[dict[str, Any]]:
     ]
 
 
-def _columns_read(shared: SharedModels) -> ColumnsRead:
-    arguments = (argument for call in shared.calls for argument in call.arguments)
-    names = {column.name for member in shared.members for column in member.columns}
-    return ColumnsRead([*shared.keys, *arguments], names)
+class ModelMemberKind(MemberKind[ModelMember]):
+    def words(self, member: ModelMember) -> Description:
+        return Description("γ", "From core statistics", window_calls(member.operator.calls))
+
+    def history_us(self, member: ModelMember) -> int | None:
+        return longest_us(call.window for call in member.operator.calls)
+
+    def seq_bits(self, member: ModelMember, bits: int, catalog: Catalog) -> int:
+        return bits_of_calls(member.operator, bits, catalog)
+
+    def columns_stored(self, member: ModelMember) -> Iterable[object] | None:
+        return member.columns
 
 
-KINDS = (
-    OperatorKind(
-        spec=SharedModels,
-        role=Role.STATEFUL,
-        words=lambda shared, *_: _describe(shared),
-        waits_for_time=lambda shared, _: calls_wait(shared.calls),
-        columns_read=lambda shared, *_: _columns_read(shared),
-        task=TaskOf.KEYS,
-        keys=lambda shared: (shared.keys,),
-        member=MemberKind(
-            words=lambda member: Description(
-                "γ", "From core statistics", window_calls(member.operator.calls)
-            ),
-            history_us=lambda member: longest_us(call.window for call in member.operator.calls),
-            seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
-            columns_stored=lambda member: member.columns,
-        ),
-        over_windows=True,
-        details=lambda shared: {"cores": _core_records(shared)},
-        step="slicemill.extensions.models.step:shared_models",
-    ),
-)
+class SharedModelsKind(OperatorKind[SharedModels]):
+    spec = SharedModels
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    member = ModelMemberKind()
+    over_windows = True
+    step = "slicemill.extensions.models.step:shared_models"
+
+    def words(self, shared: SharedModels, node: Node, graph: QueryGraph) -> Description:
+        """Return the EXPLAIN text: the stored core statistics and the queries that use them."""
+        cores = cores_of(shared)
+        uses = sum(len(core.users) for core in cores)
+        facts = [("stored", f"{pluralize(len(cores), 'core statistic')}, used {pluralize(uses, 'time')}")]
+        for window in dict.fromkeys(core.window for core in cores):
+            facts.append(("over", preceding(window)))
+            for core in cores:
+                if core.window == window:
+                    users = ", ".join(
+                        f"{call_text(call)} of {query}" for query, call in dict.fromkeys(core.users)
+                    )
+                    facts.append(("core", f"{core.core} for {users}" if len(shared.calls) > 1 else core.core))
+        facts += partition(shared.keys)
+        return Description("γ", f"Core statistics of {pluralize(len(shared.calls), 'model')}", tuple(facts))
+
+    def waits_for_time(self, shared: SharedModels, kind: TimestampKind) -> bool:
+        return calls_wait(shared.calls)
+
+    def columns_read(self, shared: SharedModels, port: int, wanted: Collection[str]) -> ColumnsRead:
+        arguments = (argument for call in shared.calls for argument in call.arguments)
+        names = {column.name for member in shared.members for column in member.columns}
+        return ColumnsRead([*shared.keys, *arguments], names)
+
+    def keys(self, shared: SharedModels) -> tuple[Keys, ...] | None:
+        return (shared.keys,)
+
+    def details(self, shared: SharedModels) -> Mapping[str, Any]:
+        return {"cores": _core_records(shared)}
+
+
+KINDS = (SharedModelsKind(),)

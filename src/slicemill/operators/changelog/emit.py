@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
-from slicemill.columns.changelog import DELETE, INSERT, adds, changes, ops_of, with_ops, without_unchanged
+from slicemill.columns.changelog import DELETE, INSERT, adds, ops_of, with_ops
 from slicemill.columns.keys import distinct_keys
 from slicemill.columns.order import renumber
 from slicemill.columns.pieces import concat_with_nulls
@@ -21,6 +21,7 @@ from slicemill.columns.ranges import by_partition, last_of_each, running_totals
 from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Int64s
 from slicemill.metrics.due_times import trigger_arrivals
+from slicemill.operators.changelog.retraction import version_changes
 from slicemill.operators.changelog.spec import Emit
 from slicemill.operators.step import StepContext
 from slicemill.time import BEGINNING, EARLIEST, END
@@ -65,7 +66,11 @@ class EmitStep:
         if len(ends):
             state.latest_ts = max(state.latest_ts, int(_column(rows, TS)[-1]))
         due = np.full(len(ends), not state.finished) if until == END else ends <= until
-        out = self._told(rows.filter(pa.array(due)), ends[due]) if due.any() else self._schema.empty_table()
+        out = (
+            self._net_changes(rows.filter(pa.array(due)), ends[due])
+            if due.any()
+            else self._schema.empty_table()
+        )
         state.finished |= until == END
         rows, ends = rows.filter(pa.array(~due)), ends[~due]
         state.waiting = rows.take(pa.array(_sufficient_changes(rows, ends, self._input))).combine_chunks()
@@ -88,7 +93,7 @@ class EmitStep:
             return np.full(len(ts), END)
         return np.where(ts == EARLIEST, EARLIEST + 1, (ts // self._every + 1) * self._every)
 
-    def _told(self, rows: pa.Table, ends: Int64s) -> pa.Table:
+    def _net_changes(self, rows: pa.Table, ends: Int64s) -> pa.Table:
         made = self._by_values(rows, ends) if self._input.key is None else self._by_key(rows, ends)
         if self._counts:
             made = renumber(made, self.state.next_seq)
@@ -103,33 +108,30 @@ class EmitStep:
         order = np.lexsort((first, _column(rows, SEQ)[first], ends[first]))
         first, last = first[order], last[order]
         stamped = self._stamped(rows.drop_columns([OP]), ends)
-        made = changes(
-            stamped.take(pa.array(first)),
-            _at(stamped.take(pa.array(first)), stamped.take(pa.array(last))),
-            ~adds(ops[first]),
-            adds(ops[last]),
-        )
-        return without_unchanged(made, self._input.own.names)
+        before, after = np.where(adds(ops[first]), -1, first), np.where(adds(ops[last]), last, -1)
+        causes = stamped.select(_SYSTEM).take(pa.array(first))
+        names = self._input.own.names
+        return version_changes(causes, stamped.select(names), before, after, names)
 
     def _by_values(self, rows: pa.Table, ends: Int64s) -> pa.Table:
         """Return net inserts and deletes of equal rows, for changelogs without key."""
         left = _surviving_changes(rows, ends, self._input)
         rows, ends = rows.take(pa.array(left)), ends[left]
         codes, first = _number_rows(rows, ends, self._input.own)
-        comes = adds(ops_of(rows))[first]
-        order = np.lexsort((first, comes, ends[first]))
+        inserted = adds(ops_of(rows))[first]
+        order = np.lexsort((first, inserted, ends[first]))
         counts = np.bincount(codes, minlength=len(first))[order]
-        ops = np.repeat(np.where(comes[order], INSERT, DELETE), counts)
+        ops = np.repeat(np.where(inserted[order], INSERT, DELETE), counts)
         stamped = self._stamped(rows.drop_columns([OP]), ends)
         return with_ops(stamped.take(pa.array(np.repeat(first[order], counts))), ops)
 
     def _stamped(self, rows: pa.Table, ends: Int64s) -> pa.Table:
         """Set the time of changes to the end of their interval."""
-        told_at = np.where(ends == EARLIEST + 1, EARLIEST, ends)
+        stamps = np.where(ends == EARLIEST + 1, EARLIEST, ends)
         if self._every is None:
-            told_at = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
-        rows = rows.set_column(0, TS, pa.array(told_at))
-        return rows.set_column(2, ARRIVAL, pa.array(trigger_arrivals(told_at)))
+            stamps = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
+        rows = rows.set_column(0, TS, pa.array(stamps))
+        return rows.set_column(2, ARRIVAL, pa.array(trigger_arrivals(stamps)))
 
 
 def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
@@ -173,12 +175,6 @@ def _number_rows(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, 
     """
     found = distinct_keys([pa.array(ends), *(rows.column(name) for name in schema.names)], rows.num_rows)
     return found.codes, found.rows
-
-
-def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """Return `rows` with the system columns of `table`."""
-    columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
-    return pa.table(columns, names=table.column_names)
 
 
 def _column(table: pa.Table, name: str) -> Int64s:

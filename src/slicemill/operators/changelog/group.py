@@ -14,30 +14,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from slicemill.aggregates.definition import align, base_of, evaluate
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
-from slicemill.columns.changelog import (
-    DELETE,
-    INSERT,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    adds,
-    ops_of,
-    same_values,
-    with_ops,
-    without_unchanged,
-)
+from slicemill.columns.changelog import INSERT, UPDATE_BEFORE, adds, ops_of, with_ops
 from slicemill.columns.keys import Keys, RowsByNumber, distinct_keys, extend_array
-from slicemill.columns.ranges import last_of_each
+from slicemill.columns.order import renumber
 from slicemill.columns.rows import plain_table
 from slicemill.functions.vectors import arrow_type
-from slicemill.kernels.arrays import Bools, Int32s, Int64s
+from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.operators.changelog.group_rows import changing_groups
+from slicemill.operators.changelog.retraction import replace_emitted, version_changes
 from slicemill.operators.changelog.spec import GroupChanges
 from slicemill.operators.row_step import RowStep, row_step
 from slicemill.operators.step import CompiledColumns, StepContext
@@ -64,7 +54,12 @@ _UPGRADES = {
 }
 
 
-@stored_as("group_changes", version=3, upgrade=_UPGRADES)
+@stored_as(
+    "group_changes",
+    version=3,
+    upgrade=_UPGRADES,
+    stored_names={"accumulators": "figures", "emitted": "told"},
+)
 @dataclass(slots=True)
 class GroupChangesState:
     """Groups, accumulators, windows, and the last emitted row by group.
@@ -73,9 +68,9 @@ class GroupChangesState:
     """
 
     keys: Keys | None = None
-    figures: list[RunningAggregate | None] | None = None  # accumulator of each call; None for a windowed call
+    accumulators: list[RunningAggregate | None] | None = None  # by call; None for a windowed call
     windows: WindowState | None = None
-    told: RowsByNumber = field(default_factory=RowsByNumber)
+    emitted: RowsByNumber = field(default_factory=RowsByNumber)
 
 
 class GroupChangesStep:
@@ -87,9 +82,9 @@ class GroupChangesStep:
         self.state = state = (
             context.state if isinstance(context.state, GroupChangesState) else _fresh(operator)
         )
-        figures = state.figures or [None] * len(operator.calls)
-        self._figures = [(call, kept) for call, kept in zip(operator.calls, figures, strict=True) if kept]
-        windowed = [call for call, kept in zip(operator.calls, figures, strict=True) if kept is None]
+        by_call = list(zip(operator.calls, state.accumulators or [None] * len(operator.calls), strict=True))
+        self._accumulators = [(call, accumulator) for call, accumulator in by_call if accumulator]
+        windowed = [call for call, accumulator in by_call if accumulator is None]
         window = Window(FrameUnit.RANGE, None)
         self._calls = None
         if windowed:
@@ -103,23 +98,24 @@ class GroupChangesStep:
             assert self._calls is not None, "the first version had all in windows"
             state.keys = self._calls.state.partitions[0].keys
         self._counted_values: list[tuple[Expr, ...]] = [
-            values_counted(call) if isinstance(figure, RunningDistinct) else ()
-            for call, figure in self._figures
+            values_counted(call) if isinstance(accumulator, RunningDistinct) else ()
+            for call, accumulator in self._accumulators
         ]
         self._share_values()
-        arguments = [call.arguments for call, _ in self._figures]
+        arguments = [call.arguments for call, _ in self._accumulators]
         self._columns = CompiledColumns([keys, *arguments, *self._counted_values], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
         # count(*) changes with every row, so its changes need no comparison.
-        self._counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
+        counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
+        self._compared = [] if counts_all else self._value_names
         self._schema = with_system_columns(to_arrow(context.node.schema))
         self._first_row = GlobalAggregateRow.of(operator, context)
         self.emits_first_row = False
-        begun = any(len(figure.counts) for _, figure in self._figures)
-        self._groups_kept = len(state.keys) if operator.group_by else int(begun)
+        begun = any(len(accumulator.counts) for _, accumulator in self._accumulators)
+        self._stored_groups = len(state.keys) if operator.group_by else int(begun)
         # State that was taken over has groups that are not in the table of the new definition yet.
-        self._emits_all = state.told.used < self._groups_kept
+        self._emits_all = state.emitted.used < self._stored_groups
 
     def _share_values(self) -> None:
         """Let calls that count the same values share a value numbering.
@@ -127,18 +123,20 @@ class GroupChangesStep:
         Older states have one numbering for each call.
         """
         shared: dict[tuple[Expr, ...], Keys] = {}
-        for (_, figure), counted in zip(self._figures, self._counted_values, strict=True):
-            if isinstance(figure, RunningDistinct):
-                values = shared.setdefault(counted, figure.values)
-                if values.numbers_alike(figure.values):
-                    figure.values = values
+        for (_, accumulator), counted in zip(self._accumulators, self._counted_values, strict=True):
+            if isinstance(accumulator, RunningDistinct):
+                values = shared.setdefault(counted, accumulator.values)
+                if values.numbers_alike(accumulator.values):
+                    accumulator.values = values
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         first = self._schema.empty_table()
         if self.emits_first_row and self._emits_all:
             self._emits_all = False
             first = self._inserts(tables[0], complete[0])
-        elif self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
+        elif (
+            self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.emitted)
+        ):
             first = self._first_row.as_insert(self._schema)
         if not tables[0].num_rows:
             return first, complete[0]
@@ -151,22 +149,19 @@ class GroupChangesStep:
         The inserts precede the rows of the run. An accumulator returns its current value for a row with NULL
         arguments and weight 0.
         """
-        keys, told = self.state.keys, self.state.told
+        keys, emitted = self.state.keys, self.state.emitted
         assert keys is not None, "set when the step was made"
-        told.reach(self._groups_kept)
-        groups = np.flatnonzero(told.indices[: self._groups_kept] < 0)
+        emitted.reach(self._stored_groups)
+        groups = np.flatnonzero(emitted.indices[: self._stored_groups] < 0)
         count = len(groups)
-        rows = GroupedRows.of(groups.astype(np.int32), self._groups_kept, np.zeros(count, np.int64))
-        found = {}
-        for (call, figure), counted in zip(self._figures, self._counted_values, strict=True):
-            nothing = [_nulls(argument, count) for argument in call.arguments]
-            if isinstance(figure, RunningDistinct):
-                numbered = figure.number(rows, [_nulls(value, count) for value in counted])
-                found[call.columns[0].name] = figure.run_over(rows, nothing, numbered)
-            else:
-                found[call.columns[0].name] = figure.run(rows, nothing, call)
+        rows = GroupedRows.of(groups.astype(np.int32), self._stored_groups, np.zeros(count, np.int64))
+        found = self._accumulated(
+            rows,
+            [[_nulls(argument, count) for argument in call.arguments] for call, _ in self._accumulators],
+            [[_nulls(value, count) for value in counted] for counted in self._counted_values],
+        )
         values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
-        told.replace(groups, values)
+        emitted.replace(groups, values)
         ts = table.column(TS)[0].as_py() if table.num_rows else complete
         system = np.full(count, ts if ts < END else EARLIEST), np.zeros(count, np.int64)
         columns = [*system, system[1], *keys.values(rows.numbered), *values.columns]
@@ -174,65 +169,44 @@ class GroupChangesStep:
         return with_ops(made, np.full(count, INSERT, np.int8)).cast(self._schema)
 
     def _run(self, table: pa.Table, complete: Sequence[int]) -> tuple[pa.Table, int]:
-        keys = self.state.keys
+        keys, emitted = self.state.keys, self.state.emitted
         assert keys is not None, "set when the step was made"
-        found: dict[str, pa.Array | pa.ChunkedArray] = {}
-        until = complete[0]
-        if self._calls is not None:
-            answered, until = self._calls.run(table, complete[0])
-            found |= {
-                name: answered.column(name) for name in self._value_names if name in answered.column_names
-            }
         groups_of, *arguments = self._columns.of(table)
         numbered = keys.number(distinct_keys(groups_of, table.num_rows), groups_of)
         rows = GroupedRows.of(numbered, len(keys) or 1)
-        given, counted = arguments[: len(self._figures)], arguments[len(self._figures) :]
-        values_of: dict[int, Int32s] = {}  # by numbering of values, which several calls may share
-        for (call, figure), columns, values in zip(self._figures, given, counted, strict=True):
-            if isinstance(figure, RunningDistinct):
-                numbering = id(figure.values)
-                if numbering not in values_of:
-                    values_of[numbering] = figure.number(rows, values)
-                found[call.columns[0].name] = figure.run_over(rows, columns, values_of[numbering])
-            else:
-                found[call.columns[0].name] = figure.run(rows, columns, call)
-        values = pa.table({name: found[name] for name in self._value_names}).combine_chunks()
-        told = self.state.told
-        told.reach(rows.count)
-        indices = told.indices[rows.touched]
-        known = indices >= 0
-        both = told.added.behind(indices[known], values)
-        kept = int(np.count_nonzero(known))
-        order, groups = rows.order, rows.groups
-        first = np.ones(len(order), np.bool_)
-        first[1:] = groups[1:] != groups[:-1]
-        # `both` has the stored values of known groups, then the values after each row. `source` is the index
-        # in `both` of the values before each row.
-        was = np.where(known, np.cumsum(known) - 1, -1)
-        source = np.empty(len(order), np.int64)
-        source[order] = np.where(first, was[groups], kept + np.roll(order, 1))
-        made = self._told(table, both, source, kept, keys.values(numbered))
-        told.replace(rows.touched, values.take(pa.array(order[last_of_each(groups)])))
+        calls = len(self._accumulators)
+        until = complete[0]
+        found: dict[str, pa.Array | pa.ChunkedArray] = {}
+        if self._calls is not None:
+            answered, until = self._calls.run(table, until)
+            found = dict(zip(answered.column_names, answered.columns, strict=True))
+        found |= self._accumulated(rows, arguments[:calls], arguments[calls:])
+        values = pa.table({name: found[name] for name in self._value_names})
+        emitted.reach(rows.count)
+        versions, before, after = replace_emitted(
+            emitted, rows.touched, rows.groups, rows.order, values.combine_chunks()
+        )
+        causes = pa.table(
+            [*table.select(_SYSTEM).columns, *keys.values(numbered)], names=[*_SYSTEM, *self._group_names]
+        )
+        made = version_changes(causes, versions, rows.in_rows(before), rows.in_rows(after), self._compared)
         return made.cast(self._schema), until
 
-    def _told(
-        self, table: pa.Table, told: pa.Table, source: Int64s, known: int, groups: Sequence[pa.Array]
-    ) -> pa.Table:
-        """Return the changes of each row.
-
-        `source` is the index of the values before the row, -1 for none.
-        """
-        count = len(source)
-        halves = np.stack([source, known + np.arange(count)], axis=1).reshape(-1)
-        chosen = np.flatnonzero(halves >= 0)
-        ops = np.stack([np.full(count, UPDATE_BEFORE), np.where(source >= 0, UPDATE_AFTER, INSERT)], axis=1)
-        rows = pa.array(chosen // 2)
-        columns = [table.column(name).take(rows) for name in _SYSTEM]
-        columns += [group.take(rows) for group in groups]
-        columns += told.take(pa.array(halves[chosen])).columns
-        made = pa.table(columns, names=[*_SYSTEM, *self._group_names, *self._value_names])
-        made = with_ops(made, ops.reshape(-1)[chosen].astype(np.int8))
-        return made if self._counts_all else without_unchanged(made, self._value_names)
+    def _accumulated(
+        self, rows: GroupedRows, arguments: Sequence[list[pa.Array]], counted: Sequence[list[pa.Array]]
+    ) -> dict[str, pa.Array]:
+        """Return the result column of each accumulator."""
+        found = {}
+        numbered: dict[int, Int32s] = {}  # by numbering of values, which several calls may share
+        for (call, accumulator), columns, values in zip(self._accumulators, arguments, counted, strict=True):
+            if isinstance(accumulator, RunningDistinct):
+                numbering = id(accumulator.values)
+                if numbering not in numbered:
+                    numbered[numbering] = accumulator.number(rows, values)
+                found[call.columns[0].name] = accumulator.run_over(rows, columns, numbered[numbering])
+            else:
+                found[call.columns[0].name] = accumulator.run(rows, columns, call)
+        return found
 
     def due(self) -> int | None:
         return None
@@ -248,11 +222,11 @@ def _nulls(expr: Expr, count: int) -> pa.Array:
 
 def taken_over(_: GroupChanges, state: object, calls: Sequence[int]) -> GroupChangesState:
     """Return the state of a new definition; `calls` are its former calls' positions."""
-    figures = state.figures if isinstance(state, GroupChangesState) else None
-    if figures is None or any(figures[call] is None for call in calls):
+    accumulators = state.accumulators if isinstance(state, GroupChangesState) else None
+    if accumulators is None or any(accumulators[call] is None for call in calls):
         raise not_taken_over()
     assert isinstance(state, GroupChangesState)
-    return GroupChangesState(state.keys, [deepcopy(figures[call]) for call in calls])
+    return GroupChangesState(state.keys, [deepcopy(accumulators[call]) for call in calls])
 
 
 def group_changes(
@@ -260,8 +234,8 @@ def group_changes(
 ) -> GroupChangesStep | RetractingGroupsStep | RowStep:
     if not operator.one_subtask:
         return GroupChangesStep(operator, context)
-    kept = None if operator.by_rows else retracting_groups(operator, context)
-    return kept or row_step(changing_groups(operator, context), context)
+    step = None if operator.by_rows else retracting_groups(operator, context)
+    return step or row_step(changing_groups(operator, context), context)
 
 
 # GROUP BY over a changelog, for calls with retractable accumulators.
@@ -277,22 +251,23 @@ def group_changes(
 #     update_after    b       7          7     insert b 7
 
 
-_FORGOTTEN = 1_000  # minimum number of empty groups that are deleted together
+_EVICTED = 1_000  # minimum number of empty groups that are evicted together
 
 
 @stored_as(
     "group_changes.retracting",
     version=2,
     upgrade={1: lambda plain: {**plain, "told": RowsByNumber.of_all(plain["told"])}},
+    stored_names={"accumulators": "figures", "emitted": "told"},
 )
 @dataclass(slots=True)
 class RetractingGroupsState:
     """Groups, their row counts and last emitted values, and accumulators."""
 
-    figures: list[RetractableAggregate]
+    accumulators: list[RetractableAggregate]
     keys: Keys = field(default_factory=Keys)
     rows: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    told: RowsByNumber = field(default_factory=RowsByNumber)
+    emitted: RowsByNumber = field(default_factory=RowsByNumber)
     next_seq: int = 0
 
 
@@ -314,7 +289,7 @@ class RetractingGroupsStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         first = self._schema.empty_table()
-        if self.emits_first_row and self._first_row is not None and self._first_row.enter(self.state.told):
+        if self.emits_first_row and self._first_row and self._first_row.enter(self.state.emitted):
             first = self._first_row.as_insert(self._schema)
             self.state.next_seq += 1
         if not tables[0].num_rows:
@@ -327,80 +302,50 @@ class RetractingGroupsStep:
         ops = ops_of(table)
         groups_of, *arguments = self._columns.of(table)
         numbered = state.keys.number(distinct_keys(groups_of, len(ops)), groups_of)
-        tells, halves = np.ones(len(ops), np.bool_), np.flatnonzero(ops == UPDATE_BEFORE)
-        tells[halves] = numbered[halves] != numbered[halves + 1]
+        # No change is emitted after an update_before row if its update_after row is in the same group.
+        emits, halves = np.ones(len(ops), np.bool_), np.flatnonzero(ops == UPDATE_BEFORE)
+        emits[halves] = numbered[halves] != numbered[halves + 1]
         signs = np.where(adds(ops), np.int64(1), np.int64(-1))
-        rows = GroupedRows.of(numbered, len(state.keys) or 1, signs, tells)
+        rows = GroupedRows.of(numbered, len(state.keys) or 1, signs, emits)
         state.rows = extend_array(state.rows, rows.count)
         sizes_before = state.rows[rows.touched]
         sizes = rows.counted(np.ones(len(ops), np.bool_), state.rows)
         values = [
-            figure.run(rows, given, call)
-            for figure, given, call in zip(state.figures, arguments, self._calls, strict=True)
+            accumulator.run(rows, given, call)
+            for accumulator, given, call in zip(state.accumulators, arguments, self._calls, strict=True)
         ]
         now = pa.table([*state.keys.values(numbered), *values], names=self._names)
-        state.told.reach(rows.count)
-        indices = state.told.indices[rows.touched]
-        known = indices >= 0
-        told = state.told.added.behind(indices[known], now)
-        kept = int(np.count_nonzero(known))
-        # By emitted change, in order of groups: the previous emitted row, and a flag if there was one.
-        is_told = tells[rows.order]
-        order, groups = rows.order[is_told], rows.groups[is_told]
-        first = np.ones(len(order), np.bool_)
-        first[1:] = groups[1:] != groups[:-1]
-        before = np.where(first, (np.cumsum(known) - 1)[groups], kept + np.roll(order, 1))
-        is_ = sizes[order] > 0 if self._grouped else np.ones(len(order), np.bool_)
-        there = sizes_before[groups] > 0 if self._grouped else known[groups]
-        was = np.where(first, there, np.roll(is_, 1))
-        made = self._changes(table, ops, told.combine_chunks(), order, before, kept + order, was, is_)
-        last = last_of_each(groups)
-        state.told.replace(rows.touched[groups[last]], now.take(pa.array(order[last])))
-        self._forget()
-        return made
-
-    def _changes(
-        self,
-        table: pa.Table,
-        ops: NDArray[np.int8],
-        told: pa.Table,
-        order: Int64s,
-        before: Int64s,
-        after: Int64s,
-        was: Bools,
-        is_: Bools,
-    ) -> pa.Table:
-        both = np.flatnonzero(was & is_)
-        same = np.ones(len(both), np.bool_)
-        for name in self._values:
-            same &= same_values(told.column(name), before[both], after[both])
-        was, is_ = was.copy(), is_.copy()
-        was[both[same]] = is_[both[same]] = False
+        state.emitted.reach(rows.count)
+        emitting = emits[rows.order]
+        order, groups = rows.order[emitting], rows.groups[emitting]
+        versions, before, after = replace_emitted(state.emitted, rows.touched, groups, order, now)
+        if self._grouped:  # a group without rows has no version
+            exists = sizes[order] > 0
+            first = np.ones(len(order), np.bool_)
+            first[1:] = groups[1:] != groups[:-1]
+            existed = np.where(first, sizes_before[groups] > 0, np.roll(exists, 1))
+            before, after = np.where(existed, before, -1), np.where(exists, after, -1)
         arranged = np.argsort(order)
-        order, was, is_ = order[arranged], was[arranged], is_[arranged]
-        chosen = np.stack([was, is_], axis=1).reshape(-1)
-        kinds = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
-        indices = np.stack([before[arranged], after[arranged]], axis=1).reshape(-1)[chosen]
         # The output of an update has the timestamp of its update_after row.
-        causes = pa.array(np.repeat(order + (ops[order] == UPDATE_BEFORE), 2)[chosen])
-        first, self.state.next_seq = self.state.next_seq, self.state.next_seq + len(indices)
-        system = {TS: table.column(TS).take(causes), SEQ: np.arange(first, self.state.next_seq)}
-        system[ARRIVAL] = table.column(ARRIVAL).take(causes)
-        rows = told.take(pa.array(indices))
-        made = pa.table([*system.values(), *rows.columns], names=[*system, *self._names])
-        return with_ops(made, kinds.reshape(-1)[chosen].astype(np.int8)).cast(self._schema)
+        caused = order[arranged] + (ops[order[arranged]] == UPDATE_BEFORE)
+        causes = table.select(_SYSTEM).take(pa.array(caused))
+        made = version_changes(causes, versions, before[arranged], after[arranged], self._values)
+        made = renumber(made, state.next_seq)
+        state.next_seq += made.num_rows
+        self._evict()
+        return made.cast(self._schema)
 
-    def _forget(self) -> None:
-        """Delete empty groups once there are many."""
+    def _evict(self) -> None:
+        """Evict empty groups once there are many."""
         state = self.state
         alive = state.rows > 0
-        dead = len(alive) - int(np.count_nonzero(alive))
-        if self._grouped and dead >= max(_FORGOTTEN, len(alive) // 2):
+        empty = len(alive) - int(np.count_nonzero(alive))
+        if self._grouped and empty >= max(_EVICTED, len(alive) // 2):
             state.keys.keep(alive)
-            state.told.keep(alive)
+            state.emitted.keep(alive)
             state.rows = state.rows[alive]
-            for figure in state.figures:
-                figure.keep(alive)
+            for accumulator in state.accumulators:
+                accumulator.keep(alive)
 
     def due(self) -> int | None:
         return None
@@ -414,10 +359,10 @@ def retracting_groups(operator: GroupChanges, context: StepContext) -> Retractin
     """
     if isinstance(context.state, RetractingGroupsState):
         return RetractingGroupsStep(operator, context, context.state)
-    figures = [figure for call in operator.calls if (figure := retractable_aggregate(call)) is not None]
-    if context.state is not None or not figures or len(figures) < len(operator.calls):
+    found = [one for call in operator.calls if (one := retractable_aggregate(call)) is not None]
+    if context.state is not None or not found or len(found) < len(operator.calls):
         return None
-    return RetractingGroupsStep(operator, context, RetractingGroupsState(figures))
+    return RetractingGroupsStep(operator, context, RetractingGroupsState(found))
 
 
 # Row of a global aggregate over no input rows.
@@ -449,12 +394,12 @@ class GlobalAggregateRow:
         (row,) = align(definitions, values) if definitions else [()]
         return GlobalAggregateRow(plain_table([row], context.node.schema.own))
 
-    def enter(self, told: RowsByNumber) -> bool:
+    def enter(self, emitted: RowsByNumber) -> bool:
         """Record the row as emitted, unless a row was emitted before."""
-        told.reach(1)
-        if told.indices[0] >= 0:
+        emitted.reach(1)
+        if emitted.indices[0] >= 0:
             return False
-        told.replace(np.zeros(1, np.int64), self.values)
+        emitted.replace(np.zeros(1, np.int64), self.values)
         return True
 
     def as_insert(self, schema: pa.Schema) -> pa.Table:

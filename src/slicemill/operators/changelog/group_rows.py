@@ -24,13 +24,14 @@ from slicemill.aggregates.moments import STATISTICS
 from slicemill.catalog.queries import AggregateCall
 from slicemill.columns.objects_by_key import ObjectsByKey
 from slicemill.errors import SlicemillError
+from slicemill.operators.changelog.retraction import IncomingChanges, row_changes
 from slicemill.operators.changelog.spec import GroupChanges
 from slicemill.operators.row_step import row_of_expressions, row_of_items
 from slicemill.operators.step import StepContext
 from slicemill.time import EARLIEST
 from slicemill.types import Row, Timed
 
-_KEPT_UP = frozenset(("count", "median", "percentile", "quantile", *STATISTICS))
+_INCREMENTAL = frozenset(("count", "median", "percentile", "quantile", *STATISTICS))
 
 NOTHING = object()
 
@@ -116,7 +117,7 @@ def retractable_accumulator(
     call: AggregateCall, definition: RowAggregate
 ) -> Callable[[], RetractableAccumulator]:
     name = call.name.lower()
-    if name in _KEPT_UP and definition.statistic is not None:
+    if name in _INCREMENTAL and definition.statistic is not None:
         return definition.statistic
     if name in ("min", "max"):
         return lambda: SortedValues(name == "max")
@@ -125,12 +126,67 @@ def retractable_accumulator(
 
 @dataclass(slots=True)
 class ChangingGroup:
-    """Group: output key values, accumulators, row count, last emitted row."""
+    """Group: output key values, accumulators, and last emitted row.
+
+    `rows` counts the rows of a group of GROUP BY. `changed` is the number of the first change of a group of a
+    window since its row was emitted, None without a change.
+    """
 
     values: Row
-    calls: list[RetractableAccumulator]
+    accumulators: list[RetractableAccumulator]
     rows: int = 0
-    told: Row | None = None
+    emitted: Row | None = None
+    changed: int | None = None
+
+    def emit(self, now: Row | None) -> Sequence[Row]:
+        """Return the changes from the last emitted row to the row `now`."""
+        before, self.emitted = self.emitted, now
+        return row_changes(before, now)
+
+    def stored(self) -> list[Any]:
+        """Return the states of the accumulators."""
+        return [accumulator.state() for accumulator in self.accumulators]
+
+
+class GroupCalls:
+    """Aggregate calls over changing groups."""
+
+    def __init__(self, calls: Sequence[AggregateCall], context: StepContext) -> None:
+        (schema,) = context.schemas
+        self._definitions = [context.definition(call) for call in calls]
+        self._makes = [
+            retractable_accumulator(call, definition)
+            for call, definition in zip(calls, self._definitions, strict=True)
+        ]
+        self._arguments = [row_of_expressions(call.arguments, schema) for call in calls]
+
+    def group(self, values: Row) -> ChangingGroup:
+        """Return a new group with these key values."""
+        return ChangingGroup(normalize_zeros(values), [make() for make in self._makes])
+
+    def restored(self, values: Row, states: Sequence[Any], emitted: Row | None) -> ChangingGroup:
+        """Return a group with stored accumulators."""
+        group = ChangingGroup(values, [make() for make in self._makes], emitted=emitted)
+        for accumulator, state in zip(group.accumulators, states, strict=True):
+            accumulator.restore(state)
+        return group
+
+    def add(self, group: ChangingGroup, row: Row) -> None:
+        for accumulator, arguments in zip(group.accumulators, self._arguments, strict=True):
+            accumulator.add(arguments(row))
+
+    def remove(self, group: ChangingGroup, row: Row) -> None:
+        for accumulator, arguments in zip(group.accumulators, self._arguments, strict=True):
+            accumulator.remove(arguments(row))
+
+    def __len__(self) -> int:
+        return len(self._definitions)
+
+    def row(self, group: ChangingGroup) -> Row | None:
+        """Return the key values and the results; None if the calls return no row."""
+        values = [accumulator.value() for accumulator in group.accumulators]
+        rows = align(self._definitions, [[] if value is NOTHING else [value] for value in values])
+        return group.values + rows[0] if rows else None
 
 
 @dataclass(slots=True)
@@ -142,38 +198,41 @@ class ChangingGroups:
     """
 
     group: Callable[[Row], Row] | None
-    calls: Sequence[tuple[RowAggregate, Callable[[], RetractableAccumulator], Callable[[Row], Row]]]
+    calls: GroupCalls
     retracts: bool
     inputs: int = 1
     waits_for_time: bool = False
     _groups: ObjectsByKey[Row, ChangingGroup] = field(init=False)
-    _before: Row | None = None  # update_before row that waits for its update_after
+    _incoming: IncomingChanges = field(init=False)
 
     def __post_init__(self) -> None:
-        self._groups = ObjectsByKey(_plain, self._made)
+        self._groups = ObjectsByKey(_plain, self._restored)
+        self._incoming = IncomingChanges(self.retracts)
 
     def begin(self) -> Sequence[Timed]:
         """Return the row of a global aggregate over no rows."""
         if self.group is not None or self._groups.get(()) is not None:
             return ()
         key, group = self._group_of(())
-        return [Timed(EARLIEST, row) for row in self._told(key, group)]
+        return [Timed(EARLIEST, row) for row in self._emit(key, group)]
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
-        op = tuple_.row[0] if self.retracts else "insert"
-        if op == "update_before":
-            self._before = tuple_.row
+        change = self._incoming.read(tuple_.row)
+        if change is None:
             return ()
-        leaves = tuple_.row if op == "delete" else self._before
-        comes = None if op == "delete" else tuple_.row
-        self._before = None
         touched: dict[Row, ChangingGroup] = {}
-        for row, change in ((leaves, -1), (comes, 1)):
-            if row is not None:
-                key, group = self._group_of(row)
-                self._change(group, row, change)
-                touched[key] = group
-        return [Timed(tuple_.ts, row) for key, group in touched.items() for row in self._told(key, group)]
+        retracted, inserted = change
+        if retracted is not None:
+            key, group = self._group_of(retracted)
+            group.rows -= 1
+            self.calls.remove(group, retracted)
+            touched[key] = group
+        if inserted is not None:
+            key, group = self._group_of(inserted)
+            group.rows += 1
+            self.calls.add(group, inserted)
+            touched[key] = group
+        return [Timed(tuple_.ts, row) for key, group in touched.items() for row in self._emit(key, group)]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
         return ()
@@ -186,67 +245,38 @@ class ChangingGroups:
         key = comparable(values)
         group = self._groups.change(key)
         if group is None:
-            group = ChangingGroup(normalize_zeros(values), [make() for _, make, _ in self.calls])
+            group = self.calls.group(values)
             self._groups.put(key, group)
         return key, group
 
-    def _change(self, group: ChangingGroup, row: Row, change: int) -> None:
-        group.rows += change
-        for kept, (_, _, arguments) in zip(group.calls, self.calls, strict=True):
-            (kept.add if change > 0 else kept.remove)(arguments(row))
-
-    def _told(self, key: Row, group: ChangingGroup) -> list[Row]:
-        now: Row | None = None
+    def _emit(self, key: Row, group: ChangingGroup) -> Sequence[Row]:
         if group.rows or self.group is None:
-            values = [kept.value() for kept in group.calls]
-            given = [[] if value is NOTHING else [value] for value in values]
-            rows = align([definition for definition, _, _ in self.calls], given) if self.calls else [()]
-            now = group.values + rows[0] if rows else None
-        if not group.rows and self.group is not None:
-            self._groups.remove(key)
-        before, group.told = group.told, now
-        return list(row_changes(before, now))
+            return group.emit(self.calls.row(group) if len(self.calls) else group.values)
+        self._groups.remove(key)
+        return group.emit(None)
 
     def state(self) -> Any:
-        return {"by_key": self._groups, "before": self._before}
+        return {"by_key": self._groups, "before": self._incoming.before}
 
     def restore(self, state: Any) -> None:
-        self._before = state["before"]
+        self._incoming.before = state["before"]
         if "by_key" in state:
-            self._groups = state["by_key"].opened(_plain, self._made)
+            self._groups = state["by_key"].opened(_plain, self._restored)
         else:  # stored by versions without snapshots by key
             for key, group in state["groups"].items():
-                self._groups.put(key, self._made(group))
+                self._groups.put(key, self._restored(group))
 
-    def _made(self, plain: Any) -> ChangingGroup:
-        values, calls, rows, last = plain
-        group = ChangingGroup(values, [make() for _, make, _ in self.calls], rows, last)
-        for kept, each in zip(group.calls, calls, strict=True):
-            kept.restore(each)
+    def _restored(self, plain: Any) -> ChangingGroup:
+        values, states, rows, emitted = plain
+        group = self.calls.restored(values, states, emitted)
+        group.rows = rows
         return group
 
 
 def _plain(group: ChangingGroup) -> Any:
-    return group.values, [kept.state() for kept in group.calls], group.rows, group.told
-
-
-def row_changes(before: Row | None, now: Row | None) -> Sequence[Row]:
-    """Return the changes from one version of a row to the next."""
-    if before is None:
-        return () if now is None else (("insert", *now),)
-    if now is None:
-        return (("delete", *before),)
-    if comparable(before) == comparable(now):
-        return ()
-    return (("update_before", *before), ("update_after", *now))
+    return group.values, group.stored(), group.rows, group.emitted
 
 
 def changing_groups(operator: GroupChanges, context: StepContext) -> ChangingGroups:
-    (schema,) = context.schemas
-    calls = []
-    for call in operator.calls:
-        definition = context.definition(call)
-        arguments = row_of_expressions(call.arguments, schema)
-        calls.append((definition, retractable_accumulator(call, definition), arguments))
-    group = row_of_items(operator.group_by, schema) if operator.group_by else None
-    return ChangingGroups(group, calls, operator.retracts)
+    group = row_of_items(operator.group_by, context.schemas[0]) if operator.group_by else None
+    return ChangingGroups(group, GroupCalls(operator.calls, context), operator.retracts)

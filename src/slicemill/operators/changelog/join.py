@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from slicemill.aggregates.definition import comparable
 from slicemill.columns.objects_by_key import ObjectsByKey
-from slicemill.operators.changelog.group_rows import row_changes
+from slicemill.operators.changelog.retraction import IncomingChanges, changes_between
 from slicemill.operators.changelog.spec import JoinChanges
 from slicemill.operators.row_step import RowStep, predicate, row_of_expressions, row_step
 from slicemill.operators.step import StepContext
@@ -39,29 +39,29 @@ class JoinChangesByRows:
     waits_for_time: bool = True
     # Rows of both inputs by key, with one part for each input.
     _sides: ObjectsByKey[Row, Rows] = field(default_factory=lambda: ObjectsByKey(_same, _same))
-    _before: list[Row | None] = field(default_factory=lambda: [None, None])
+    _incoming: tuple[IncomingChanges, ...] = field(init=False)
     _arrived: int = 0
 
+    def __post_init__(self) -> None:
+        self._incoming = tuple(map(IncomingChanges, self.operator.retracts))
+
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:
-        retracts = self.operator.retracts[port]
-        op = tuple_.row[0] if retracts else "insert"
-        if op == "update_before":
-            self._before[port] = tuple_.row
+        change = self._incoming[port].read(tuple_.row)
+        if change is None:
             return ()
-        leaves = tuple_.row if op == "delete" else self._before[port]
-        comes = None if op == "delete" else tuple_.row
-        self._before[port] = None
-        gone: Results = {}
-        new: Results = {}
+        retracted, inserted = change
+        before: Results = {}
+        now: Results = {}
         number = None
-        if leaves is not None:
-            number = self._leaves(port, leaves, gone, new)
-        if comes is not None:
+        if retracted is not None:
+            number = self._remove(port, retracted, before, now)
+        if inserted is not None:
             if number is None:
                 self._arrived += 1
                 number = self._arrived
-            self._insert(port, comes, number, gone, new)
-        return [Timed(tuple_.ts, row) for row in changes_between(gone, new)]
+            self._insert(port, inserted, number, before, now)
+        changes = changes_between(dict(sorted(before.items())), dict(sorted(now.items())))
+        return [Timed(tuple_.ts, row) for row in changes]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
         return ()
@@ -69,41 +69,41 @@ class JoinChangesByRows:
     def finish(self) -> Sequence[Timed]:
         return ()
 
-    def _leaves(self, port: int, row: Row, gone: Results, new: Results) -> int:
+    def _remove(self, port: int, row: Row, before: Results, now: Results) -> int:
         key = comparable(self.keys[port](row))
-        own, kept = self._own(port, row), self._sides.change(key, port)
-        assert kept is not None, "a row that leaves has arrived"
+        own, stored = self._own(port, row), self._sides.change(key, port)
+        assert stored is not None, "a retracted row was inserted before"
         wanted = comparable(own)
         # Of equal rows, delete the row that arrived first.
-        number = min(number for number, other in kept.items() if comparable(other) == wanted)
-        del kept[number]
-        if not kept:
+        number = min(number for number, other in stored.items() if comparable(other) == wanted)
+        del stored[number]
+        if not stored:
             self._sides.remove(key, port)
         partners = list(self._partners(port, key, own))
         for other, row_there in partners:
-            gone[_pair(port, number, other)] = self._joined(port, own, row_there)
+            before[_pair(port, number, other)] = self._joined(port, own, row_there)
             if self._emits_unmatched(1 - port) and not any(self._partners(1 - port, key, row_there)):
-                new[_pair(port, 0, other)] = self._joined(port, None, row_there)
+                now[_pair(port, 0, other)] = self._joined(port, None, row_there)
         if not partners and self._emits_unmatched(port):
-            gone[_pair(port, number, 0)] = self._joined(port, own, None)
+            before[_pair(port, number, 0)] = self._joined(port, own, None)
         return number
 
-    def _insert(self, port: int, row: Row, number: int, gone: Results, new: Results) -> None:
+    def _insert(self, port: int, row: Row, number: int, before: Results, now: Results) -> None:
         key, own = comparable(self.keys[port](row)), self._own(port, row)
         partners = list(self._partners(port, key, own))
         for other, row_there in partners:
             if self._emits_unmatched(1 - port) and not any(self._partners(1 - port, key, row_there)):
                 alone = _pair(port, 0, other)
-                if new.pop(alone, None) is None:
-                    gone[alone] = self._joined(port, None, row_there)
-            new[_pair(port, number, other)] = self._joined(port, own, row_there)
+                if now.pop(alone, None) is None:
+                    before[alone] = self._joined(port, None, row_there)
+            now[_pair(port, number, other)] = self._joined(port, own, row_there)
         if not partners and self._emits_unmatched(port):
-            new[_pair(port, number, 0)] = self._joined(port, own, None)
-        kept = self._sides.change(key, port)
-        if kept is None:
+            now[_pair(port, number, 0)] = self._joined(port, own, None)
+        stored = self._sides.change(key, port)
+        if stored is None:
             self._sides.put(key, {number: own}, port)
         else:
-            kept[number] = own
+            stored[number] = own
 
     def _partners(self, port: int, key: Row, own: Row) -> Iterator[tuple[int, Row]]:
         """Yield the rows of the other side that a row matches."""
@@ -124,29 +124,22 @@ class JoinChangesByRows:
         return own + other if port == 0 else other + own
 
     def state(self) -> Any:
-        return {"rows": self._sides, "before": self._before, "arrived": self._arrived}
+        return {
+            "rows": self._sides,
+            "before": [incoming.before for incoming in self._incoming],
+            "arrived": self._arrived,
+        }
 
     def restore(self, state: Any) -> None:
-        self._before, self._arrived = list(state["before"]), state["arrived"]
+        self._arrived = state["arrived"]
+        for incoming, before in zip(self._incoming, state["before"], strict=True):
+            incoming.before = before
         if "rows" in state:
             self._sides = state["rows"].opened(_same, _same)
         else:  # stored by versions without snapshots by key
             for port, side in enumerate(state["sides"]):
                 for key, rows in side:
                     self._sides.put(key, rows, port)
-
-
-def changes_between(gone: Results, new: Results) -> Iterator[Row]:
-    """Yield the changes between two versions of the result.
-
-    Deletes precede updates, and updates precede inserts.
-    """
-    for pair in sorted(gone.keys() - new.keys()):
-        yield from row_changes(gone[pair], None)
-    for pair in sorted(gone.keys() & new.keys()):
-        yield from row_changes(gone[pair], new[pair])
-    for pair in sorted(new.keys() - gone.keys()):
-        yield from row_changes(None, new[pair])
 
 
 def _same(rows: Rows) -> Rows:

@@ -7,16 +7,10 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from slicemill.aggregates.definition import RowAggregate, align, comparable, normalize_zeros
+from slicemill.aggregates.definition import comparable
 from slicemill.catalog.queries import SessionWindow
 from slicemill.columns.objects_by_key import ObjectsByKey
-from slicemill.operators.changelog.group_rows import (
-    NOTHING,
-    ChangingGroup,
-    RetractableAccumulator,
-    retractable_accumulator,
-    row_changes,
-)
+from slicemill.operators.changelog.group_rows import ChangingGroup, GroupCalls
 from slicemill.operators.changelog.spec import SessionChanges
 from slicemill.operators.row_step import RowStep, predicate, row_of_expressions, row_of_items, row_step
 from slicemill.operators.step import StepContext
@@ -50,7 +44,7 @@ class ChangingSessions:
     group: Callable[[Row], Row]
     end_of: Callable[[Timed], int | None]
     closes: Callable[[Row], bool]
-    calls: Sequence[tuple[RowAggregate, Callable[[], RetractableAccumulator], Callable[[Row], Row]]]
+    calls: GroupCalls
     inputs: int = 1
     waits_for_time: bool = True
     # Sessions by number; the number of each group's last session; and the time of the first unemitted change.
@@ -63,13 +57,12 @@ class ChangingSessions:
     _ends: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._sessions = ObjectsByKey(_plain, self._made)
+        self._sessions = ObjectsByKey(_plain, self._restored)
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         values = self.group(tuple_.row)
         number, session = self._session(comparable(values), values, tuple_.ts)
-        for kept, (_, _, arguments) in zip(session.group.calls, self.calls, strict=True):
-            kept.add(arguments(tuple_.row))
+        self.calls.add(session.group, tuple_.row)
         end = self.end_of(tuple_)
         session.end = None if end is None or session.end is None else max(session.end, end)
         if self.closes(tuple_.row):
@@ -85,8 +78,7 @@ class ChangingSessions:
         number = self._latest.get(key, -1)
         session = self._sessions.change(number)
         if session is None or session.closed or (session.end is not None and ts > session.end):
-            group = ChangingGroup(normalize_zeros(values), [make() for _, make, _ in self.calls])
-            session, number = _ChangingSession(group, ts, ts), self._begun
+            session, number = _ChangingSession(self.calls.group(values), ts, ts), self._begun
             self._sessions.put(number, session)
             self._latest[key] = number
             heappush(self._ends, (ts, number))
@@ -102,11 +94,11 @@ class ChangingSessions:
         while True:
             early, end = self._early(), self._end()
             if early is not None and early <= ts and (end is None or early <= end):
-                out += [one for number in sorted(self._changed) for one in self._told(early, number)]
+                out += [one for number in sorted(self._changed) for one in self._emit(early, number)]
                 self._since = None
             elif end is not None and (end < ts or ts == END):
                 for number in self._pop_ended(end):
-                    out += self._told(end, number)
+                    out += self._emit(end, number)
                     key = comparable(self._sessions.remove(number).group.values)
                     if self._latest[key] == number:
                         del self._latest[key]
@@ -149,19 +141,16 @@ class ChangingSessions:
             found.add(heappop(self._ends)[1])
         return sorted(found)
 
-    def _told(self, moment: int, number: int) -> list[Timed]:
+    def _emit(self, moment: int, number: int) -> list[Timed]:
         if number not in self._changed:
             return []
         session = self._sessions.change(number)
         assert session is not None, "it is removed after it has ended"
         self._changed.remove(number)
         session.changed = False
-        group = session.group
-        given = [[] if value is NOTHING else [value] for value in (kept.value() for kept in group.calls)]
-        rows = align([definition for definition, _, _ in self.calls], given)
-        now = (*group.values, *rows[0], session.start, session.end) if rows else None
-        before, group.told = group.told, now
-        return [Timed(moment, row) for row in row_changes(before, now)]
+        row = self.calls.row(session.group)
+        now = None if row is None else (*row, session.start, session.end)
+        return [Timed(moment, change) for change in session.group.emit(now)]
 
     def state(self) -> Any:
         return {"sessions": self._sessions, "begun": self._begun, "since": self._since}
@@ -170,9 +159,9 @@ class ChangingSessions:
         self._begun, self._since = state["begun"], state["since"]
         if "latest" in state:  # stored by versions without snapshots by key
             for number, group, rest in state["sessions"]:
-                self._sessions.put(number, self._made((group, rest)))
+                self._sessions.put(number, self._restored((group, rest)))
         else:
-            self._sessions = state["sessions"].opened(_plain, self._made)
+            self._sessions = state["sessions"].opened(_plain, self._restored)
         for number, session in self._sessions.items():
             self._latest[comparable(session.group.values)] = number
             if session.changed:
@@ -181,29 +170,22 @@ class ChangingSessions:
                 self._ends.append((session.end, number))
         heapify(self._ends)
 
-    def _made(self, plain: Any) -> _ChangingSession:
-        (values, calls, last), rest = plain
-        group = ChangingGroup(values, [make() for _, make, _ in self.calls], 0, last)
-        for kept, each in zip(group.calls, calls, strict=True):
-            kept.restore(each)
-        return _ChangingSession(group, *rest)
+    def _restored(self, plain: Any) -> _ChangingSession:
+        group, rest = plain
+        return _ChangingSession(self.calls.restored(*group), *rest)
 
 
 def _plain(session: _ChangingSession) -> Any:
     group = session.group
-    kept = group.values, [kept.state() for kept in group.calls], group.told
-    return kept, (session.start, session.end, session.closed, session.changed)
+    rest = (session.start, session.end, session.closed, session.changed)
+    return (group.values, group.stored(), group.emitted), rest
 
 
 def session_changes(operator: SessionChanges, context: StepContext) -> RowStep:
     (schema,) = context.schemas
-    calls = []
-    for call in operator.calls:
-        definition = context.definition(call)
-        arguments = row_of_expressions(call.arguments, schema)
-        calls.append((definition, retractable_accumulator(call, definition), arguments))
     group = row_of_items(operator.group_by, schema)
     end_of, closes = session_ends(operator.session, schema)
+    calls = GroupCalls(operator.calls, context)
     return row_step(ChangingSessions(operator, group, end_of, closes, calls), context)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
 from slicemill.catalog.queries import AggregateCall, JoinKind, LateTuples, RankedBy, SelectItem, SessionWindow
 from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
@@ -21,7 +23,6 @@ from slicemill.operators.protocol import (
     TaskOf,
     grouping_facts,
     partition,
-    same_keys,
 )
 from slicemill.operators.session.spec import describe_session
 from slicemill.operators.window.accumulators import accumulator_of, sources_of_calls
@@ -55,64 +56,62 @@ class GroupChanges(Operator):
         return self.retracts or self.by_rows
 
 
-def _describe_group_changes(group: GroupChanges) -> Description:
-    facts = (*grouping_facts(group.calls, group.group_by), ("over", "all history"), ("gives", "changes"))
-    return Description("γ", "Aggregate", facts)
+class GroupChangesKind(OperatorKind[GroupChanges]):
+    spec = GroupChanges
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    taken_over = "slicemill.operators.changelog.group:taken_over"
+    step = "slicemill.operators.changelog.group:group_changes"
 
+    def words(self, group: GroupChanges, node: Node, graph: QueryGraph) -> Description:
+        facts = (*grouping_facts(group.calls, group.group_by), ("over", "all history"), ("gives", "changes"))
+        return Description("γ", "Aggregate", facts)
 
-def _group_changes_columns_read(group: GroupChanges) -> ColumnsRead:
-    arguments = [argument for call in group.calls for argument in call.arguments]
-    return ColumnsRead([*(item.expr for item in group.group_by), *arguments], (OP,) * group.retracts)
+    def label(self, group: GroupChanges) -> str:
+        return "aggregate"
 
+    def columns_read(self, group: GroupChanges, port: int, wanted: Collection[str]) -> ColumnsRead:
+        arguments = [argument for call in group.calls for argument in call.arguments]
+        return ColumnsRead([*(item.expr for item in group.group_by), *arguments], (OP,) * group.retracts)
 
-def _group_changes_keys(group: GroupChanges) -> tuple[Keys, ...] | None:
-    """Return the partition keys; None if there is a single subtask.
+    def keys(self, group: GroupChanges) -> tuple[Keys, ...] | None:
+        """Return the partition keys; None if there is a single subtask.
 
-    The two rows of an update may belong to different groups, and must be read together.
-    """
-    return None if group.one_subtask else (tuple(item.expr for item in group.group_by),)
+        The two rows of an update may belong to different groups, and must be read together.
+        """
+        return None if group.one_subtask else (tuple(item.expr for item in group.group_by),)
 
+    def keys_below(self, group: GroupChanges, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        """Map keys over the groups to keys over the input."""
+        groups = {item.name: item.expr for item in group.group_by}
+        read = {name for key in keys for name in columns_of(key)}
+        if group.one_subtask or not read <= groups.keys():
+            return None
+        below = tuple(
+            transform(k, lambda e: groups[e.name] if isinstance(e, ColumnRef) else None) for k in keys
+        )
+        return ((node.inputs[0], below),)
 
-def _group_changes_keys_below(group: GroupChanges, node: Node, _: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys over the groups to keys over the input."""
-    groups = {item.name: item.expr for item in group.group_by}
-    read = {name for key in keys for name in columns_of(key)}
-    if group.one_subtask or not read <= groups.keys():
+    def history_us(self, group: GroupChanges, node: Node, graph: QueryGraph) -> int | None:
         return None
-    below = tuple(transform(k, lambda e: groups[e.name] if isinstance(e, ColumnRef) else None) for k in keys)
-    return ((node.inputs[0], below),)
 
-
-def _takes(kept: GroupChanges, group: GroupChanges) -> list[int] | None:
-    """Map calls to former calls with the same accumulator.
-
-    Return None unless all calls have accumulators, because only accumulators can emit the whole table again.
-    """
-    if kept.one_subtask or group.one_subtask or kept.group_by != group.group_by:
-        return None
-    if not all(map(accumulator_of, group.calls)):
-        return None
-    return sources_of_calls(kept.calls, group.calls)
-
-
-_GROUP_CHANGES_KINDS = (
-    OperatorKind(
-        spec=GroupChanges,
-        role=Role.STATEFUL,
-        words=lambda group, *_: _describe_group_changes(group),
-        label=lambda _: "aggregate",
-        columns_read=lambda group, *_: _group_changes_columns_read(group),
-        task=TaskOf.KEYS,
-        keys=_group_changes_keys,
-        keys_below=_group_changes_keys_below,
-        history_us=lambda *_: None,
+    def seq_bits(
+        self, group: GroupChanges, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
         # Both rows of an update have the sequence number of the row that causes the update.
-        seq_bits=lambda group, bits, *_: SEQ_BITS if group.one_subtask else bits,
-        takes=_takes,
-        taken_over="slicemill.operators.changelog.group:taken_over",
-        step="slicemill.operators.changelog.group:group_changes",
-    ),
-)
+        return SEQ_BITS if group.one_subtask else bits
+
+    def takes(self, kept: GroupChanges, group: GroupChanges) -> Sequence[int] | None:
+        """Map calls to former calls with the same accumulator.
+
+        Return None unless all calls have accumulators, because only accumulators can emit the whole table
+        again.
+        """
+        if kept.one_subtask or group.one_subtask or kept.group_by != group.group_by:
+            return None
+        if not all(map(accumulator_of, group.calls)):
+            return None
+        return sources_of_calls(kept.calls, group.calls)
 
 
 # Windows with early and late emissions: EMIT EARLY … LATE ….
@@ -154,30 +153,35 @@ class WindowChanges(Operator):
         return (end - 1) // self.extent_us * self.extent_us if self.grow else end - self.extent_us
 
 
-def _describe_window_changes(windows: WindowChanges) -> Description:
-    facts: list[Fact] = [
-        *grouping_facts(windows.calls, windows.group_by),
-        ("window", f"{format_us(windows.extent_us)}, every {format_us(windows.slide_us)}"),
-    ]
-    if windows.every_us is not None:
-        facts.append(("early", f"every {format_us(windows.every_us)}"))
-    if windows.late is not None:
-        facts.append(("late", f"up to {format_us(windows.late.within_us)} after the end"))
-    return Description("γ", "Aggregate of windows", (*facts, ("gives", "changes")))
+class WindowChangesKind(OperatorKind[WindowChanges]):
+    spec = WindowChanges
+    role = Role.STATEFUL
+    step = "slicemill.operators.changelog.window:window_changes"
 
+    def words(self, windows: WindowChanges, node: Node, graph: QueryGraph) -> Description:
+        facts: list[Fact] = [
+            *grouping_facts(windows.calls, windows.group_by),
+            ("window", f"{format_us(windows.extent_us)}, every {format_us(windows.slide_us)}"),
+        ]
+        if windows.every_us is not None:
+            facts.append(("early", f"every {format_us(windows.every_us)}"))
+        if windows.late is not None:
+            facts.append(("late", f"up to {format_us(windows.late.within_us)} after the end"))
+        return Description("γ", "Aggregate of windows", (*facts, ("gives", "changes")))
 
-_WINDOW_CHANGES_KINDS = (
-    OperatorKind(
-        spec=WindowChanges,
-        role=Role.STATEFUL,
-        words=lambda windows, *_: _describe_window_changes(windows),
-        label=lambda _: "windows",
-        waits_for_time=lambda *_: True,
-        history_us=lambda windows, *_: windows.extent_us + (windows.late.within_us if windows.late else 0),
-        seq_bits=lambda *_: SEQ_BITS,
-        step="slicemill.operators.changelog.window:window_changes",
-    ),
-)
+    def label(self, windows: WindowChanges) -> str:
+        return "windows"
+
+    def waits_for_time(self, windows: WindowChanges, kind: TimestampKind) -> bool:
+        return True
+
+    def history_us(self, windows: WindowChanges, node: Node, graph: QueryGraph) -> int | None:
+        return windows.extent_us + (windows.late.within_us if windows.late else 0)
+
+    def seq_bits(
+        self, windows: WindowChanges, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        return SEQ_BITS
 
 
 # Sessions with early emissions: FROM S [SESSION gap] … EMIT EARLY EVERY d.
@@ -204,27 +208,32 @@ class SessionChanges(Operator):
     every_us: int
 
 
-def _describe_session_changes(sessions: SessionChanges) -> Description:
-    facts: list[Fact] = [
-        *grouping_facts(sessions.calls, sessions.group_by),
-        ("session", describe_session(sessions.session)),
-        ("early", f"every {format_us(sessions.every_us)}"),
-    ]
-    return Description("γ", "Sessions", (*facts, ("gives", "changes")))
+class SessionChangesKind(OperatorKind[SessionChanges]):
+    spec = SessionChanges
+    role = Role.STATEFUL
+    step = "slicemill.operators.changelog.session:session_changes"
 
+    def words(self, sessions: SessionChanges, node: Node, graph: QueryGraph) -> Description:
+        facts: list[Fact] = [
+            *grouping_facts(sessions.calls, sessions.group_by),
+            ("session", describe_session(sessions.session)),
+            ("early", f"every {format_us(sessions.every_us)}"),
+        ]
+        return Description("γ", "Sessions", (*facts, ("gives", "changes")))
 
-_SESSION_CHANGES_KINDS = (
-    OperatorKind(
-        spec=SessionChanges,
-        role=Role.STATEFUL,
-        words=lambda sessions, *_: _describe_session_changes(sessions),
-        label=lambda _: "sessions",
-        waits_for_time=lambda *_: True,
-        history_us=lambda *_: None,
-        seq_bits=lambda *_: SEQ_BITS,
-        step="slicemill.operators.changelog.session:session_changes",
-    ),
-)
+    def label(self, sessions: SessionChanges) -> str:
+        return "sessions"
+
+    def waits_for_time(self, sessions: SessionChanges, kind: TimestampKind) -> bool:
+        return True
+
+    def history_us(self, sessions: SessionChanges, node: Node, graph: QueryGraph) -> int | None:
+        return None
+
+    def seq_bits(
+        self, sessions: SessionChanges, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        return SEQ_BITS
 
 
 # Joins of a changelog with another changelog, or with a stream's history.
@@ -254,27 +263,34 @@ class JoinChanges(Operator):
     retracts: tuple[bool, bool]
 
 
-def _describe_join_changes(join: JoinChanges) -> Description:
-    title = "Join" if join.kind is JoinKind.INNER else f"{join.kind.value.capitalize()} join"
-    on = "every row" if join.condition is None else render(join.condition)
-    facts: list[Fact] = [("on", on), ("over", "all history"), ("gives", "changes")]
-    return Description("⋈", f"{title} of tables that change", tuple(facts))
+class JoinChangesKind(OperatorKind[JoinChanges]):
+    spec = JoinChanges
+    role = Role.STATEFUL
+    step = "slicemill.operators.changelog.join:join_changes"
 
+    def words(self, join: JoinChanges, node: Node, graph: QueryGraph) -> Description:
+        title = "Join" if join.kind is JoinKind.INNER else f"{join.kind.value.capitalize()} join"
+        on = "every row" if join.condition is None else render(join.condition)
+        facts: list[Fact] = [("on", on), ("over", "all history"), ("gives", "changes")]
+        return Description("⋈", f"{title} of tables that change", tuple(facts))
 
-_JOIN_CHANGES_KINDS = (
-    OperatorKind(
-        spec=JoinChanges,
-        role=Role.STATEFUL,
-        words=lambda join, *_: _describe_join_changes(join),
-        label=lambda _: "join",
-        by_position=lambda _: True,
-        waits_for_time=lambda *_: True,
-        alias=lambda join, port: join.aliases[port],
-        history_us=lambda *_: None,
-        seq_bits=lambda *_: SEQ_BITS,
-        step="slicemill.operators.changelog.join:join_changes",
-    ),
-)
+    def label(self, join: JoinChanges) -> str:
+        return "join"
+
+    def by_position(self, join: JoinChanges) -> bool:
+        return True
+
+    def waits_for_time(self, join: JoinChanges, kind: TimestampKind) -> bool:
+        return True
+
+    def alias(self, join: JoinChanges, port: int) -> str:
+        return join.aliases[port]
+
+    def history_us(self, join: JoinChanges, node: Node, graph: QueryGraph) -> int | None:
+        return None
+
+    def seq_bits(self, join: JoinChanges, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return SEQ_BITS
 
 
 # Specification of top-n: `ROW_NUMBER() OVER (…) <= n`, ORDER BY … LIMIT n.
@@ -318,52 +334,49 @@ def order_of(by: RankedBy) -> Fact:
     return "order by", ", ".join(words)
 
 
-def _describe_topn(top: TopN) -> Description:
-    facts = [
-        *partition(top.by.partition_by),
-        order_of(top.by),
-        ("first", f"{top.by.function} <= {top.limit}"),
-    ]
-    return Description("τ", "Top", (*facts, ("gives", "rows" if top.appends else "changes")))
+class TopNKind(OperatorKind[TopN]):
+    spec = TopN
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    step = "slicemill.operators.changelog.topn:top"
 
+    def words(self, top: TopN, node: Node, graph: QueryGraph) -> Description:
+        facts = [
+            *partition(top.by.partition_by),
+            order_of(top.by),
+            ("first", f"{top.by.function} <= {top.limit}"),
+        ]
+        return Description("τ", "Top", (*facts, ("gives", "rows" if top.appends else "changes")))
 
-def _topn_columns_read(top: TopN, wanted: object) -> ColumnsRead:
-    exprs = [*top.by.partition_by, *(expr for expr, _ in top.by.order_by)]
-    assert isinstance(wanted, (set, frozenset, list, tuple, dict))
-    return ColumnsRead(exprs, {*wanted, OP} if top.retracts else set(wanted) - {OP, top.shown})
+    def label(self, top: TopN) -> str:
+        return "top"
 
+    def by_position(self, top: TopN) -> bool:
+        return not (top.appends or top.one_each or top.several)
 
-def _topn_keys_below(top: TopN, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Pass keys to the input, unless they use the rank."""
-    below = set(graph[node.inputs[0]].schema.own.names)
-    read = {name for key in keys for name in columns_of(key)}
-    return ((node.inputs[0], keys),) if read <= below and not top.retracts else None
+    def columns_read(self, top: TopN, port: int, wanted: Collection[str]) -> ColumnsRead:
+        exprs = [*top.by.partition_by, *(expr for expr, _ in top.by.order_by)]
+        assert isinstance(wanted, (set, frozenset, list, tuple, dict))
+        return ColumnsRead(exprs, {*wanted, OP} if top.retracts else set(wanted) - {OP, top.shown})
 
+    def keys(self, top: TopN) -> tuple[Keys, ...] | None:
+        return None if top.retracts else (top.by.partition_by,)
 
-def _seq_bits(top: TopN, bits: int) -> int:
-    if top.appends or top.one_each:
-        return bits
-    if top.several:
-        return fan_out_bits(bits)
-    return SEQ_BITS if top.retracts or not top.by.partition_by else fan_out_bits(rank_bits(bits))
+    def keys_below(self, top: TopN, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        """Pass keys to the input, unless they use the rank."""
+        below = set(graph[node.inputs[0]].schema.own.names)
+        read = {name for key in keys for name in columns_of(key)}
+        return ((node.inputs[0], keys),) if read <= below and not top.retracts else None
 
+    def history_us(self, top: TopN, node: Node, graph: QueryGraph) -> int | None:
+        return None
 
-_TOPN_KINDS = (
-    OperatorKind(
-        spec=TopN,
-        role=Role.STATEFUL,
-        words=lambda top, *_: _describe_topn(top),
-        label=lambda _: "top",
-        by_position=lambda top: not (top.appends or top.one_each or top.several),
-        columns_read=lambda top, _, wanted: _topn_columns_read(top, wanted),
-        task=TaskOf.KEYS,
-        keys=lambda top: None if top.retracts else (top.by.partition_by,),
-        keys_below=_topn_keys_below,
-        history_us=lambda *_: None,
-        seq_bits=lambda top, bits, *_: _seq_bits(top, bits),
-        step="slicemill.operators.changelog.topn:top",
-    ),
-)
+    def seq_bits(self, top: TopN, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        if top.appends or top.one_each:
+            return bits
+        if top.several:
+            return fan_out_bits(bits)
+        return SEQ_BITS if top.retracts or not top.by.partition_by else fan_out_bits(rank_bits(bits))
 
 
 # Specification of EMIT EVERY and EMIT FINAL: net changes of a changelog.
@@ -381,31 +394,32 @@ class Emit(Operator):
     key: tuple[Column, ...] = ()
 
 
-def _describe_emit(emit: Emit) -> Description:
-    when = "at the end of input" if emit.every is None else f"every {format_us(emit.every)}"
-    return Description("", "Emit", (("net changes", when),))
+class EmitKind(OperatorKind[Emit]):
+    spec = Emit
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    keeps_keys = True
+    last_words = True
+    step = "slicemill.operators.changelog.emit:emit"
 
+    def words(self, emit: Emit, node: Node, graph: QueryGraph) -> Description:
+        when = "at the end of input" if emit.every is None else f"every {format_us(emit.every)}"
+        return Description("", "Emit", (("net changes", when),))
 
-def _emit_keys(emit: Emit) -> tuple[Keys, ...] | None:
-    return (tuple(ColumnRef.to(column) for column in emit.key),) if emit.key else None
+    def label(self, emit: Emit) -> str:
+        return "emit"
 
+    def waits_for_time(self, emit: Emit, kind: TimestampKind) -> bool:
+        return emit.every is not None
 
-_EMIT_KINDS = (
-    OperatorKind(
-        spec=Emit,
-        role=Role.STATEFUL,
-        words=lambda emit, *_: _describe_emit(emit),
-        label=lambda _: "emit",
-        waits_for_time=lambda emit, _: emit.every is not None,
-        task=TaskOf.KEYS,
-        keys=_emit_keys,
-        keys_below=same_keys,
-        history_us=lambda *_: None,
-        seq_bits=lambda emit, bits, *_: bits if emit.key else SEQ_BITS,
-        last_words=True,
-        step="slicemill.operators.changelog.emit:emit",
-    ),
-)
+    def keys(self, emit: Emit) -> tuple[Keys, ...] | None:
+        return (tuple(ColumnRef.to(column) for column in emit.key),) if emit.key else None
+
+    def history_us(self, emit: Emit, node: Node, graph: QueryGraph) -> int | None:
+        return None
+
+    def seq_bits(self, emit: Emit, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return bits if emit.key else SEQ_BITS
 
 
 # Specification of SELECT DISTINCT over insert-only input.
@@ -421,30 +435,35 @@ class Distinct(Operator):
     columns: tuple[Column, ...]
 
 
-_DISTINCT_KINDS = (
-    OperatorKind(
-        spec=Distinct,
-        role=Role.STATEFUL,
-        words=lambda distinct, *_: Description(
-            "δ", "Distinct", (("of", ", ".join(column.name for column in distinct.columns)),)
-        ),
-        label=lambda _: "distinct",
-        columns_read=lambda distinct, *_: ColumnsRead([ColumnRef.to(c) for c in distinct.columns], ()),
-        task=TaskOf.KEYS,
-        keys=lambda distinct: (tuple(ColumnRef.to(column) for column in distinct.columns),),
-        keys_below=same_keys,
-        history_us=lambda *_: None,
-        step="slicemill.operators.changelog.distinct:distinct",
-    ),
-)
+class DistinctKind(OperatorKind[Distinct]):
+    spec = Distinct
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    keeps_keys = True
+    step = "slicemill.operators.changelog.distinct:distinct"
+
+    def words(self, distinct: Distinct, node: Node, graph: QueryGraph) -> Description:
+        return Description("δ", "Distinct", (("of", ", ".join(column.name for column in distinct.columns)),))
+
+    def label(self, distinct: Distinct) -> str:
+        return "distinct"
+
+    def columns_read(self, distinct: Distinct, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([ColumnRef.to(c) for c in distinct.columns], ())
+
+    def keys(self, distinct: Distinct) -> tuple[Keys, ...] | None:
+        return (tuple(ColumnRef.to(column) for column in distinct.columns),)
+
+    def history_us(self, distinct: Distinct, node: Node, graph: QueryGraph) -> int | None:
+        return None
 
 
-KINDS = (
-    *_GROUP_CHANGES_KINDS,
-    *_WINDOW_CHANGES_KINDS,
-    *_SESSION_CHANGES_KINDS,
-    *_JOIN_CHANGES_KINDS,
-    *_TOPN_KINDS,
-    *_EMIT_KINDS,
-    *_DISTINCT_KINDS,
+KINDS: tuple[OperatorKind[Any], ...] = (
+    GroupChangesKind(),
+    WindowChangesKind(),
+    SessionChangesKind(),
+    JoinChangesKind(),
+    TopNKind(),
+    EmitKind(),
+    DistinctKind(),
 )

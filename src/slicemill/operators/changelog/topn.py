@@ -21,15 +21,6 @@ from numpy.typing import NDArray
 from slicemill.aggregates.definition import comparable
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
-from slicemill.columns.changelog import (
-    DELETE,
-    INSERT,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    changes,
-    with_ops,
-    without_unchanged,
-)
 from slicemill.columns.keys import (
     GrowingRows,
     Keys,
@@ -46,7 +37,12 @@ from slicemill.columns.rows import timed_rows, to_table
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.alignment import Due
-from slicemill.operators.changelog.group_rows import row_changes
+from slicemill.operators.changelog.retraction import (
+    IncomingChanges,
+    changes_between,
+    row_changes,
+    version_changes,
+)
 from slicemill.operators.changelog.spec import TopN
 from slicemill.operators.row_step import RowState, RowStep, row_of_expressions, row_step
 from slicemill.operators.step import CompiledColumns, PartitionNumbers, StepContext
@@ -153,13 +149,13 @@ class BestRowsStep:
         # Before each row, the best row is at the last position with a new minimum.
         latest = np.maximum.accumulate(np.where(best, sorted_indices, 0))
         before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
-        was = sorted_indices > head
-        comes = best & (order >= old)
-        source = order[comes]
+        replaces = best & (order >= old)
+        source = order[replaces]
+        previous = np.where(sorted_indices > head, order[before], -1)[replaces]
         arranged = np.argsort(source)
-        chosen, preceding = source[arranged], order[before[comes]][arranged]
-        after = rows.take(pa.array(chosen))
-        made = changes(_at(after, rows.take(pa.array(preceding))), after, was[comes][arranged], _all(chosen))
+        source, previous = source[arranged], previous[arranged]
+        causes = rows.select(_SYSTEM).take(pa.array(source))
+        made = version_changes(causes, rows.drop_columns(list(_SYSTEM)), previous, source)
         best_rows = order[latest[last_of_each(partitions)]]
         is_new = best_rows >= old
         state.best.replace(distinct[is_new], rows.take(pa.array(best_rows[is_new])))
@@ -174,16 +170,6 @@ class BestRowsStep:
 def _plain(table: pa.Table, names: Sequence[str]) -> pa.Table:
     """Drop field metadata such as nullability, which may differ in later tables."""
     return pa.table([table.column(name) for name in names], names=list(names))
-
-
-def _at(table: pa.Table, rows: pa.Table) -> pa.Table:
-    """Return `rows` with the system columns of `table`."""
-    columns = [table.column(name) if name in _SYSTEM else rows.column(name) for name in table.column_names]
-    return pa.table(columns, names=table.column_names)
-
-
-def _all(rows: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.ones(len(rows), np.bool_)
 
 
 def top(
@@ -209,9 +195,6 @@ def top(
 #     before      9    5    3                   update of place 2: 5 becomes 7
 #     7 arrives   9    7    5                   update of place 3: 3 becomes 5
 #                                               if not: 3 is deleted, 7 is inserted
-
-
-_SYSTEM_COLUMNS = (TS, SEQ, ARRIVAL)
 
 
 def _no_positions() -> Int64s:
@@ -247,14 +230,14 @@ def insert_positions(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int
 
 @kernel
 def emit_changes(
-    partitions: Int32s, taken: Int64s, told: Int64s, limit: int, shown: bool
+    partitions: Int32s, taken: Int64s, caused: Int64s, limit: int, shown: bool
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
     """Return the changes: causing row, row before, row after, and position.
 
-    Rows before and after are -1 if there is none. `told` is the number of changes that each row causes. The
+    Rows before and after are -1 if there is none. `caused` is the number of changes that each row causes. The
     last result has the rows that stay within the limit.
     """
-    total = told.sum()
+    total = caused.sum()
     cause, index = np.empty(total, np.int64), np.zeros(total, np.int64)
     before, after = np.full(total, -1, np.int64), np.full(total, -1, np.int64)
     stay = np.empty(len(taken), np.int64)
@@ -272,8 +255,8 @@ def emit_changes(
         if not full:
             first[count] = -1
             count += 1
-        if told[row]:
-            cause[made : made + told[row]] = row
+        if caused[row]:
+            cause[made : made + caused[row]] = row
             if shown:
                 for moved in range(at, count):
                     before[made] = first[moved]
@@ -356,7 +339,7 @@ class SeveralRowsState:
 
 
 def _new_positions(indices: Int64s, stay: Int64s) -> Int64s:
-    """Return the new positions of rows after only `stay` is kept."""
+    """Return the new positions of rows if only `stay` remains."""
     return np.where(indices < 0, -1, np.searchsorted(stay, indices))
 
 
@@ -402,11 +385,10 @@ class SeveralRowsStep:
         ranks = self._ranks(rows, old)[order]
         taken, counts = insert_positions(partitions, ranks, self._limit)
         full = counts == self._limit
-        told = np.where(full, counts - taken, counts + 1 - taken) if self._shown is not None else 1 + full
-        told = np.where((taken >= 0) & (order >= old), told, 0).astype(np.int64)
-        cause, before, after, index, stay = emit_changes(
-            partitions, taken, told, self._limit, self._shown is not None
-        )
+        shown = self._shown is not None
+        caused = np.where(full, counts - taken, counts + 1 - taken) if shown else 1 + full
+        caused = np.where((taken >= 0) & (order >= old), caused, 0).astype(np.int64)
+        cause, before, after, index, stay = emit_changes(partitions, taken, caused, self._limit, shown)
         stays = order[stay]
         comes = stays[stays >= old]
         lies = np.empty(rows.num_rows, np.int64)
@@ -416,8 +398,14 @@ class SeveralRowsStep:
         state.used += len(stays) - old
         state.tidy()
         arranged = np.argsort(order[cause], kind="stable")
-        cause, index = order[cause][arranged] - old, index[arranged]
-        return self._told(new, rows, order, cause, before[arranged], after[arranged], index), complete[0]
+        causes = new.select(_SYSTEM).take(pa.array(order[cause][arranged] - old))
+        before, after = (np.where(rank < 0, -1, order[rank])[arranged] for rank in (before, after))
+        compared = []
+        if self._shown is not None:
+            causes = causes.append_column(self._shown, pa.array(index[arranged] + 1))
+            compared = self._names
+        made = version_changes(causes, rows, before, after, compared)
+        return self._numbering.apply(made.select(self._schema.names).cast(self._schema)), complete[0]
 
     def _ranks(self, rows: pa.Table, old: int) -> Int64s:
         """Return the rank of each row; stored rows precede equal new rows."""
@@ -429,31 +417,6 @@ class SeveralRowsStep:
         ranks = np.empty(rows.num_rows, np.int64)
         ranks[sort_positions(codes, arrival)] = np.arange(rows.num_rows)
         return ranks
-
-    def _told(
-        self,
-        new: pa.Table,
-        rows: pa.Table,
-        order: Int64s,
-        cause: Int64s,
-        before: Int64s,
-        after: Int64s,
-        index: Int64s,
-    ) -> pa.Table:
-        """Return the changes as rows; an update has two rows."""
-        was, is_ = before >= 0, after >= 0
-        chosen = np.stack([was, is_], axis=1).reshape(-1)
-        ops = np.stack([np.where(is_, UPDATE_BEFORE, DELETE), np.where(was, UPDATE_AFTER, INSERT)], axis=1)
-        told = order[np.stack([before, after], axis=1).reshape(-1)[chosen]]
-        causes = np.repeat(cause, 2)[chosen]
-        system = new.select(list(_SYSTEM_COLUMNS)).take(pa.array(causes))
-        columns = [*system.columns, *rows.take(pa.array(told)).columns]
-        made = pa.table(columns, names=[*_SYSTEM_COLUMNS, *self._names])
-        made = with_ops(made, ops.reshape(-1)[chosen].astype(np.int8))
-        if self._shown is not None:
-            made = made.append_column(self._shown, pa.array(np.repeat(index, 2)[chosen] + 1))
-            made = without_unchanged(made, self._names)
-        return self._numbering.apply(made.cast(self._schema))
 
     def due(self) -> int | None:
         return None
@@ -525,10 +488,11 @@ class CandidatesStep:
         by = self._operator.by
         new = table.select(self._schema.names)
         firsts = distinct_keys(self._columns.of(new)[0], new.num_rows).rows
-        kept = [
-            Timed(0, row) for row in self._rows.kept(timed_rows(table.take(pa.array(firsts)), self._schema))
+        stored = [
+            Timed(0, row)
+            for row in self._rows.stored_rows(timed_rows(table.take(pa.array(firsts)), self._schema))
         ]
-        known = to_table(kept, self._schema, [0] * len(kept)).select(self._schema.names)
+        known = to_table(stored, self._schema, [0] * len(stored)).select(self._schema.names)
         rows = pa.concat_tables([known, new.cast(known.schema)]).combine_chunks()
         keys, columns = self._columns.of(rows)
         codes = [order_codes(column, falls) for column, (_, falls) in zip(columns, by.order_by, strict=True)]
@@ -548,7 +512,7 @@ class CandidatesStep:
         chosen[sorted_rows] = among_first(
             partitions, indices[sorted_rows], self._operator.limit, by.function == "dense_rank"
         )
-        return table.filter(pa.array(chosen[len(kept) :]))
+        return table.filter(pa.array(chosen[len(stored) :]))
 
 
 # Top-n, row by row.
@@ -579,33 +543,31 @@ class TopRows:
     waits_for_time: bool = False
     _partitions: ObjectsByKey[Row, list[RankedRow]] = field(init=False)
     _arrived: int = 0
-    _before: Row | None = None  # update_before row that waits for its update_after
+    _incoming: IncomingChanges = field(init=False)
 
     def __post_init__(self) -> None:
         self._partitions = ObjectsByKey(_plain_partition, self._made)
+        self._incoming = IncomingChanges(self.operator.retracts)
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
-        op = tuple_.row[0] if self.operator.retracts else "insert"
-        if op == "update_before":
-            self._before = tuple_.row
+        change = self._incoming.read(tuple_.row)
+        if change is None:
             return ()
-        leaves = tuple_.row if op == "delete" else self._before
-        comes = None if op == "delete" else tuple_.row
-        self._before = None
-        shown: dict[Row, list[tuple[RankedRow, Row]]] = {}
-        for row in (leaves, comes):
+        retracted, inserted = change
+        visible: dict[Row, list[tuple[RankedRow, Row]]] = {}
+        for row in change:
             if row is not None:
                 key = comparable(self.partition(row))
-                shown.setdefault(key, self._visible(key))
+                visible.setdefault(key, self._visible(key))
         follows: dict[int, int] = {}  # arrival number of a replaced row -> that of the row that replaces it
-        if leaves is not None:
-            left = self._remove(leaves)
-            if comes is not None:
-                follows[left.arrival] = self._placed(self._arrived + 1)
-        if comes is not None:
-            self._insert(comes)
-        changes = [change for key, before in shown.items() for change in self._changes(key, before, follows)]
-        return [Timed(tuple_.ts, change) for change in changes]
+        if retracted is not None:
+            replaced = self._remove(retracted)
+            if inserted is not None:
+                follows[replaced.arrival] = self._placed(self._arrived + 1)
+        if inserted is not None:
+            self._insert(inserted)
+        changes = [one for key, before in visible.items() for one in self._changes(key, before, follows)]
+        return [Timed(tuple_.ts, one) for one in changes]
 
     def advance(self, ts: int) -> Sequence[Timed]:  # noqa: ARG002
         return ()
@@ -613,7 +575,7 @@ class TopRows:
     def finish(self) -> Sequence[Timed]:
         return ()
 
-    def kept(self, rows: Sequence[Timed]) -> list[Row]:
+    def stored_rows(self, rows: Sequence[Timed]) -> list[Row]:
         """Return the stored rows of some rows' partitions, in arrival order."""
         keys = dict.fromkeys(comparable(self.partition(timed.row)) for timed in rows)
         entries = [entry for key in keys for entry in self._partitions.get(key) or ()]
@@ -629,33 +591,33 @@ class TopRows:
     def _insert(self, row: Row) -> None:
         key = comparable(self.partition(row))
         self._arrived += 1
-        kept = self._partitions.change(key)
-        if kept is None:
-            kept = []
-            self._partitions.put(key, kept)
-        insort(kept, self._ranked(row, self._arrived), key=lambda entry: entry[:2])
+        stored = self._partitions.change(key)
+        if stored is None:
+            stored = []
+            self._partitions.put(key, stored)
+        insort(stored, self._ranked(row, self._arrived), key=lambda entry: entry[:2])
         if not self.operator.retracts:
-            del kept[len(self._ranks(kept)) :]
+            del stored[len(self._ranks(stored)) :]
 
     def _remove(self, row: Row) -> RankedRow:
         key, wanted = comparable(self.partition(row)), comparable(row[1:])
-        kept = self._partitions.change(key)
-        assert kept is not None, "a row that leaves has arrived"
-        found = [index for index, entry in enumerate(kept) if comparable(entry.row[1:]) == wanted]
+        stored = self._partitions.change(key)
+        assert stored is not None, "a retracted row was inserted before"
+        found = [index for index, entry in enumerate(stored) if comparable(entry.row[1:]) == wanted]
         # Of equal rows, delete the row that arrived first.
-        left = kept.pop(min(found, key=lambda index: abs(kept[index].arrival)))
-        if not kept:
+        left = stored.pop(min(found, key=lambda index: abs(stored[index].arrival)))
+        if not stored:
             self._partitions.remove(key)
         return left
 
-    def _ranks(self, kept: Sequence[RankedRow]) -> list[int]:
+    def _ranks(self, stored: Sequence[RankedRow]) -> list[int]:
         """Return the ranks of sorted rows, up to the limit."""
         ranks: list[int] = []
         function, limit = self.operator.by.function, self.operator.limit
-        for index, entry in enumerate(kept):
+        for index, entry in enumerate(stored):
             rank = index + 1
             if function != "row_number" and index:
-                same = entry.key == kept[index - 1].key
+                same = entry.key == stored[index - 1].key
                 following = ranks[-1] + 1 if function == "dense_rank" else rank
                 rank = ranks[-1] if same else following
             if rank > limit:
@@ -665,11 +627,11 @@ class TopRows:
 
     def _visible(self, key: Row) -> list[tuple[RankedRow, Row]]:
         """Return the rows of a partition within the limit, as emitted."""
-        kept = self._partitions.get(key) or []
+        stored = self._partitions.get(key) or []
         first = 1 if self.operator.retracts else 0
         return [
             (entry, (*entry.row[first:], rank) if self.operator.shown is not None else entry.row[first:])
-            for entry, rank in zip(kept, self._ranks(kept), strict=False)
+            for entry, rank in zip(stored, self._ranks(stored), strict=False)
         ]
 
     def _changes(
@@ -680,39 +642,26 @@ class TopRows:
             # The rank is the key, so a row that takes the rank of another row updates it.
             pairs = zip_longest((row for _, row in before), (row for _, row in now))
             return [change for pair in pairs for change in row_changes(*pair)]
-        were = {follows.get(entry.arrival, entry.arrival): row for entry, row in before}
-        are = {entry.arrival: row for entry, row in now}
-        gone = [
-            change for arrival, row in were.items() if arrival not in are for change in row_changes(row, None)
-        ]
-        moved = [
-            change
-            for arrival, row in were.items()
-            if arrival in are
-            for change in row_changes(row, are[arrival])
-        ]
-        new = [
-            change for arrival, row in are.items() if arrival not in were for change in row_changes(None, row)
-        ]
-        return [*gone, *moved, *new]
+        previous = {follows.get(entry.arrival, entry.arrival): row for entry, row in before}
+        return list(changes_between(previous, {entry.arrival: row for entry, row in now}))
 
     def state(self) -> Any:
-        return {"ranked": self._partitions, "arrived": self._arrived, "before": self._before}
+        return {"ranked": self._partitions, "arrived": self._arrived, "before": self._incoming.before}
 
     def restore(self, state: Any) -> None:
-        self._arrived, self._before = state["arrived"], state["before"]
+        self._arrived, self._incoming.before = state["arrived"], state["before"]
         if "ranked" in state:
             self._partitions = state["ranked"].opened(_plain_partition, self._made)
         else:  # stored by versions without snapshots by key
-            for key, kept in state["partitions"].items():
-                self._partitions.put(key, self._made(kept))
+            for key, stored in state["partitions"].items():
+                self._partitions.put(key, self._made(stored))
 
     def _made(self, plain: Any) -> list[RankedRow]:
         return [self._ranked(row, arrival) for arrival, row in plain]
 
 
-def _plain_partition(kept: list[RankedRow]) -> Any:
-    return [(abs(entry.arrival), entry.row) for entry in kept]
+def _plain_partition(stored: list[RankedRow]) -> Any:
+    return [(abs(entry.arrival), entry.row) for entry in stored]
 
 
 def top_rows(operator: TopN, context: StepContext) -> TopRows:

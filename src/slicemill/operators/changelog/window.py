@@ -6,31 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slicemill.aggregates.definition import RowAggregate, align, comparable, normalize_zeros
+from slicemill.aggregates.definition import comparable
 from slicemill.columns.objects_by_key import ObjectsByKey
-from slicemill.operators.changelog.group_rows import (
-    NOTHING,
-    RetractableAccumulator,
-    retractable_accumulator,
-    row_changes,
-)
+from slicemill.operators.changelog.group_rows import ChangingGroup, GroupCalls
 from slicemill.operators.changelog.spec import WindowChanges
-from slicemill.operators.row_step import RowStep, row_of_expressions, row_of_items, row_step
+from slicemill.operators.row_step import RowStep, row_of_items, row_step
 from slicemill.operators.step import StepContext
 from slicemill.types import Row, Timed
-
-
-@dataclass(slots=True)
-class _WindowGroup:
-    """Group of a window: key values, accumulators and last emitted row.
-
-    `changed` is the sequence number of the first change since that row was emitted, None without a change.
-    """
-
-    values: Row
-    calls: list[RetractableAccumulator]
-    told: Row | None = None
-    changed: int | None = None
 
 
 @dataclass(slots=True)
@@ -43,18 +25,18 @@ class ChangingWindows:
     operator: WindowChanges
     group: Callable[[Row], Row]
     time: Callable[[Row], int] | None
-    calls: Sequence[tuple[RowAggregate, Callable[[], RetractableAccumulator], Callable[[Row], Row]]]
+    calls: GroupCalls
     inputs: int = 1
     waits_for_time: bool = True
     # Groups by key, with one part for each window end.
-    _groups: ObjectsByKey[Row, _WindowGroup] = field(init=False)
+    _groups: ObjectsByKey[Row, ChangingGroup] = field(init=False)
     # By open window, the groups with unemitted changes; and the time of the first such change.
     _changed: dict[int, dict[Row, None]] = field(default_factory=dict)
     _since: int | None = None
     _changes: int = 0
 
     def __post_init__(self) -> None:
-        self._groups = ObjectsByKey(_plain, self._made)
+        self._groups = ObjectsByKey(_plain, self._restored)
 
     def process(self, port: int, tuple_: Timed) -> Sequence[Timed]:  # noqa: ARG002
         operator, now, row = self.operator, tuple_.ts, tuple_.row
@@ -67,12 +49,11 @@ class ChangingWindows:
                 continue
             group = self._groups.change(key, end)
             if group is None:
-                group = _WindowGroup(normalize_zeros(values), [make() for _, make, _ in self.calls])
+                group = self.calls.group(values)
                 self._groups.put(key, group, end)
-            for kept, (_, _, arguments) in zip(group.calls, self.calls, strict=True):
-                kept.add(arguments(row))
+            self.calls.add(group, row)
             if end <= now:
-                out += self._told(now, end, group)
+                out += self._emit(now, end, group)
             elif group.changed is None:
                 group.changed = self._changes
                 self._changes += 1
@@ -117,7 +98,7 @@ class ChangingWindows:
                 group = self._groups.change(key, end)
                 assert group is not None, "its window is open"
                 group.changed = None
-                out += self._told(moment, end, group)
+                out += self._emit(moment, end, group)
         if not self._changed:
             self._since = None
         return out
@@ -126,14 +107,10 @@ class ChangingWindows:
     def _late_us(self) -> int:
         return 0 if self.operator.late is None else self.operator.late.within_us
 
-    def _told(self, moment: int, end: int, group: _WindowGroup) -> list[Timed]:
-        values = [kept.value() for kept in group.calls]
-        given = [[] if value is NOTHING else [value] for value in values]
-        rows = align([definition for definition, _, _ in self.calls], given)
-        bounds = (self.operator.start(end), end)
-        now = group.values + rows[0] + bounds if rows else None
-        before, group.told = group.told, now
-        return [Timed(moment, row) for row in row_changes(before, now)]
+    def _emit(self, moment: int, end: int, group: ChangingGroup) -> list[Timed]:
+        row = self.calls.row(group)
+        now = None if row is None else (*row, self.operator.start(end), end)
+        return [Timed(moment, change) for change in group.emit(now)]
 
     def state(self) -> Any:
         return {"groups": self._groups, "since": self._since, "changes": self._changes}
@@ -143,7 +120,7 @@ class ChangingWindows:
         if "windows" in state:  # stored by versions without snapshots by key
             self._restore_windows(state["windows"], state["changed"])
             return
-        self._groups, self._changes = state["groups"].opened(_plain, self._made), state["changes"]
+        self._groups, self._changes = state["groups"].opened(_plain, self._restored), state["changes"]
         changed = [
             (group.changed, end, key)
             for end in self._groups.parts
@@ -156,7 +133,7 @@ class ChangingWindows:
     def _restore_windows(self, windows: Any, changed: Any) -> None:
         for end, groups in windows.items():
             for key, (values, calls, last) in groups.items():
-                self._groups.put(key, self._made((values, calls, last, None)), end)
+                self._groups.put(key, self._restored((values, calls, last, None)), end)
         for end, keys in changed.items():
             self._changed[end] = dict.fromkeys(keys)
             for key in keys:
@@ -165,25 +142,19 @@ class ChangingWindows:
                 group.changed = self._changes
                 self._changes += 1
 
-    def _made(self, plain: Any) -> _WindowGroup:
-        values, calls, last, changed = plain
-        group = _WindowGroup(values, [make() for _, make, _ in self.calls], last, changed)
-        for kept, each in zip(group.calls, calls, strict=True):
-            kept.restore(each)
+    def _restored(self, plain: Any) -> ChangingGroup:
+        *stored, changed = plain
+        group = self.calls.restored(*stored)
+        group.changed = changed
         return group
 
 
-def _plain(group: _WindowGroup) -> Any:
-    return group.values, [kept.state() for kept in group.calls], group.told, group.changed
+def _plain(group: ChangingGroup) -> Any:
+    return group.values, group.stored(), group.emitted, group.changed
 
 
 def window_changes(operator: WindowChanges, context: StepContext) -> RowStep:
     (schema,) = context.schemas
-    calls = []
-    for call in operator.calls:
-        definition = context.definition(call)
-        arguments = row_of_expressions(call.arguments, schema)
-        calls.append((definition, retractable_accumulator(call, definition), arguments))
     late, time = operator.late, None
     if late is not None:
         index = schema.index(late.column)
@@ -191,4 +162,5 @@ def window_changes(operator: WindowChanges, context: StepContext) -> RowStep:
         def time(row: Row) -> int:
             return int(row[index])  # type: ignore[call-overload,no-any-return]
 
-    return row_step(ChangingWindows(operator, row_of_items(operator.group_by, schema), time, calls), context)
+    group, calls = row_of_items(operator.group_by, schema), GroupCalls(operator.calls, context)
+    return row_step(ChangingWindows(operator, group, time, calls), context)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
 from slicemill.columns.sequence_bits import fan_out_bits, rank_bits
 from slicemill.functions.render import render
@@ -65,16 +66,6 @@ class SharedMultiJoin(SharedOperator):
     measured: Statistics | None = field(default=None, compare=False)
 
 
-def _describe_multi_join(join: SharedMultiJoin) -> Description:
-    if len(join.members) == 1:
-        (member,) = join.members
-        title, facts = f"Join of {len(member.inputs)} streams", _own_part(member)
-    else:
-        title = f"{pluralize(len(join.members), 'join')} of several streams"
-        facts = (("one state each", ", ".join(name.removeprefix("log ") for name in join.inputs)),)
-    return Description("⋈", title, (*facts, *_measurement_facts(join)))
-
-
 def _measurement_facts(join: SharedMultiJoin) -> tuple[Fact, ...]:
     """Return the statistics and the cost of both forms, for EXPLAIN."""
     from slicemill.operators.join.multiway_form import (
@@ -101,29 +92,6 @@ def _own_part(member: MultiJoinMember) -> tuple[Fact, ...]:
     facts += [("and", render(member.residual))] if member.residual is not None else []
     facts += [("form", member.why)] if member.why else []
     return tuple(facts)
-
-
-def _keys(join: SharedMultiJoin) -> tuple[Keys, ...] | None:
-    """Return the keys by which all inputs can be partitioned, by input.
-
-    Every query must have these keys on all of its streams. None if there are no such keys.
-    """
-    by_member = [
-        [_by_input(member, equal) for equal in _equal_in_all_streams(member)] for member in join.members
-    ]
-    if all(len(own) == 1 for own in by_member):
-        # Queries over different streams are compatible if they use the same key on each common stream. They
-        # may have no common stream at all.
-        found: list[dict[str, Expr]] = [{}]
-        for (own,) in by_member:
-            if any(found[0].setdefault(name, key) != key for name, key in own.items()):
-                return None
-    else:
-        found = by_member[0]
-        for others in by_member[1:]:
-            found = [one for one in found if one in others]
-    keys = tuple(tuple(one[name] for one in found if name in one) for name in join.inputs)
-    return keys if len({len(by) for by in keys}) == 1 and keys[0] else None
 
 
 def _equal_in_all_streams(member: MultiJoinMember) -> list[tuple[tuple[int, Expr], ...]]:
@@ -177,15 +145,6 @@ def _equal(join: SharedMultiJoin, member: MultiJoinMember) -> list[tuple[tuple[i
     ]
 
 
-def _keys_below(join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Return the input keys that correspond to keys of the results.
-
-    None if the join has several queries. Their `Part` nodes return the keys instead.
-    """
-    below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
-    return None if below is None else tuple(zip(node.inputs, below, strict=True))
-
-
 def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) -> tuple[Keys, ...] | None:
     """Map keys of the results to keys of all inputs.
 
@@ -212,39 +171,10 @@ def _keys_of_inputs(join: SharedMultiJoin, member: MultiJoinMember, keys: Keys) 
     return tuple(tuple(one[name] for one in found) for name in join.inputs)
 
 
-def _columns_read(join: SharedMultiJoin, port: int) -> ColumnsRead:
-    """Return the expressions and columns that the joins read of one input."""
-    exprs: list[Expr] = []
-    names: set[str] = set()
-    for member, side in _users(join, port):
-        exprs += [key for equal in member.equal for of, key in equal if of == side]
-        selection = member.selections[side]
-        exprs += [selection] if selection is not None else []
-        names |= {column for _, of, column in member.columns if of == side}
-        expires = member.windows[side].expires
-        names |= set() if expires is None else {expires.column}
-        if member.residual is not None:
-            mine = f"{side}."
-            names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
-    return ColumnsRead(exprs, names)
-
-
-def _selections(join: SharedMultiJoin, ports: Sequence[int]) -> tuple[Expr | None, ...]:
-    return tuple(member.selections[side] for port in ports for member, side in _users(join, port))
-
-
 def _users(join: SharedMultiJoin, port: int) -> list[tuple[MultiJoinMember, int]]:
     """Return the queries that join an input, with its side."""
     name = join.inputs[port]
     return [(member, member.inputs.index(name)) for member in join.members if name in member.inputs]
-
-
-def _history_us(join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | None:
-    """Return the history of the only query.
-
-    0 if the join has several queries.
-    """
-    return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
 
 
 def seq_bits(member: MultiJoinMember, bits: int) -> int:
@@ -252,33 +182,117 @@ def seq_bits(member: MultiJoinMember, bits: int) -> int:
     return fan_out_bits(rank_bits(bits, stream_ranks(len(member.inputs))))
 
 
-KINDS = (
-    OperatorKind(
-        spec=SharedMultiJoin,
-        role=Role.STATEFUL,
-        words=lambda join, *_: _describe_multi_join(join),
-        waits_for_time=lambda *_: True,
-        selections=_selections,
-        columns_read=lambda join, port, _: _columns_read(join, port),
-        task=TaskOf.PARTS,
-        keys=_keys,
-        joins=inner_join_of,
-        keys_below=_keys_below,
-        history_us=_history_us,
-        ties=True,
-        redistribute="slicemill.operators.join.multiway_state:redistribute_state",
-        seq_bits=lambda join, bits, *_: max(seq_bits(member, bits) for member in join.members),
-        member=MemberKind(
-            words=lambda member: Description("⋈", "From states", _own_part(member)),
-            history_us=lambda member: longest_us(member.windows),
-            seq_bits=lambda member, bits, _: seq_bits(member, bits),
-            keys_below=_keys_of_inputs,
-            columns_stored=lambda member: member.columns,
-        ),
-        stored={"plan.multi_join_member": MultiJoinMember},
-        step="slicemill.operators.join.multiway:shared_multi_join",
-    ),
-)
+class MultiJoinMemberKind(MemberKind[MultiJoinMember]):
+    def words(self, member: MultiJoinMember) -> Description:
+        return Description("⋈", "From states", _own_part(member))
+
+    def history_us(self, member: MultiJoinMember) -> int | None:
+        return longest_us(member.windows)
+
+    def seq_bits(self, member: MultiJoinMember, bits: int, catalog: Catalog) -> int:
+        return seq_bits(member, bits)
+
+    def keys_below(
+        self, join: SharedMultiJoin, member: MultiJoinMember, keys: Keys
+    ) -> tuple[Keys, ...] | None:
+        return _keys_of_inputs(join, member, keys)
+
+    def columns_stored(self, member: MultiJoinMember) -> Iterable[object] | None:
+        return member.columns
+
+
+class SharedMultiJoinKind(OperatorKind[SharedMultiJoin]):
+    spec = SharedMultiJoin
+    role = Role.STATEFUL
+    task = TaskOf.PARTS
+    ties = True
+    redistribute = "slicemill.operators.join.multiway_state:redistribute_state"
+    member = MultiJoinMemberKind()
+    step = "slicemill.operators.join.multiway:shared_multi_join"
+
+    def words(self, join: SharedMultiJoin, node: Node, graph: QueryGraph) -> Description:
+        if len(join.members) == 1:
+            (member,) = join.members
+            title, facts = f"Join of {len(member.inputs)} streams", _own_part(member)
+        else:
+            title = f"{pluralize(len(join.members), 'join')} of several streams"
+            facts = (("one state each", ", ".join(name.removeprefix("log ") for name in join.inputs)),)
+        return Description("⋈", title, (*facts, *_measurement_facts(join)))
+
+    def waits_for_time(self, join: SharedMultiJoin, kind: TimestampKind) -> bool:
+        return True
+
+    def selections(self, join: SharedMultiJoin, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+        return tuple(member.selections[side] for port in ports for member, side in _users(join, port))
+
+    def columns_read(self, join: SharedMultiJoin, port: int, wanted: Collection[str]) -> ColumnsRead:
+        """Return the expressions and columns that the joins read of one input."""
+        exprs: list[Expr] = []
+        names: set[str] = set()
+        for member, side in _users(join, port):
+            exprs += [key for equal in member.equal for of, key in equal if of == side]
+            selection = member.selections[side]
+            exprs += [selection] if selection is not None else []
+            names |= {column for _, of, column in member.columns if of == side}
+            expires = member.windows[side].expires
+            names |= set() if expires is None else {expires.column}
+            if member.residual is not None:
+                mine = f"{side}."
+                names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
+        return ColumnsRead(exprs, names)
+
+    def keys(self, join: SharedMultiJoin) -> tuple[Keys, ...] | None:
+        """Return the keys by which all inputs can be partitioned, by input.
+
+        Every query must have these keys on all of its streams. None if there are no such keys.
+        """
+        by_member = [
+            [_by_input(member, equal) for equal in _equal_in_all_streams(member)] for member in join.members
+        ]
+        if all(len(own) == 1 for own in by_member):
+            # Queries over different streams are compatible if they use the same key on each common stream.
+            # They may have no common stream at all.
+            found: list[dict[str, Expr]] = [{}]
+            for (own,) in by_member:
+                if any(found[0].setdefault(name, key) != key for name, key in own.items()):
+                    return None
+        else:
+            found = by_member[0]
+            for others in by_member[1:]:
+                found = [one for one in found if one in others]
+        keys = tuple(tuple(one[name] for one in found if name in one) for name in join.inputs)
+        return keys if len({len(by) for by in keys}) == 1 and keys[0] else None
+
+    def joins(self, join: SharedMultiJoin) -> InnerJoin | None:
+        return inner_join_of(join)
+
+    def keys_below(
+        self, join: SharedMultiJoin, node: Node, graph: QueryGraph, keys: Keys
+    ) -> KeysBelow | None:
+        """Return the input keys that correspond to keys of the results.
+
+        None if the join has several queries. Their `Part` nodes return the keys instead.
+        """
+        below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
+        return None if below is None else tuple(zip(node.inputs, below, strict=True))
+
+    def history_us(self, join: SharedMultiJoin, node: Node, graph: QueryGraph) -> int | None:
+        """Return the history of the only query.
+
+        0 if the join has several queries.
+        """
+        return 0 if graph.has_parts(node.id) else longest_us(join.members[0].windows)
+
+    def seq_bits(
+        self, join: SharedMultiJoin, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        return max(seq_bits(member, bits) for member in join.members)
+
+    def stored(self) -> Mapping[str, type]:
+        return {"plan.multi_join_member": MultiJoinMember}
+
+
+KINDS = (SharedMultiJoinKind(),)
 
 
 # Equal expressions, which connect the streams and form the keys of their states.

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import ColumnRef, Expr, columns_of, transform
 from slicemill.catalog.queries import FrameUnit, JoinKind, LoadBudget, Window
 from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
@@ -28,7 +29,6 @@ from slicemill.operators.protocol import (
     each,
     longest_us,
     pluralize,
-    same_keys,
 )
 
 if TYPE_CHECKING:
@@ -144,23 +144,8 @@ class InOrder(Operator):
     why: str = field(default="", compare=False)
 
 
-def _describe_join(join: WindowJoin) -> Description:
-    condition = "every combination" if join.condition is None else render(join.condition)
-    windows = each(join.aliases, [str(window) for window in join.windows])
-    return Description("⋈", _title(join.kind), (("on", condition), ("windows", windows)))
-
-
 def _title(kind: JoinKind) -> str:
     return "Join" if kind is JoinKind.INNER else f"{kind.value.capitalize()} join"
-
-
-def _describe_shared_join(join: SharedJoin) -> Description:
-    equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
-    facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
-    if len(join.members) == 1:
-        (only,) = join.members
-        return Description("⋈", _title(only.kind), (*facts, *_own_part(only)))
-    return Description("⋈", f"{pluralize(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
 
 
 def _chain(join: SharedJoin) -> tuple[Fact, ...]:
@@ -212,38 +197,9 @@ def _own_part(member: JoinMember) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
-    """Return the partitioning keys of both inputs.
-
-    None if a window counts rows, because such a window counts the rows of all keys.
-    """
-    return None if join.counts_rows or not join.keys[0] else join.keys
-
-
-def _joins(join: SharedJoin) -> InnerJoin:
-    """Describe the join for the planner.
-
-    Output columns are mapped to input columns only if the join has a single query.
-    """
-    windows = tuple(longest_of([member.windows[side] for member in join.members]) for side in (0, 1))
-    equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
-    only = join.members[0] if len(join.members) == 1 else None
-    columns = {name: (side, own) for name, side, own in only.columns} if only is not None else {}
-    return InnerJoin(windows, equal, columns)
-
-
 def longest_of(windows: Sequence[Window]) -> Window:
     counted = [window for window in windows if window.frame is FrameUnit.ROWS]
     return max(counted or windows, key=lambda window: inf if window.extent is None else window.extent)
-
-
-def _keys_below(join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Return the input keys that correspond to keys of the results.
-
-    None if the join has several queries. Their `Part` nodes return the keys instead.
-    """
-    below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
-    return None if below is None else tuple(zip(node.inputs, below, strict=True))
 
 
 def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
@@ -273,34 +229,6 @@ def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[K
     return tuple(left for left, _ in found), tuple(right for _, right in found)
 
 
-def _columns_read(join: SharedJoin, port: int) -> ColumnsRead:
-    """Return the expressions and columns that a join reads of one input."""
-    exprs = list(join.keys[port])
-    names: set[str] = set()
-    for member in join.members:
-        selection = member.selections[port]
-        exprs += [selection] if selection is not None else []
-        names |= {column for _, side, column in member.columns if side == port}
-        expires = member.windows[port].expires
-        names |= set() if expires is None else {expires.column}
-        if member.residual is not None:
-            mine = f"{port}."
-            names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
-    return ColumnsRead(exprs, names)
-
-
-def _selections(join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ...]:
-    return tuple(member.selections[port] for member in join.members for port in ports)
-
-
-def _history_us(join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
-    """Return the history of the only query.
-
-    0 if the join has several queries.
-    """
-    return 0 if graph.has_parts(node.id) else join.members[0].history_us
-
-
 def pair_bits(member: JoinMember, bits: int) -> int:
     """Return the bits of the sequence numbers of results.
 
@@ -321,66 +249,157 @@ def _order_facts(in_order: InOrder) -> tuple[Fact, ...]:
     return (*facts, ("form", in_order.why)) if in_order.why else facts
 
 
-def _input_streams(in_order: InOrder, node: Node, graph: QueryGraph) -> list[str]:
-    """Return the joined streams. Their sequence numbers order the results."""
-    found = []
-    for _ in in_order.members[1:]:
-        node = graph[node.inputs[0]]
-        found.append(node.inputs[1])
-    return [*found, node.inputs[0]]
+class WindowJoinKind(OperatorKind[WindowJoin]):
+    spec = WindowJoin
+    role = Role.STATEFUL
+    step = "slicemill.operators.join.rows:join_by_rows"
+
+    def words(self, join: WindowJoin, node: Node, graph: QueryGraph) -> Description:
+        condition = "every combination" if join.condition is None else render(join.condition)
+        windows = each(join.aliases, [str(window) for window in join.windows])
+        return Description("⋈", _title(join.kind), (("on", condition), ("windows", windows)))
+
+    def label(self, join: WindowJoin) -> str:
+        return "join"
+
+    def by_position(self, join: WindowJoin) -> bool:
+        return True
+
+    def waits_for_time(self, join: WindowJoin, kind: TimestampKind) -> bool:
+        return True
+
+    def alias(self, join: WindowJoin, port: int) -> str:
+        return join.aliases[port]
+
+    def columns_read(self, join: WindowJoin, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([] if join.condition is None else [join.condition], wanted)
+
+    def history_us(self, join: WindowJoin, node: Node, graph: QueryGraph) -> int | None:
+        return longest_us(join.windows)
+
+    def seq_bits(self, join: WindowJoin, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return SEQ_BITS
+
+
+class JoinMemberKind(MemberKind[JoinMember]):
+    def words(self, member: JoinMember) -> Description:
+        return Description("⋈", _part_title(member.kind), _own_part(member))
+
+    def history_us(self, member: JoinMember) -> int | None:
+        return member.history_us
+
+    def seq_bits(self, member: JoinMember, bits: int, catalog: Catalog) -> int:
+        return pair_bits(member, bits)
+
+    def keys_below(self, join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
+        return _keys_of_inputs(join, member, keys)
+
+    def columns_stored(self, member: JoinMember) -> Iterable[object] | None:
+        return member.columns
+
+
+class SharedJoinKind(OperatorKind[SharedJoin]):
+    spec = SharedJoin
+    role = Role.STATEFUL
+    task = TaskOf.PARTS
+    ties = True
+    redistribute = "slicemill.operators.join.rescale:redistribute_state"
+    member = JoinMemberKind()
+    step = "slicemill.operators.join.step:shared_join"
+
+    def words(self, join: SharedJoin, node: Node, graph: QueryGraph) -> Description:
+        equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
+        facts: tuple[Fact, ...] = (("on", " AND ".join(equal) or "every combination"),)
+        if len(join.members) == 1:
+            (only,) = join.members
+            return Description("⋈", _title(only.kind), (*facts, *_own_part(only)))
+        return Description("⋈", f"{pluralize(len(join.members), 'join')} in slices", (*facts, *_chain(join)))
+
+    def waits_for_time(self, join: SharedJoin, kind: TimestampKind) -> bool:
+        return True
+
+    def selections(self, join: SharedJoin, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+        return tuple(member.selections[port] for member in join.members for port in ports)
+
+    def columns_read(self, join: SharedJoin, port: int, wanted: Collection[str]) -> ColumnsRead:
+        """Return the expressions and columns that a join reads of one input."""
+        exprs = list(join.keys[port])
+        names: set[str] = set()
+        for member in join.members:
+            selection = member.selections[port]
+            exprs += [selection] if selection is not None else []
+            names |= {column for _, side, column in member.columns if side == port}
+            expires = member.windows[port].expires
+            names |= set() if expires is None else {expires.column}
+            if member.residual is not None:
+                mine = f"{port}."
+                names |= {n.removeprefix(mine) for n in columns_of(member.residual) if n.startswith(mine)}
+        return ColumnsRead(exprs, names)
+
+    def keys(self, join: SharedJoin) -> tuple[Keys, ...] | None:
+        """Return the partitioning keys of both inputs.
+
+        None if a window counts rows, because such a window counts the rows of all keys.
+        """
+        return None if join.counts_rows or not join.keys[0] else join.keys
+
+    def joins(self, join: SharedJoin) -> InnerJoin | None:
+        """Describe the join for the planner.
+
+        Output columns are mapped to input columns only if the join has a single query.
+        """
+        windows = tuple(longest_of([member.windows[side] for member in join.members]) for side in (0, 1))
+        equal = tuple(((0, left), (1, right)) for left, right in zip(*join.keys, strict=True))
+        only = join.members[0] if len(join.members) == 1 else None
+        columns = {name: (side, own) for name, side, own in only.columns} if only is not None else {}
+        return InnerJoin(windows, equal, columns)
+
+    def keys_below(self, join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
+        """Return the input keys that correspond to keys of the results.
+
+        None if the join has several queries. Their `Part` nodes return the keys instead.
+        """
+        below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
+        return None if below is None else tuple(zip(node.inputs, below, strict=True))
+
+    def history_us(self, join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
+        """Return the history of the only query.
+
+        0 if the join has several queries.
+        """
+        return 0 if graph.has_parts(node.id) else join.members[0].history_us
+
+    def seq_bits(self, join: SharedJoin, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return max(pair_bits(member, bits) for member in join.members)
+
+    def stored(self) -> Mapping[str, type]:
+        return {"plan.join_member": JoinMember, "plan.age_limit": AgeLimit}
+
+
+class InOrderKind(OperatorKind[InOrder]):
+    spec = InOrder
+    keeps_state = False
+    ties = True
+    keeps_keys = True
+    step = "slicemill.operators.join.pairs:in_order_step"
+
+    def words(self, in_order: InOrder, node: Node, graph: QueryGraph) -> Description:
+        return Description("", "In order", _order_facts(in_order))
+
+    def numbered_by(self, in_order: InOrder, node: Node, graph: QueryGraph) -> Iterable[str]:
+        """Return the joined streams. Their sequence numbers order the results."""
+        found = []
+        for _ in in_order.members[1:]:
+            node = graph[node.inputs[0]]
+            found.append(node.inputs[1])
+        return [*found, node.inputs[0]]
+
+    def seq_bits(self, in_order: InOrder, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return fan_out_bits(rank_bits(bits, stream_ranks(len(in_order.members))))
 
 
 KINDS = (
-    OperatorKind(
-        spec=WindowJoin,
-        role=Role.STATEFUL,
-        words=lambda join, *_: _describe_join(join),
-        label=lambda _: "join",
-        by_position=lambda _: True,
-        waits_for_time=lambda *_: True,
-        alias=lambda join, port: join.aliases[port],
-        columns_read=lambda join, _, wanted: ColumnsRead(
-            [] if join.condition is None else [join.condition], wanted
-        ),
-        history_us=lambda join, *_: longest_us(join.windows),
-        seq_bits=lambda *_: SEQ_BITS,
-        step="slicemill.operators.join.rows:join_by_rows",
-    ),
-    OperatorKind(
-        spec=SharedJoin,
-        role=Role.STATEFUL,
-        words=lambda join, *_: _describe_shared_join(join),
-        waits_for_time=lambda *_: True,
-        selections=_selections,
-        columns_read=lambda join, port, _: _columns_read(join, port),
-        task=TaskOf.PARTS,
-        keys=_keys,
-        joins=_joins,
-        keys_below=_keys_below,
-        history_us=_history_us,
-        seq_bits=lambda join, bits, *_: max(pair_bits(member, bits) for member in join.members),
-        ties=True,
-        redistribute="slicemill.operators.join.rescale:redistribute_state",
-        member=MemberKind(
-            words=lambda member: Description("⋈", _part_title(member.kind), _own_part(member)),
-            history_us=lambda member: member.history_us,
-            seq_bits=lambda member, bits, _: pair_bits(member, bits),
-            keys_below=_keys_of_inputs,
-            columns_stored=lambda member: member.columns,
-        ),
-        stored={"plan.join_member": JoinMember, "plan.age_limit": AgeLimit},
-        step="slicemill.operators.join.step:shared_join",
-    ),
-    OperatorKind(
-        spec=InOrder,
-        words=lambda in_order, *_: Description("", "In order", _order_facts(in_order)),
-        keeps_state=False,
-        ties=True,
-        keys_below=same_keys,
-        numbered_by=_input_streams,
-        seq_bits=lambda in_order, bits, *_: fan_out_bits(
-            rank_bits(bits, stream_ranks(len(in_order.members)))
-        ),
-        step="slicemill.operators.join.pairs:in_order_step",
-    ),
+    WindowJoinKind(),
+    SharedJoinKind(),
+    InOrderKind(),
 )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -21,7 +20,7 @@ from slicemill.aggregates.columns import Windows
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import AggregateCall
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
-from slicemill.columns.keys import normalize_zeros, to_array
+from slicemill.columns.keys import normalize_zeros
 from slicemill.columns.order import Numbering
 from slicemill.columns.sequence_bits import fan_out_bits
 from slicemill.errors import SlicemillError
@@ -38,7 +37,7 @@ from slicemill.operators.call_values import (
     has_group_kernel,
 )
 from slicemill.operators.session.spec import SessionMember
-from slicemill.operators.session.state import EndedSessions
+from slicemill.operators.session.state import EndedSessions, StoredRows
 from slicemill.operators.step import StepContext
 from slicemill.types import Column, Schema
 
@@ -47,28 +46,6 @@ _VALUE = "value"
 
 Calls: TypeAlias = tuple[AggregateCall, ...]
 Outcome: TypeAlias = pa.Table | SlicemillError
-
-
-@dataclass(frozen=True)
-class StoredRows:
-    """Stored rows, their positions by key, and each row's key code."""
-
-    table: pa.Table
-    order: Int64s
-    codes: Int64s
-
-    @cached_property
-    def _columns(self) -> dict[str, pa.Array]:
-        return {}
-
-    def column(self, name: str) -> pa.Array:
-        if name not in self._columns:
-            self._columns[name] = to_array(self.table.column(name))
-        return self._columns[name]
-
-    def integers(self, name: str) -> Int64s:
-        found: Int64s = numbers(self.column(name))
-        return found
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import Expr, conjunction
 from slicemill.catalog.queries import AggregateCall, SelectItem, SessionWindow
 from slicemill.columns.sequence_bits import fan_out_bits
@@ -24,6 +27,9 @@ from slicemill.operators.protocol import (
 )
 from slicemill.time import format_us
 from slicemill.types import Column
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,67 +93,94 @@ def _describe_sessions(operator: SessionAggregate) -> Description:
     return Description("γ", "Sessions", tuple(facts))
 
 
-def _describe_shared_sessions(shared: SharedSessions) -> Description:
-    kept = dict.fromkeys(render(expr) for member in shared.members for expr in member.operator.exprs)
-    facts = [("keep", ", ".join(kept) or "times"), *partition(shared.keys)]
-    return Description("γ", f"Sessions of {pluralize(len(shared.members), 'aggregate')}", tuple(facts))
+class SessionAggregateKind(OperatorKind[SessionAggregate]):
+    spec = SessionAggregate
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    step = "slicemill.operators.window.strategies:window_step"
+
+    def words(self, operator: SessionAggregate, node: Node, graph: QueryGraph) -> Description:
+        return _describe_sessions(operator)
+
+    def label(self, operator: SessionAggregate) -> str:
+        return "sessions"
+
+    def waits_for_time(self, operator: SessionAggregate, kind: TimestampKind) -> bool:
+        return True
+
+    def columns_read(self, operator: SessionAggregate, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead([*operator.keys, *operator.exprs], ())
+
+    def keys(self, operator: SessionAggregate) -> tuple[Keys, ...] | None:
+        return (operator.keys,)
+
+    def history_us(self, operator: SessionAggregate, node: Node, graph: QueryGraph) -> int | None:
+        return None
+
+    def seq_bits(
+        self, operator: SessionAggregate, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        # A user-defined aggregate may return several rows for a session.
+        return fan_out_bits(bits)
+
+    def stored(self) -> Mapping[str, type]:
+        return {"plan.session_aggregate": SessionAggregate, "plan.session": SessionWindow}
 
 
-def _describe_session_member(member: SessionMember) -> Description:
-    where = conjunction(member.conditions)
-    selected = (("where", render(where)),) if where is not None else ()
-    return Description("γ", "Sessions", (*_describe_sessions(member.operator).facts, *selected))
+class SessionMemberKind(MemberKind[SessionMember]):
+    def words(self, member: SessionMember) -> Description:
+        where = conjunction(member.conditions)
+        selected = (("where", render(where)),) if where is not None else ()
+        return Description("γ", "Sessions", (*_describe_sessions(member.operator).facts, *selected))
+
+    def history_us(self, member: SessionMember) -> int | None:
+        return None
+
+    def seq_bits(self, member: SessionMember, bits: int, catalog: Catalog) -> int:
+        return fan_out_bits(bits)
+
+    def holds(self, kept: SessionMember, member: SessionMember) -> bool:
+        """Return True if the rows stored for `kept` are sufficient for `member`."""
+        same = replace(kept.operator, calls=()) == replace(member.operator, calls=())
+        return (
+            same
+            and kept.conditions == member.conditions
+            and set(member.operator.exprs) <= set(kept.operator.exprs)
+        )
 
 
-def _holds(kept: SessionMember, member: SessionMember) -> bool:
-    """Return True if the rows stored for `kept` are sufficient for `member`."""
-    same = replace(kept.operator, calls=()) == replace(member.operator, calls=())
-    return (
-        same
-        and kept.conditions == member.conditions
-        and set(member.operator.exprs) <= set(kept.operator.exprs)
-    )
+class SharedSessionsKind(OperatorKind[SharedSessions]):
+    spec = SharedSessions
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    member = SessionMemberKind()
+    step = "slicemill.operators.window.strategies:window_step"
 
+    def words(self, shared: SharedSessions, node: Node, graph: QueryGraph) -> Description:
+        kept = dict.fromkeys(render(expr) for member in shared.members for expr in member.operator.exprs)
+        facts = [("keep", ", ".join(kept) or "times"), *partition(shared.keys)]
+        return Description("γ", f"Sessions of {pluralize(len(shared.members), 'aggregate')}", tuple(facts))
 
-def _columns_read(shared: SharedSessions) -> ColumnsRead:
-    exprs = [*shared.keys]
-    for member in shared.members:
-        exprs += [*member.conditions, *member.operator.exprs]
-    return ColumnsRead(exprs, ())
+    def waits_for_time(self, shared: SharedSessions, kind: TimestampKind) -> bool:
+        return True
+
+    def selections(self, shared: SharedSessions, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+        return tuple(conjunction(member.conditions) for member in shared.members)
+
+    def columns_read(self, shared: SharedSessions, port: int, wanted: Collection[str]) -> ColumnsRead:
+        exprs = [*shared.keys]
+        for member in shared.members:
+            exprs += [*member.conditions, *member.operator.exprs]
+        return ColumnsRead(exprs, ())
+
+    def keys(self, shared: SharedSessions) -> tuple[Keys, ...] | None:
+        return (shared.keys,)
+
+    def stored(self) -> Mapping[str, type]:
+        return {"plan.session_member": SessionMember}
 
 
 KINDS = (
-    OperatorKind(
-        spec=SessionAggregate,
-        role=Role.STATEFUL,
-        words=lambda operator, *_: _describe_sessions(operator),
-        label=lambda _: "sessions",
-        waits_for_time=lambda *_: True,
-        columns_read=lambda operator, *_: ColumnsRead([*operator.keys, *operator.exprs], ()),
-        task=TaskOf.KEYS,
-        keys=lambda operator: (operator.keys,),
-        history_us=lambda *_: None,
-        # A user-defined aggregate may return several rows for a session.
-        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
-        stored={"plan.session_aggregate": SessionAggregate, "plan.session": SessionWindow},
-        step="slicemill.operators.session.step:sessions",
-    ),
-    OperatorKind(
-        spec=SharedSessions,
-        role=Role.STATEFUL,
-        words=lambda shared, *_: _describe_shared_sessions(shared),
-        waits_for_time=lambda *_: True,
-        selections=lambda shared, _: tuple(conjunction(member.conditions) for member in shared.members),
-        columns_read=lambda shared, *_: _columns_read(shared),
-        task=TaskOf.KEYS,
-        keys=lambda shared: (shared.keys,),
-        member=MemberKind(
-            words=_describe_session_member,
-            history_us=lambda _: None,
-            seq_bits=lambda _, bits, __: fan_out_bits(bits),
-            holds=_holds,
-        ),
-        stored={"plan.session_member": SessionMember},
-        step="slicemill.operators.session.step:shared_sessions",
-    ),
+    SessionAggregateKind(),
+    SharedSessionsKind(),
 )

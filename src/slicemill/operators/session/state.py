@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from slicemill.codec.registry import stored_as
+from slicemill.columns.keys import GrowingRows, Keys, distinct_keys, extend_array, mostly_unused, to_array
 from slicemill.columns.pieces import Slice
-from slicemill.kernels.arrays import Bools, Int64s
+from slicemill.columns.ranges import by_number, last_of_each
+from slicemill.functions.vectors import numbers as integers
+from slicemill.kernels.arrays import Bools, Int32s, Int64s
 from slicemill.kernels.kernel import kernel
-from slicemill.time import BEGINNING, END
+from slicemill.time import BEFORE_ALL, BEGINNING, END
 
 
 @stored_as("sessions.member", version=1)
@@ -34,9 +38,9 @@ class SessionMemberState:
 @stored_as("sessions", version=1)
 @dataclass(slots=True)
 class SessionState:
-    """Rows of open sessions in order of arrival.
+    """Rows of open sessions in order of arrival (`SessionRows`).
 
-    `taken` counts all rows that have arrived.
+    Some rows of ended sessions may remain. `taken` counts all rows that have arrived.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -88,6 +92,238 @@ def _fit_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     )
 
 
+# Rows of open sessions by key. Each row refers to the previous row of its key:
+#
+#     position    0   1   2   3   4   5
+#     key         a   b   a   c   b   a         last      a  b  c
+#     previous    -   -   0   -   1   2                   5  4  3
+#
+# A run reads only the keys with new rows and the keys whose sessions have ended. If these keys have many of
+# the rows, all rows are sorted by key instead. When a session has ended, its rows are unlinked. Unlinked rows
+# are dropped when they are the majority.
+
+
+_DENSE = 8  # all rows are sorted if at least one of this number of rows is read
+
+
+def _no_positions() -> Int64s:
+    return np.zeros(0, np.int64)
+
+
+def _no_numbers() -> Int32s:
+    return np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True)
+class StoredRows:
+    """Rows sorted by key and arrival: their positions in `table`, and their key numbers.
+
+    `positions` are their positions in `SessionRows`.
+    """
+
+    table: pa.Table
+    order: Int64s
+    keys: Int64s
+    positions: Int64s
+
+    @cached_property
+    def _columns(self) -> dict[str, pa.Array]:
+        return {}
+
+    def column(self, name: str) -> pa.Array:
+        if name not in self._columns:
+            self._columns[name] = to_array(self.table.column(name))
+        return self._columns[name]
+
+    def integers(self, name: str) -> Int64s:
+        found: Int64s = integers(self.column(name))
+        return found
+
+
+@dataclass(slots=True)
+class SessionRows:
+    """Rows of open sessions, linked by key.
+
+    `columns` are the names of the key columns. `numbers` has by row its key number, -1 for an unlinked row.
+    `lengths` has by key the number of linked rows, and `linked` is the number of all linked rows.
+    """
+
+    columns: Sequence[str]
+    keys: Keys = field(default_factory=Keys)
+    rows: GrowingRows = field(default_factory=GrowingRows)
+    previous: Int64s = field(default_factory=_no_positions)
+    last: Int64s = field(default_factory=_no_positions)
+    numbers: Int32s = field(default_factory=_no_numbers)
+    lengths: Int64s = field(default_factory=_no_positions)
+    linked: int = 0
+
+    @staticmethod
+    def restored(columns: Sequence[str], pieces: Sequence[Slice]) -> SessionRows:
+        """Return the rows of stored pieces."""
+        found = SessionRows(columns)
+        for piece in pieces:
+            found.rows = GrowingRows([*found.rows.pieces, piece], found.rows.rows + len(piece.table))
+            found._link(piece.table)
+        return found
+
+    def add(self, new: pa.Table) -> Int32s:
+        """Add rows in order of arrival, and return their key numbers."""
+        if not len(new):
+            return _no_numbers()
+        self.rows.add(new)
+        return self._link(new)
+
+    def _link(self, new: pa.Table) -> Int32s:
+        """Link the last rows by key."""
+        columns = [new.column(name) for name in self.columns]
+        numbered = self.keys.number(distinct_keys(columns, len(new)), columns)
+        count, first = len(self.keys) or 1, self.rows.rows - len(new)
+        self.previous = extend_array(self.previous, self.rows.rows, -1)
+        self.numbers = extend_array(self.numbers, self.rows.rows)
+        self.last, self.lengths = extend_array(self.last, count, -1), extend_array(self.lengths, count)
+        self.linked += len(new)
+        self.numbers[first:] = numbered
+        _link_rows(self.numbers, first, self.previous, self.last, self.lengths)
+        return numbered
+
+    def is_dense(self, keys: Int64s) -> bool:
+        """Return True if it is faster to read the rows of all keys."""
+        return int(self.lengths[keys].sum()) * _DENSE >= self.linked
+
+    def of(self, keys: Int64s) -> StoredRows:
+        """Return the rows of these keys."""
+        if self.is_dense(keys):
+            linked = np.flatnonzero(self.numbers >= 0)
+            order, numbers, _ = by_number(self.numbers[linked], len(self.last))
+            positions = linked[order]
+            table = pa.concat_tables([piece.table for piece in self.rows.pieces])
+            return StoredRows(table, positions, numbers.astype(np.int64), positions)
+        rows = int(self.lengths[keys].sum())
+        positions, owners = _linked_rows(keys, self.previous, self.last, rows)
+        return StoredRows(self.rows.at(positions), np.arange(rows), owners, positions)
+
+    def unlink(self, rows: StoredRows, needed: Bools) -> bool:
+        """Unlink the rows that precede the first needed row of their key.
+
+        Returns True if rows and keys were dropped, which changes all positions and key numbers.
+
+        A session may have ended for one query and be open for another query. Its last row must stay linked,
+        because the row determines the end of the session.
+        """
+        self.linked -= _unlink(
+            rows.keys, rows.positions, needed, self.previous, self.last, self.numbers, self.lengths
+        )
+        if not mostly_unused(self.rows.rows, self.linked):
+            return False
+        positions, alive = np.flatnonzero(self.numbers >= 0), self.lengths > 0
+        self.numbers = self.keys.keep(alive)[self.numbers[positions]]
+        self.rows = self.rows.only(positions) if len(positions) else GrowingRows()
+        self.previous = np.full(len(positions), -1, np.int64)
+        self.last = np.full(max(int(alive.sum()), 1), -1, np.int64)
+        self.lengths = np.zeros(len(self.last), np.int64)
+        _link_rows(self.numbers, 0, self.previous, self.last, self.lengths)
+        return True
+
+
+@kernel
+def _link_rows(keys: Int32s, first: int, previous: Int64s, last: Int64s, lengths: Int64s) -> None:
+    for i in range(first, len(keys)):
+        previous[i] = last[keys[i]]
+        last[keys[i]] = i
+        lengths[keys[i]] += 1
+
+
+@kernel
+def _linked_rows(keys: Int64s, previous: Int64s, last: Int64s, rows: int) -> tuple[Int64s, Int64s]:
+    """Return the positions of the rows of some keys, in order of arrival, and their keys."""
+    positions, owners = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    end = rows
+    for i in range(len(keys) - 1, -1, -1):
+        position = last[keys[i]]
+        while position >= 0:
+            end -= 1
+            positions[end], owners[end] = position, keys[i]
+            position = previous[position]
+    return positions, owners
+
+
+@kernel
+def _unlink(
+    keys: Int64s,
+    positions: Int64s,
+    needed: Bools,
+    previous: Int64s,
+    last: Int64s,
+    numbers: Int32s,
+    lengths: Int64s,
+) -> int:
+    """Unlink rows before the first needed row of their key, and return their number."""
+    unlinked = 0
+    i = 0
+    while i < len(keys):
+        key, begin = keys[i], i
+        while i < len(keys) and keys[i] == key and not needed[i]:
+            numbers[positions[i]] = -1
+            i += 1
+        unlinked += i - begin
+        lengths[key] -= i - begin
+        if i < len(keys) and keys[i] == key:
+            previous[positions[i]] = -1
+        else:
+            last[key] = -1
+        while i < len(keys) and keys[i] == key:
+            i += 1
+    return unlinked
+
+
+class OpenSessions:
+    """Ends of the open sessions of all keys, for queries that read the same rows.
+
+    `latest` has by key the end of the last session without its gap, END if the session is not open. Sessions
+    that were closed by a row at the current watermark stay open until the watermark passes that time.
+    """
+
+    def __init__(self, gaps: Int64s, keys: int) -> None:
+        self._gaps = gaps
+        self._latest = np.full(keys, END)
+        self._closing = BEFORE_ALL
+
+    def update(self, keys: Int64s, found: SessionSegments, ends: Int64s, now: int) -> None:
+        """Replace the ends of the sessions of some keys.
+
+        `ends` has by key the next end of an open session, and is lowered.
+        """
+        self._latest = extend_array(self._latest, len(ends), END)
+        self._latest[keys] = END
+        self._latest[found.keys] = found.latest
+        is_open = found.latest < END
+        own, latest = found.keys[is_open], found.latest[is_open]
+        # The sessions of smaller gaps have ended.
+        lowest = np.minimum(min(now, FOREVER) - latest, self._gaps[-1])
+        gaps = self._gaps[np.searchsorted(self._gaps, lowest)]
+        ends[own] = np.minimum(ends[own], _add_gap(latest, gaps))
+        ends[found.closing] = np.minimum(ends[found.closing], now)
+        if len(found.closing):
+            self._closing = now
+
+    def held(self, now: int) -> list[int | None]:
+        """Return the earliest end of an open session by gap, None if no session is open."""
+        found: list[int | None] = []
+        for gap in self._gaps.tolist():
+            first = BEFORE_ALL if gap >= FOREVER else min(now, FOREVER) - gap
+            latest = int(self._latest[self._latest >= first].min(initial=END))
+            end = END if latest == END else int(_add_gap(np.array([latest]), gap)[0])
+            end = min(end, self._closing) if self._closing >= now else end
+            found.append(None if end == END else end)
+        return found
+
+
+def _add_gap(times: Int64s, gaps: Int64s | int) -> Int64s:
+    """Return the ends of sessions whose last rows have these times."""
+    gaps = np.asarray(gaps)
+    return np.where(gaps >= FOREVER, FOREVER, np.minimum(times, FOREVER - gaps) + gaps)
+
+
 # Session borders, found in one pass over rows sorted by key and time.
 #
 # Each tuple has an end: its time plus the gap, or the time in a column. A session is open until the latest
@@ -127,13 +363,16 @@ class EndedSessions:
 class SessionSegments:
     """Ended sessions, and the ends and rows of open sessions.
 
-    `held` has the earliest end of an open session per gap, None if no session is open. `is_open` marks the
-    rows of open sessions.
+    `is_open` marks the rows of open sessions. `keys` has each key once, and `latest` the end of its last
+    session without the gap, END if this session is not open. `closing` are the keys of open sessions that a
+    row has closed.
     """
 
     ended: EndedSessions
-    held: tuple[int | None, ...]
     is_open: Bools
+    keys: Int64s
+    latest: Int64s
+    closing: Int64s
 
 
 def sessions_of_gaps(
@@ -150,19 +389,26 @@ def sessions_of_gaps(
     ([0, 0, 1], [0, 1, 0], [1, 2, 2])
     >>> found.ended.until.tolist()
     [1, 3, 4]
-    >>> found.held, found.is_open.tolist()
-    ((6, 7, 14), [True, True, True])
+    >>> found.latest.tolist(), found.is_open.tolist()
+    ([5], [True, True, True])
     """
-    which, starts, stops, until, held, is_open = _find_sessions(keys, times, closes, gaps, now, closed)
-    earliest = tuple(None if end == END else end for end in held.tolist())
-    return SessionSegments(EndedSessions(which, starts, stops, until), earliest, is_open)
+    *ended, is_open = _find_sessions(keys, times, closes, gaps, now, closed)
+    return _segments(EndedSessions(*ended), is_open, keys, closes, times)
+
+
+def _segments(
+    ended: EndedSessions, is_open: Bools, keys: Int64s, closes: Bools, ends: Int64s
+) -> SessionSegments:
+    last = np.flatnonzero(last_of_each(keys.astype(np.int32)))
+    latest = np.where(is_open[last] & ~closes[last], ends[last], END)
+    return SessionSegments(ended, is_open, keys[last], latest, keys[is_open & closes])
 
 
 @kernel
 def _find_sessions(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
-) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s, Bools]:
-    """Return the ended sessions of all gaps, in the order of the pass."""
+) -> tuple[Int64s, Int64s, Int64s, Int64s, Bools]:
+    """Return the ended sessions of all gaps, in the order of the pass, and open rows."""
     rows, many = len(keys), len(gaps)
     most = many  # upper bound of the number of sessions
     for i in range(1, rows):
@@ -170,7 +416,6 @@ def _find_sessions(
             most += many
     which, starts = np.empty(most, np.int64), np.empty(most, np.int64)
     stops, until = np.empty(most, np.int64), np.empty(most, np.int64)
-    held = np.full(many, END, np.int64)
     is_open = np.zeros(rows, np.bool_)
     begun = np.zeros(many, np.int64)
     count = 0
@@ -186,7 +431,6 @@ def _find_sessions(
             if not closes[last]:
                 end = FOREVER if gaps[gap] >= FOREVER else min(end, FOREVER - gaps[gap]) + gaps[gap]
             if end >= now or end >= FOREVER:
-                held[gap] = min(held[gap], end)
                 if gap == many - 1:
                     is_open[begun[gap] : i] = True
             elif end >= closed:
@@ -198,7 +442,6 @@ def _find_sessions(
         starts[:count].copy(),
         stops[:count].copy(),
         until[:count].copy(),
-        held,
         is_open,
     )
 
@@ -211,25 +454,9 @@ def sessions_until(
     stops = np.append(starts[1:], len(keys))[: len(starts)]
     opened = (until >= now) | (until >= FOREVER)
     done = ~opened & (until >= closed)
-    held = int(until[opened].min()) if opened.any() else None
     ended = EndedSessions(np.zeros(done.sum(), np.int64), starts[done], stops[done], until[done])
-    return SessionSegments(ended, (held,), np.repeat(opened, stops - starts))
-
-
-@kernel
-def to_the_end(order: Int64s, keys: Int64s, needed: Bools) -> Bools:
-    """Return the needed rows and all later rows of their keys.
-
-    A session may have ended for one query and be open for another query. Its last row must stay stored,
-    because the row determines the end of the session.
-    """
-    out = np.zeros(len(order), np.bool_)
-    stays = False
-    for i in range(len(order)):
-        row = order[i]
-        stays = needed[row] or (stays and keys[row] == keys[order[i - 1]])
-        out[row] = stays
-    return out
+    lengths = stops - starts
+    return _segments(ended, np.repeat(opened, lengths), keys, closes, np.repeat(until, lengths))
 
 
 @kernel

@@ -1,14 +1,14 @@
-"""Step of session aggregates for all queries of one stream and key.
+"""Session windows of all queries of one stream and key.
 
-Rows of open sessions are stored once and sorted by key in each run. Queries that read the same rows find
-their sessions in one pass, for any gaps (`operators.session.state`). Ended sessions are ranges of
-neighbouring rows, over which window kernels compute the aggregates of all queries
-(`operators.session.answers`).
+Rows of open sessions are stored once, linked by key (`operators.session.state`). A run reads the keys with
+new rows, and the keys with a session whose end the watermark has passed. Queries that read the same rows find
+their sessions in one pass, for any gaps. Ended sessions are ranges of neighbouring rows, over which window
+kernels compute the aggregates of all queries (`operators.session.answers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,42 +16,47 @@ import pyarrow as pa
 
 from slicemill.catalog.expressions import Expr, conjunction
 from slicemill.catalog.queries import SessionWindow
-from slicemill.columns.arrow_schema import SEQ, TS
-from slicemill.columns.keys import distinct_keys, to_array
-from slicemill.columns.pieces import keep_needed
-from slicemill.columns.ranges import by_partition
+from slicemill.columns.arrow_schema import SEQ, TS, to_arrow, with_system_columns
+from slicemill.columns.keys import extend_array, to_array
 from slicemill.errors import SlicemillError
 from slicemill.functions.render import render
 from slicemill.functions.vectors import arrow_type
-from slicemill.kernels.arrays import Bools, Int64s
-from slicemill.operators.session.answers import PassedSessions, SessionAnswers, StoredRows
+from slicemill.kernels.arrays import Bools, Int32s, Int64s
+from slicemill.operators.session.answers import PassedSessions, SessionAnswers
 from slicemill.operators.session.spec import SessionAggregate, SessionMember, SharedSessions
 from slicemill.operators.session.state import (
     FOREVER,
+    OpenSessions,
+    SessionRows,
     SessionSegments,
     SessionState,
+    StoredRows,
     sessions_of_gaps,
     sessions_until,
-    to_the_end,
 )
-from slicemill.operators.step import StepContext, StepResult
+from slicemill.operators.step import StepContext
 from slicemill.operators.window.panes import PaneInput, TupleSelection
+from slicemill.operators.window.step import Emission, WindowOutput
+from slicemill.time import END
+from slicemill.types import Schema
 
 _NUMBER = "_number"  # of a row, in the order of arrival
 
 
 @dataclass(frozen=True, slots=True)
 class _SharedPass:
-    """Properties common to queries whose sessions are found in one pass."""
+    """Properties common to queries whose sessions are found in one pass.
+
+    `first` is the number of the first row that the queries read.
+    """
 
     where: Expr | None
     first: int
-    closed: int
     session: SessionWindow
 
 
-class SharedSessionsStep:
-    """Step that evaluates the sessions of all queries.
+class SessionWindows:
+    """Strategy of the sessions of all queries.
 
     A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
     queries used is dropped.
@@ -70,6 +75,9 @@ class SharedSessionsStep:
         state.adopt({member.name: member for member in members if member.name not in newcomers})
         state.adopt({member.name: member for member in members})
         self.state = state
+        self.outputs = [
+            WindowOutput(with_system_columns(to_arrow(Schema(member.columns)))) for member in members
+        ]
         schema = context.schemas[0]
         self._users: dict[Expr, list[str]] = {}
         for member in members:
@@ -79,7 +87,6 @@ class SharedSessionsStep:
         self._columns = columns
         self._where = {member.name: conjunction(member.conditions) for member in members}
         self._windows = {member.name: member.operator.session for member in members}
-        self._apart_from_gaps = {n: replace(window, gap_us=None) for n, window in self._windows.items()}
         every = dict.fromkeys(self._where, _every)
         self._selection = TupleSelection(PaneInput(schema, tuple(keys)), self._where, every)
         self._keys = [_key(index) for index in range(len(keys))]
@@ -90,87 +97,142 @@ class SharedSessionsStep:
         stored |= {_where(where): pa.bool_() for where in self._where.values() if where is not None}
         self._schema = pa.schema(list(stored.items()))
         state.fit(self._schema)
+        self._nothing, none = self._schema.empty_table(), np.zeros(0, np.int64)
+        self._no_rows = StoredRows(self._nothing, none, none, none)
+        self._rows = SessionRows.restored(self._keys, state.pieces)
+        # Queries and ends of open sessions by pass, and the next end of an open session by key.
+        self._passes: dict[_SharedPass, dict[int, list[str]]]
+        self._open: dict[_SharedPass, OpenSessions]
+        self._ends: Int64s
+        self._oldest: int  # no stored row has a lower number
+        self._restart()
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        table, until = tables[0], complete[0]
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
         # Rows arrive in order, so the last row's time is a watermark.
-        now = max(until, int(table.column(TS)[-1].as_py())) if table.num_rows else until
-        new = self._taken(table) if table.num_rows else self._schema.empty_table()
-        rows = self._sorted(pa.concat_tables([*(piece.table for piece in self.state.pieces), new]))
-        needed = np.zeros(len(rows.order), np.bool_)
-        found = self._sessions(rows, needed, now)
-        results: dict[str, StepResult] = {}
-        for name, made in self._answers.of(rows, found).items():
+        now = max(watermark, int(rows.column(TS)[-1].as_py())) if rows.num_rows else watermark
+        touched = self._rows.add(self._taken(rows) if rows.num_rows else self._nothing)
+        keys = self._active_keys(touched, now)
+        stored = self._rows.of(keys) if self._rows.linked else self._no_rows
+        needed = np.zeros(len(stored.keys), np.bool_)
+        found = self._sessions(stored, keys, needed, now)
+        results: dict[str, Emission] = {}
+        for name, made in self._answers.of(stored, found).items():
             state = self.state.members[name]
             if isinstance(made, SlicemillError):
-                state.failure = str(made)
+                self._fail({name: made})
             else:
-                results[name] = made, until if state.held is None else min(until, state.held)
+                results[name] = made, watermark if state.held is None else min(watermark, state.held)
         for name, state in self.state.members.items():
             if state.failure is not None:
                 results[name] = SlicemillError(state.failure)
-        behind = to_the_end(rows.order, rows.codes, needed)
-        self.state.pieces = keep_needed(self.state.pieces, new, behind, exactly=True)
+        if self._rows.unlink(stored, needed):
+            self._restart()
+        self.state.pieces = list(self._rows.rows.pieces)
         return [results[name] for name in self._where]
+
+    def _fail(self, failed: Mapping[str, SlicemillError]) -> None:
+        for name, problem in failed.items():
+            self.state.members[name].failure = str(problem)
+            self._passes = {}
+
+    def _restart(self) -> None:
+        """Read all keys in the next run, because they are numbered anew."""
+        self._passes = {}
+        first = self._rows.rows.at(np.zeros(1, np.int64)) if self._rows.linked else None
+        self._oldest = self.state.taken if first is None else first.column(_NUMBER)[0].as_py()
+
+    def _active_keys(self, touched: Int32s, now: int) -> Int64s:
+        """Return the keys with new rows and the keys whose sessions have ended.
+
+        Return all keys if queries have begun or failed since the last run.
+        """
+        count = len(self._rows.last)
+        if not self._passes:
+            self._begin_passes(count)
+            return np.arange(count)
+        self._ends = extend_array(self._ends, count, END)
+        active = self._ends < now
+        active[touched] = True
+        keys = np.flatnonzero(active)
+        if self._rows.is_dense(keys):
+            keys = np.arange(count)
+        self._ends[keys] = END
+        return keys
+
+    def _begin_passes(self, count: int) -> None:
+        """Group the queries that have not failed by the pass that finds their sessions."""
+        for name, where in self._where.items():
+            state = self.state.members[name]
+            if state.failure is None:
+                # Queries older than the oldest stored row read all rows, so they share one pass.
+                first = state.first if state.first > self._oldest else 0
+                session = self._windows[name]
+                common = _SharedPass(where, first, replace(session, gap_us=None))
+                gap = FOREVER if session.gap_us is None else session.gap_us
+                self._passes.setdefault(common, {}).setdefault(gap, []).append(name)
+        self._open = {
+            common: OpenSessions(np.array(sorted(gaps) if common.session.until is None else [0]), count)
+            for common, gaps in self._passes.items()
+        }
+        self._ends = np.full(count, END)
 
     def due(self) -> int | None:
         members = self.state.members.values()
         held = [m.held for m in members if m.held is not None and m.failure is None and m.held < FOREVER]
         return min(held) + 1 if held else None
 
-    def _sessions(self, rows: StoredRows, needed: Bools, now: int) -> list[PassedSessions]:
+    def _sessions(self, rows: StoredRows, keys: Int64s, needed: Bools, now: int) -> list[PassedSessions]:
         """Return the ended sessions of each pass, and mark needed rows."""
-        together: dict[_SharedPass, list[str]] = {}
-        oldest = int(rows.integers(_NUMBER)[0]) if len(rows.order) else self.state.taken
-        for name, where in self._where.items():
-            state = self.state.members[name]
-            if state.failure is None:
-                # Queries older than the oldest stored row read all rows, so they share one pass.
-                first = state.first if state.first > oldest else 0
-                common = _SharedPass(where, first, state.closed, self._apart_from_gaps[name])
-                together.setdefault(common, []).append(name)
         out = []
-        for common, names in together.items():
-            indices = self._indices(rows, common)
-            gaps = sorted({self._gap(name) for name in names})
-            found = self._segment_rows(rows, indices, common, gaps, now)
-            needed[indices[found.is_open]] = True
-            members: list[list[str]] = [[] for _ in gaps]
-            for name in names:
-                which = gaps.index(self._gap(name))
-                state = self.state.members[name]
-                state.closed, state.held = max(state.closed, now), found.held[which]
-                members[which].append(name)
-            out.append(PassedSessions(indices, found.ended, members))
+        for common, members in self._passes.items():
+            gaps = sorted(members)
+            closed = max(self.state.members[name].closed for names in members.values() for name in names)
+            taken = self._read_by(rows, common)
+            indices = rows.order if taken is None else rows.order[taken]
+            keys_of_rows = rows.keys if taken is None else rows.keys[taken]
+            found = self._segment_rows(rows, indices, keys_of_rows, common.session, gaps, now, closed)
+            if taken is None:
+                needed |= found.is_open
+            else:
+                needed[taken[found.is_open]] = True
+            self._open[common].update(keys, found, self._ends, now)
+            for gap, held in zip(gaps, self._open[common].held(now), strict=True):
+                for name in members[gap]:
+                    state = self.state.members[name]
+                    state.closed, state.held = max(state.closed, now), held
+            out.append(PassedSessions(indices, found.ended, [members[gap] for gap in gaps]))
         return out
 
-    def _gap(self, name: str) -> int:
-        gap = self._windows[name].gap_us
-        return FOREVER if gap is None else gap
-
-    def _indices(self, rows: StoredRows, common: _SharedPass) -> Int64s:
-        """Return the positions of the sorted rows that these queries read."""
+    def _read_by(self, rows: StoredRows, common: _SharedPass) -> Int64s | None:
+        """Return which of the sorted rows these queries read, None for all rows."""
         if not common.first and common.where is None:
-            return rows.order
+            return None
         taken = rows.integers(_NUMBER) >= common.first
         if common.where is not None:
             taken &= _true(rows.column(_where(common.where)))
-        return rows.order[taken[rows.order]]
+        return np.flatnonzero(taken[rows.order])
 
     def _segment_rows(
-        self, rows: StoredRows, indices: Int64s, common: _SharedPass, gaps: Sequence[int], now: int
+        self,
+        rows: StoredRows,
+        indices: Int64s,
+        keys: Int64s,
+        session: SessionWindow,
+        gaps: Sequence[int],
+        now: int,
+        closed: int,
     ) -> SessionSegments:
-        keys, times = rows.codes[indices], rows.integers(TS)[indices]
-        close, until = common.session.close, common.session.until
+        times = rows.integers(TS)[indices]
+        close, until = session.close, session.until
         closes = np.zeros(len(indices), np.bool_)
         if close is not None:
             closes = _true(rows.column(self._columns[close]))[indices]
         if until is None:
-            return sessions_of_gaps(keys, times, closes, np.array(gaps), now, common.closed)
+            return sessions_of_gaps(keys, times, closes, np.array(gaps), now, closed)
         column = rows.column(self._columns[until]).cast(pa.int64())
         known = column.is_valid().to_numpy(zero_copy_only=False)[indices]
         ends = np.where(known, column.fill_null(0).to_numpy()[indices], times)
-        return sessions_until(keys, times, ends, closes, now, common.closed)
+        return sessions_until(keys, times, ends, closes, now, closed)
 
     def _taken(self, table: pa.Table) -> pa.Table:
         """Return the new tuples that some query selects, in stored form."""
@@ -178,8 +240,7 @@ class SharedSessionsStep:
         selected, failed = self._selection.select(table, live)
         users = {expr: [n for n in names if n in live] for expr, names in self._users.items()}
         found, failed_too = self._selection.arguments(selected, {e: n for e, n in users.items() if n})
-        for name, problem in {**failed_too, **failed}.items():
-            self.state.members[name].failure = str(problem)
+        self._fail({**failed_too, **failed})
         count = selected.table.num_rows
         first, self.state.taken = self.state.taken, self.state.taken + count
         columns: dict[str, object] = {
@@ -200,43 +261,14 @@ class SharedSessionsStep:
         ]
         return pa.table(arrays, schema=self._schema)
 
-    def _sorted(self, table: pa.Table) -> StoredRows:
-        found = distinct_keys([to_array(table.column(name)) for name in self._keys], table.num_rows)
-        order, _, _ = by_partition(found.codes.astype(np.int32), max(len(found.values), 1))
-        return StoredRows(table, order, found.codes)
 
-
-class SessionsStep:
-    """Step of a session aggregate that shares no rows with other queries."""
-
-    def __init__(self, operator: SessionAggregate, state: SessionState, context: StepContext) -> None:
-        member = SessionMember("", (), operator, context.node.schema.columns)
-        self._shared = SharedSessionsStep(operator.keys, [member], state, context)
-
-    @property
-    def state(self) -> SessionState:
-        return self._shared.state
-
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        (found,) = self._shared.run(tables, complete)
-        if isinstance(found, SlicemillError):
-            raise found
-        return found
-
-    def due(self) -> int | None:
-        return self._shared.due()
-
-
-def shared_sessions(operator: SharedSessions, context: StepContext) -> SharedSessionsStep:
-    return SharedSessionsStep(operator.keys, operator.members, _state(context), context)
-
-
-def sessions(operator: SessionAggregate, context: StepContext) -> SessionsStep:
-    return SessionsStep(operator, _state(context), context)
-
-
-def _state(context: StepContext) -> SessionState:
-    return context.state if isinstance(context.state, SessionState) else SessionState()
+def session_windows(operator: SessionAggregate | SharedSessions, context: StepContext) -> SessionWindows:
+    """Return the strategy of one query or of several queries."""
+    state = context.state if isinstance(context.state, SessionState) else SessionState()
+    if isinstance(operator, SharedSessions):
+        return SessionWindows(operator.keys, operator.members, state, context)
+    member = SessionMember("", (), operator, context.node.schema.columns)
+    return SessionWindows(operator.keys, [member], state, context)
 
 
 def _every(times: Int64s) -> Bools:

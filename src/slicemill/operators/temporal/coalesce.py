@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from slicemill.catalog.expressions import ColumnRef, Expr
 from slicemill.codec.registry import stored_as
-from slicemill.columns.keys import comparable, distinct_keys
+from slicemill.columns.keys import Keys, comparable, distinct_keys
 from slicemill.columns.keys import normalize_zeros as shown_values
 from slicemill.columns.pieces import Slice, keep_needed
 from slicemill.columns.ranges import FOREVER, by_partition
@@ -30,7 +30,6 @@ from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Bools, Int32s, Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.temporal.spec import Coalesce
-from slicemill.operators.window.pane_state import StoredKeys
 from slicemill.shedding.accuracy import AccuracySums
 from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
@@ -48,7 +47,7 @@ class CoalescingState:
     number of arrived tuples of each partition.
     """
 
-    keys: StoredKeys = field(default_factory=StoredKeys)
+    keys: Keys = field(default_factory=Keys)
     pieces: list[Slice] = field(default_factory=list)
     now: int = BEFORE_ALL
     closed: int | None = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import Budget, LateTuples, SelectItem, Window
 from slicemill.columns.sequence_bits import fan_out_bits
@@ -19,6 +21,9 @@ from slicemill.operators.protocol import (
     partition,
 )
 from slicemill.time import format_us
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +50,51 @@ class Coalesce(Operator):
     late: LateTuples | None = None
 
 
-def _describe_coalesce(coalesce: Coalesce) -> Description:
-    facts = (
-        ("runs of", ", ".join(coalesce.attributes)),
-        *partition([item.expr for item in coalesce.partition_by]),
-        *((("where", render(coalesce.where)),) if coalesce.where is not None else ()),
-        *((("memory", str(coalesce.budget)),) if coalesce.budget is not None else ()),
-    )
-    told = [("report", "changes only")] if coalesce.changes else []
-    told += [_late_fact(coalesce.late)] if coalesce.late is not None else []
-    return Description("", "Coalesce", (*facts, ("window", str(coalesce.window)), *told))
-
-
 def _late_fact(late: LateTuples) -> tuple[str, str]:
     return "late", f"up to {format_us(late.within_us)}: splits runs"
 
 
-def _keys(coalesce: Coalesce) -> tuple[Keys, ...] | None:
-    """Return the partitioning keys of a temporal query.
+class CoalesceKind(OperatorKind[Coalesce]):
+    spec = Coalesce
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    last_words = True
+    over_windows = True
+    step = "slicemill.operators.temporal.step:coalesce"
 
-    Return None with a budget, because all partitions share one tuple store.
-    """
-    return None if coalesce.budget else (tuple(item.expr for item in coalesce.partition_by),)
+    def words(self, coalesce: Coalesce, node: Node, graph: QueryGraph) -> Description:
+        facts = (
+            ("runs of", ", ".join(coalesce.attributes)),
+            *partition([item.expr for item in coalesce.partition_by]),
+            *((("where", render(coalesce.where)),) if coalesce.where is not None else ()),
+            *((("memory", str(coalesce.budget)),) if coalesce.budget is not None else ()),
+        )
+        facts_of_report = [("report", "changes only")] if coalesce.changes else []
+        facts_of_report += [_late_fact(coalesce.late)] if coalesce.late is not None else []
+        return Description("", "Coalesce", (*facts, ("window", str(coalesce.window)), *facts_of_report))
 
+    def label(self, coalesce: Coalesce) -> str:
+        return "coalesce"
 
-KINDS = (
-    OperatorKind(
-        spec=Coalesce,
-        role=Role.STATEFUL,
-        words=lambda coalesce, *_: _describe_coalesce(coalesce),
-        label=lambda _: "coalesce",
-        by_position=lambda coalesce: coalesce.budget is not None,
-        waits_for_time=lambda *_: True,
-        task=TaskOf.KEYS,
-        keys=_keys,
+    def by_position(self, coalesce: Coalesce) -> bool:
+        return coalesce.budget is not None
+
+    def waits_for_time(self, coalesce: Coalesce, kind: TimestampKind) -> bool:
+        return True
+
+    def keys(self, coalesce: Coalesce) -> tuple[Keys, ...] | None:
+        """Return the partitioning keys.
+
+        None with a budget, because all partitions share one tuple store.
+        """
+        return None if coalesce.budget else (tuple(item.expr for item in coalesce.partition_by),)
+
+    def history_us(self, coalesce: Coalesce, node: Node, graph: QueryGraph) -> int | None:
         # With a budget, the choice of shed tuples depends on all earlier tuples.
-        history_us=lambda coalesce, *_: None if coalesce.budget else longest_us([coalesce.window]),
-        seq_bits=lambda _, bits, *__: fan_out_bits(bits),
-        last_words=True,
-        over_windows=True,
-        step="slicemill.operators.temporal.step:coalesce",
-    ),
-)
+        return None if coalesce.budget else longest_us([coalesce.window])
+
+    def seq_bits(self, coalesce: Coalesce, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return fan_out_bits(bits)
+
+
+KINDS = (CoalesceKind(),)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from slicemill.aggregates.columns import Windows
 from slicemill.catalog.expressions import Expr
-from slicemill.catalog.queries import FrameUnit
+from slicemill.catalog.queries import Window
 from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import ARRIVAL, SEQ, TS, to_arrow, with_system_columns
 from slicemill.columns.keys import distinct_keys, normalize_zeros, to_array
@@ -33,26 +33,18 @@ from slicemill.operators.call_values import (
 from slicemill.operators.filter_project import FilterStep, ProjectStep
 from slicemill.operators.registry import partition_keys
 from slicemill.operators.rescale import KeptRows, Redistribution
-from slicemill.operators.step import CompiledColumns, StatefulStep, StepContext
-from slicemill.operators.window.compiled import WindowCallsStep
-from slicemill.operators.window.over import WindowsStep
-from slicemill.operators.window.over import over as over_step
+from slicemill.operators.step import CompiledColumns, StepContext
 from slicemill.operators.window.spec import (
     GROUP_BITS,
     RelationAggregate,
     WindowAggregate,
-    counting_window,
     numbers_by_group,
     output_items,
     over_calls,
 )
+from slicemill.operators.window.step import Emission, WindowOutput, WindowStep
 from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
-
-
-def windowed_group(aggregate: RelationAggregate, context: StepContext) -> StatefulStep:
-    return count_windows(aggregate, context) or relation_windows(aggregate, context)
-
 
 # GROUP BY over the last n rows of a stream, for each tuple.
 #
@@ -75,57 +67,49 @@ class CountWindowState:
     calls: Any = None
 
 
-class CountWindowStep:
-    """Evaluates the aggregate as OVER calls over tuple numbers."""
+class CountedWithOver:
+    """Strategy that evaluates OVER calls over tuple numbers (`over_form`), with the output `schema`."""
 
     def __init__(
-        self,
-        state: CountWindowState,
-        calls: WindowCallsStep | WindowsStep,
-        where: FilterStep | None,
-        project: ProjectStep,
+        self, operator: RelationAggregate, context: StepContext, calls: WindowStep, schema: Schema
     ) -> None:
-        self._state = state
+        self._state = context.state if isinstance(context.state, CountWindowState) else CountWindowState()
+        self.outputs = [WindowOutput(with_system_columns(to_arrow(context.node.schema)))]
         self._calls = calls
-        self._where = where
-        self._project = project
+        self._where = None if operator.where is None else FilterStep(operator.where, context.schemas[0])
+        self._project = ProjectStep(output_items(operator), schema)
 
     @property
     def state(self) -> CountWindowState:
         return replace(self._state, calls=self._calls.state)
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        state, times = self._state, tables[0].column(TS)
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        state, times = self._state, rows.column(TS)
         first, state.arrived = state.arrived, state.arrived + len(times)
-        table = _at(tables[0], np.arange(first, state.arrived))
+        table = _at(rows, np.arange(first, state.arrived))
         if self._where is not None:
-            table, _ = self._where.run([table], complete)
+            table, _ = self._where.run([table], [watermark])
         table, _ = self._calls.run([table], [state.arrived])
-        numbers = table.column(TS).to_numpy()
-        answered = _at(table, times.to_numpy()[numbers - first])
-        out, _ = self._project.run([answered], complete)
+        positions = table.column(TS).to_numpy()
+        answered = _at(table, times.to_numpy()[positions - first])
+        out, _ = self._project.run([answered], [watermark])
         out = renumber(out, state.given)
         state.given += out.num_rows
-        return out, complete[0]
+        return [(out, watermark)]
 
     def due(self) -> int | None:
         return None
 
 
-def count_windows(operator: RelationAggregate, context: StepContext) -> CountWindowStep | None:
-    """Return a step that uses OVER; None if results would differ."""
-    window = counting_window(operator, context.catalog)
-    if window is None:
-        return None
-    state = context.state if isinstance(context.state, CountWindowState) else CountWindowState()
-    over = over_calls(operator, window)
-    (source,) = context.schemas
-    schema = Schema((*source.columns, *(column for call in over for column in call.columns)))
-    calls = WindowAggregate(over)
-    node = replace(context.node, operator=calls, schema=schema)
-    step = over_step(calls, replace(context, node=node, state=state.calls))
-    where = None if operator.where is None else FilterStep(operator.where, source)
-    return CountWindowStep(state, step, where, ProjectStep(output_items(operator), schema))
+def over_form(
+    operator: RelationAggregate, window: Window, context: StepContext
+) -> tuple[WindowAggregate, StepContext]:
+    """Return the equivalent OVER calls over tuple numbers, with their context."""
+    calls = WindowAggregate(over_calls(operator, window))
+    columns = (column for call in calls.calls for column in call.columns)
+    schema = Schema((*context.schemas[0].columns, *columns))
+    state = context.state.calls if isinstance(context.state, CountWindowState) else None
+    return calls, replace(context, node=replace(context.node, operator=calls, schema=schema), state=state)
 
 
 def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table:
@@ -398,8 +382,8 @@ def argument_column(index: int | str) -> str:
     return f"argument {index}"
 
 
-class _RelationWindowsStep:
-    """Common part of both steps: stored rows, and output rows."""
+class _UnexpiredRows:
+    """Common part of both strategies: stored rows, and output rows."""
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         schema = context.schemas[0]
@@ -416,7 +400,7 @@ class _RelationWindowsStep:
         columns = dict(zip(exprs, self._argument_columns, strict=True))
         evaluates = evaluators(operator.calls, columns, context)
         self._lives = UnexpiredRowsEvaluator(evaluates, self._key_columns, operator.slide, self.state.lives)
-        self._schema = with_system_columns(to_arrow(context.node.schema))
+        self.outputs = [WindowOutput(with_system_columns(to_arrow(context.node.schema)))]
 
     def _rows(self, table: pa.Table, times: Int64s, ends: Int64s) -> pa.Table:
         columns = {
@@ -438,14 +422,14 @@ class _RelationWindowsStep:
         columns |= found.values
         for name, bound in zip((_START, _END), bounds, strict=False):
             columns[name] = fixed_width(bound, None, pa.timestamp("us", tz="UTC"))
-        return pa.table(columns).select(self._schema.names).cast(self._schema)
+        return pa.table(columns)
 
     def _counted(self, out: pa.Table) -> pa.Table:
         first, self.state.given = self.state.given, self.state.given + out.num_rows
         return renumber(out, first)
 
 
-class TimedWindowsStep(_RelationWindowsStep):
+class TimedWindows(_UnexpiredRows):
     """Windows by time.
 
     A tuple counts while it is in its window. A joined row counts while all its input rows are in their
@@ -463,13 +447,17 @@ class TimedWindowsStep(_RelationWindowsStep):
         )
         self._by_index = numbers_by_group(operator)
         self._subtasks = context.subtask.count
+        if self._by_index and self._subtasks > 1:
+            schema = self.outputs[0].schema
+            for index in range(2):
+                schema = schema.append(pa.field(tie_name(index, GROUP_BITS), pa.int64()))
+            self.outputs = [WindowOutput(schema)]
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        table, until = tables[0], complete[0]
-        never = np.full(table.num_rows, END)
-        ends = [numbers(table.column(column).combine_chunks()) + length for column, length in self._members]
-        rows = self._rows(table, table.column(TS).to_numpy(), np.min([never, *ends], axis=0))
-        found = self._lives.run(rows, until)
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        never = np.full(rows.num_rows, END)
+        ends = [numbers(rows.column(column).combine_chunks()) + length for column, length in self._members]
+        stored = self._rows(rows, rows.column(TS).to_numpy(), np.min([never, *ends], axis=0))
+        found = self._lives.run(stored, watermark)
         if self._slide is None:
             out = self._table(found, found.moments, found.rows.column(ARRIVAL), ())
         else:
@@ -482,7 +470,7 @@ class TimedWindowsStep(_RelationWindowsStep):
             out = self._placed(out, found)
         else:
             out = self._counted(out) if self._numbering is None else self._numbering.apply(out)
-        return out, until if held is None else min(until, held)
+        return [(out, watermark if held is None else min(watermark, held))]
 
     def _placed(self, out: pa.Table, found: WindowResults) -> pa.Table:
         """Number rows by the index of their group in the window.
@@ -501,28 +489,29 @@ class TimedWindowsStep(_RelationWindowsStep):
         return self._lives.due()
 
 
-class CountedWindowsStep(_RelationWindowsStep):
+class CountedWindows(_UnexpiredRows):
     """Windows over the last rows, with the tuple number as time.
 
     With a slide of n, each n-th tuple causes a row for each group in the window. Without a slide, each tuple
     causes a row.
     """
 
-    def __init__(self, operator: RelationAggregate, context: StepContext, rows: int) -> None:
+    def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         super().__init__(operator, context)
-        self._extent, self._slides = rows, operator.slide is not None
+        extent = operator.windows[0][1].extent
+        assert extent is not None, "the binder requires a window with a beginning"
+        self._extent, self._slides = extent, operator.slide is not None
         self._where = None if operator.where is None else FilterStep(operator.where, context.schemas[0])
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        state, table = self.state, tables[0]
-        first, state.arrived = state.arrived, state.arrived + table.num_rows
-        clock = pa.table({TIME: table.column(TS), ARRIVAL: table.column(ARRIVAL)}).combine_chunks()
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        state = self.state
+        first, state.arrived = state.arrived, state.arrived + rows.num_rows
+        clock = pa.table({TIME: rows.column(TS), ARRIVAL: rows.column(ARRIVAL)}).combine_chunks()
         known = pa.concat_tables([*(piece.table for piece in state.times), clock]).slice(state.passed)
         before = state.arrived - known.num_rows  # tuples before the first tuple of `known`
-        index = table.schema.get_field_index(TS)
-        numbered = table.set_column(index, TS, pa.array(np.arange(first, state.arrived)))
+        numbered = _at(rows, np.arange(first, state.arrived))
         if self._where is not None:
-            numbered, _ = self._where.run([numbered], complete)
+            numbered, _ = self._where.run([numbered], [watermark])
         positions = numbered.column(TS).to_numpy()
         found = self._lives.run(self._rows(numbered, positions, positions + self._extent), state.arrived)
         times = known.column(TIME).to_numpy()
@@ -533,21 +522,10 @@ class CountedWindowsStep(_RelationWindowsStep):
         out = self._table(found, times[latest], arrivals, bounds)
         passed = state.passed + max(known.num_rows - self._extent, 0)
         state.times, state.passed = drop_first_rows(state.times, clock, passed)
-        return self._counted(out), complete[0]
+        return [(self._counted(out), watermark)]
 
     def due(self) -> int | None:
         return None
-
-
-def relation_windows(
-    operator: RelationAggregate, context: StepContext
-) -> TimedWindowsStep | CountedWindowsStep:
-    """Return the step for rows that expire in any order."""
-    _, window = operator.windows[0]
-    if window.frame is FrameUnit.ROWS:
-        assert window.extent is not None, "the binder asks for a window with a beginning"
-        return CountedWindowsStep(operator, context, window.extent)
-    return TimedWindowsStep(operator, context)
 
 
 # Rescale of GROUP BY over windows (S41).

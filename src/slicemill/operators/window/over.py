@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from slicemill.aggregates.functions import count_stored_arguments, has_kernel
+from slicemill.aggregates.functions import count_stored_arguments
 from slicemill.catalog.expressions import Expr
 from slicemill.catalog.queries import FrameUnit, Window, WindowCall
 from slicemill.codec.registry import stored_as
@@ -37,8 +37,7 @@ from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import arrow_type, numbers
 from slicemill.kernels.arrays import Int64s
 from slicemill.metrics.due_times import trigger_arrivals
-from slicemill.operators.step import StepContext, StepResult
-from slicemill.operators.window.compiled import WindowCallsStep
+from slicemill.operators.step import StepContext
 from slicemill.operators.window.over_groups import (
     KEY,
     SEQUENCE,
@@ -50,17 +49,10 @@ from slicemill.operators.window.over_groups import (
     WindowAnswers,
     pane_of,
 )
-from slicemill.operators.window.spec import SharedOver, WindowAggregate, is_plain, returns_many
+from slicemill.operators.window.spec import SharedOver, WindowAggregate, is_plain
+from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
-
-
-def over(operator: WindowAggregate, context: StepContext) -> WindowCallsStep | WindowsStep:
-    users = returns_many(operator.calls, context.catalog)
-    if users or not all(has_kernel(call) for call in operator.calls):
-        return WindowCallsStep(context, operator)
-    return builtin_windows(operator, context)
-
 
 # Plain built-in aggregates with OVER, for all queries of one stream and key.
 #
@@ -68,16 +60,13 @@ def over(operator: WindowAggregate, context: StepContext) -> WindowCallsStep | W
 # longest window. A query that starts later has read fewer tuples, and therefore gets another cohort.
 
 
-_SYSTEM = 3  # number of system columns of each tuple
-
-
-@stored_as("over.cohort", version=1)
+@stored_as("over.cohort", version=1, stored_names={"state": "kept"})
 @dataclass(slots=True)
 class Cohort:
     """Queries that started together, by name, with their shared state."""
 
     members: dict[str, WindowAggregate]
-    kept: WindowState | None = None
+    state: WindowState | None = None
 
     @property
     def calls(self) -> tuple[WindowCall, ...]:
@@ -85,15 +74,15 @@ class Cohort:
 
     def leave(self, staying: dict[str, WindowAggregate]) -> None:
         """Drop removed queries, and the rows and columns that only they read."""
-        if self.kept is not None and staying != self.members:
+        if self.state is not None and staying != self.members:
             before, after = _columns(self.calls), _columns(_calls(staying))
-            old = dict(zip(_frames(self.calls), self.kept.groups, strict=True))
+            old = dict(zip(_frames(self.calls), self.state.groups, strict=True))
             names = {str(before.index(expr)): str(index) for index, expr in enumerate(after)}
             groups = [
                 _narrow_state(old[frame], _columns_of_frame(staying, frame), names, after)
                 for frame in _frames(_calls(staying))
             ]
-            self.kept = replace(self.kept, groups=groups)
+            self.state = replace(self.state, groups=groups)
         self.members = staying
 
 
@@ -127,45 +116,66 @@ class SharedOverState:
         self.cohorts = [cohort for cohort in self.cohorts if cohort.members] + ([Cohort(new)] if new else [])
 
 
-class SharedOverStep:
-    """Evaluates all cohorts, with one output per query."""
+class SortedWindows:
+    """Strategy of built-in aggregates with OVER.
 
-    def __init__(self, operator: SharedOver, context: StepContext) -> None:
-        self.state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()
-        members = {m.name: m.operator for m in operator.members}
-        self.state.adopt(members, context.newcomers.keys(), context.successors)
-        self._members = operator.members
-        self._inputs = len(context.schemas[0].names) + _SYSTEM
-        self._schemas = {m.name: with_system_columns(to_arrow(Schema(m.columns))) for m in operator.members}
-        self._runs = [
-            WindowCalls(cohort.calls, context.schemas[0], cohort.kept, context.seq_bits, apart=True)
-            for cohort in self.state.cohorts
-        ]
-        for cohort, calls in zip(self.state.cohorts, self._runs, strict=True):
-            cohort.kept = calls.state
+    `cohorts` has the evaluation of each cohort, with the calls of its queries by name.
+    """
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        parts: dict[str, StepResult] = {}
-        for cohort, calls in zip(self.state.cohorts, self._runs, strict=True):
-            table, until = calls.run(tables[0], complete[0])
-            index = self._inputs
-            for name, own in cohort.members.items():
-                values = table.columns[index : index + len(own.calls)]
-                index += len(own.calls)
+    def __init__(
+        self,
+        state: SharedOverState | WindowState,
+        cohorts: Sequence[tuple[Mapping[str, WindowAggregate], WindowCalls]],
+        outputs: Mapping[str, WindowOutput],
+    ) -> None:
+        self.state = state
+        self.outputs = list(outputs.values())
+        self._cohorts = cohorts
+        self._schemas = {name: output.schema for name, output in outputs.items()}
+
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        emissions: dict[str, Emission] = {}
+        for members, calls in self._cohorts:
+            table, until = calls.run(rows, watermark)
+            first = calls.input_columns
+            columns = dict(zip(table.column_names[:first], table.columns[:first], strict=True))
+            for name, own in members.items():
+                values = table.columns[first : first + len(own.calls)]
+                first += len(own.calls)
                 failed = [calls.failed[e] for call in own.calls for e in call.arguments if e in calls.failed]
-                parts[name] = failed[0] if failed else (self._part(name, own, table, values), until)
-        return [parts[member.name] for member in self._members]
+                if failed:
+                    emissions[name] = failed[0]
+                    continue
+                results = {call.columns[0].name: value for call, value in zip(own.calls, values, strict=True)}
+                emissions[name] = pa.table(columns | results), until
+        return [emissions[name] for name in self._schemas]
 
     def due(self) -> int | None:
-        return None  # the output of a tuple never waits
+        return min((due for _, calls in self._cohorts if (due := calls.due()) is not None), default=None)
 
-    def _part(
-        self, name: str, own: WindowAggregate, table: pa.Table, values: Sequence[pa.ChunkedArray]
-    ) -> pa.Table:
-        columns = dict(zip(table.column_names[: self._inputs], table.columns, strict=False))
-        columns |= {call.columns[0].name: value for call, value in zip(own.calls, values, strict=True)}
-        schema = self._schemas[name]
-        return pa.table([columns[column] for column in schema.names], names=schema.names).cast(schema)
+
+def over_windows(operator: WindowAggregate, context: StepContext) -> SortedWindows:
+    """Return the strategy of a single query."""
+    state = context.state if isinstance(context.state, WindowState) else None
+    calls = WindowCalls(operator.calls, context.schemas[0], state, context.seq_bits)
+    output = WindowOutput(with_system_columns(to_arrow(context.node.schema)))
+    return SortedWindows(calls.state, [({"": operator}, calls)], {"": output})
+
+
+def cohort_windows(operator: SharedOver, context: StepContext) -> SortedWindows:
+    """Return the strategy of several queries, with their last state."""
+    state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()
+    members = {member.name: member.operator for member in operator.members}
+    state.adopt(members, context.newcomers.keys(), context.successors)
+    cohorts = []
+    for cohort in state.cohorts:
+        calls = WindowCalls(cohort.calls, context.schemas[0], cohort.state, context.seq_bits, apart=True)
+        cohort.state = calls.state
+        cohorts.append((cohort.members, calls))
+    outputs = {
+        m.name: WindowOutput(with_system_columns(to_arrow(Schema(m.columns)))) for m in operator.members
+    }
+    return SortedWindows(state, cohorts, outputs)
 
 
 def _calls(members: Mapping[str, WindowAggregate]) -> tuple[WindowCall, ...]:
@@ -200,38 +210,6 @@ def _narrow_state(
     slices = [Slice(narrow(piece.table, (KEY, *system))) for piece in kept.slices]
     last = None if kept.last is None else kept.last.changed(lambda table: narrow(table, system))
     return replace(kept, slices=slices, last=last)
-
-
-def shared_over(operator: SharedOver, context: StepContext) -> SharedOverStep:
-    return SharedOverStep(operator, context)
-
-
-# Built-in aggregates with OVER, evaluated by kernels.
-
-
-class WindowsStep:
-    """Execution of a window aggregate whose calls are all built-in."""
-
-    def __init__(self, calls: WindowCalls, output: pa.Schema) -> None:
-        self._calls = calls
-        self._output = output
-
-    @property
-    def state(self) -> WindowState:
-        return self._calls.state
-
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        table, until = self._calls.run(tables[0], complete[0])
-        return table.cast(self._output), until
-
-    def due(self) -> int | None:
-        return self._calls.due()
-
-
-def builtin_windows(operator: WindowAggregate, context: StepContext) -> WindowsStep:
-    state = context.state if isinstance(context.state, WindowState) else None
-    calls = WindowCalls(operator.calls, context.schemas[0], state, context.seq_bits)
-    return WindowsStep(calls, with_system_columns(to_arrow(context.node.schema)))
 
 
 # Evaluation of all OVER calls of one operator, on whole tables.
@@ -304,6 +282,7 @@ class WindowCalls:
         self.failed: dict[Expr, ExpressionError] = {}
         self._seq_bits = seq_bits
         self._names = list(schema.names)
+        self.input_columns = len(_SYSTEM_COLUMNS) + len(self._names)
         self._types = [arrow_type(call.columns[0].type) for call in calls]
         partitions = list(dict.fromkeys(call.partition_by for call in calls))
         arguments = [call.arguments[: count_stored_arguments(call)] for call in calls]

@@ -93,14 +93,14 @@ class WindowAnswers:
 class SortedRows:
     """Rows sorted by partition, then by arrival.
 
-    `order` has the index of each sorted row in `table`. The first `kept` rows of `table` are from earlier
-    runs. `looked_at` marks the stored rows that this run reads. Partitions without new tuples are not
+    `order` has the index of each sorted row in `table`. The first `stored` rows of `table` are from earlier
+    runs. `read` marks the stored rows that this run reads. Partitions without new tuples are not
     evaluated.
     """
 
     table: pa.Table
-    kept: int
-    looked_at: Bools
+    stored: int
+    read: Bools
     order: Int64s
     partitions: NDArray[np.int32]
     ts: Int64s
@@ -110,7 +110,7 @@ class SortedRows:
 
     @property
     def fresh(self) -> Bools:
-        return self.order >= self.kept
+        return self.order >= self.stored
 
 
 class OverGroup:
@@ -137,7 +137,7 @@ class OverGroup:
         self._call = calls[0]
         # True if each window ends at its tuple and begins with the first row of the partition.
         plain = window.extent is None and window.slide is None
-        self._has_figure = plain and running_aggregate(calls[0]) is not None
+        self._has_accumulator = plain and running_aggregate(calls[0]) is not None
         # Moments without a running accumulator are stored as summaries beside the rows (`_keep_past`).
         without_moments = plain and not isinstance(self._functions[0], ColumnMoments)
         counted_back = self.by_rows and window.extent is not None
@@ -149,8 +149,8 @@ class OverGroup:
         `new` has the columns TIME, SEQUENCE and the arguments. For ACTIVE expiry, `new` also has all columns
         of the tuples.
         """
-        if self._has_figure:
-            return self._figures(state, span, new)
+        if self._has_accumulator:
+            return self._accumulate(state, span, new)
         if self._by_partition:
             self._adopt_rows(state, span)
         rows = self._sorted(state, span, new)
@@ -169,7 +169,7 @@ class OverGroup:
         self._keep(state, rows, span, seen)
         return answers
 
-    def _figures(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
+    def _accumulate(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
         """Evaluate an unbounded window with one accumulator per partition."""
         if state.running is None:
             state.running = running_aggregate(self._call)
@@ -221,11 +221,11 @@ class OverGroup:
     def _sorted(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> SortedRows:
         table = new.add_column(0, KEY, pa.array(span.partitions))
         if self._by_partition:
-            before_now, looked_at, old = _rows_of(state, np.unique(span.partitions).astype(np.int64))
+            before_now, read, old = _rows_of(state, np.unique(span.partitions).astype(np.int64))
         else:
             before_now = _kept_rows(state)
-            looked_at = self._read_mask(before_now, span)
-            old = int(looked_at.sum())
+            read = self._read_mask(before_now, span)
+            old = int(read.sum())
         zeros = pa.array(np.zeros(len(new), np.int64))
         counted = [NUMBER] * self.numbered + [_ones(index) for index in self._ones]
         for name in counted:
@@ -233,7 +233,7 @@ class OverGroup:
         if self.window.extent is None or self.pane is not None:
             table = table.append_column(WEIGHT, pa.array(np.ones(len(new), np.int64)))
         if before_now is not None:
-            chosen = before_now if old == len(before_now) else before_now.filter(pa.array(looked_at))
+            chosen = before_now if old == len(before_now) else before_now.filter(pa.array(read))
             table = pa.concat_tables([chosen, table])
         partitions = _numpy(table, KEY)
         order, sorted_partitions, head = by_number(partitions, span.count)
@@ -255,7 +255,7 @@ class OverGroup:
         return SortedRows(
             table,
             old,
-            looked_at,
+            read,
             order,
             sorted_partitions,
             _numpy(table, TIME)[order],
@@ -302,7 +302,7 @@ class OverGroup:
         if state.summaries is None:
             return None
         all_ = np.empty(len(rows.order), np.object_)
-        all_[: rows.kept] = state.summaries[rows.looked_at]
+        all_[: rows.stored] = state.summaries[rows.read]
         return all_[rows.order]
 
     # -- windows ---------------------------------------------------------------------------------------
@@ -364,16 +364,14 @@ class OverGroup:
         if self.pane is not None:
             self._keep_panes(state, rows, span, seen[0], self.pane)
             return
-        new = rows.table.slice(rows.kept).combine_chunks()
+        new = rows.table.slice(rows.stored).combine_chunks()
         if not self.by_rows and self.window.slide is None:
             passed = self._passed([*(piece.table for piece in state.slices), new], span)
             state.slices, state.passed = drop_first_rows(state.slices, new, passed)
             return
         # Partitions without new tuples still need all their rows.
-        needed = np.ones(len(rows.looked_at) + len(new), np.bool_)
-        indices = np.concatenate(
-            [np.flatnonzero(rows.looked_at), np.arange(len(rows.looked_at), len(needed))]
-        )
+        needed = np.ones(len(rows.read) + len(new), np.bool_)
+        indices = np.concatenate([np.flatnonzero(rows.read), np.arange(len(rows.read), len(needed))])
         needed[indices[rows.order]] = self._needed(rows, span)
         state.slices = keep_needed(state.slices, new, needed)
 
@@ -417,8 +415,8 @@ class OverGroup:
             table, seen, closed = table.take(pa.array(stay)), subset(seen, stay), closed[stay]
         texts = str(self._indices[0][0]) if self._indices[0] else ""
         past, summaries = put_together(self._functions[0], seen, closed, table, WEIGHT, texts)
-        if state.past is not None and not rows.looked_at.all():
-            others = ~rows.looked_at
+        if state.past is not None and not rows.read.all():
+            others = ~rows.read
             past = pa.concat_tables([state.past.filter(pa.array(others)), past]).combine_chunks()
             if state.summaries is not None or summaries is not None:
                 older = np.full(int(others.sum()), None)

@@ -7,7 +7,7 @@ times. A pane that is still open may have entries in several slices.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from slicemill.codec.registry import register, stored_as
-from slicemill.columns.keys import DistinctKeys, Keys
+from slicemill.columns.keys import Keys
 from slicemill.columns.pieces import Slice
 from slicemill.functions.vectors import numbers
-from slicemill.kernels.arrays import Int32s, Int64s
+from slicemill.kernels.arrays import Int64s
 from slicemill.kernels.kernel import kernel
 from slicemill.operators.window.partial_aggregates import Columns, PartialAggregate, take_values
 from slicemill.operators.window.spans import first_of_group, sum_by_group
@@ -28,10 +28,6 @@ from slicemill.time import BEGINNING, END
 
 _SMALL = 1 << 12
 _FEW = 1 << 10
-
-
-def _is_unbalanced(slices: Sequence[Slice]) -> bool:
-    return len(slices) > 1 and slices[-2].table.num_rows <= 2 * slices[-1].table.num_rows
 
 
 @stored_as("panes.entries", version=1)
@@ -46,29 +42,27 @@ class PaneStore:
     slices: list[Slice] = field(default_factory=list)
 
     def append(self, entries: Columns, partials: Partials) -> None:
+        merge = concat_partials if self.single else merge_panes
         self.slices.append(Slice(to_table(entries)))
-        while _is_unbalanced(self.slices):
-            newer, older = (from_table(self.slices.pop().table) for _ in range(2))
-            together = (
-                concat_partials([older, newer], partials)
-                if self.single
-                else merge_panes(older, newer, partials)
-            )
-            self.slices.append(Slice(to_table(together)))
+        while len(self.slices) > 1 and self.slices[-2].table.num_rows <= 2 * self.slices[-1].table.num_rows:
+            newer, older = from_table(self.slices.pop().table), from_table(self.slices.pop().table)
+            self.slices.append(Slice(to_table(merge([older, newer], partials))))
 
     def all(self, partials: Partials) -> Columns:
-        return concat_partials(
-            [empty_partials(), *(from_table(part.table) for part in self.slices)], partials
-        )
+        parts = [empty_partials()]
+        for part in self.slices:
+            parts.append(from_table(part.table))
+        return concat_partials(parts, partials)
 
-    def keep(self, needed: Callable[[Int64s, Int64s], NDArray[np.bool_]]) -> None:
-        """Evict entries that are not needed.
+    def keep(self, horizon: Int64s) -> None:
+        """Evict entries of panes that begin before the horizon of their pattern.
 
         A large slice is rewritten only if more than half of its entries are evicted.
         """
         kept = []
         for part in self.slices:
-            alive = needed(*(part.table.column(name).to_numpy() for name in ("start", "pattern")))
+            start, pattern = part.table.column("start").to_numpy(), part.table.column("pattern").to_numpy()
+            alive = start >= horizon[pattern]
             count = int(alive.sum())
             if count == len(alive) or 2 * count >= len(alive) > _SMALL:
                 kept.append(part)
@@ -92,54 +86,15 @@ class PaneStore:
         return sum(part.table.num_rows for part in self.slices)
 
 
-class StoredKeys:
-    """Dictionary of group keys. Newly added keys are stored as a slice."""
-
-    def __init__(self) -> None:
-        self._keys = Keys()
-        self._slices: list[Slice] = []
-        self._stored = 0
-
-    def __len__(self) -> int:
-        return len(self._keys)
-
-    def number(self, keys: DistinctKeys, columns: Sequence[Any]) -> Int32s:
-        return self._keys.number(keys, columns)
-
-    def values(self, numbers: NDArray[np.integer[Any]]) -> list[pa.Array]:
-        return self._keys.values(numbers)
-
-    def keep(self, alive: NDArray[np.bool_]) -> Int32s:
-        self._slices, self._stored = [], 0
-        return self._keys.keep(alive)
-
-    def stored(self) -> list[Slice]:
-        """Return slices that together have all keys."""
-        if self._stored < len(self._keys):
-            new = self._keys.values(np.arange(self._stored, len(self._keys)))
-            if new:
-                self._slices.append(Slice(_key_table(new)))
-            self._stored = len(self._keys)
-            while _is_unbalanced(self._slices):
-                newer, older = self._slices.pop().table, self._slices.pop().table
-                self._slices.append(Slice(pa.concat_tables([older, newer]).combine_chunks()))
-        return self._slices
-
-    @staticmethod
-    def restored(slices: list[Slice]) -> StoredKeys:
-        keys = StoredKeys()
-        keys._slices = slices
-        if slices:
-            keys._keys = Keys.restored(pa.concat_tables([part.table for part in slices]).columns)
-            keys._stored = len(keys._keys)
-        return keys
+class _FormerKeys:
+    """Group keys as earlier versions stored them. They are read as `Keys`, and never written."""
 
 
-register("panes.keys", 1, StoredKeys, StoredKeys.stored, StoredKeys.restored)
+def _read_former_keys(slices: list[Slice]) -> Any:
+    return Keys.of_pieces(slices, sum([len(part.table) for part in slices]))
 
 
-def _key_table(columns: Sequence[pa.Array]) -> pa.Table:
-    return pa.table({str(index): column for index, column in enumerate(columns)})
+register("panes.keys", 1, _FormerKeys, lambda _: None, _read_former_keys)
 
 
 @stored_as("panes.member", version=1)
@@ -169,7 +124,7 @@ class PaneState:
     partial aggregates. `values` are entries of single tuples, for aggregates that read each value.
     """
 
-    keys: StoredKeys = field(default_factory=StoredKeys)
+    keys: Keys = field(default_factory=Keys)
     entries: PaneStore = field(default_factory=PaneStore)
     values: PaneStore = field(default_factory=lambda: PaneStore(single=True))
     patterns: list[frozenset[str]] = field(default_factory=list)
@@ -212,22 +167,20 @@ class PaneState:
 
         `since` is the start of the earliest pane that each query still reads.
         """
-        horizon = np.array(
-            [min((since[name] for name in p if name in since), default=END) for p in self.patterns]
-        )
-
-        def needed(start: Int64s, pattern: Int64s) -> NDArray[np.bool_]:
-            return np.asarray(start >= horizon[pattern])
-
-        stores = (self.entries, self.values)
-        for store in stores:
-            store.keep(needed)
-        if len(self.keys) > 2 * sum(store.rows for store in stores) + _FEW:
-            self._forget_keys()
+        horizon = np.full(len(self.patterns), END)
+        for index, names in enumerate(self.patterns):
+            for name in names & since.keys():
+                horizon[index] = min(horizon[index], since[name])
+        rows = 0
+        for store in (self.entries, self.values):
+            store.keep(horizon)
+            rows += store.rows
+        if len(self.keys) > 2 * rows + _FEW:
+            self._evict_keys()
         if len(self.patterns) > _FEW:
-            self._forget_patterns()
+            self._evict_patterns()
 
-    def _forget_keys(self) -> None:
+    def _evict_keys(self) -> None:
         alive = self.entries.used("key", len(self.keys)) | self.values.used("key", len(self.keys))
         for member in self.members.values():
             if member.waiting is not None:
@@ -239,7 +192,7 @@ class PaneState:
             if member.waiting is not None:
                 member.waiting = _renumber_column(member.waiting, "_key", numbers)
 
-    def _forget_patterns(self) -> None:
+    def _evict_patterns(self) -> None:
         count = len(self.patterns)
         alive = self.entries.used("pattern", count) | self.values.used("pattern", count)
         if 2 * int(alive.sum()) < count:
@@ -281,9 +234,10 @@ def aggregate_panes(
     starts, borders = panes
     slot, pane, count = _slots(cells[0], cells[1], borders)
     first = first_of_group(slot, count)
-    entries: dict[str, Any] = {"start": starts[pane], "seq": seqs[first], "rows": _count_rows(slot, count)}
+    rows = np.bincount(slot, minlength=count).astype(np.int64)
+    entries: dict[str, Any] = {"start": starts[pane], "seq": seqs[first], "rows": rows}
     for name, columns in lifted.items():
-        entries |= _prefix_columns(name, partials[name].reduce(columns, slot, count))
+        add_partial(entries, name, partials[name].reduce(columns, slot, count))
     return entries, first
 
 
@@ -299,10 +253,6 @@ def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> 
         return both, n_codes * n_patterns  # unused numbers cost less than encoding the used ones
     encoded = pc.dictionary_encode(pa.array(both))
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
-
-
-def _count_rows(slot: Int64s, count: int) -> Int64s:
-    return np.bincount(slot, minlength=count).astype(np.int64)
 
 
 @kernel
@@ -328,10 +278,11 @@ def reduce_groups(entries: Columns, group: Int64s, count: int, partials: Partial
     `seq` of the result is that of the first tuple of the group.
     """
     first = first_of_group(group, count)
-    made: dict[str, Any] = {name: entries[name][first] for name in ("start", "key", "pattern", "seq")}
-    made["rows"] = sum_by_group(entries["rows"], group, count)
+    made: dict[str, Any] = {"rows": sum_by_group(entries["rows"], group, count)}
+    for name in ("start", "key", "pattern", "seq"):
+        made[name] = entries[name][first]
     for name, partial in partials.items():
-        made |= _prefix_columns(name, partial.reduce(_own(entries, name), group, count))
+        add_partial(made, name, partial.reduce(partial_columns(entries, name), group, count))
     return made
 
 
@@ -341,30 +292,38 @@ def concat_partials(parts: Sequence[Columns], partials: Partials) -> Columns:
     Partial aggregates that a part lacks are filled with neutral values. Unused partial aggregates are
     dropped.
     """
-    made: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in _OWN}
+    made: dict[str, Any] = {}
+    for name in _OWN:
+        made[name] = np.concatenate([part[name] for part in parts])
     for name, partial in partials.items():
-        own = [_own(part, name) or partial.missing(len(part["start"])) for part in parts]
-        made |= _prefix_columns(name, partial.joined(own))
+        columns = []
+        for part in parts:
+            columns.append(partial_columns(part, name) or partial.missing(len(part["start"])))
+        add_partial(made, name, partial.joined(columns))
     return made
 
 
 def empty_partials() -> Columns:
-    return {name: np.empty(0, np.int64) for name in _OWN}
+    return dict.fromkeys(_OWN, np.empty(0, np.int64))
 
 
 def take_partials(entries: Columns, indices: Int64s) -> Columns:
-    return {name: take_values(column, indices) for name, column in entries.items()}
+    found = {}
+    for name, column in entries.items():
+        found[name] = take_values(column, indices)
+    return found
 
 
-def merge_panes(older: Columns, newer: Columns, partials: Partials) -> Columns:
+def merge_panes(parts: Sequence[Columns], partials: Partials) -> Columns:
     """Merge two consecutive sets of entries.
 
-    The last pane of `older` may be the first pane of `newer`.
+    The last pane of the older entries may be the first pane of the newer entries.
     """
+    older, newer = parts
     border = newer["start"][0]
     head = int(np.searchsorted(older["start"], border))
     tail = int(np.searchsorted(newer["start"], border, side="right"))
-    whole = concat_partials([older, newer], partials)
+    whole = concat_partials(parts, partials)
     if head == len(older["start"]):
         return whole
     last = len(older["start"]) + tail
@@ -380,42 +339,42 @@ def merge_panes(older: Columns, newer: Columns, partials: Partials) -> Columns:
 
 
 def partial_columns(entries: Columns, name: str) -> Columns:
-    return _own(entries, name)
+    """Return the columns of a partial aggregate, by field."""
+    prefix, found = f"{name}|", {}
+    for column, values in entries.items():
+        if column.startswith(prefix):
+            found[column.removeprefix(prefix)] = values
+    return found
 
 
-def _own(entries: Columns, name: str) -> Columns:
-    prefix = f"{name}|"
-    return {column.removeprefix(prefix): v for column, v in entries.items() if column.startswith(prefix)}
+def add_partial(entries: dict[str, Any], name: str, columns: Columns) -> None:
+    """Add the columns of a partial aggregate to entries."""
+    for field_, values in columns.items():
+        entries[f"{name}|{field_}"] = values
 
 
-def _prefix_columns(name: str, columns: Columns) -> dict[str, Any]:
-    return {f"{name}|{field}": values for field, values in columns.items()}
-
-
-# -- storage ---------------------------------------------------------------------------------------------
+# Storage of entries as tables. Integers beyond 64 bits are stored as bytes.
 
 
 def to_table(entries: Columns) -> pa.Table:
-    return pa.table({name: _to_arrow(column) for name, column in entries.items()})
+    arrays = []
+    for column in entries.values():
+        if isinstance(column, np.ndarray) and column.dtype == object:
+            column = pa.array(map(_bytes, column.tolist()), pa.large_binary())
+        arrays.append(column if isinstance(column, pa.Array) else pa.array(column))
+    return pa.table(arrays, names=list(entries))
 
 
 def from_table(table: pa.Table) -> Columns:
-    return {name: _from_arrow(name, table.column(name)) for name in table.column_names}
-
-
-def _to_arrow(column: Any) -> pa.Array:
-    if isinstance(column, np.ndarray) and column.dtype == object:
-        return pa.array([_bytes(value) for value in column.tolist()], pa.large_binary())
-    return column if isinstance(column, pa.Array) else pa.array(column)
-
-
-def _from_arrow(name: str, column: pa.ChunkedArray) -> Any:
-    whole = column.combine_chunks()
-    if name.endswith("|x"):
-        array: NDArray[Any] = np.empty(len(whole), object)
-        array[:] = [int.from_bytes(value, "little", signed=True) for value in whole.to_pylist()]
-        return array
-    return whole if name.endswith("|value") else numbers(whole)
+    found: dict[str, Any] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        whole = column.combine_chunks()
+        if name.endswith("|x"):
+            found[name] = np.empty(len(whole), object)
+            found[name][:] = [int.from_bytes(value, "little", signed=True) for value in whole.to_pylist()]
+        else:
+            found[name] = whole if name.endswith("|value") else numbers(whole)
+    return found
 
 
 def _bytes(value: int) -> bytes:

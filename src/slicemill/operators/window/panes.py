@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from slicemill.aggregates.columns import Windows
 from slicemill.catalog.expressions import Expr, conjunction
 from slicemill.columns.arrow_schema import to_arrow, with_system_columns
-from slicemill.columns.keys import distinct_keys
+from slicemill.columns.keys import Keys, distinct_keys
 from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.functions.evaluate import compile_many
@@ -35,7 +35,7 @@ from slicemill.kernels.kernel import kernel
 from slicemill.metrics.due_times import trigger_arrivals
 from slicemill.operators.call_values import Evaluate, WindowRows, align_results, column_arguments, evaluators
 from slicemill.operators.filter_project import WORD_BITS, compile_masks
-from slicemill.operators.step import StepContext, StepResult
+from slicemill.operators.step import StepContext
 from slicemill.operators.window.pane_answers import (
     PaneAggregate,
     PaneView,
@@ -46,7 +46,7 @@ from slicemill.operators.window.pane_answers import (
 from slicemill.operators.window.pane_state import (
     MemberState,
     PaneState,
-    StoredKeys,
+    add_partial,
     aggregate_panes,
     cells_of,
 )
@@ -60,61 +60,40 @@ from slicemill.operators.window.spec import (
     WindowMember,
     edge_grids,
 )
+from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import BEGINNING, END
 from slicemill.types import Column, Schema
 
 
-class SharedWindowsStep:
-    """Evaluates the windows of all queries that share panes.
+def pane_windows(shared: SharedWindows, context: StepContext) -> PaneWindows:
+    """Return the windows of all queries, with their last state.
 
     A query that is added to the plan aggregates only tuples that arrive afterwards. State that only removed
     queries used is dropped.
     """
-
-    def __init__(self, shared: SharedWindows, state: PaneState, context: StepContext) -> None:
-        schema, newcomers, seq_bits = context.schemas[0], context.newcomers.keys(), context.seq_bits
-        definitions = _as_kept(shared.members, state, context.successors)
-        state.hand_over(definitions, context.successors)
-        # A query that was dropped and created again with the same name and definition starts empty.
-        state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
-        definitions |= {m.name: m for m in shared.members if m.name in newcomers}
-        state.adopt(definitions)
-        members = {name: _member(member, context) for name, member in definitions.items()}
-        self._schemas = [with_system_columns(to_arrow(Schema(m.columns))) for m in shared.members]
-        # A user-defined aggregate may return several rows for a window.
-        self._numberings = [Numbering(seq_bits, fans=not member.partial) for member in shared.members]
-        self._members = tuple(members.values())
-        self._windows = PaneWindows(
-            PaneInput(schema, shared.keys),
-            members,
-            {member.name: conjunction(member.conditions) for member in shared.members},
-            edge_grids(window for member in shared.members for window in member.windows),
-            state,
-        )
-
-    @property
-    def state(self) -> PaneState:
-        return self._windows.state
-
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        parts: list[StepResult] = []
-        answers = self._windows.run(tables[0], complete[0])
-        for answer, schema, numbering in zip(answers, self._schemas, self._numberings, strict=True):
-            if isinstance(answer, SlicemillError):
-                parts.append(answer)
-            else:
-                table, until = answer
-                made = schema.empty_table() if table is None else numbering.apply(table.cast(schema))
-                parts.append((made, until))
-        return parts
-
-    def due(self) -> int | None:
-        return self._windows.due()
-
-
-def shared_windows(operator: SharedWindows, context: StepContext) -> SharedWindowsStep:
     state = context.state if isinstance(context.state, PaneState) else PaneState()
-    return SharedWindowsStep(operator, state, context)
+    newcomers = context.newcomers.keys()
+    definitions = _as_kept(shared.members, state, context.successors)
+    state.hand_over(definitions, context.successors)
+    # A query that was dropped and created again with the same name and definition starts empty.
+    state.adopt({name: known for name, known in definitions.items() if name not in newcomers})
+    definitions |= {member.name: member for member in shared.members if member.name in newcomers}
+    state.adopt(definitions)
+    return PaneWindows(
+        PaneInput(context.schemas[0], shared.keys),
+        {name: _member(member, context) for name, member in definitions.items()},
+        {member.name: conjunction(member.conditions) for member in shared.members},
+        edge_grids(window for member in shared.members for window in member.windows),
+        state,
+        [
+            # A user-defined aggregate may return several rows for a window.
+            WindowOutput(
+                with_system_columns(to_arrow(Schema(member.columns))),
+                Numbering(context.seq_bits, fans=not member.partial),
+            )
+            for member in shared.members
+        ],
+    )
 
 
 def _as_kept(
@@ -138,11 +117,11 @@ def _member(member: WindowMember, context: StepContext) -> Member:
     operator = member.operator
     if isinstance(operator, WindowAggregate):
         lengths = [length for length, _ in member.windows]
-        figures = {
+        aggregates = {
             call.columns[0].name: (length, _pane_aggregate(call))
             for call, length in zip(operator.calls, lengths, strict=True)
         }
-        return OverWindows(member.windows[0][1], figures, member.columns)
+        return OverWindows(member.windows[0][1], aggregates, member.columns)
     (length, slide), names = member.windows[0], tuple(item.name for item in operator.group_by)
     grows = operator.windows[0][1].grows
     if not member.partial:
@@ -166,9 +145,9 @@ def _by_value(
 
 
 def _pane_aggregate(call: PaneCall) -> PaneAggregate:
-    figure = pane_aggregate_of(call)
-    assert figure is not None, "the plan says that panes can answer it"
-    return figure
+    aggregate = pane_aggregate_of(call)
+    assert aggregate is not None, "the plan says that panes can answer it"
+    return aggregate
 
 
 # Evaluation of all queries over shared panes.
@@ -176,10 +155,6 @@ def _pane_aggregate(call: PaneCall) -> PaneAggregate:
 # A run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window will
 # read. An error in one query does not stop other queries. An entry has the set of its queries, so that a new
 # query does not read tuples that arrived before its start.
-
-
-# (rows or None, output watermark), or the error of a failed query.
-Answer = tuple[pa.Table | None, int] | SlicemillError
 
 
 class PaneWindows:
@@ -196,120 +171,130 @@ class PaneWindows:
         conditions: Mapping[str, Expr | None],
         edges: tuple[tuple[int, int], ...],
         state: PaneState,
+        outputs: Sequence[WindowOutput] = (),
     ) -> None:
         self.state = state
+        self.outputs = outputs
         self._members = members
         self._edges = edges
         holds = {name: member.holds for name, member in members.items()}
         self._selection = TupleSelection(given, conditions, holds)
         self._partials: dict[str, PartialAggregate] = {}
         self._values: dict[str, PartialAggregate] = {}
-        for member in members.values():
+        self._exprs: dict[str, list[Expr]] = {}  # by query: the arguments of its partial aggregates
+        for name, member in members.items():
             known = self._values if isinstance(member, ValueGroupWindows) else self._partials
             known.update((partial.name, partial) for partial in member.partials)
+            self._exprs[name] = list(dict.fromkeys(partial.expr for partial in member.partials))
 
-    def run(self, table: pa.Table, until: int) -> list[Answer]:
-        if table.num_rows:
-            self._take(table)
-        ready = [name for name, due in self._dues() if due <= until]
-        made = self._answered(ready, until) if ready else {}
-        answers: dict[str, Answer] = {}
-        for name, member in self._live():
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        if rows.num_rows:
+            self._add(rows)
+        ready = [name for name, due in self._dues() if due <= watermark]
+        emitted = self._emit(ready, watermark) if ready else {}
+        emissions: list[Emission] = []
+        since: dict[str, int] = {}
+        for name, member in self._members.items():
             state = self.state.members[name]
-            state.closed = max(state.closed, until)
+            if state.failure is not None:
+                emissions.append(SlicemillError(state.failure))
+                continue
+            state.closed = max(state.closed, watermark)
             held = member.held(state)
-            answers[name] = made.get(name), until if held is None else min(until, held)
-        if made:
-            self.state.release({n: member.since(self.state.members[n]) for n, member in self._live()})
-        failures = {name: SlicemillError(state.failure or "") for name, state in self.state.members.items()}
-        return [answers.get(name, failures[name]) for name in self._members]
+            emissions.append((emitted.get(name), watermark if held is None else min(watermark, held)))
+            since[name] = member.since(state)
+        if emitted:
+            self.state.release(since)
+        return emissions
 
     def due(self) -> int | None:
         return min((due for _, due in self._dues()), default=None)
 
     def _dues(self) -> list[tuple[str, int]]:
-        dues = ((name, member.due(self.state.members[name])) for name, member in self._live())
-        return [(name, due) for name, due in dues if due is not None]
+        """Return the queries with open windows, and when the next window of each ends."""
+        dues = []
+        for name in self._live():
+            due = self._members[name].due(self.state.members[name])
+            if due is not None:
+                dues.append((name, due))
+        return dues
 
-    # -- input -----------------------------------------------------------------------------------------
-
-    def _live(self) -> list[tuple[str, Member]]:
-        return [(n, m) for n, m in self._members.items() if self.state.members[n].failure is None]
-
-    def _names(self) -> list[str]:
-        return [name for name, _ in self._live()]
+    def _live(self) -> list[str]:
+        """Return the queries that have not failed."""
+        return [name for name in self._members if self.state.members[name].failure is None]
 
     def _fail(self, failed: Mapping[str, SlicemillError]) -> None:
         for name, problem in failed.items():
             self.state.members[name].failure = str(problem)
 
-    def _take(self, table: pa.Table) -> None:
+    # -- input -----------------------------------------------------------------------------------------
+
+    def _add(self, table: pa.Table) -> None:
         """Add new tuples to entries."""
-        selected, failed = self._selection.select(table, self._names())
+        selected, failed = self._selection.select(table, self._live())
         self._fail(failed)
         rows = selected.table.num_rows
         if not rows:
             return
         state = self.state
-        columns = self._arguments(selected)
+        users: dict[Expr, list[str]] = {}
+        for name in self._live():
+            for expr in self._exprs[name]:
+                users.setdefault(expr, []).append(name)
+        columns, failed = self._selection.arguments(selected, users)
+        self._fail(failed)
+        live = self._live()
         indices = state.seen + np.arange(rows)
-        panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
-        lifted = {n: p.lift(columns[n], indices) for n, p in self._partials.items() if n in columns}
-        seqs = selected.table.column("_seq").to_numpy()
         state.seen += rows
-        numbers, patterns = self._put(selected, panes, seqs, lifted)
-        if self._values:
-            self._take_values(selected.table, panes, numbers, patterns, columns, indices)
-        for name, member in self._live():
+        panes = cut(selected.table.column("_ts").to_numpy(), self._edges, state.newest)
+        state.newest = int(panes[0][-1])
+        distinct = distinct_keys(selected.keys, rows)
+        numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
+        found, names = self._selection.patterns(selected, live)
+        patterns = np.array([state.pattern(taking) for taking in names], np.int64)[found]
+        self._note(panes, found, names)
+        by_value = {name for name in live if isinstance(self._members[name], ValueGroupWindows)}
+        if len(by_value) < len(live):
+            cells = cells_of(distinct.codes, len(distinct.values), found, len(names))
+            self._add_entries(selected.table, panes, cells, (numbers, patterns), columns, indices)
+        if by_value:
+            self._add_values(selected.table, panes, (numbers, patterns), columns, indices)
+        for name in live:
+            member = self._members[name]
             if isinstance(member, OverWindows):
                 own = self._selection.takes(name, selected)
                 member.take(state.members[name], selected.table.filter(pa.array(own)), numbers[own])
 
-    def _put(
-        self,
-        selected: SelectedTuples,
-        panes: tuple[Int64s, Int64s],
-        seqs: Int64s,
-        lifted: Mapping[str, Columns],
-    ) -> tuple[Int64s, Int64s]:
-        """Add rows to their panes.
-
-        Return the key number and the pattern number of each row.
-        """
-        state = self.state
-        distinct = distinct_keys(selected.keys, selected.table.num_rows)
-        numbers = state.keys.number(distinct, selected.keys).astype(np.int64)
-        found, names = self._selection.patterns(selected, self._names())
-        patterns = np.array([state.pattern(members) for members in names], np.int64)[found]
-        state.newest = int(panes[0][-1])
-        self._note(panes, found, names)
-        if any(not isinstance(member, ValueGroupWindows) for _, member in self._live()):
-            cells = cells_of(distinct.codes, len(distinct.values), found, len(names))
-            entries, first = aggregate_panes(panes, cells, seqs, lifted, self._partials)
-            entries = {**entries, "key": numbers[first], "pattern": patterns[first]}
-            state.entries.append(entries, self._partials)
-        return numbers, patterns
-
-    def _arguments(self, selected: SelectedTuples) -> dict[str, pa.Array]:
-        """Return the argument column of each partial aggregate."""
-        users: dict[Expr, list[str]] = {}
-        for name, member in self._live():
-            for expr in dict.fromkeys(partial.expr for partial in member.partials):
-                users.setdefault(expr, []).append(name)
-        found, failed = self._selection.arguments(selected, users)
-        self._fail(failed)
-        partials = {**self._partials, **self._values}
-        return {name: found[partial.expr] for name, partial in partials.items() if partial.expr in found}
-
-    def _take_values(
+    def _add_entries(
         self,
         table: pa.Table,
         panes: tuple[Int64s, Int64s],
-        numbers: Int64s,
-        patterns: Int64s,
-        columns: Mapping[str, pa.Array],
+        cells: tuple[Int64s, int],
+        numbers: tuple[Int64s, Int64s],
+        columns: Mapping[Expr, pa.Array],
         indices: Int64s,
     ) -> None:
+        """Aggregate rows to entries. `numbers` are the key and the pattern of each row."""
+        lifted = {}
+        for name, partial in self._partials.items():
+            if partial.expr in columns:
+                lifted[name] = partial.lift(columns[partial.expr], indices)
+        seqs = table.column("_seq").to_numpy()
+        entries, first = aggregate_panes(panes, cells, seqs, lifted, self._partials)
+        keys, patterns = numbers
+        entries = {**entries, "key": keys[first], "pattern": patterns[first]}
+        self.state.entries.append(entries, self._partials)
+
+    def _add_values(
+        self,
+        table: pa.Table,
+        panes: tuple[Int64s, Int64s],
+        numbers: tuple[Int64s, Int64s],
+        columns: Mapping[Expr, pa.Array],
+        indices: Int64s,
+    ) -> None:
+        """Add entries of single tuples for aggregates that read each value."""
+        keys, patterns = numbers
         wanted = np.array(
             [any(isinstance(self._members.get(n), ValueGroupWindows) for n in p) for p in self.state.patterns]
         )
@@ -318,15 +303,15 @@ class PaneWindows:
             return
         made: dict[str, object] = {
             "start": np.repeat(panes[0], np.diff(panes[1]))[rows],
-            "key": numbers[rows],
+            "key": keys[rows],
             "pattern": patterns[rows],
             "seq": table.column("_seq").to_numpy()[rows],
             "rows": np.ones(len(rows), np.int64),
         }
         for name, partial in self._values.items():
-            if name in columns:
-                lifted = partial.lift(columns[name].take(pa.array(rows)), indices[rows])
-                made |= {f"{name}|{field}": values for field, values in lifted.items()}
+            if partial.expr in columns:
+                taken = columns[partial.expr].take(pa.array(rows))
+                add_partial(made, name, partial.lift(taken, indices[rows]))
         self.state.values.append(made, self._values)
 
     def _note(self, panes: tuple[Int64s, Int64s], patterns: Int64s, names: Sequence[frozenset[str]]) -> None:
@@ -334,9 +319,7 @@ class PaneWindows:
         starts, borders = panes
         for number, taking in enumerate(names):
             rows = np.flatnonzero(patterns == number) if len(names) > 1 else np.array([0, len(patterns) - 1])
-            first, last = (
-                int(starts[np.searchsorted(borders, row, side="right") - 1]) for row in (rows[0], rows[-1])
-            )
+            first, last = starts[np.searchsorted(borders, rows[[0, -1]], side="right") - 1].tolist()
             for name in taking:
                 member = self.state.members[name]
                 member.oldest = first if member.oldest is None else member.oldest
@@ -344,7 +327,7 @@ class PaneWindows:
 
     # -- output ----------------------------------------------------------------------------------------
 
-    def _answered(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
+    def _emit(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
         """Return the output of some queries.
 
         Queries with the same patterns share a view.
@@ -352,9 +335,9 @@ class PaneWindows:
         alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
         for name in ready:
             by_value = isinstance(self._members[name], ValueGroupWindows)
-            signature = tuple(name in pattern for pattern in self.state.patterns)
+            signature = tuple([name in pattern for pattern in self.state.patterns])
             alike.setdefault((by_value, signature), []).append(name)
-        answers: dict[str, pa.Table] = {}
+        emitted: dict[str, pa.Table] = {}
         stored: dict[bool, Columns] = {}
         for (by_value, signature), names in alike.items():
             store = self.state.values if by_value else self.state.entries
@@ -362,21 +345,16 @@ class PaneWindows:
             if by_value not in stored:
                 # Without group keys there is one key with number 0, which may not be stored yet.
                 stored[by_value] = by_key(store.all(partials), max(len(self.state.keys), 1))
-            since = min(self._members[n].since(self.state.members[n]) for n in names)
+            since = min([self._members[name].since(self.state.members[name]) for name in names])
             selected = np.array(signature, np.bool_)
             view = view_of(stored[by_value], selected, since, partials, store.single)
             for name in names:
+                member, state = self._members[name], self.state.members[name]
                 try:
-                    answers[name] = self._answer(name, view, until)
+                    emitted[name] = member.answer(view, self.state.keys, state, until)
                 except SlicemillError as problem:
                     self._fail({name: problem})
-        return answers
-
-    def _answer(self, name: str, view: PaneView, until: int) -> pa.Table:
-        member, state = self._members[name], self.state.members[name]
-        if isinstance(member, OverWindows):
-            return member.answer(view, state, until)
-        return member.answer(view, self.state.keys, state, until)
+        return emitted
 
 
 # Evaluation of conditions, keys and arguments, once for all queries.
@@ -434,12 +412,20 @@ class TupleSelection:
     ) -> tuple[SelectedTuples, dict[str, ExpressionError]]:
         """Return the selected tuples, and the errors of failed queries."""
         masks = self._masks(table)
-        failed = {n: masks.errors[p] for n in live if (p := self._index[n]) is not None and p in masks.errors}
+        failed: dict[str, ExpressionError] = {}
+        some_take_all = False
+        for name in live:
+            index = self._index[name]
+            if index is None:
+                some_take_all = True
+            elif index in masks.errors:
+                failed[name] = masks.errors[index]
         selected = SelectedTuples(table, masks.words)
-        if all(self._index[name] is not None for name in live if name not in failed):
+        if not some_take_all:
             selected = selected.only(np.asarray(masks.words.any(axis=0)))
         keys = self._keys(selected.table)
-        if any(isinstance(key, ExpressionError) for key in keys):
+        found = [key for key in keys if not isinstance(key, ExpressionError)]
+        if len(found) < len(keys):
             rows = np.zeros(selected.table.num_rows, np.bool_)
             for name in (name for name in live if name not in failed):
                 own = self._needs(name, selected)
@@ -449,8 +435,7 @@ class TupleSelection:
                 else:
                     rows |= own
             selected = selected.only(rows)
-            keys = self._keys(selected.table)
-        found = [key for key in keys if isinstance(key, pa.ChunkedArray)]
+            found = [key for key in self._keys(selected.table) if not isinstance(key, ExpressionError)]
         return SelectedTuples(selected.table, selected.words, found), failed
 
     def takes(self, name: str, selected: SelectedTuples) -> Bools:
@@ -471,8 +456,11 @@ class TupleSelection:
         names = []
         for value in found.values:
             words = value if isinstance(value, tuple) else (value,)
-            bits = sum(word << (WORD_BITS * i) for i, word in enumerate(words))
-            taking = (n for n in live if (index := self._index[n]) is None or bits >> index & 1)
+            taking = []
+            for name in live:
+                index = self._index[name]
+                if index is None or words[index // WORD_BITS] >> index % WORD_BITS & 1:
+                    taking.append(name)
             names.append(frozenset(taking))
         return found.codes, names
 
@@ -525,13 +513,13 @@ class GroupWindows:
     length: int
     slide: int
     key_names: tuple[str, ...]
-    figures: Mapping[str, PaneAggregate]  # by column name
+    aggregates: Mapping[str, PaneAggregate]  # by column name
     columns: tuple[Column, ...]
     grows: bool = field(default=False, kw_only=True)
 
     @property
     def partials(self) -> tuple[PartialAggregate, ...]:
-        return tuple(partial for figure in self.figures.values() for partial in figure.partials)
+        return tuple(partial for aggregate in self.aggregates.values() for partial in aggregate.partials)
 
     def begins(self, end: Any) -> Any:
         """Return the begins of windows with these ends."""
@@ -559,9 +547,9 @@ class GroupWindows:
 
     held = due
 
-    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, keys: Keys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
-        found = {name: figure.over(view, spans) for name, figure in self.figures.items()}
+        found = {name: aggregate.over(view, spans) for name, aggregate in self.aggregates.items()}
         return self._table(view, keys, spans, found)
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
@@ -571,7 +559,7 @@ class GroupWindows:
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
         return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
 
-    def _table(self, view: PaneView, keys: StoredKeys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
+    def _table(self, view: PaneView, keys: Keys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
         # The watermark triggers these rows, so no tuple determines their arrival time.
         arrays: dict[str, Any] = {
             "_ts": spans.end,
@@ -609,7 +597,7 @@ class ValueGroupWindows(GroupWindows):
     def partials(self) -> tuple[PartialAggregate, ...]:
         return self.values
 
-    def answer(self, view: PaneView, keys: StoredKeys, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, keys: Keys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
         # Kernels require windows with ascending ends, so windows are ordered by key.
         order = np.argsort(spans.rank, kind="stable")
@@ -631,21 +619,21 @@ class OverWindows:
     """
 
     slide: int
-    figures: Mapping[str, tuple[int, PaneAggregate]]  # by column: window length and aggregate
+    aggregates: Mapping[str, tuple[int, PaneAggregate]]  # by column: window length and aggregate
     columns: tuple[Column, ...]
 
     @property
     def length(self) -> int:
-        return max(length for length, _ in self.figures.values())
+        return max(length for length, _ in self.aggregates.values())
 
     @property
     def partials(self) -> tuple[PartialAggregate, ...]:
-        return tuple(partial for _, figure in self.figures.values() for partial in figure.partials)
+        return tuple(partial for _, aggregate in self.aggregates.values() for partial in aggregate.partials)
 
     @property
     def input_columns(self) -> list[str]:
         """Return the output columns that are copied from the tuple."""
-        return [column.name for column in self.columns if column.name not in self.figures]
+        return [column.name for column in self.columns if column.name not in self.aggregates]
 
     def holds(self, ts: Int64s) -> Bools:
         """Return True for all timestamps, because any tuple may be emitted."""
@@ -680,7 +668,7 @@ class OverWindows:
         kept = _last_of_slots(slots, numbers, int(numbers.max(initial=0)) + 1)
         state.waiting = chosen.take(pa.array(kept)).combine_chunks() if len(kept) else None
 
-    def answer(self, view: PaneView, state: MemberState, until: int) -> pa.Table:
+    def answer(self, view: PaneView, _: Keys, state: MemberState, until: int) -> pa.Table:
         assert state.waiting is not None
         ready = state.waiting.column(_SLOT).to_numpy() <= until
         rows = state.waiting.filter(pa.array(ready))
@@ -690,10 +678,10 @@ class OverWindows:
         spans: dict[int, Spans] = {}
         arrays: dict[str, Any] = {name: rows.column(name) for name in ("_ts", "_seq", *self.input_columns)}
         arrays["_arr"] = trigger_arrivals(ends)
-        for name, (length, figure) in self.figures.items():
+        for name, (length, aggregate) in self.aggregates.items():
             if length not in spans:
                 spans[length] = spans_at(view.begin, view.start, length, ranks, ends)
-            arrays[name] = figure.over(view, spans[length])
+            arrays[name] = aggregate.over(view, spans[length])
         names = ("_ts", "_seq", "_arr", *(column.name for column in self.columns))
         return pa.table({name: arrays[name] for name in names})
 

@@ -56,12 +56,6 @@ class PartialAggregate(Protocol):
     def index(self, columns: Columns, begin: Int64s) -> Any: ...
 
 
-def concat_values(arrays: Sequence[Any]) -> Any:
-    if isinstance(arrays[0], pa.Array):
-        return pa.concat_arrays(arrays)
-    return np.concatenate(arrays)
-
-
 def take_values(array: Any, indices: Int64s) -> Any:
     return array.take(pa.array(indices)) if isinstance(array, pa.Array) else array[indices]
 
@@ -73,7 +67,11 @@ class NamedPartial:
         self.name = f"{what} of {render(expr)} as {expr.type}"
 
     def joined(self, parts: Sequence[Columns]) -> Columns:
-        return {field: concat_values([part[field] for part in parts]) for field in parts[0]}
+        found: dict[str, Any] = {}
+        for name, first in parts[0].items():
+            concatenate: Any = pa.concat_arrays if isinstance(first, pa.Array) else np.concatenate
+            found[name] = concatenate([part[name] for part in parts])
+        return found
 
 
 class NonNullCount(NamedPartial):

@@ -51,8 +51,8 @@ class GroupedRows:
 
     `count` is the number of all groups. `touched` are the groups with rows in this run. `order` sorts rows by
     group. `groups` has for each sorted row the index of its group in `touched`. `signs` are 1 for inserted
-    and -1 for retracted rows. `tells` marks the rows after which a result is needed. Without `signs` and
-    `tells`, all rows are inserts that need a result.
+    and -1 for retracted rows. `emits` marks the rows after which a result is needed. Without `signs` and
+    `emits`, all rows are inserts that need a result.
     """
 
     numbered: Int32s
@@ -61,36 +61,36 @@ class GroupedRows:
     order: Int64s
     groups: Int32s
     signs: Int64s | None = None
-    tells: Bools | None = None
+    emits: Bools | None = None
 
     @staticmethod
     def of(
-        numbered: Int32s, count: int, signs: Int64s | None = None, tells: Bools | None = None
+        numbered: Int32s, count: int, signs: Int64s | None = None, emits: Bools | None = None
     ) -> GroupedRows:
         distinct, local = distinct_numbers(numbered)
         order, groups, _ = by_partition(local, len(distinct))
-        return GroupedRows(numbered, count, distinct, order, groups, signs, tells)
+        return GroupedRows(numbered, count, distinct, order, groups, signs, emits)
 
-    def in_rows(self, figures: Int64s) -> Int64s:
+    def in_rows(self, values: Int64s) -> Int64s:
         """Reorder values from group order to row order."""
-        found = np.empty_like(figures)
-        found[self.order] = figures
+        found = np.empty_like(values)
+        found[self.order] = values
         return found
 
-    def counted(self, chosen: Bools, kept: Int64s) -> Int64s:
+    def counted(self, chosen: Bools, stored: Int64s) -> Int64s:
         """Return by row the running count of its group's chosen rows.
 
-        `kept` has the counts of earlier runs, and is updated.
+        `stored` has the counts of earlier runs, and is updated.
         """
         signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
-        found = running_totals(self.groups, signs[self.order], kept[self.touched])
-        self.keep_last(found, kept)
+        found = running_totals(self.groups, signs[self.order], stored[self.touched])
+        self.keep_last(found, stored)
         return self.in_rows(found)
 
-    def keep_last(self, figures: Int64s, kept: Int64s) -> None:
-        """Store the last value of each group in `kept`."""
+    def keep_last(self, values: Int64s, stored: Int64s) -> None:
+        """Store the last value of each group in `stored`."""
         last = last_of_each(self.groups)
-        kept[self.touched] = figures[last]
+        stored[self.touched] = values[last]
 
 
 def empty_counts() -> Int64s:
@@ -151,10 +151,10 @@ class RunningMoments:
         self.sums, sums = _sum_moments(rows, numbers, leaves, self.sums)
         if squares is not None:
             self.squares, squares = _sum_moments(rows, squares, leaves, self.squares)
-        told = np.arange(len(order)) if rows.tells is None else np.flatnonzero(rows.tells[rows.order])
-        values = self._values(statistic, sums, squares, counts, odd, told)
+        emitting = np.arange(len(order)) if rows.emits is None else np.flatnonzero(rows.emits[rows.order])
+        values = self._values(statistic, sums, squares, counts, odd, emitting)
         indices = np.full(len(order), -1)
-        indices[rows.order[told]] = np.arange(len(told))
+        indices[rows.order[emitting]] = np.arange(len(emitting))
         return values.take(pa.array(indices, mask=indices < 0))
 
     def adopt(self, past: Rows, count: int, call: AggregateCall | WindowCall) -> None:
@@ -191,14 +191,14 @@ class RunningMoments:
         squares: limbs.Limbs | None,
         counts: Int64s,
         odd: dict[str, Int64s],
-        told: Int64s,
+        emitting: Int64s,
     ) -> pa.Array:
-        """Return the aggregates after the sorted rows `told`.
+        """Return the aggregates after the sorted rows `emitting`.
 
         The sums after row i have index i + 1.
         """
-        counts, ends = counts[told], told + 1
-        odd = {name: counted[told] for name, counted in odd.items()}
+        counts, ends = counts[emitting], emitting + 1
+        odd = {name: counted[emitting] for name, counted in odd.items()}
         if statistic.in_limbs and (statistic.name == "sum" or counts.max(initial=0) < MANY):
             windows = Windows(np.zeros(len(ends), np.int64), ends)
             some = {name: counted > 0 for name, counted in odd.items()}
@@ -396,7 +396,7 @@ class RunningSum:
         sums = (upper << _LOW_BITS) | lower
         if call.name.lower() == "sum":
             convert = result_converter(call.columns[0].type)
-            for index in np.flatnonzero(wide if rows.tells is None else wide & rows.tells):
+            for index in np.flatnonzero(wide if rows.emits is None else wide & rows.emits):
                 # The sum does not fit into its column. Raise the same error as row-by-row evaluation.
                 assert convert is not None
                 convert((int(upper[index]) << _LOW_BITS) + int(lower[index]))
@@ -492,10 +492,10 @@ def values_counted(call: Call) -> tuple[Expr, ...]:
 def running_aggregate(call: Call) -> RunningAggregate | None:
     """Return the running aggregate for a call, or None."""
     kind = accumulator_of(call)
-    return None if kind is None else _FIGURES[kind]()
+    return None if kind is None else _ACCUMULATORS[kind]()
 
 
-_FIGURES: Mapping[Accumulator, type[RunningAggregate]] = {
+_ACCUMULATORS: Mapping[Accumulator, type[RunningAggregate]] = {
     Accumulator.COUNT: RunningCount,
     Accumulator.DISTINCT: RunningDistinct,
     Accumulator.SUM: RunningSum,
@@ -510,20 +510,20 @@ def retractable_aggregate(call: Call) -> RetractableAggregate | None:
     Minimum and maximum are excluded, because after a retraction of the maximum an earlier value becomes the
     maximum.
     """
-    figure = running_aggregate(call)
-    return figure if isinstance(figure, RunningCount | RunningSum | RunningMoments) else None
+    accumulator = running_aggregate(call)
+    return accumulator if isinstance(accumulator, RunningCount | RunningSum | RunningMoments) else None
 
 
-def adopt_past(figure: RunningAggregate, past: Rows, count: int, call: Call) -> None:
+def adopt_past(accumulator: RunningAggregate, past: Rows, count: int, call: Call) -> None:
     """Initialise an accumulator from an unbounded window with `count` partitions."""
-    if isinstance(figure, RunningMoments):
-        figure.adopt(past, count, call)
-    elif isinstance(figure, RunningSum):
-        figure.adopt(past, count)
+    if isinstance(accumulator, RunningMoments):
+        accumulator.adopt(past, count, call)
+    elif isinstance(accumulator, RunningSum):
+        accumulator.adopt(past, count)
     else:
-        figure.run(GroupedRows.of(past.partitions, count), past.arguments, call)
-    if isinstance(figure, RunningCount):
+        accumulator.run(GroupedRows.of(past.partitions, count), past.arguments, call)
+    if isinstance(accumulator, RunningCount):
         # A stored row may stand for several rows.
         chosen = np.flatnonzero(all_known(GroupedRows.of(past.partitions, count), past.arguments))
-        figure.counts[:] = 0
-        np.add.at(figure.counts, past.partitions[chosen], weights_of(past)[chosen])
+        accumulator.counts[:] = 0
+        np.add.at(accumulator.counts, past.partitions[chosen], weights_of(past)[chosen])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from slicemill.catalog.builtin_aggregates import BUILTINS
-from slicemill.catalog.catalog import Catalog
+from slicemill.catalog.catalog import Catalog, TimestampKind
 from slicemill.catalog.expressions import Call, ColumnRef, Expr, Literal, conjunction
 from slicemill.catalog.queries import AggregateCall, FrameUnit, RankedBy, SelectItem, Window, WindowCall
 from slicemill.columns.sequence_bits import SEQ_BITS, fan_out_bits, rank_bits
@@ -34,6 +34,9 @@ from slicemill.operators.protocol import (
 from slicemill.operators.window.accumulators import is_by_itself, sources_of_calls, sources_of_columns
 from slicemill.time import format_us
 from slicemill.types import DOUBLE, Column, Kind
+
+if TYPE_CHECKING:
+    from slicemill.operators.graph import Node, QueryGraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,61 +78,6 @@ class SharedWindows(SharedOperator):
     members: tuple[WindowMember, ...]
 
 
-def _describe_panes(shared: SharedWindows) -> Description:
-    """Describe for EXPLAIN the borders of panes and their partial aggregates."""
-    edges = edge_grids(window for member in shared.members for window in member.windows)
-    panes = " and ".join(
-        f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}" for step, offset in edges
-    )
-    kept: dict[str, list[str]] = {}
-    for member in shared.members:
-        for call in member.operator.calls:
-            partials = KEPT[call.name] if member.partial else ("values",)
-            found = kept.setdefault(", ".join(render(a) for a in call.arguments) or "*", [])
-            found += [partial for partial in partials if partial not in found]
-    facts = [("in", f"panes cut {panes}")]
-    facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
-    facts += partition(shared.keys)
-    return Description("γ", f"Windows of {pluralize(len(shared.members), 'aggregate')}", tuple(facts))
-
-
-def _describe_window_member(member: WindowMember) -> Description:
-    if isinstance(member.operator, RelationAggregate):
-        facts = describe_windows(member.operator).facts
-    else:
-        facts = window_calls(member.operator.calls)
-    where = conjunction(member.conditions)
-    selected = (("where", render(where)),) if where is not None else ()
-    return Description("γ", "From panes", (*facts, *selected))
-
-
-def _member_history_us(member: WindowMember) -> int | None:
-    if isinstance(member.operator, RelationAggregate):
-        return longest_us(window for _, window in member.operator.windows)
-    return longest_us(call.window for call in member.operator.calls)
-
-
-def _holds(kept: WindowMember, member: WindowMember) -> bool:
-    """Return True if the panes of `kept` contain all that `member` reads.
-
-    sum(v), count(*)   [RANGE 60 SLIDE 10]     stores per pane: rows, count and sum of v
-    avg(v)             [RANGE 60 SLIDE 10]     reads per pane: count and sum of v
-    """
-    if not (kept.partial and member.partial) or kept.conditions != member.conditions:
-        return False
-    if isinstance(kept.operator, RelationAggregate):
-        if not isinstance(member.operator, RelationAggregate):
-            return False
-        if replace(kept.operator, calls=()) != replace(member.operator, calls=()):
-            return False
-        return partials_for(member.calls_read) <= partials_for(kept.calls_read)
-    if not isinstance(member.operator, WindowAggregate) or _input_columns(kept) != _input_columns(member):
-        return False
-    same_keys = kept.operator.calls[0].partition_by == member.operator.calls[0].partition_by
-    in_time = set(member.windows) <= set(kept.windows)
-    return same_keys and in_time and partials_for(member.operator.calls) <= partials_for(kept.operator.calls)
-
-
 def _input_columns(member: WindowMember) -> list[Column]:
     """Return the input columns that the query outputs.
 
@@ -139,36 +87,95 @@ def _input_columns(member: WindowMember) -> list[Column]:
     return [column for column in member.columns if column.name not in returned]
 
 
-def _panes_columns_read(shared: SharedWindows) -> ColumnsRead:
-    exprs, names = [*shared.keys], set()
-    for member in shared.members:
-        exprs += [*member.conditions, *(part for call in member.operator.calls for part in call.arguments)]
-        names |= {column.name for column in member.columns}
-    return ColumnsRead(exprs, names)
+class WindowMemberKind(MemberKind[WindowMember]):
+    def words(self, member: WindowMember) -> Description:
+        if isinstance(member.operator, RelationAggregate):
+            facts = describe_windows(member.operator).facts
+        else:
+            facts = window_calls(member.operator.calls)
+        where = conjunction(member.conditions)
+        selected = (("where", render(where)),) if where is not None else ()
+        return Description("γ", "From panes", (*facts, *selected))
+
+    def history_us(self, member: WindowMember) -> int | None:
+        if isinstance(member.operator, RelationAggregate):
+            return longest_us(window for _, window in member.operator.windows)
+        return longest_us(call.window for call in member.operator.calls)
+
+    def seq_bits(self, member: WindowMember, bits: int, catalog: Catalog) -> int:
+        # A user-defined aggregate may return several rows for a window.
+        return bits if member.partial else fan_out_bits(bits)
+
+    def holds(self, kept: WindowMember, member: WindowMember) -> bool:
+        """Return True if the panes of `kept` contain all that `member` reads.
+
+        sum(v), count(*)   [RANGE 60 SLIDE 10]     stores per pane: rows, count and sum of v
+        avg(v)             [RANGE 60 SLIDE 10]     reads per pane: count and sum of v
+        """
+        if not (kept.partial and member.partial) or kept.conditions != member.conditions:
+            return False
+        if isinstance(kept.operator, RelationAggregate):
+            if not isinstance(member.operator, RelationAggregate):
+                return False
+            if replace(kept.operator, calls=()) != replace(member.operator, calls=()):
+                return False
+            return partials_for(member.calls_read) <= partials_for(kept.calls_read)
+        if not isinstance(member.operator, WindowAggregate) or _input_columns(kept) != _input_columns(member):
+            return False
+        same_keys = kept.operator.calls[0].partition_by == member.operator.calls[0].partition_by
+        in_time = set(member.windows) <= set(kept.windows)
+        return (
+            same_keys and in_time and partials_for(member.operator.calls) <= partials_for(kept.operator.calls)
+        )
 
 
-_PANES_KINDS = (
-    OperatorKind(
-        spec=SharedWindows,
-        role=Role.STATEFUL,
-        words=lambda shared, *_: _describe_panes(shared),
-        waits_for_time=lambda *_: True,
-        selections=lambda shared, _: tuple(conjunction(member.conditions) for member in shared.members),
-        columns_read=lambda shared, *_: _panes_columns_read(shared),
-        task=TaskOf.KEYS,
-        keys=lambda shared: (shared.keys,),
-        member=MemberKind(
-            words=_describe_window_member,
-            history_us=_member_history_us,
-            # A user-defined aggregate may return several rows for a window.
-            seq_bits=lambda member, bits, _: bits if member.partial else fan_out_bits(bits),
-            holds=_holds,
-        ),
-        stored={"plan.window_member": WindowMember},
-        over_windows=True,
-        step="slicemill.operators.window.panes:shared_windows",
-    ),
-)
+class SharedWindowsKind(OperatorKind[SharedWindows]):
+    spec = SharedWindows
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    member = WindowMemberKind()
+    over_windows = True
+    step = "slicemill.operators.window.strategies:window_step"
+
+    def words(self, shared: SharedWindows, node: Node, graph: QueryGraph) -> Description:
+        """Describe for EXPLAIN the borders of panes and their partial aggregates."""
+        edges = edge_grids(window for member in shared.members for window in member.windows)
+        panes = " and ".join(
+            f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}"
+            for step, offset in edges
+        )
+        kept: dict[str, list[str]] = {}
+        for member in shared.members:
+            for call in member.operator.calls:
+                partials = KEPT[call.name] if member.partial else ("values",)
+                found = kept.setdefault(", ".join(render(a) for a in call.arguments) or "*", [])
+                found += [partial for partial in partials if partial not in found]
+        facts = [("in", f"panes cut {panes}")]
+        facts += [("per pane", f"{', '.join(partials)} of {what}") for what, partials in kept.items()]
+        facts += partition(shared.keys)
+        return Description("γ", f"Windows of {pluralize(len(shared.members), 'aggregate')}", tuple(facts))
+
+    def waits_for_time(self, shared: SharedWindows, kind: TimestampKind) -> bool:
+        return True
+
+    def selections(self, shared: SharedWindows, ports: Sequence[int]) -> tuple[Expr | None, ...]:
+        return tuple(conjunction(member.conditions) for member in shared.members)
+
+    def columns_read(self, shared: SharedWindows, port: int, wanted: Collection[str]) -> ColumnsRead:
+        exprs, names = [*shared.keys], set()
+        for member in shared.members:
+            exprs += [
+                *member.conditions,
+                *(part for call in member.operator.calls for part in call.arguments),
+            ]
+            names |= {column.name for column in member.columns}
+        return ColumnsRead(exprs, names)
+
+    def keys(self, shared: SharedWindows) -> tuple[Keys, ...] | None:
+        return (shared.keys,)
+
+    def stored(self) -> Mapping[str, type]:
+        return {"plan.window_member": WindowMember}
 
 
 # Panes (M35): borders, and partial aggregates that a pane stores.
@@ -302,36 +309,8 @@ def is_plain(call: WindowCall) -> bool:
     return stretch and call.name.lower() not in _COUNTING_FOREVER
 
 
-def holds(kept: OverMember, member: OverMember) -> bool:
-    """Return True if the rows stored for `kept` are sufficient for `member`.
-
-    Both have plain calls. Each argument of `member` must be stored for a window that is at least as long.
-    """
-    return all(
-        any(
-            before.window.frame is call.window.frame
-            and (before.window.extent or 0) >= (call.window.extent or 0)
-            for before in kept.operator.calls
-        )
-        and _argument_exprs([call])
-        <= _argument_exprs(c for c in kept.operator.calls if c.window.frame is call.window.frame)
-        for call in member.operator.calls
-    )
-
-
 def _argument_exprs(calls: Iterable[WindowCall]) -> set[Expr]:
     return {expr for call in calls for expr in BUILTINS[call.name.lower()].stored(call.arguments)}
-
-
-def _takes(kept: WindowAggregate, over: WindowAggregate) -> list[int] | None:
-    """Return by call the former call with the same state.
-
-    For unbounded windows.
-    """
-    partitions = [list(dict.fromkeys(call.partition_by for call in one.calls)) for one in (kept, over)]
-    if partitions[0] != partitions[1] or not all(map(_is_unbounded, (*kept.calls, *over.calls))):
-        return None
-    return sources_of_calls(kept.calls, over.calls)
 
 
 def _is_unbounded(call: WindowCall) -> bool:
@@ -360,61 +339,102 @@ def calls_wait(calls: Sequence[WindowCall]) -> bool:
     return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
 
 
-def _over_keys(over: WindowAggregate) -> tuple[Keys, ...] | None:
-    partitions = {call.partition_by for call in over.calls}
-    return tuple(partitions) if len(partitions) == 1 else None
-
-
-def _describe_shared_over(shared: SharedOver) -> Description:
-    facts = (*window_calls(shared.calls), *partition(shared.keys))
-    return Description("γ", f"Rows of {pluralize(len(shared.members), 'window aggregate')}", facts)
-
-
-def _columns_of_members(shared: SharedOver) -> ColumnsRead:
-    arguments = (argument for call in shared.calls for argument in call.arguments)
-    names = {column.name for member in shared.members for column in member.columns}
-    return ColumnsRead([*shared.keys, *arguments], names)
-
-
 def _over_columns_read(over: WindowAggregate) -> list[Expr]:
     return [part for call in over.calls for part in (*call.arguments, *call.partition_by)]
 
 
-_OVER_KINDS = (
-    OperatorKind(
-        spec=WindowAggregate,
-        role=Role.STATEFUL,
-        words=lambda over, *_: Description("γ", "Window aggregate", window_calls(over.calls)),
-        label=lambda _: "window",
-        waits_for_time=lambda over, _: calls_wait(over.calls),
-        columns_read=lambda over, _, wanted: ColumnsRead(_over_columns_read(over), wanted),
-        task=TaskOf.KEYS,
-        keys=_over_keys,
-        history_us=lambda over, *_: longest_us(call.window for call in over.calls),
-        seq_bits=bits_of_calls,
-        takes=_takes,
-        taken_over="slicemill.operators.window.state_takeover:windows_taken_over",
-        stored={"plan.window_aggregate": WindowAggregate},
-        over_windows=True,
-        step="slicemill.operators.window.over:over",
-    ),
-    OperatorKind(
-        spec=SharedOver,
-        role=Role.STATEFUL,
-        words=lambda shared, *_: _describe_shared_over(shared),
-        columns_read=lambda shared, *_: _columns_of_members(shared),
-        task=TaskOf.KEYS,
-        keys=lambda shared: (shared.keys,),
-        member=MemberKind(
-            words=lambda member: Description("γ", "Window aggregate", window_calls(member.operator.calls)),
-            history_us=lambda member: longest_us(call.window for call in member.operator.calls),
-            seq_bits=lambda member, bits, catalog: bits_of_calls(member.operator, bits, catalog),
-            holds=holds,
-        ),
-        over_windows=True,
-        step="slicemill.operators.window.over:shared_over",
-    ),
-)
+class WindowAggregateKind(OperatorKind[WindowAggregate]):
+    spec = WindowAggregate
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    taken_over = "slicemill.operators.window.state_takeover:windows_taken_over"
+    over_windows = True
+    step = "slicemill.operators.window.strategies:window_step"
+
+    def words(self, over: WindowAggregate, node: Node, graph: QueryGraph) -> Description:
+        return Description("γ", "Window aggregate", window_calls(over.calls))
+
+    def label(self, over: WindowAggregate) -> str:
+        return "window"
+
+    def waits_for_time(self, over: WindowAggregate, kind: TimestampKind) -> bool:
+        return calls_wait(over.calls)
+
+    def columns_read(self, over: WindowAggregate, port: int, wanted: Collection[str]) -> ColumnsRead:
+        return ColumnsRead(_over_columns_read(over), wanted)
+
+    def keys(self, over: WindowAggregate) -> tuple[Keys, ...] | None:
+        partitions = {call.partition_by for call in over.calls}
+        return tuple(partitions) if len(partitions) == 1 else None
+
+    def history_us(self, over: WindowAggregate, node: Node, graph: QueryGraph) -> int | None:
+        return longest_us(call.window for call in over.calls)
+
+    def seq_bits(
+        self, over: WindowAggregate, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        return bits_of_calls(over, bits, catalog, node, graph)
+
+    def takes(self, kept: WindowAggregate, over: WindowAggregate) -> Sequence[int] | None:
+        """Return by call the former call with the same state.
+
+        For unbounded windows.
+        """
+        partitions = [list(dict.fromkeys(call.partition_by for call in one.calls)) for one in (kept, over)]
+        if partitions[0] != partitions[1] or not all(map(_is_unbounded, (*kept.calls, *over.calls))):
+            return None
+        return sources_of_calls(kept.calls, over.calls)
+
+    def stored(self) -> Mapping[str, type]:
+        return {"plan.window_aggregate": WindowAggregate}
+
+
+class OverMemberKind(MemberKind[OverMember]):
+    def words(self, member: OverMember) -> Description:
+        return Description("γ", "Window aggregate", window_calls(member.operator.calls))
+
+    def history_us(self, member: OverMember) -> int | None:
+        return longest_us(call.window for call in member.operator.calls)
+
+    def seq_bits(self, member: OverMember, bits: int, catalog: Catalog) -> int:
+        return bits_of_calls(member.operator, bits, catalog)
+
+    def holds(self, kept: OverMember, member: OverMember) -> bool:
+        """Return True if the rows stored for `kept` are sufficient for `member`.
+
+        Both have plain calls. Each argument of `member` must be stored for a window that is at least as long.
+        """
+        return all(
+            any(
+                before.window.frame is call.window.frame
+                and (before.window.extent or 0) >= (call.window.extent or 0)
+                for before in kept.operator.calls
+            )
+            and _argument_exprs([call])
+            <= _argument_exprs(c for c in kept.operator.calls if c.window.frame is call.window.frame)
+            for call in member.operator.calls
+        )
+
+
+class SharedOverKind(OperatorKind[SharedOver]):
+    spec = SharedOver
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    member = OverMemberKind()
+    over_windows = True
+    step = "slicemill.operators.window.strategies:window_step"
+
+    def words(self, shared: SharedOver, node: Node, graph: QueryGraph) -> Description:
+        facts = (*window_calls(shared.calls), *partition(shared.keys))
+        return Description("γ", f"Rows of {pluralize(len(shared.members), 'window aggregate')}", facts)
+
+    def columns_read(self, shared: SharedOver, port: int, wanted: Collection[str]) -> ColumnsRead:
+        arguments = (argument for call in shared.calls for argument in call.arguments)
+        names = {column.name for member in shared.members for column in member.columns}
+        return ColumnsRead([*shared.keys, *arguments], names)
+
+    def keys(self, shared: SharedOver) -> tuple[Keys, ...] | None:
+        return (shared.keys,)
 
 
 # Specification of GROUP BY over windows of FROM.
@@ -472,48 +492,51 @@ def numbers_by_group(aggregate: RelationAggregate) -> bool:
     return joined and aggregate.slide is not None and keys_of_windows(aggregate) is not None
 
 
-def _windowed_group_columns_read(aggregate: RelationAggregate) -> ColumnsRead:
-    exprs = [item.expr for item in aggregate.group_by]
-    exprs += [argument for call in aggregate.calls for argument in call.arguments]
-    exprs += [aggregate.where] if aggregate.where is not None else []
-    return ColumnsRead(exprs, {column for column, _ in aggregate.windows if column is not None})
+class RelationAggregateKind(OperatorKind[RelationAggregate]):
+    spec = RelationAggregate
+    role = Role.STATEFUL
+    task = TaskOf.KEYS
+    over_windows = True
+    step = "slicemill.operators.window.strategies:window_step"
+    taken_over = "slicemill.operators.window.state_takeover:taken_over"
+    redistribute = "slicemill.operators.window.expiring_rows:redistribute_state"
 
+    def words(self, aggregate: RelationAggregate, node: Node, graph: QueryGraph) -> Description:
+        return describe_windows(aggregate)
 
-def _seq_bits(aggregate: RelationAggregate, bits: int) -> int:
-    if numbers_by_group(aggregate):
-        return GROUP_BITS
-    return SEQ_BITS if keys_of_windows(aggregate) is None else fan_out_bits(rank_bits(bits))
+    def label(self, aggregate: RelationAggregate) -> str:
+        return "aggregate"
 
+    def waits_for_time(self, aggregate: RelationAggregate, kind: TimestampKind) -> bool:
+        return aggregate.slide is not None and aggregate.windows[0][1].frame is FrameUnit.RANGE
 
-def _windowed_group_takes(kept: RelationAggregate, aggregate: RelationAggregate) -> list[int] | None:
-    """Return by stored argument its index in the former state."""
-    if replace(kept, calls=()) != replace(aggregate, calls=()):
-        return None
-    return sources_of_columns(kept.calls, aggregate.calls)
+    def columns_read(self, aggregate: RelationAggregate, port: int, wanted: Collection[str]) -> ColumnsRead:
+        exprs = [item.expr for item in aggregate.group_by]
+        exprs += [argument for call in aggregate.calls for argument in call.arguments]
+        exprs += [aggregate.where] if aggregate.where is not None else []
+        return ColumnsRead(exprs, {column for column, _ in aggregate.windows if column is not None})
 
+    def keys(self, aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
+        return keys_of_windows(aggregate)
 
-_WINDOWED_GROUP_KINDS = (
-    OperatorKind(
-        spec=RelationAggregate,
-        role=Role.STATEFUL,
-        words=lambda aggregate, *_: describe_windows(aggregate),
-        label=lambda _: "aggregate",
-        waits_for_time=lambda aggregate, _: (
-            aggregate.slide is not None and aggregate.windows[0][1].frame is FrameUnit.RANGE
-        ),
-        columns_read=lambda aggregate, *_: _windowed_group_columns_read(aggregate),
-        task=TaskOf.KEYS,
-        keys=keys_of_windows,
-        history_us=lambda aggregate, *_: longest_us(window for _, window in aggregate.windows),
-        seq_bits=lambda aggregate, bits, *_: _seq_bits(aggregate, bits),
-        stored={"plan.relation_aggregate": RelationAggregate},
-        over_windows=True,
-        step="slicemill.operators.window.expiring_rows:windowed_group",
-        takes=_windowed_group_takes,
-        taken_over="slicemill.operators.window.state_takeover:taken_over",
-        redistribute="slicemill.operators.window.expiring_rows:redistribute_state",
-    ),
-)
+    def history_us(self, aggregate: RelationAggregate, node: Node, graph: QueryGraph) -> int | None:
+        return longest_us(window for _, window in aggregate.windows)
+
+    def seq_bits(
+        self, aggregate: RelationAggregate, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
+    ) -> int:
+        if numbers_by_group(aggregate):
+            return GROUP_BITS
+        return SEQ_BITS if keys_of_windows(aggregate) is None else fan_out_bits(rank_bits(bits))
+
+    def stored(self) -> Mapping[str, type]:
+        return {"plan.relation_aggregate": RelationAggregate}
+
+    def takes(self, kept: RelationAggregate, aggregate: RelationAggregate) -> Sequence[int] | None:
+        """Return by stored argument its index in the former state."""
+        if replace(kept, calls=()) != replace(aggregate, calls=()):
+            return None
+        return sources_of_columns(kept.calls, aggregate.calls)
 
 
 # Translation of GROUP BY over the last rows to calls with OVER.
@@ -608,29 +631,36 @@ class WindowTop(Operator):
     shown: str | None = None
 
 
-def _describe_window_top(top: WindowTop) -> Description:
-    first = [("first", f"{top.by.function} <= {top.limit}")] if top.limit is not None else []
-    return Description("τ", "Top of each window", (*partition(top.by.partition_by), order_of(top.by), *first))
+class WindowTopKind(OperatorKind[WindowTop]):
+    spec = WindowTop
+    role = Role.STATEFUL
+    over_windows = True
+    step = "slicemill.operators.window.strategies:window_step"
+
+    def words(self, top: WindowTop, node: Node, graph: QueryGraph) -> Description:
+        first = [("first", f"{top.by.function} <= {top.limit}")] if top.limit is not None else []
+        return Description(
+            "τ", "Top of each window", (*partition(top.by.partition_by), order_of(top.by), *first)
+        )
+
+    def label(self, top: WindowTop) -> str:
+        return "top"
+
+    def waits_for_time(self, top: WindowTop, kind: TimestampKind) -> bool:
+        return True
+
+    def columns_read(self, top: WindowTop, port: int, wanted: Collection[str]) -> ColumnsRead:
+        exprs = [*top.by.partition_by, *(expr for expr, _ in top.by.order_by)]
+        return ColumnsRead(exprs, set(wanted) - {top.shown})
+
+    def seq_bits(self, top: WindowTop, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
+        return SEQ_BITS
 
 
-def _window_top_columns_read(top: WindowTop, wanted: Collection[str]) -> ColumnsRead:
-    exprs = [*top.by.partition_by, *(expr for expr, _ in top.by.order_by)]
-    return ColumnsRead(exprs, set(wanted) - {top.shown})
-
-
-_WINDOW_TOP_KINDS = (
-    OperatorKind(
-        spec=WindowTop,
-        role=Role.STATEFUL,
-        words=lambda top, *_: _describe_window_top(top),
-        label=lambda _: "top",
-        waits_for_time=lambda *_: True,
-        columns_read=lambda top, _, wanted: _window_top_columns_read(top, wanted),
-        seq_bits=lambda *_: SEQ_BITS,
-        over_windows=True,
-        step="slicemill.operators.window.top:window_top",
-    ),
+KINDS: tuple[OperatorKind[Any], ...] = (
+    SharedWindowsKind(),
+    WindowAggregateKind(),
+    SharedOverKind(),
+    RelationAggregateKind(),
+    WindowTopKind(),
 )
-
-
-KINDS = (*_PANES_KINDS, *_OVER_KINDS, *_WINDOWED_GROUP_KINDS, *_WINDOW_TOP_KINDS)

@@ -18,6 +18,7 @@ from slicemill.functions.vectors import numbers
 from slicemill.kernels.arrays import Int64s
 from slicemill.operators.step import CompiledColumns, StepContext
 from slicemill.operators.window.spec import WindowTop
+from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import END
 
 
@@ -30,7 +31,9 @@ class WindowTopState:
     next_seq: int = 0
 
 
-class WindowTopStep:
+class TopWindows:
+    """Strategy of ranks: sorts the rows of each timestamp when the watermark has passed the timestamp."""
+
     def __init__(self, operator: WindowTop, context: StepContext) -> None:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, WindowTopState) else WindowTopState()
@@ -41,18 +44,19 @@ class WindowTopStep:
         )
         self._falls = [falls for _, falls in operator.by.order_by]
         self._shown = operator.shown
-        self._schema = with_system_columns(to_arrow(context.node.schema))
+        self.outputs = [WindowOutput(with_system_columns(to_arrow(context.node.schema)))]
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        state, until = self.state, complete[0]
-        rows = tables[0] if state.waiting is None else concat_with_nulls([state.waiting, tables[0]])
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        state = self.state
+        if state.waiting is not None:
+            rows = concat_with_nulls([state.waiting, rows])
         ts = _times(rows)
-        ready = len(ts) if until == END else int(np.searchsorted(ts, until))
+        ready = len(ts) if watermark == END else int(np.searchsorted(ts, watermark))
         state.waiting = rows.slice(ready).combine_chunks()
         held = int(ts[ready]) if ready < len(ts) else END
         out = renumber(self._ordered(rows.slice(0, ready).combine_chunks()), state.next_seq)
         state.next_seq += out.num_rows
-        return out.select(self._schema.names).cast(self._schema), min(until, held)
+        return [(out, min(watermark, held))]
 
     def due(self) -> int | None:
         waiting = self.state.waiting
@@ -103,7 +107,3 @@ def _ranks(function: str, first: NDArray[np.bool_], other: NDArray[np.bool_]) ->
 
 def _times(table: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.asarray(numbers(table.column(TS).combine_chunks()))
-
-
-def window_top(operator: WindowTop, context: StepContext) -> WindowTopStep:
-    return WindowTopStep(operator, context)

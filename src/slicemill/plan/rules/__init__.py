@@ -1,1 +1,1 @@
-"""Rewrites of the query graph: each module has one rule with its name."""
+"""Rules of the optimizer: each module has one rewrite of the query graph, which has the module's name."""

@@ -1,4 +1,6 @@
-"""arrivals_to_over: replace aggregates per tuple over a window in FROM by OVER.
+"""arrivals_to_over: replace an aggregate over a window in FROM by an OVER window, if both are equal.
+
+The aggregate emits one row for each input row.
 
     bid ─ γ avg(price) by item, RANGE 60 ─ q       bid ─ avg(price) OVER (item, RANGE 60 - 1 µs) ─ π ─ q
 
@@ -43,7 +45,7 @@ def arrivals_to_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """Return the equivalent OVER window, or None."""
+    """Return the equivalent OVER window, or None if there is none."""
     if operator.slide is not None or operator.where is not None:
         return None
     if not all(same_over(call, catalog) for call in operator.calls):
@@ -51,7 +53,7 @@ def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
     (column, window), *others = operator.windows
     if others or column is not None or (window.frame is FrameUnit.ROWS and operator.group_by):
         return None
-    assert window.extent is not None, "the binder asks for a window with a beginning"
+    assert window.extent is not None, "the binder rejects an unbounded window"
     return Window(window.frame, window.extent - 1)
 
 

@@ -1,4 +1,4 @@
-"""drop_boxes: insert drop boxes (load shedding) before queries with a load budget.
+"""drop_boxes: insert a load-shedding operator (drop box) before queries with a load budget.
 
 Queries without a budget bypass the drop box, so they never lose rows. Queries with equal budgets share a drop
 box, so they can also share the operators after it.
@@ -26,7 +26,7 @@ def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _with_age_limit(graph: QueryGraph, query: QueryDefinition) -> QueryGraph:
-    """Set an age limit on the query's joins.
+    """Set a maximum age of matching rows on the query's joins.
 
     The join skips pairs instead of dropping rows, since other queries share its state.
     """
@@ -77,7 +77,7 @@ def _box(query: QueryDefinition) -> Drop:
 
 
 def _own_nodes(graph: QueryGraph, sink: str) -> set[str]:
-    """Return the nodes between the query and the logs that it reads."""
+    """Return the nodes between the query and the logs that the query reads."""
     own: set[str] = set()
     waiting = [sink]
     while waiting:

@@ -1,4 +1,4 @@
-"""name_by_content: derive node ids from content, and merge equal stateless nodes.
+"""name_by_content: derive each node id from the node's computation, and merge equal stateless nodes.
 
     bid ─┬─ q1: where ─ q1                    bid ─── bid: where price > 9 #5f… ─┬─ q1
          └─ q2: where ─ q2      (price > 9)                                      └─ q2
@@ -35,15 +35,15 @@ def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _owners(graph: QueryGraph) -> dict[str, str]:
-    """Map each node to the query, stream or view that owns it.
+    """Map each node to the query, stream or view that uses it.
 
     A node of several queries is mapped to the last query.
     """
     owners: dict[str, str] = {}
     for node in reversed(list(graph)):
         kind = kind_of(node.operator)
-        if kind.relation is not None:
-            owners[node.id] = kind.relation(node.operator)
+        if (relation := kind.relation(node.operator)) is not None:
+            owners[node.id] = relation
         elif (log := log_of(node, graph)) is not None:
             owners[node.id] = log
         else:
@@ -57,11 +57,9 @@ def _name_node(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, rena
     operator, inputs = node.operator, tuple(renamed[source] for source in node.inputs)
     kind = kind_of(operator)
     made = replace(node, inputs=tuple(source.id for source in inputs))
-    if kind.own_name is not None:
-        name = kind.own_name(operator)
+    if (name := kind.own_name(operator)) is not None:
         return replace(made, id=name, label=name, owner=name if kind.role is Role.SINK else "")
-    if kind.refer is not None:
-        operator = kind.refer(operator, lambda node_id: renamed[node_id].id)
+    operator = kind.refer(operator, lambda node_id: renamed[node_id].id)
     # An input that is a log is identified by the log, not by the node that writes it.
     logs = [log_of(graph[source], graph) for source in node.inputs]
     given = [f"log {log}" if log is not None else source.id for log, source in zip(logs, inputs, strict=True)]
@@ -84,13 +82,12 @@ def _first_log(node: Node, graph: QueryGraph) -> str:
 
 
 def _selection_label(operator: Operator) -> str:
-    """Return a short label of a selection, which many queries may share."""
-    shared = kind_of(operator).shared_label
-    text = _operator_label(operator) if shared is None else shared(operator)
+    """Return a short label of an operator that many queries may share."""
+    text = kind_of(operator).shared_label(operator) or _operator_label(operator)
     return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."
 
 
 def _operator_label(operator: Operator) -> str:
-    label = kind_of(operator).label
-    assert label is not None, "what is shared and its parts come later, from nodes that have names"
-    return label(operator)
+    label = kind_of(operator).label(operator)
+    assert label is not None, "rules that create nodes without a label run later"
+    return label

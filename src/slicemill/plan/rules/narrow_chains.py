@@ -1,4 +1,4 @@
-"""narrow_chains: prune unused columns between the joins of a chain.
+"""narrow_chains: prune unused columns between the binary joins of a join chain.
 
 a ─ ⋈ ─ π a.*, b.* ─ ⋈ ─ π a.v      a ─ ⋈ ─ π a.k, a.v ─ ⋈ ─ π a.v
 b ──┘            c ──┘              b ──┘            c ──┘
@@ -20,11 +20,11 @@ from slicemill.types import Schema
 
 def narrow_chains(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
     nodes = {node.id: node for node in graph}
-    for node in reversed(list(graph)):  # consumers first, so that a join is pruned before its inputs
+    for node in reversed(list(graph)):  # consumers come first, so that a join is pruned before its inputs
         join = node.operator
         if isinstance(join, WindowJoin) and join.aliases[0] == JOINED:
             before = nodes[node.inputs[0]]
-            assert isinstance(before.operator, Project), "it says until when joined rows can be met"
+            assert isinstance(before.operator, Project), "a join chain projects the columns of each join"
             read = columns_read(QueryGraph(nodes, graph.streams), node) | {
                 window.expires.column for window in join.windows if window.expires is not None
             }

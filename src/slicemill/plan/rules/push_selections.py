@@ -1,4 +1,4 @@
-"""push_selections: push conditions on a single stream below the join.
+"""push_selections: push conditions on a single stream below the join (predicate push-down).
 
 Conditions are pushed only below RANGE windows. A filter below a ROWS window would change the contents of
 the window.
@@ -32,7 +32,7 @@ def _below_join(node: Node, join: WindowJoin, graph: QueryGraph) -> list[Node]:
     inputs = list(node.inputs)
     filters: list[Node] = []
     for port, (alias, window) in enumerate(zip(join.aliases, join.windows, strict=True)):
-        # Rows of the preserved side of an outer join are emitted even if ON does not hold.
+        # An outer join emits all rows of the preserved side, even those that do not satisfy ON.
         if window.frame is FrameUnit.ROWS or port in join.kind.outer_inputs:
             continue
         kept, pushed = _split(kept, alias)
@@ -58,7 +58,7 @@ def _filter_node(node: Node, alias: str, source: Node, condition: Expr) -> Node:
 
 
 def _split(parts: list[Expr], alias: str) -> tuple[list[Expr], Expr | None]:
-    """Split off the conditions that read only `alias`.
+    """Split off the conditions that read only the input `alias`.
 
     Return the other conditions, and the conjunction of the conditions on `alias` in the input's own columns.
     """

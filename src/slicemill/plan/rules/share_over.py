@@ -1,4 +1,4 @@
-"""share_over: merge built-in OVER aggregates that have the same input and keys.
+"""share_over: merge built-in OVER aggregates of several queries that have the same input and keys.
 
     trade ─┬─ γ avg(price) OVER 60 SECONDS ─ π ─ q1
            └─ γ max(price) OVER 30 SECONDS ─ π ─ q2
@@ -26,7 +26,7 @@ from slicemill.plan.rules.sharing import (
 )
 from slicemill.types import Kind
 
-# Values of these types have no order or no column type (`aggregates.functions.has_kernel`).
+# Values of these types have no sort order or no Arrow type, so no kernel can aggregate them.
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 
 

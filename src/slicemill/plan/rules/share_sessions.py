@@ -1,4 +1,4 @@
-"""share_sessions: merge session aggregates that have the same input and keys.
+"""share_sessions: merge session aggregates of several queries that have the same input and keys.
 
     click ─┬─ σ page > 9 ─ γ count by visitor, SESSION 30 SECONDS ─ q1
            └────────────── γ max by visitor, SESSION 5 MINUTES ──── q2

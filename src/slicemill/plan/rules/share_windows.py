@@ -1,4 +1,4 @@
-"""share_windows: merge sliding-window aggregates that have the same input and keys.
+"""share_windows: merge sliding-window aggregates of several queries with the same input and keys.
 
     bid ─┬─ σ price > 9 ─ γ avg by item, RANGE 60 SLIDE 1 ─ π ─ q1
          └─────────────── γ max by item, RANGE 10 SLIDE 5 ─ π ─ q2
@@ -10,8 +10,8 @@ Filters move into the shared node. The node groups tuples by the set of filters 
 each group once. A single aggregate is also rewritten, so that later queries can share its state.
 
 An aggregate is shared only if no other stateful operator lies between it and the logs. Then the task of the
-node depends on the stream and keys alone, and not on other queries. Other window aggregates in FROM get a
-node of their own.
+node depends on the stream and keys alone, and not on other queries. Any other window aggregate in FROM gets
+its own node.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
             continue
         apart = not between_logs(graph, node)
         if apart and isinstance(node.operator, WindowAggregate):
-            continue  # computed by the kernels of OVER
+            continue  # the operator of OVER windows computes this aggregate
         assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
         partial = all(combines_panes(call, catalog) for call in node.operator.calls)
         if isinstance(node.operator, WindowAggregate) and not partial:
-            continue  # runs the aggregate's window version, which must see every tuple
+            continue  # the window needs every row, because its aggregates cannot be merged from panes
         source, conditions = (graph[node.inputs[0]], ()) if apart else filtered_input(graph, node)
         found = (
             single_member_node(shared, "windows", node, source, keys)
@@ -68,7 +68,7 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _keys(operator: Operator) -> tuple[Expr, ...] | None:
-    """Return the keys of an aggregate over sliding time windows, else None."""
+    """Return the keys of an aggregate over sliding time windows, or None for any other operator."""
     if isinstance(operator, RelationAggregate):
         windows = [window for column, window in operator.windows if column is None]
         if len(windows) == len(operator.windows) == 1 and operator.slide is not None and operator.calls:

@@ -1,4 +1,8 @@
-"""Helpers of the rules that share an operator between queries."""
+"""Helpers of the rules that share an operator between queries.
+
+A shared node has one member per query: the specification of that query's own operator. A part is the node
+that replaces the query's operator in the graph: it selects the member's rows from the shared node.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +47,9 @@ class SharedByKey(Generic[M]):
     members: list[M] = field(default_factory=list)
 
     def add(self, node: Node, columns: tuple[Column, ...], member: M) -> Node:
-        """Add a member, and return the part node that replaces its node.
+        """Add the operator of one query to the shared node; return the node that replaces this operator.
 
-        The part has only the columns that consumers read.
+        The new node (part) has only the columns that its consumers read.
         """
         self.members.append(member)
         return replace(
@@ -59,7 +63,7 @@ class SharedByKey(Generic[M]):
 def get_or_add_shared(
     known: dict[str, SharedByKey[M]], what: str, graph: QueryGraph, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """Return the shared node of a kind, input and keys.
+    """Return the shared node for an input and keys; create it on first use.
 
     The node is created on first use.
     """
@@ -72,7 +76,7 @@ def get_or_add_shared(
 def single_member_node(
     known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """Create a node of the same kind for a single member.
+    """Create a shared node for the operator of a single query.
 
     Other queries do not share this node.
     """
@@ -82,7 +86,7 @@ def single_member_node(
 
 
 def between_logs(graph: QueryGraph, node: Node) -> bool:
-    """Return True if only stateless operators connect a node with logs.
+    """Return True if only stateless operators lie between a node and the logs around it.
 
     The task of a shared node that replaces it then does not depend on other queries.
     """
@@ -110,7 +114,7 @@ def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
 
 
 def filtered_input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
-    """Return the input below an aggregate's filters, and their conditions."""
+    """Return the input below the filters of an aggregate, and the conditions of these filters."""
     conditions: list[Expr] = []
     above = graph[node.inputs[0]]
     while isinstance(above.operator, Filter) and log_of(above, graph) is None:
@@ -120,7 +124,7 @@ def filtered_input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
-    """Return the columns of a node that consumers read.
+    """Return the columns of a node that its consumers read.
 
     All columns are returned for a node that writes a log.
     """
@@ -138,7 +142,7 @@ def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
 
 
 def with_parts(graph: QueryGraph, made: Mapping[str, Node], parts: Mapping[str, Node]) -> QueryGraph:
-    """Replace nodes by parts, with each shared node before its first part."""
+    """Replace the nodes in `parts` by parts that read a shared node, and insert the shared nodes."""
     nodes: dict[str, Node] = {}
     for node in graph:
         part = parts.get(node.id)
@@ -149,7 +153,7 @@ def with_parts(graph: QueryGraph, made: Mapping[str, Node], parts: Mapping[str, 
 
 
 def without_loose_ends(graph: QueryGraph) -> QueryGraph:
-    """Remove filters without consumers, which moved into a shared node."""
+    """Remove filters without consumers, whose conditions have moved into a shared node."""
     while True:
         read = {source for node in graph for source in node.inputs} | set(graph.streams.values())
         loose = {node.id for node in graph if isinstance(node.operator, Filter) and node.id not in read}
@@ -165,6 +169,6 @@ def source_name(graph: QueryGraph, source: Node) -> str:
 
 
 def content_of(graph: QueryGraph, source: Node) -> str:
-    """Return a stable name of an input, independent of the queries."""
+    """Return a name of an input that does not depend on other queries."""
     log = log_of(source, graph)
     return source.id if log is None else f"log {log}"

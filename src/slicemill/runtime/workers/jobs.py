@@ -36,8 +36,7 @@ from slicemill.runtime.workers.events import (
     make_handler,
     writer_name,
 )
-from slicemill.runtime.workers.interrupt import Interrupts
-from slicemill.runtime.workers.pool import is_running, job_failure_cause
+from slicemill.runtime.workers.pool import Interrupts, is_running, job_failure_cause
 from slicemill.runtime.workers.retire import retire
 from slicemill.runtime.workers.worker import answer_message
 from slicemill.time import wall_clock_us

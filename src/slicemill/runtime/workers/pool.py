@@ -25,6 +25,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, TypeAlias
 
 import psutil
@@ -45,7 +46,6 @@ from slicemill.runtime.workers.channel import (
     encode,
 )
 from slicemill.runtime.workers.events import Event, Notice, WorkerAnswer, WorkerJoined, WorkerLeft, failure
-from slicemill.runtime.workers.interrupt import Interrupts
 from slicemill.runtime.workers.worker import Ticket, task_of
 from slicemill.time import wall_clock_us
 
@@ -540,3 +540,37 @@ def job_failure_cause(error: BaseException) -> str:
     told = [line for line in python if not line.startswith(("org.", "java.", "pyspark.", ": "))]
     chosen = told or causes or lines or [type(error).__name__]
     return chosen[0][:500]
+
+
+# Ctrl-C while workers run. PySpark's handler cancels all jobs before it raises KeyboardInterrupt, which would
+# kill workers during their runs. While a pool runs, Ctrl-C only raises KeyboardInterrupt. The code that
+# catches the exception stops the pool.
+
+
+class Interrupts:
+    """Replaces PySpark's handler, and restores it later.
+
+    Handlers of the program are not replaced.
+    """
+
+    def __init__(self) -> None:
+        self._before: object = None
+
+    def take(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        handler = signal.getsignal(signal.SIGINT)
+        if getattr(handler, "__module__", "").startswith("pyspark."):
+            self._before = handler
+            signal.signal(signal.SIGINT, _interrupt)
+
+    def give_back(self) -> None:
+        if self._before is None or threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGINT) is _interrupt:
+            signal.signal(signal.SIGINT, self._before)  # type: ignore[arg-type]
+        self._before = None
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -22,14 +22,14 @@ import pyarrow as pa
 
 from slicemill.storage.log import LogOutline
 
-# Message kinds of a process: one byte before the content.
+# Kinds of messages from a process: one byte before the content
 READY, NAMED, SPANS, EPOCHS, ROWS = b"y", b"n", b"s", b"e", b"r"
 FIRST, WHOLE, BATCH, END, FAILED, SYSTEM = b"f", b"w", b"b", b"z", b"x", b"c"
 
 
 @dataclass(frozen=True, slots=True)
 class AdhocQuery:
-    """Ad hoc query for a process."""
+    """Request to a process to execute an ad hoc query."""
 
     sql: str
     parameters: Sequence[object]

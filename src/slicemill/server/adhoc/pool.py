@@ -60,7 +60,7 @@ from slicemill.storage.log import Log
 
 _START_S = 60.0
 _LOOK_S, _RETRY_S = 0.05, 0.5
-_CANCELLED = "the ad hoc query was cancelled: its client asked for that, or is gone"
+_CANCELLED = "the ad hoc query was cancelled: its client has cancelled it or has disconnected"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,10 @@ class AdhocLimits:
     waiting_per_user: int = 32
     wait_s: float = 30.0
     idle_s: float = 60.0
-    ready: int = 2  # number of idle processes to keep
+    ready: int = 2  # number of idle processes in the pool
 
     def with_counts(self, at_once: int | None, per_user: int | None) -> AdhocLimits:
-        """Return these limits with other counts.
+        """Return limits with other numbers of concurrent queries, in total and per user.
 
         The count per user never exceeds the total.
         """
@@ -122,10 +122,10 @@ class QueryProcess:
     def wait_ready(self) -> None:
         """Wait until the process accepts queries."""
         if not self.connection.poll(_START_S) or self.connection.recv_bytes() != READY:
-            raise EOFError("it did not start")
+            raise EOFError("the process did not start")
 
     def send_file(self, file: IO[bytes]) -> None:
-        """Pass a file descriptor, after a message with the size of the file."""
+        """Pass a file descriptor to the process, after a message with the size of the file."""
         socket.send_fds(self._socket, [b"f"], [file.fileno()])
 
     def kill(self) -> None:
@@ -152,7 +152,7 @@ class AnswerRows:
 
     @staticmethod
     def of(table: pa.Table) -> AnswerRows:
-        """Return the rows of a table."""
+        """Return the rows of a table as an answer."""
         return AnswerRows(table.schema, iter(table.to_batches()), lambda: None)
 
     def take(self, most: float = math.inf) -> pa.RecordBatch | None:
@@ -169,7 +169,7 @@ class AnswerRows:
         return batch
 
     def mapped(self, schema: pa.Schema, function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> AnswerRows:
-        """Return these rows converted by a function, with another schema."""
+        """Return these rows with each batch converted by a function."""
         return AnswerRows(schema, map(function, iter(self.take, None)), self.close)
 
     @property
@@ -181,7 +181,7 @@ class AnswerRows:
         return self._left is not None
 
     def whole(self, most_bytes: float = math.inf) -> pa.Table:
-        """Return all remaining rows. Raise an error if they take more than `most_bytes`."""
+        """Return all remaining rows. Raises an error if they take more than `most_bytes`."""
         found, size = [], 0
         while (batch := self.take()) is not None:
             found.append(batch)
@@ -209,14 +209,14 @@ class QueryProcessPool:
         self.limits = limits
         self._changed = threading.Condition()
         self._idle: list[QueryProcess] = []
-        self._asked: set[_RunningQuery] = set()  # queries that have a process
+        self._asked: set[_RunningQuery] = set()  # queries that occupy a process
         self._waiting: Counter[str] = Counter()
         self._starting = 0
         self.closed = False
-        self._problem: str | None = None  # why processes fail to start
+        self._problem: str | None = None  # reason why processes fail to start
         self._handed = _TableFiles()
 
-    # -- calls of clients -----------------------------------------------------------------------------
+    # -- Calls of clients -----------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the missing idle processes in the background."""
@@ -233,7 +233,7 @@ class QueryProcessPool:
         parameters: Sequence[object] = (),
         interrupted: threading.Event | None = None,
     ) -> AnswerRows:
-        """Execute a query. Return when the first rows are available.
+        """Execute an ad hoc query. Return when its first rows are available.
 
         `relation_of` returns a relation by name, or raises UnknownName. Further rows are computed on demand.
         The query ends when `interrupted` is set.
@@ -249,7 +249,7 @@ class QueryProcessPool:
     def ask_system(
         self, adhoc_query: SystemCatalogQuery, user: str = "", interrupted: threading.Event | None = None
     ) -> pa.Table | None:
-        """Execute a query on PostgreSQL's system catalog. Returns None if it is not supported."""
+        """Execute a query on PostgreSQL's system catalog. Return None if it is not supported."""
         asked = self._begin(user, interrupted)
         try:
             asked.send(adhoc_query)
@@ -272,10 +272,10 @@ class QueryProcessPool:
             process.kill()
         self._handed.close()
 
-    # -- processes -------------------------------------------------------------------------------------
+    # -- Processes -------------------------------------------------------------------------------------
 
     def _begin(self, user: str, interrupted: threading.Event | None) -> _RunningQuery:
-        """Acquire a process for a user. Wait a limited time for an idle one."""
+        """Acquire a process for a user. Wait a limited time for an idle process."""
         limits, until = self.limits, time.monotonic() + self.limits.wait_s
         with self._changed:
             if self._waiting[user] >= limits.waiting_per_user:
@@ -287,7 +287,7 @@ class QueryProcessPool:
             try:
                 while True:
                     if self.closed:
-                        raise AdhocQueryCancelled("the server ends")
+                        raise AdhocQueryCancelled("the server is shutting down")
                     if interrupted is not None and interrupted.is_set():
                         raise AdhocQueryCancelled(_CANCELLED)
                     if self._may_begin(user):
@@ -340,7 +340,7 @@ class QueryProcessPool:
         return asked
 
     def release_process(self, asked: _RunningQuery, *, reusable: bool) -> None:
-        """Release the process of an ended query."""
+        """Return the process of an ended query to the pool, or kill the process."""
         with self._changed:
             self._asked.discard(asked)
             keep = reusable and not self.closed and len(self._idle) < self.limits.at_once
@@ -472,7 +472,7 @@ class _RunningQuery:
             self._raise_ended()
 
     def receive(self) -> tuple[bytes, memoryview]:
-        """Return the next message of the process. Raises on interruption or timeout."""
+        """Return the next message of the process. Raises an error on interruption or timeout."""
         connection, limit_s = self.process.connection, self._pool.limits.seconds
         began = time.monotonic()
         try:
@@ -560,7 +560,7 @@ class _TableFiles:
             known[1].close()
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all memory files."""
         while self._files:
             self._files.popitem()[1][1].close()
 
@@ -577,7 +577,7 @@ def _table(content: memoryview) -> pa.Table:
 
 @functools.cache
 def shared_pool() -> QueryProcessPool:
-    """Return the shared pool of this process, for services without their own pool."""
+    """Return the pool that all services without their own pool share in this process."""
     pool = QueryProcessPool()
     atexit.register(pool.close)
     return pool

@@ -58,15 +58,15 @@ from slicemill.sql.cursor import report_deep_nesting
 from slicemill.sql.errors import EslError, SourceText
 from slicemill.storage.log import Epoch, EpochSpans, Log
 
-# Memory in addition to DuckDB's: Arrow, batches to send, thread stacks.
+# memory in addition to DuckDB's: Arrow, batches to send, thread stacks
 _BESIDE_BYTES = 512 << 20
 _NICE = 5
-# The kernel's OOM killer ends this process before the server and Spark.
+# With this OOM score, the kernel ends this process before the server and Spark.
 _KILLED_FIRST = 900
 
 
 class QueryAbandoned(Exception):
-    """The server has abandoned the query."""
+    """Raised when the server has abandoned the query."""
 
 
 class _ServerConnection:
@@ -96,7 +96,7 @@ class _ServerConnection:
         return answer
 
     def rows(self, name: str) -> pa.Table:
-        """Map the rows of a table or view that the server holds."""
+        """Map the rows of a table or view, which the server passes as a memory file."""
         size = self.asked(ROWS, name=name)
         _, files, _, _ = socket.recv_fds(self._socket, 1, 1)
         try:
@@ -114,7 +114,7 @@ class _ServerConnection:
 
 @dataclass(frozen=True, slots=True)
 class _RemoteLog:
-    """Log with its index in the server. This process reads the segments."""
+    """Log whose index is in the server and whose segments this process reads."""
 
     name: str
     server: _ServerConnection
@@ -182,7 +182,7 @@ def _error_fields(problem: Exception, limits: ProcessLimits) -> dict[str, object
         return {
             "mistakes": [(one.message, one.span.start, one.span.end, one.hint) for one in problem.diagnostics]
         }
-    if isinstance(problem, MemoryError):  # Arrow's as well
+    if isinstance(problem, MemoryError):  # this includes the MemoryError of Arrow
         problem = OutOfMemory(limits.memory_bytes)
     if not isinstance(problem, SlicemillError):
         problem = SlicemillError(f"the ad hoc query cannot be answered: {type(problem).__name__}: {problem}")

@@ -1,1 +1,1 @@
-"""HTTP interface of the service: REST, and live results as server-sent events."""
+"""HTTP interface of the server: REST, and live results as server-sent events."""

@@ -1,4 +1,4 @@
-"""HTTP application. Every route calls one method of the service."""
+"""HTTP application of the server. Every route calls one method of the service."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ from slicemill.storage.log import Epoch
 T = TypeVar("T")
 
 _REFUSED: dict[int | str, dict[str, Any]] = {
-    400: {"model": RefusedRequest, "description": "A mistake in what was sent"},
-    401: {"model": RefusedRequest, "description": "A token is needed"},
+    400: {"model": RefusedRequest, "description": "The request has errors"},
+    401: {"model": RefusedRequest, "description": "A token is required"},
     403: {"model": RefusedRequest, "description": "The token's role or names do not allow it"},
-    404: {"model": RefusedRequest, "description": "There is no such query"},
-    422: {"model": RefusedRequest, "description": "The request is not as it is described here"},
+    404: {"model": RefusedRequest, "description": "No query has this name"},
+    422: {"model": RefusedRequest, "description": "The request does not match its description"},
 }
 _FULL: dict[int | str, dict[str, Any]] = {
     507: {"model": RefusedRequest, "description": "The disk is full; nothing was done"}
@@ -76,7 +76,10 @@ _BUSY: dict[int | str, dict[str, Any]] = {
     503: {"model": RefusedRequest, "description": "The engine has stopped"},
 }
 _FORMATS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {JSON: {}, ARROW: {}, CSV: {}}, "description": "The results, in the format accepted"}
+    200: {
+        "content": {JSON: {}, ARROW: {}, CSV: {}},
+        "description": "The results, in the format of the Accept header",
+    }
 }
 _PLAN_TYPES = {
     "text": "text/plain",
@@ -89,11 +92,11 @@ _PLANS: dict[int | str, dict[str, Any]] = {
     200: {"content": {kind: {} for kind in _PLAN_TYPES.values()}, "description": "The plan"}
 }
 _NEXT = "Slicemill-Next-Epoch"
-_IDLE_S = 5.0  # seconds; an idle client is then checked and sent a keep-alive
+_IDLE_S = 5.0  # seconds without rows after which a client is checked and sent a keep-alive
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-QueryName = Annotated[str, Path(description="The name of a query", max_length=1000)]
-Since = Annotated[int, Query(ge=0, le=2**62, description="The first epoch that is wanted")]
+QueryName = Annotated[str, Path(description="Name of a query", max_length=1000)]
+Since = Annotated[int, Query(ge=0, le=2**62, description="First epoch (commit number) to return")]
 
 
 def create_app(
@@ -103,8 +106,8 @@ def create_app(
     app = FastAPI(
         title="slicemill",
         version=__version__,
-        description="Many continuous queries over streams, planned together and run on Spark.",
-        docs_url=None,  # the page of the docs loads scripts from other hosts
+        description="Standing SQL queries over streams, planned together and run on Spark.",
+        docs_url=None,  # FastAPI's page of the docs loads scripts from other hosts
         redoc_url=None,
     )
     _add_errors(app, service)
@@ -126,14 +129,14 @@ async def _call(function: Callable[[], T]) -> T:
 async def _run_until_disconnect(
     request: Request, threads: Executor, function: Callable[[threading.Event], T]
 ) -> T:
-    """Run a function in a thread; set its event if the client disconnects."""
+    """Run a function in a thread. Set the function's event if the client disconnects."""
     interrupted = threading.Event()
     running = asyncio.get_running_loop().run_in_executor(threads, function, interrupted)
     gone = asyncio.create_task(_wait_for_disconnect(request))
     try:
         waited: set[asyncio.Future[Any]] = {running, gone}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-    finally:  # also when the server shuts down
+    finally:  # this also runs when the server shuts down
         if not running.done():
             interrupted.set()
         gone.cancel()
@@ -148,7 +151,7 @@ async def _wait_for_disconnect(request: Request) -> None:
 async def _in_threads(
     parts: Iterator[bytes], first: bytes, threads: Executor, answers: list[StatementAnswer]
 ) -> AsyncIterator[bytes]:
-    """Yield parts of a response, each computed in a thread.
+    """Yield the parts of a response, each computed in a thread.
 
     The next part is computed after the client has drained the previous ones.
     """
@@ -215,14 +218,14 @@ def _add_errors(app: FastAPI, service: MillService) -> None:
     @app.exception_handler(404)
     async def no_route(request: Request, _: Exception) -> JSONResponse:
         found = RequestProblem(
-            message=f"there is nothing at {request.url.path}", hint="/openapi.json says what there is"
+            message=f"there is no route {request.url.path}", hint="see /openapi.json for all routes"
         )
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 404)
 
     @app.exception_handler(405)
     async def no_method(request: Request, error: HTTPException) -> JSONResponse:
-        message = f"{request.url.path} does not take {request.method}"
-        found = RequestProblem(message=message, hint="/openapi.json says what it takes")
+        message = f"{request.url.path} does not accept {request.method}"
+        found = RequestProblem(message=message, hint="see /openapi.json for the methods of each route")
         return JSONResponse(RefusedRequest(errors=[found]).model_dump(), 405, error.headers)
 
     @app.exception_handler(408)
@@ -268,7 +271,7 @@ def _add_statements(app: FastAPI) -> None:
 def _add_catalog(app: FastAPI) -> None:
     @app.get("/v1/catalog", responses=_REFUSED, tags=["catalog"])
     async def catalog(session: CurrentSession) -> list[CatalogEntry]:
-        """Return all statements in force, with user and time."""
+        """Return all declarations in force, with user and time."""
         return [
             CatalogEntry(
                 kind=entry["kind"],
@@ -380,7 +383,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         most_rows: Annotated[int, Query(ge=1, le=1_000_000)] = 10_000,
         accept: Annotated[str, Header()] = JSON,
     ) -> Response:
-        """Return results from an epoch on, as JSON, Arrow or CSV (by the Accept header).
+        """Return results from an epoch (commit) on, as JSON, Arrow or CSV (by the Accept header).
 
         `next`, and the header Slicemill-Next-Epoch, have the epoch to request next. All rows are of one
         `version` of the query (header Slicemill-Version).
@@ -394,8 +397,8 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
             if kind != JSON:
                 return Response(ENCODERS[kind](page.table), media_type=kind, headers=headers)
             gap = str(page.gap).lower()
-            told = f'"next": {page.next_epoch}, "gap": {gap}, "version": {page.version}'
-            content = f'{{"rows": {json_rows(page.table)}, {told}}}'
+            fields = f'"next": {page.next_epoch}, "gap": {gap}, "version": {page.version}'
+            content = f'{{"rows": {json_rows(page.table)}, {fields}}}'
             return Response(content, media_type=JSON, headers=headers)
 
         return await _call(read)
@@ -439,7 +442,7 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
         if last_event_id:
             if not last_event_id.isdecimal() or len(last_event_id) > 18:
                 raise SlicemillError(
-                    "Last-Event-ID is not the id of an event; leave it out to begin with now"
+                    "Last-Event-ID is not the id of an event; omit it to start with the next results"
                 )
             since = int(last_event_id)
         start = since if since is not None else await _call(lambda: recent_epoch(query.log, recent))
@@ -448,11 +451,12 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
             connection = connection_of(request.scope)
             async for epoch in live.follow(query, start, _as_event, _IDLE_S, connection):
                 if current_principal(request) != session.principal:
-                    return  # the token was revoked meanwhile
+                    return  # the token has been revoked since the request began
                 if epoch.gap:
                     yield b"event: gap\ndata: {}\n\n"
                 yield epoch.content or b": nothing new\n\n"
-            if session.service.mill.queries.get(query.name) is not query:  # otherwise the server shuts down
+            # The query was dropped, and the server is not shutting down.
+            if session.service.mill.queries.get(query.name) is not query:
                 yield b"event: end\ndata: {}\n\n"
 
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -460,15 +464,15 @@ def _add_results(app: FastAPI, live: LiveResults) -> None:
 
 
 def _as_event(rows: EpochRows, epoch: Epoch, version: int) -> bytes:
-    told = f'"epoch": {epoch.number}, "next": {epoch.number + 1}, "version": {version}'
-    data = f'{{{told}, "rows": {json_of_epoch(rows)}}}'
+    fields = f'"epoch": {epoch.number}, "next": {epoch.number + 1}, "version": {version}'
+    data = f'{{{fields}, "rows": {json_of_epoch(rows)}}}'
     return f"id: {epoch.number + 1}\nevent: rows\ndata: {data}\n\n".encode()
 
 
 def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Access) -> None:
     @app.get("/v1/metrics", responses=_REFUSED, tags=["state"])
     async def metrics(session: CurrentSession) -> dict[str, Any]:
-        """Return all metrics of the mill, its queries and its streams."""
+        """Return all metrics of the engine, its queries and its streams."""
         return await _call(session.metrics)
 
     @app.get("/metrics", responses=_REFUSED, tags=["state"], response_class=Response)
@@ -484,21 +488,22 @@ def _add_state(app: FastAPI, service: MillService, live: LiveResults, access: Ac
     @app.get("/v1/support-bundle", responses=_REFUSED, tags=["state"], response_class=Response)
     async def bundle(session: CurrentSession) -> Response:
         """Return a support bundle: a ZIP file of statements, plans and metrics, without rows."""
-        session.principal.require(UserRole.ADMIN, "a bundle for support")
+        session.principal.require(UserRole.ADMIN, "a support bundle")
         headers = {"Content-Disposition": 'attachment; filename="slicemill-support.zip"'}
         content = await _call(lambda: support_bundle(service))
         return Response(content, media_type="application/zip", headers=headers)
 
     @app.get("/health", tags=["state"])
     async def health(response: Response, principal: CurrentPrincipal) -> Health:
-        """Return if the server accepts requests and queries run; status 503 if queries do not run.
+        """Return whether the server is ready and queries run. The status is 503 if queries do not run.
 
         Names of failing objects are shown only with a token for all names.
         """
-        locked = access.problems()  # without a working token, no client could read the reason elsewhere
+        # Without a working token, no client could read these problems over another route.
+        locked = access.problems()
         found = [one for one in service.problems() if one not in locked]
         if found and (principal is None or principal.names):
-            found = [f"{format_count(len(found), 'problem')}; who has a token for all names is told which"]
+            found = [f"{format_count(len(found), 'problem')}; a token for all names shows them"]
         found = [*locked, *found]
         ready = service.mill.dispatcher.failure is None
         if not ready:

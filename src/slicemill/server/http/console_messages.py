@@ -116,7 +116,7 @@ class MillHistory(FigureColumns):
 
 
 class GraphNode(BaseModel):
-    """Node of the running graph.
+    """Node of the running query graph, or several nodes that are drawn as one (folded).
 
     `queries` is the number of queries that need it. `folded` names the queries of a folded node.
     """
@@ -146,7 +146,7 @@ class GraphArc(BaseModel):
 
 
 class GraphBody(BaseModel):
-    """Part of the graph. `left_out` counts the nodes beyond the limit."""
+    """Part of the running query graph. `left_out` counts the nodes beyond the limit."""
 
     nodes: list[GraphNode]
     arcs: list[GraphArc]
@@ -157,7 +157,7 @@ class GraphBody(BaseModel):
 
 
 class ComponentLine(BaseModel):
-    """Connected component of the graph, with the streams that it reads."""
+    """Connected component of the query graph: queries that share streams or operators."""
 
     index: int
     streams: list[str]
@@ -188,9 +188,9 @@ class CutsBody(BaseModel):
 
 
 class CutMoveBody(BaseModel):
-    """Change of the cuts of a slice chain.
+    """Change of the slice borders in a join's state. State slices hold the rows between two ages.
 
-    `part` is the part of the state, `used` the ages of the new cuts in seconds.
+    `part` names the part of the state; `used` has the ages of the new borders in seconds.
     """
 
     at_s: float
@@ -200,9 +200,10 @@ class CutMoveBody(BaseModel):
 
 
 class SliceChain(BaseModel):
-    """State slices of one task's joins, as of its last checkpoint.
+    """State slices of one task's joins: rows between two ages, as of the task's last checkpoint.
 
-    `moves` has earlier cuts. `reaches` has the longest join window of each query, in seconds.
+    `moves` has earlier slice borders (ages at which slices end). `reaches` has the longest join window of
+    each query, in seconds.
     """
 
     task: str
@@ -215,7 +216,7 @@ class SliceChain(BaseModel):
 
 
 class PolicyLine(BaseModel):
-    """Scheduling policy: the metric that it minimizes, and its rule."""
+    """Scheduling policy: the metric that it minimises, and its rule."""
 
     name: str
     aim: str
@@ -223,7 +224,7 @@ class PolicyLine(BaseModel):
 
 
 class TaskPriority(BaseModel):
-    """Unit with its position in the schedule, or None if no rows wait for it."""
+    """Task with its position in the scheduling order. The position is None if no rows are pending."""
 
     task: str
     queries: list[str]
@@ -246,7 +247,7 @@ class Policies(BaseModel):
 
 
 class PlanRequest(BaseModel):
-    """Load to simulate: rows per second by stream, under some policies. `text` may declare new queries."""
+    """Load to simulate: rows per second by stream, scheduling policies, and optional new queries."""
 
     rates: dict[str, float]
     policies: list[str] = Field(min_length=1, max_length=4)
@@ -279,7 +280,7 @@ class MadeToken(BaseModel):
 
 
 class FunctionWord(BaseModel):
-    """Function and its call syntax."""
+    """Function with its call syntax, for completion in the editor."""
 
     name: str
     call: str
@@ -297,7 +298,7 @@ class RelationWord(BaseModel):
 
 
 class EditorWords(BaseModel):
-    """Completions for the ESL editor: words of the language and names of the catalog."""
+    """Completions for the editor of statements: words of the language and names of the catalog."""
 
     keywords: list[str]
     types: list[str]
@@ -306,7 +307,7 @@ class EditorWords(BaseModel):
 
 
 class PlanPreview(BaseModel):
-    """Preview of a text: its plan, and the operators shared with running queries."""
+    """Preview of statements: their plan, and the operators that running queries would share."""
 
     plan: str
     queries: list[str]

@@ -1,4 +1,4 @@
-"""Routes of the web console. One response has all data of a page, from one metrics sample."""
+"""Routes of the web console. One response has all data of a page, from one sample of metrics."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _add_overview(app: FastAPI, sampler: Sampler) -> None:
 
     @app.get("/v1/history", responses=REFUSED, tags=["console"])
     async def mill_history(session: CurrentSession) -> MillHistory:
-        """Return half an hour of mill metrics: rates, response times, slowdown, and policies."""
+        """Return half an hour of engine metrics: rates, response times, slowdown, scheduling policies."""
         session.require_all_names(None)
         columns, policies = sampler.mill_history()
         since = [PolicySince(at_s=at_s, policy=policy) for at_s, policy in policies]
@@ -128,7 +128,7 @@ def _add_overview(app: FastAPI, sampler: Sampler) -> None:
 
     @app.get("/v1/queries/{name}/line", responses=REFUSED, tags=["console"])
     async def line(name: str, session: CurrentSession) -> QueryLine:
-        """Return one query as in the overview."""
+        """Return one query with its metrics and the cause of slowness, as a line of the overview."""
         known = session.query(name).name
         sample = await in_thread(sampler.look)
         return QueryLine.model_validate(asdict(sample.queries[known]))
@@ -184,7 +184,7 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
         fold: FoldMode | None = None,
         limit: Annotated[int, Query(ge=1, le=2000)] = 150,
     ) -> GraphBody:
-        """Return the running graph with its rates: ancestors of a query, a component, or all.
+        """Return the running query graph with its rates: ancestors of a query, a component, or all.
 
         Large graphs are folded, unless `fold` is set.
         """
@@ -206,7 +206,7 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
 
     @app.get("/v1/graph/components", responses=REFUSED, tags=["console"])
     async def components(session: CurrentSession) -> list[ComponentLine]:
-        """Return the connected components of the graph, by descending number of queries."""
+        """Return the connected components of the query graph, by descending number of queries."""
         session.require_all_names(None)
         found = await in_thread(lambda: components_of(service.mill, sampler.look()))
         return [ComponentLine.model_validate(asdict(one)) for one in found]
@@ -215,7 +215,7 @@ def _add_graph(app: FastAPI, service: MillService, sampler: Sampler) -> None:
 def _add_preview(app: FastAPI, service: MillService) -> None:
     @app.post("/v1/preview", responses=REFUSED, tags=["console"])
     async def preview_text(body: StatementText, session: CurrentSession) -> PlanPreview:
-        """Return the plan of the queries in a text, and what they would share. Nothing is run."""
+        """Return the plan of the queries in a text, and the operators they would share. Nothing is run."""
         session.require_all_names(None)
         found = await in_thread(lambda: preview(service.mill, body.text))
         return PlanPreview.model_validate(asdict(found))
@@ -224,14 +224,14 @@ def _add_preview(app: FastAPI, service: MillService) -> None:
 def _add_completions(app: FastAPI) -> None:
     @app.get("/v1/words", responses=REFUSED, tags=["console"])
     async def words(session: CurrentSession) -> EditorWords:
-        """Return the words that an ESL editor can highlight and complete."""
+        """Return the words that an editor of statements can highlight and complete."""
         return EditorWords.model_validate(asdict(await in_thread(lambda: completions_for(session))))
 
 
 def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
     @app.get("/v1/slices", responses=REFUSED, tags=["console"])
     async def chains(session: CurrentSession) -> list[SliceChain]:
-        """Return the slice chains of all joins, without their slices."""
+        """Return the tasks whose joins store state slices, without the slices."""
         session.require_all_names(None)
         tasks = service.mill.dispatcher.tasks
         found = await in_thread(watch.chains)
@@ -239,7 +239,7 @@ def _add_slices(app: FastAPI, service: MillService, watch: SliceWatch) -> None:
 
     @app.get("/v1/slices/{query}", responses=REFUSED, tags=["console"])
     async def slices(query: str, session: CurrentSession) -> list[SliceChain]:
-        """Return the state slices that a query uses, as of the last checkpoint."""
+        """Return the state slices that the joins of a query use, as of the last checkpoint."""
         name = session.query(query).name
 
         def read() -> list[SliceChain]:
@@ -301,7 +301,7 @@ def _chain(session: UserSession, chain: StoredChain) -> SliceChain:
 def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> None:
     @app.get("/v1/policies", responses=REFUSED, tags=["console"])
     async def policies(session: CurrentSession) -> Policies:
-        """Return all policies, the current policy, and the priority of each task."""
+        """Return all scheduling policies, the current policy, and the priority of each task."""
         session.require_all_names(None)
         found = await in_thread(lambda: priorities_of(service.mill, sampler.look()))
         chooser = service.mill.dispatcher.chooser
@@ -317,7 +317,7 @@ def _add_scheduling(app: FastAPI, service: MillService, sampler: Sampler) -> Non
 
     @app.post("/v1/simulate", responses=REFUSED, tags=["console"])
     async def simulate(body: PlanRequest, session: CurrentSession) -> PlanAnswer:
-        """Simulate response times and slowdown for a load, with the costs measured here."""
+        """Simulate response times and slowdown for a load, with the costs that this server has measured."""
         session.require_all_names(None)
         if body.text:
             await in_thread(lambda: session.check_trial(body.text))
@@ -333,7 +333,7 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
     @app.get("/v1/tokens", responses=REFUSED, tags=["console"])
     async def tokens(session: CurrentSession) -> list[TokenLine]:
         """Return the principals that have tokens, with roles and names, but without the tokens."""
-        session.principal.require(UserRole.ADMIN, "looking at tokens")
+        session.principal.require(UserRole.ADMIN, "listing tokens")
         return [
             TokenLine(name=entry["name"], role=entry["role"], names=entry["names"])
             for entry in access.entries()
@@ -342,25 +342,29 @@ def _add_tokens(app: FastAPI, access: Access) -> None:
     @app.post("/v1/tokens", responses=REFUSED, tags=["console"])
     async def add_token(body: TokenRequest, session: CurrentSession) -> MadeToken:
         """Create a token. The first token must be an admin's; from then on every client needs a token."""
-        session.principal.require(UserRole.ADMIN, "making a token")
+        session.principal.require(UserRole.ADMIN, "creating a token")
         if not access.requires_token and (body.role.lower() != UserRole.ADMIN.word or body.names):
-            raise SlicemillError("the first token has role admin and all names, or nobody could make another")
+            raise SlicemillError(
+                "the first token must have role admin and all names, so that it can create other tokens"
+            )
         return MadeToken(token=access.add(body.name, body.role, body.names, wall_clock_us()))
 
     @app.delete("/v1/tokens/{name}", responses=REFUSED, tags=["console"], status_code=204)
     async def drop_token(name: str, session: CurrentSession) -> None:
         """Revoke a token."""
-        session.principal.require(UserRole.ADMIN, "dropping a token")
+        session.principal.require(UserRole.ADMIN, "revoking a token")
         if name == session.principal.name:
-            raise SlicemillError("that is the token that you use; let another admin drop it")
+            raise SlicemillError("your own token cannot be revoked; ask another admin to revoke it")
         access.drop(name)
 
 
-# Static files of the web console, built by `make console`. Without them, a page says how to build them.
+# Static files of the web console
+#
+# `make console` builds the files. Without them, a page describes how to build them.
 
 
 FOLDER = Path(__file__).resolve().parents[1] / "console"
-NOT_BUILT = "without the console: it is built by `make console`, which needs npm's registry once"
+NOT_BUILT = "the web console is not built; run `make console`, which needs npm's registry once"
 # Content security policy: nothing from other hosts, no inline code or style sheet, no embedding in frames.
 # Inline style attributes are allowed, because browsers write them in text editors.
 _POLICY = (
@@ -390,7 +394,7 @@ again. <a href="/health">/health</a> and <a href="/openapi.json">/openapi.json</
 
 @dataclass(frozen=True, slots=True)
 class ConsoleFile:
-    """File in memory, plain and compressed."""
+    """File of the console in memory, plain and compressed."""
 
     content: bytes
     packed: bytes
@@ -400,7 +404,7 @@ class ConsoleFile:
 
 
 def console_files(folder: Path = FOLDER) -> dict[str, ConsoleFile]:
-    """Return the built files, or an empty dict if the console was not built."""
+    """Return the built files of the console, or an empty dict if the console was not built."""
     if not (folder / _START).is_file():
         return {}
     found = {}

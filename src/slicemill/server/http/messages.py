@@ -20,7 +20,7 @@ _NO_ROWS = f"{_ROWS}null}}"
 
 
 class StatementText(BaseModel):
-    """Statements in ESL, with semicolons between them."""
+    """Statements in ESL (SQL for streams), separated by semicolons."""
 
     text: str = Field(examples=["SHOW QUERIES"], max_length=1_000_000)
 
@@ -133,7 +133,7 @@ class QueryEntry(BaseModel):
     paused_since: str | None = None
     paused_by: str | None = None
     metrics: dict[str, Any] | None
-    progress: dict[str, Any] | None  # only during a backfill
+    progress: dict[str, Any] | None  # progress of a backfill, or None without a backfill
 
 
 class Health(BaseModel):
@@ -145,7 +145,7 @@ class Health(BaseModel):
 
 
 def problems_of(error: Exception) -> RefusedRequest:
-    """Return an error as clients receive it. ESL errors include their position."""
+    """Return an error as clients receive it. Errors in statements include their position."""
     if isinstance(error, UnknownName):
         return RefusedRequest(errors=[RequestProblem(message=error.message, hint=error.hint)])
     if not isinstance(error, EslError):

@@ -1,4 +1,4 @@
-"""`/metrics`: metrics of a mill in the Prometheus text format."""
+"""`/metrics`: metrics of the engine in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -17,56 +17,64 @@ from slicemill.server.live_results import LiveCounts
 from slicemill.time import END, SECOND_US, wall_clock_us
 
 _QUANTILES = (0.5, 0.99)
-# Name, help text, and value for a query. Names of counters end in _total.
+# Name, help text, and value of each metric of a query. Names of counters end in _total.
 _OF_QUERIES: tuple[tuple[str, str, Callable[[QueryMetrics], float | None]], ...] = (
-    ("slicemill_query_rows_total", "Rows that the query has given.", lambda q: q.rows),
+    ("slicemill_query_rows_total", "Number of rows that the query has emitted.", lambda q: q.rows),
     (
         "slicemill_query_slowdown",
-        "Mean response time over what it would be alone.",
+        "Mean ratio of response time to the response time without other load.",
         lambda q: q.figures.slowdown.mean,
     ),
     (
         "slicemill_query_staleness_ratio",
-        "Share of time in which a result was missing.",
+        "Share of time in which at least one due result was missing.",
         lambda q: q.staleness,
     ),
     (
         "slicemill_query_tardiness_seconds",
-        "Mean time by which results miss the level.",
+        "Mean time by which results exceed the service level.",
         lambda q: q.figures.tardiness.mean,
     ),
-    ("slicemill_query_rows_waiting", "Rows that wait for the query's task.", lambda q: q.memory.rows),
-    ("slicemill_query_state_bytes", "Bytes of state of the query's task.", lambda q: q.memory.state_bytes),
+    (
+        "slicemill_query_rows_waiting",
+        "Number of pending input rows of the query's task.",
+        lambda q: q.memory.rows,
+    ),
+    (
+        "slicemill_query_state_bytes",
+        "State size of the query's task in bytes.",
+        lambda q: q.memory.state_bytes,
+    ),
     (
         "slicemill_query_task_cpu_seconds_total",
-        "Processor time of the query's task, which others may share.",
+        "CPU time of the query's task, which other queries may share.",
         lambda q: q.cpu_s,
     ),
     (
         "slicemill_query_shed_rows_total",
-        "Rows that were dropped to keep a budget.",
+        "Number of input rows that load shedding has dropped.",
         lambda q: q.shed.dropped if q.shed else None,
     ),
     (
         "slicemill_query_accuracy_ratio",
-        "Accuracy that is left of the query's results.",
+        "Estimated accuracy of the query's results under load shedding (1 = exact).",
         lambda q: q.shed.accuracy if q.shed else None,
     ),
     (
         "slicemill_query_level_met",
-        "Whether the query keeps its service level.",
+        "1 if the query meets its service level, else 0.",
         lambda q: None if q.met is None else float(q.met),
     ),
 )
 _OF_STREAMS = (
-    ("slicemill_stream_rows_total", "Rows that were read.", "read"),
-    ("slicemill_stream_late_rows_total", "Rows that came too late.", "late"),
-    ("slicemill_stream_unreadable_rows_total", "Rows that could not be read.", "bad"),
+    ("slicemill_stream_rows_total", "Number of rows that were read from the source.", "read"),
+    ("slicemill_stream_late_rows_total", "Number of late rows (older than the watermark).", "late"),
+    ("slicemill_stream_unreadable_rows_total", "Number of bad rows (that could not be parsed).", "bad"),
 )
 
 
 def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes:
-    """Return the metrics of a mill, of named queries and of live clients."""
+    """Return the metrics of the engine, of some queries and of live clients."""
     registry = CollectorRegistry()
     queries = [mill.queries[name] for name in names if name in mill.queries]
     registry.register(MillCollector(mill, queries, live))
@@ -74,7 +82,7 @@ def prometheus_text(mill: Mill, names: Iterable[str], live: LiveCounts) -> bytes
 
 
 class MillCollector(Collector):
-    """Prometheus collector that reads the metrics of a mill on each scrape."""
+    """Prometheus collector that reads the engine's metrics on each scrape."""
 
     def __init__(self, mill: Mill, queries: list[Query], live: LiveCounts) -> None:
         self._mill = mill
@@ -91,7 +99,7 @@ class MillCollector(Collector):
         yield self._responses(figures)
         yield self._shares(figures)
         failed = GaugeMetricFamily(
-            "slicemill_query_failed", "Whether the query has stopped.", labels=["query"]
+            "slicemill_query_failed", "1 if the query has failed and stopped, else 0.", labels=["query"]
         )
         for handle in self._queries:
             failed.add_metric([handle.name], float(handle.error is not None))
@@ -104,11 +112,13 @@ class MillCollector(Collector):
     def _backfills(self) -> Iterator[Metric]:
         share = GaugeMetricFamily(
             "slicemill_query_backfill_ratio",
-            "Share of the past that a query has read which began in it.",
+            "Share of the past rows that a query with FROM BEGINNING has read.",
             labels=["query"],
         )
         left = GaugeMetricFamily(
-            "slicemill_query_backfill_rows_left", "Rows that it still has to read.", labels=["query"]
+            "slicemill_query_backfill_rows_left",
+            "Number of past rows that the query still has to read.",
+            labels=["query"],
         )
         for handle in self._queries:
             if (progress := handle.progress()) is not None:
@@ -119,7 +129,7 @@ class MillCollector(Collector):
     def _responses(self, figures: dict[str, QueryMetrics]) -> Metric:
         """Return a summary of response times, because only summaries have quantiles."""
         name = "slicemill_query_response_seconds"
-        family = Metric(name, "Time from an arrival to its result.", "summary")
+        family = Metric(name, "Time from the arrival of a row to its result.", "summary")
         for query, metrics in figures.items():
             for quantile in _QUANTILES:
                 response_ms = metrics.response_ms(quantile)
@@ -129,13 +139,13 @@ class MillCollector(Collector):
         return family
 
     def _shares(self, figures: dict[str, QueryMetrics]) -> Metric:
-        """Return each query's even share of its task's CPU time.
+        """Return each query's even share of the CPU time of its task.
 
         The shares of all queries add up to the total CPU time.
         """
         family = CounterMetricFamily(
             "slicemill_query_cpu_share_seconds",
-            "Processor time of the query's task over the number of its queries.",
+            "CPU time of the query's task, divided by the number of its queries.",
             labels=["query"],
         )
         writers = self._mill.dispatcher.running.writers
@@ -147,13 +157,17 @@ class MillCollector(Collector):
 
     def _followers(self) -> Iterator[Metric]:
         live = self._live
-        yield GaugeMetricFamily("slicemill_live_clients", "Who follows results.", value=live.followers)
+        yield GaugeMetricFamily(
+            "slicemill_live_clients", "Number of clients that follow live results.", value=live.followers
+        )
         yield CounterMetricFamily(
-            "slicemill_live_epochs_sent", "Epochs of results that went out to followers.", value=live.sent
+            "slicemill_live_epochs_sent",
+            "Number of result epochs (commits) sent to clients, counted for each client.",
+            value=live.sent,
         )
         yield CounterMetricFamily(
             "slicemill_live_epochs_encoded",
-            "Epochs of results that were encoded: once for all who read them in one form.",
+            "Number of result epochs (commits) encoded, once for all clients with the same format.",
             value=live.encoded,
         )
 
@@ -165,32 +179,42 @@ class MillCollector(Collector):
                 family.add_metric([stream], getattr(running.counts, field))
             yield family
         failing = GaugeMetricFamily(
-            "slicemill_stream_failing", "Whether the source fails.", labels=["stream"]
+            "slicemill_stream_failing", "1 if the source cannot be read, else 0.", labels=["stream"]
         )
         lag = GaugeMetricFamily(
-            "slicemill_stream_watermark_lag_seconds", "Clock minus watermark.", labels=["stream"]
+            "slicemill_stream_watermark_lag_seconds",
+            "Current time minus watermark of the stream.",
+            labels=["stream"],
         )
         now = wall_clock_us()
         for stream, running in streams.items():
             failing.add_metric([stream], float(running.error is not None))
-            watermark = self._mill.running.watermark(stream)
+            watermark = self._mill.dispatcher.watermark(stream)
             _add(lag, [stream], (now - watermark) / SECOND_US if 0 < watermark < END else None)
         yield failing
         yield lag
 
     def _mill_itself(self) -> Iterator[Metric]:
         dispatcher = self._mill.dispatcher
-        yield CounterMetricFamily("slicemill_rounds", "Rounds of the dispatcher.", value=dispatcher.rounds)
-        yield GaugeMetricFamily(
-            "slicemill_queries", "Queries that are declared.", value=len(self._mill.queries)
+        yield CounterMetricFamily(
+            "slicemill_rounds", "Number of scheduling rounds of the driver.", value=dispatcher.rounds
         )
-        yield GaugeMetricFamily("slicemill_tasks", "Tasks that run.", value=len(dispatcher.tasks))
+        yield GaugeMetricFamily(
+            "slicemill_queries", "Number of continuous queries.", value=len(self._mill.queries)
+        )
+        yield GaugeMetricFamily(
+            "slicemill_tasks",
+            "Number of tasks (sets of operators scheduled together).",
+            value=len(dispatcher.tasks),
+        )
         process = psutil.Process()
         yield GaugeMetricFamily(
-            "slicemill_driver_resident_bytes", "Memory of the driver.", value=process.memory_info().rss
+            "slicemill_driver_resident_bytes",
+            "Resident memory of the driver process.",
+            value=process.memory_info().rss,
         )
         subtasks = CounterMetricFamily(
-            "slicemill_worker_cpu_seconds", "Processor time of runs.", labels=["worker"]
+            "slicemill_worker_cpu_seconds", "CPU time of task runs on the worker.", labels=["worker"]
         )
         spent: dict[str, float] = {}
         for subtask in self._mill.metrics()["subtasks"]:

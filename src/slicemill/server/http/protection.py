@@ -24,20 +24,20 @@ from slicemill.server.user_session import UserSession
 
 LARGEST_BODY = 2 << 20
 _BODY_S = 30.0
-_TOO_LARGE, _TOO_MUCH = 413, f"a request has at most {LARGEST_BODY:,} bytes"
-_CLOSE = {"Connection": "close"}  # the rest of a body is not read
-# Limits per client address: the burst, and the requests per second that refill it.
+_TOO_LARGE, _TOO_MUCH = 413, f"the request is too large; send at most {LARGEST_BODY:,} bytes"
+_CLOSE = {"Connection": "close"}  # header of a response after which the rest of the request body is not read
+# Limits per client address: size of a burst of requests, and requests per second that refill it
 _BURST, _RATE = 1_000, 500.0
 _ADDRESSES = 10_000
 _HERE = frozenset(("127.0.0.1", "localhost", "[::1]", "testserver"))
 
 
 class Unauthenticated(SlicemillError):
-    """The request has no token, or its token is unknown."""
+    """Error: the request has no token, or its token is unknown."""
 
 
 def current_principal(request: Request) -> Principal | None:
-    """Return the principal of a request.
+    """Return the principal of a request, or None if it lacks a required valid token.
 
     None if the request has no valid token although a token is required.
     """
@@ -52,7 +52,7 @@ CurrentPrincipal = Annotated[Principal | None, Depends(current_principal)]
 def current_session(request: Request, principal: CurrentPrincipal) -> UserSession:
     """Return the session of the principal of a request."""
     if principal is None:
-        raise Unauthenticated("send a token of this server: Authorization: Bearer …")
+        raise Unauthenticated("this server requires a token; send the header Authorization: Bearer TOKEN")
     return UserSession(request.app.state.service, principal, "http")
 
 
@@ -60,7 +60,7 @@ CurrentSession = Annotated[UserSession, Depends(current_session)]
 
 
 def protect(app: FastAPI, service: MillService, access: Access) -> None:
-    """Add request limits and the host name check, and attach service and tokens."""
+    """Add request limits and the host name check to an application, and attach service and tokens."""
     app.state.service = service
     app.state.access = access
     app.add_middleware(RequestLimits, access=access)
@@ -115,14 +115,17 @@ class RequestLimits:
         headers = dict(scope["headers"])
         client = scope.get("client")
         if not self._limit.takes(client[0] if client else ""):
-            return 429, "too many requests; wait a second"
+            return 429, "too many requests from this address; wait a second"
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
             return _TOO_LARGE, _TOO_MUCH
         host = headers.get(b"host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if not self._access.requires_token and name.lower() not in _HERE:
-            return 421, "without tokens this server answers under the names of its own machine only"
+            return (
+                421,
+                "without tokens, this server accepts only requests for localhost; create a token first",
+            )
         return None
 
 
@@ -142,7 +145,9 @@ def _limit_body(receive: Receive) -> Receive:
         try:
             message = await asyncio.wait_for(receive(), max(0.0, ends - time.monotonic()))
         except TimeoutError:
-            raise HTTPException(408, f"a request arrives within {_BODY_S:.0f} s", _CLOSE) from None
+            raise HTTPException(
+                408, f"the request body did not arrive within {_BODY_S:.0f} s", _CLOSE
+            ) from None
         taken += len(message.get("body", b""))
         whole = not message.get("more_body", False)
         if taken > LARGEST_BODY:
@@ -152,18 +157,18 @@ def _limit_body(receive: Receive) -> Receive:
     return limited
 
 
-# HTTP connection with timeouts. A stuck or idle client is disconnected.
+# HTTP connection with timeouts
 #
-# uvicorn stops producing output when 64 KiB wait for a client, so the memory for a slow client is bounded.
-# However, uvicorn waits without a timeout. A disconnected client can reconnect with the id of its last
-# event.
+# A stuck or idle client is disconnected. uvicorn stops producing output when 64 KiB wait for a client, so the
+# memory for a slow client is bounded. However, uvicorn waits without a timeout. A disconnected client can
+# reconnect with the id of its last event.
 
 
 _CONNECTION = "slicemill_connection"
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP connection with timeouts, taken from `limits`."""
+    """HTTP connection that closes if the client reads or sends nothing for too long."""
 
     limits = ClientLimits()
     _stuck: asyncio.TimerHandle | None = None
@@ -204,7 +209,7 @@ class BoundedProtocol(H11Protocol):
         if answered and self.conn.their_state is h11.SEND_BODY:
             self._passed_over += len(data)
             if self._passed_over > LARGEST_BODY:
-                self._cut_off("its request goes on after the response", told=False)
+                self._cut_off("its request continues after the response", log=False)
                 return
         else:
             self._passed_over = 0
@@ -223,13 +228,13 @@ class BoundedProtocol(H11Protocol):
         """Disconnect the client if it reads nothing while writing is paused."""
         waiting = self.transport.get_write_buffer_size()
 
-        def look() -> None:
+        def check() -> None:
             if self.transport.get_write_buffer_size() < waiting:
                 self._expect_read()
             else:
-                self._cut_off("it takes nothing")
+                self._cut_off("it has read none of its pending output")
 
-        self._stuck = self.loop.call_later(self.limits.stuck_s, look)
+        self._stuck = self.loop.call_later(self.limits.stuck_s, check)
 
     def _expect_request(self) -> None:
         """Disconnect the client unless a complete request arrives in time.
@@ -238,18 +243,23 @@ class BoundedProtocol(H11Protocol):
         """
         before = self.cycle
 
-        def look() -> None:
+        def check() -> None:
             waits = self.cycle is None or (self.cycle is before and self.cycle.response_complete)
             if waits and not self.transport.get_write_buffer_size():
-                self._cut_off("no request came from it in time", told=False)
+                self._cut_off("it sent no complete request in time", log=False)
             else:
                 self._expect_request()
 
-        self._asking = self.loop.call_later(self.limits.request_s, look)
+        self._asking = self.loop.call_later(self.limits.request_s, check)
 
-    def _cut_off(self, why: str, told: bool = True) -> None:
-        if told:
-            note_event("client cut off", f"a client was cut off: {why}", way="http", address=str(self.client))
+    def _cut_off(self, why: str, log: bool = True) -> None:
+        if log:
+            note_event(
+                "client cut off",
+                f"a client was disconnected: {why}",
+                way="http",
+                address=str(self.client),
+            )
         self.transport.abort()
 
 
@@ -275,7 +285,7 @@ class ChunkedConnection:
 
 
 def connection_of(scope: Scope) -> ChunkedConnection | None:
-    """Return the connection of a chunked response, or None if not accessible."""
+    """Return the connection of a chunked response, or None if direct writes are not possible."""
     protocol = scope.get("state", {}).get(_CONNECTION)
     if not isinstance(protocol, BoundedProtocol) or scope.get("http_version") != "1.1":
         return None

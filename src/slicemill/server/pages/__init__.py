@@ -1,1 +1,1 @@
-"""Pages of the web console, computed from a mill and a metrics sample."""
+"""Pages of the web console, computed from the running engine and a sample of metrics."""

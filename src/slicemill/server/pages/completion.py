@@ -1,4 +1,4 @@
-"""Completions for the ESL editor: words of the language and names of the catalog."""
+"""Completions for the editor of statements: words of the language and names of the catalog."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from slicemill.server.user_session import UserSession
 from slicemill.sql.lexer import NOT_AN_ALIAS
 from slicemill.types import SPELLINGS
 
-# ESL reserves few words. The words below are keywords only at some positions, but are useful completions.
+# Only a few words are reserved. The words below are keywords only at some positions, but are useful
+# completions.
 _MORE_KEYWORDS = """
     AGGREGATE ALERT ALTER CHANGES CLOSE CUMULATE DAY DAYS DESC DESCRIBE EVERY EXPLAIN FILTER FINAL
     FUNCTION GAP HOP HOUR HOURS ITERATE INITIALIZE LANGUAGE LATE MILLISECONDS MINUTE MINUTES OPTIONS
@@ -27,7 +28,7 @@ _MORE_KEYWORDS = """
 
 @dataclass(frozen=True, slots=True)
 class FunctionCompletion:
-    """Function and its call syntax."""
+    """Function with its call syntax."""
 
     name: str
     call: str

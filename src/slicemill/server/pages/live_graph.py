@@ -21,18 +21,18 @@ from slicemill.server.sampling import MillSample, TaskSample, announced_watermar
 from slicemill.time import END
 
 _FACTS = 3
-_READABLE = 24  # nodes that are readable on a laptop screen
+_READABLE = 24  # number of nodes that are readable on a laptop screen
 
 
 class FoldMode(StrEnum):
     NOTHING = "nothing"
-    TAILS = "tails"  # the stateless operators of one query are merged into its node
+    TAILS = "tails"  # the stateless operators of one query are merged into the node of the query
     GROUPS = "groups"  # queries with the same shared inputs are merged into one node
 
 
 @dataclass(frozen=True, eq=False)
 class GraphIndex:
-    """Index of a graph by node.
+    """Index of a query graph: the queries that need each node, and its connected component.
 
     `needed_by` has the queries that need a node as a bit set, `component` the number of its component.
     """
@@ -55,13 +55,13 @@ class GraphIndex:
 
 
 def index_of(graph: QueryGraph) -> GraphIndex:
-    """Return the index of a graph, cached per plan."""
+    """Return the index of a query graph, cached per plan."""
     return _index(_GraphKey(graph))
 
 
 @dataclass(frozen=True, eq=False)
 class _GraphKey:
-    """Cache key of a graph by identity: plans are immutable."""
+    """Cache key of a query graph, which is its identity, because plans are immutable."""
 
     graph: QueryGraph
 
@@ -86,9 +86,9 @@ def _index(key: _GraphKey) -> GraphIndex:
     return GraphIndex(graph, queries, needed, component)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LiveNode:
-    """Node of the graph, or one node for all private nodes of the `folded` queries."""
+    """Node of the drawn graph: one operator, or all operators that only the `folded` queries use."""
 
     id: str
     label: str
@@ -117,7 +117,7 @@ class LiveArc:
 
 @dataclass(frozen=True, slots=True)
 class LiveGraph:
-    """Part of the running graph. `left_out` counts the nodes beyond the limit.
+    """Part of the running query graph. `left_out` counts the nodes beyond the limit.
 
     `alone_cpu` is the number of cores that the tasks of the query use, `shared_cpu` the query's share of
     these cores.
@@ -141,7 +141,7 @@ class GraphComponent:
 
 
 def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
-    """Return the connected components of the graph, sorted by descending number of queries."""
+    """Return the connected components of the graph, by descending number of queries."""
     index = index_of(mill.running.plan.graph)
     members: dict[int, list[Node]] = {}
     for node in mill.running.plan.graph:
@@ -166,7 +166,7 @@ def components_of(mill: Mill, sample: MillSample) -> list[GraphComponent]:
 
 
 class LiveGraphReader:
-    """Reads a part of the running graph, with the metrics of a sample."""
+    """Reader of a part of the running query graph, with the metrics of a sample."""
 
     def __init__(self, mill: Mill, sample: MillSample) -> None:
         self._mill = mill
@@ -193,7 +193,9 @@ class LiveGraphReader:
         chosen = [node.id for node in graph]
         if query is not None:
             if query not in graph.nodes:
-                raise SlicemillError(f"{query} is not in the graph: it is answered when it is asked")
+                raise SlicemillError(
+                    f"{query} is an ad hoc query, so it is not in the graph of continuous queries"
+                )
             wanted = graph.ancestors(query)
             chosen = [node for node in chosen if node in wanted]
         elif component is not None:
@@ -219,7 +221,7 @@ class LiveGraphReader:
     def _folding(
         self, chosen: Sequence[str], fold: FoldMode | None, limit: int, query: str | None
     ) -> dict[str, str]:
-        """Return the representative of each folded node.
+        """Return the node that represents each folded (merged) node.
 
         Without `fold`, the graph is folded only as far as `limit` requires.
         """
@@ -235,7 +237,7 @@ class LiveGraphReader:
         return tails
 
     def _tails(self, chosen: Iterable[str]) -> dict[str, str]:
-        """Fold the stateless operators after a query's last stateful operator into its results.
+        """Merge the stateless operators after a query's last stateful operator into the query's node.
 
         A stateless operator upstream of a stateful operator is not folded, because the query's node would
         then precede its own operators.
@@ -253,7 +255,7 @@ class LiveGraphReader:
         return found
 
     def _grouped(self, chosen: Iterable[str]) -> dict[str, str]:
-        """Map each private node to its group of queries with the same shared inputs."""
+        """Map each node that only one query uses to a group: queries with the same shared inputs."""
         index, graph = self._index, self._mill.running.plan.graph
         private = {node for node in chosen if index.is_private(node)}
         parents: dict[int, set[str]] = {}
@@ -284,24 +286,24 @@ class LiveGraphReader:
         graph, task = self._mill.running.plan.graph, self._task(node.id)
         words = describe_node(node, graph)
         facts = [f"{what} {text}" for what, text in words.facts[:_FACTS]]
-        for operator in tail:  # the folded operators
+        for operator in tail:  # these operators are drawn as a part of the node
             own = describe_node(graph[operator], graph)
             facts.append(f"{own.title.lower()} {', '.join(text for _, text in own.facts[:1])}".strip())
         return LiveNode(
-            node.id,
-            node.name,
-            operator_name(node.operator),
-            role_of(node).value,
-            words.title,
-            facts,
-            self._tasks.get(node.id),
-            self._rate(node.id),
-            task.cpu if task is not None else 0.0,
-            task.rows_waiting if task is not None else 0,
-            task.longest_wait_s if task is not None else 0.0,
-            task.state_bytes if task is not None else 0,
-            self._index.needed_by[node.id].bit_count(),
-            [],
+            id=node.id,
+            label=node.name,
+            operator=operator_name(node.operator),
+            role=role_of(node).value,
+            title=words.title,
+            facts=facts,
+            task=self._tasks.get(node.id),
+            rate=self._rate(node.id),
+            cpu=task.cpu if task is not None else 0.0,
+            rows_waiting=task.rows_waiting if task is not None else 0,
+            longest_wait_s=task.longest_wait_s if task is not None else 0.0,
+            state_bytes=task.state_bytes if task is not None else 0,
+            queries=self._index.needed_by[node.id].bit_count(),
+            folded=[],
         )
 
     def _group(self, group: str, stands_for: Mapping[str, str]) -> LiveNode:
@@ -314,20 +316,20 @@ class LiveGraphReader:
         samples = [self._sample.tasks[task] for task in tasks if task in self._sample.tasks]
         label = queries[0] if len(queries) == 1 else f"{len(queries)} queries"
         return LiveNode(
-            group,
-            label,
-            "folded",
-            "sink",
-            label,
-            [f"{len(members)} operators of their own"],
-            next(iter(tasks)) if len(tasks) == 1 else None,
-            sum(self._rate(name) for name in queries),
-            max((task.cpu for task in samples), default=0.0),
-            max((task.rows_waiting for task in samples), default=0),
-            max((task.longest_wait_s for task in samples), default=0.0),
-            sum(task.state_bytes for task in samples),
-            len(queries),
-            queries,
+            id=group,
+            label=label,
+            operator="folded",
+            role="sink",
+            title=label,
+            facts=[f"{len(members)} operators that no other query uses"],
+            task=next(iter(tasks)) if len(tasks) == 1 else None,
+            rate=sum(self._rate(name) for name in queries),
+            cpu=max((task.cpu for task in samples), default=0.0),
+            rows_waiting=max((task.rows_waiting for task in samples), default=0),
+            longest_wait_s=max((task.longest_wait_s for task in samples), default=0.0),
+            state_bytes=sum(task.state_bytes for task in samples),
+            queries=len(queries),
+            folded=queries,
         )
 
     def _arcs(self, chosen: Iterable[str], stands_for: Mapping[str, str], shown: set[str]) -> list[LiveArc]:
@@ -357,7 +359,7 @@ class LiveGraphReader:
         return found if 0 < found < END else None
 
     def _costs(self, query: str) -> tuple[float, float]:
-        """Return a query's share of the cores of its tasks, and their total."""
+        """Return a query's share of the cores that its tasks use, and the total of these cores."""
         index, shared, alone = self._index, 0.0, 0.0
         behind = self._mill.running.plan.graph.ancestors(query)
         needed = {self._tasks[node] for node in behind if node in self._tasks}

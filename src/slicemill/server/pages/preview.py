@@ -1,4 +1,4 @@
-"""Preview of a text: its plan, and the operators shared with running queries."""
+"""Preview of statements: the plan of their queries, and the operators that running queries would share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from slicemill.sql.errors import EslError, SourceText
 
 @dataclass(frozen=True, slots=True)
 class TextPreview:
-    """Preview of a text. `shares_with` lists the running queries with some of the same operators."""
+    """Preview of statements. `shares_with` lists the running queries with some of the same operators."""
 
     plan: str
     queries: list[str]
@@ -61,18 +61,18 @@ def preview(mill: Mill, text: str) -> TextPreview:
     return TextPreview(explain_text(own), names, len(operators), len(shared), others)
 
 
-# Cost estimates for queries that do not run yet, measured in a small trial mill over recent rows.
+# Cost estimates for queries that do not run yet, measured in a small trial engine over recent rows
 
 
 _EVERY_S = 0.25
-_ROWS = 4_000  # of each stream, at most
+_ROWS = 4_000  # maximum number of rows of each stream
 _POLLS = (1, 4, 1, 4, 1, 4)
 
 
 def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
-    """Measure the task costs of queries that a text declares.
+    """Measure the task costs of the queries that a text declares.
 
-    A trial mill runs for one or two seconds on one core. The given mill is not changed.
+    A trial engine runs for one or two seconds on one core. The running engine is not changed.
     """
     source = SourceText(text)
     bound = bind_script(source, mill.catalog, imports=False)
@@ -81,7 +81,7 @@ def costs_of_text(mill: Mill, text: str, rates: Mapping[str, float]) -> Costs:
     statements = [one for one, _ in bound.statements]
     names = [one.name for one in statements if isinstance(one, QueryDefinition) and one.continuous]
     if not names:
-        raise SlicemillError("this declares no continuous query: write CREATE QUERY name AS SELECT …")
+        raise SlicemillError("the text declares no continuous query; write CREATE QUERY name AS SELECT …")
     needed = _upstream_relations(bound.catalog, names)
     before = [
         redact(entry["text"], lambda _: f"${{{PREFIX}NONE}}")  # a trial opens no sink
@@ -113,7 +113,8 @@ def _upstream_relations(catalog: Catalog, names: Iterable[str]) -> set[str]:
 def _sample_streams(mill: Mill, names: Iterable[str]) -> Iterable[tuple[str, pa.Table]]:
     """Yield sample rows of streams, from their sources if these can be read.
 
-    Otherwise retained rows are used. In retained rows, columns that no query has needed so far are NULL.
+    If a source cannot be read, retained rows are used. In retained rows, columns that no query has needed so
+    far are NULL.
     """
     for running in list(mill.running.streams.values()):
         if running.stream.name.lower() in names:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,27 +25,27 @@ from slicemill.time import wall_clock_us
 
 _EVERY_S = 0.25
 RULES = {
-    "fcfs": "the oldest row goes first",
-    "rr": "who has not run for longest goes first",
-    "srpt": "who is done soonest goes first",
-    "rb": "first goes the way to one query that gives most results by time",
-    "ml": "first goes the least work until the next result",
-    "hr": "first go most results by time, each by its weight",
-    "hnr": "first go most results by time, each over its ideal time",
-    "lsf": "the greatest slowdown so far goes first",
-    "brt": "results by time, times the wait so far: the greatest goes first",
-    "bsd": "results by time over their ideal time, times the slowdown so far: the greatest goes first",
-    "fas": "what is most probably stale goes first, for the least work",
-    "chain": "first goes what lets most rows wait no longer, by time",
-    "edf": "the earliest deadline goes first",
-    "hybrid": "first deadlines that can be met, then most results by time",
+    "fcfs": "the task with the oldest pending row runs first",
+    "rr": "the task that has not run for the longest time runs first",
+    "srpt": "the task that can process all its rows soonest runs first",
+    "rb": "the task on the path with most results per second for one query runs first",
+    "ml": "the task with the least work until its next result runs first",
+    "hr": "the task with most results per second, weighted by query, runs first",
+    "hnr": "the task with most results per second runs first, where each result is divided by its ideal time",
+    "lsf": "the task with the greatest slowdown so far runs first",
+    "brt": "the task with the greatest (results per second) × wait runs first",
+    "bsd": "the task with the greatest (results per second / ideal time) × slowdown so far runs first",
+    "fas": "the task that makes most stale results fresh per second of work runs first",
+    "chain": "the task that removes most pending rows per second of work runs first",
+    "edf": "the task with the earliest deadline runs first",
+    "hybrid": "tasks that can meet their deadline run first, then the task with most results per second",
 }
 """Rule of each policy, as shown to users."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PriorityLine:
-    """Unit with its position in the schedule and the reason.
+    """Task with its position in the scheduling order and the reason for the position.
 
     The position is None if none of its rows wait.
     """
@@ -68,8 +67,9 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
     """Return ready tasks in the order of the policy, then other tasks by CPU use."""
     running, policy = mill.dispatcher.running, mill.dispatcher.chooser.policy
     tasks, now_us = list(running.tasks), wall_clock_us()
-    ready, _ = running.ready(partial(announced_watermark, mill), now_us, QUANTUM_S)
-    # Tasks that wait for time or for a run in progress have a priority for their next run as well.
+    announced = {log: announced_watermark(mill, log) for log in running.logs_to_check()}
+    ready, _ = running.ready(announced, now_us, QUANTUM_S)
+    # Tasks that wait for a watermark or for a run in progress have a priority for their next run as well.
     waiting = [place for place, task in enumerate(tasks) if running.rows_waiting(task.id)[0] > 0]
     positions = np.union1d(ready, np.array(waiting, ready.dtype))
     batches = running.batches(positions, now_us, QUANTUM_S)
@@ -88,17 +88,17 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
         run_s = statistics.cost.overhead + statistics.cost.per_row * rows
         found.append(
             PriorityLine(
-                task.id,
-                [log for log in logs if log in mill.queries],
-                None if place is None else place + 1,
-                priority if priority is not None and math.isfinite(priority) else None,
-                _priority_reason(place, position in can_run, rows, wait_s, run_s, rows * per_row),
-                rows,
-                wait_s,
-                1000 * statistics.cost.overhead,
-                1e6 * statistics.cost.per_row,
-                per_row,
-                known.cpu if known is not None else 0.0,
+                task=task.id,
+                queries=[log for log in logs if log in mill.queries],
+                place=None if place is None else place + 1,
+                priority=priority if priority is not None and math.isfinite(priority) else None,
+                why=_priority_reason(place, position in can_run, rows, wait_s, run_s, rows * per_row),
+                rows_waiting=rows,
+                longest_wait_s=wait_s,
+                overhead_ms=1000 * statistics.cost.overhead,
+                row_us=1e6 * statistics.cost.per_row,
+                per_row=per_row,
+                cpu=known.cpu if known is not None else 0.0,
             )
         )
     return sorted(found, key=lambda one: (one.place or math.inf, -one.cpu, one.task))
@@ -107,18 +107,18 @@ def priorities_of(mill: Mill, sample: MillSample) -> list[PriorityLine]:
 def _priority_reason(
     place: int | None, ready: bool, rows: int, wait_s: float, run_s: float, results: float
 ) -> str:
-    """Return the reason for a priority as text.
+    """Return the reason for a task's position as text.
 
     The text has the waiting rows, their age, and the cost and results of a run.
     """
     if place is None:
-        return "nothing waits"
+        return "no pending rows"
     if not rows:
-        return "time has come for its windows"
-    when = "" if ready else "; it waits for time or for a run under way"
+        return "the watermark has passed the end of its windows"
+    when = "" if ready else "; it waits for a watermark or for a run in progress"
     number = f"{results:,.0f}" if results >= 10 else f"{results:.2g}"
-    gives = f"takes {1000 * run_s:,.1f} ms and gives {number} results"
-    waiting = f"{rows:,} rows wait, the oldest" if rows > 1 else "1 row waits,"
+    gives = f"takes {1000 * run_s:,.1f} ms and emits {number} results"
+    waiting = f"{rows:,} pending rows, the oldest" if rows > 1 else "1 pending row,"
     return f"{waiting} for {wait_s:.2f} s; a run {gives}{when}"
 
 
@@ -139,10 +139,10 @@ def simulate_policies(
     costs = _merge_costs(costs_of_mill(mill), fresh)
     streams = costs.streams()
     if unknown := sorted(rates.keys() - set(streams) - mill.running.streams.keys()):
-        raise SlicemillError(f"no query reads a stream {unknown[0]}; they read {', '.join(streams)}")
+        raise SlicemillError(f"no query reads a stream {unknown[0]}; queries read {', '.join(streams)}")
     asked = {stream: max(0.0, rates.get(stream, 0.0)) for stream in streams}
     if not any(asked.values()):
-        raise SlicemillError("give at least one stream some rows a second")
+        raise SlicemillError("all rates are 0; give at least one stream a rate above 0 rows per second")
     traffic = {stream: Traffic(rate) for stream, rate in asked.items()}
     arrivals = polls(traffic, _EVERY_S, seconds, 1)
     outcomes = {
@@ -152,8 +152,8 @@ def simulate_policies(
     if fresh is not None:
         part = Costs(0.0, fresh.tasks).utilisation(asked, cores)
         found.append(
-            f"{part:.1%} of that work is new: measured just now over recent rows, for the new queries alone. "
-            "What they share with others makes it less."
+            f"{part:.1%} of that work is new, as measured for the new queries alone over recent rows. "
+            "Operators that they share with other queries reduce it."
         )
     return found, outcomes_as_json(outcomes)
 
@@ -163,10 +163,12 @@ def _merge_costs(running: Costs, fresh: Costs | None) -> Costs:
 
 
 def costs_of_mill(mill: Mill) -> Costs:
-    """Return the tasks of a running mill with their measured costs."""
+    """Return the costs of a running engine's tasks, as measured."""
     tasks = [task for task in mill.dispatcher.running.tasks if task.statistics.runs > 1]
     if not tasks:
-        raise SlicemillError("nothing has run yet, so costs are not known; wait for some rows")
+        raise SlicemillError(
+            "no task has run yet, so costs are not known; try again after some rows have arrived"
+        )
     job_s = min(task.statistics.cost.overhead for task in tasks)
     return Costs(
         job_s,

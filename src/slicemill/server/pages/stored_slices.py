@@ -1,8 +1,8 @@
-"""State slices of joins, as of their last checkpoints, with the history of their cuts.
+"""State slices of joins, as of their last checkpoints, with the history of slice borders.
 
-Each checkpoint is read once for all clients. A background thread reads the checkpoints of tasks with joins
-even without clients, so that the history of cuts is complete. The thread reads at most every ten seconds,
-and for at most 1/500 of the time.
+A state slice holds the rows of a join between two ages, the slice borders. Each checkpoint is read once for
+all clients. A background thread reads the checkpoints of tasks with joins even without clients, so that the
+history of borders is complete. The thread reads at most every ten seconds, and for at most 1/500 of the time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from slicemill.time import SECOND_US, wall_clock_us
 _LOGGER = logging.getLogger("slicemill")
 _MOVES = 400
 _READ_EVERY_S = 10.0
-_READING_SHARE = 500  # at most 1/500 of the time is spent on reading
+_READING_SHARE = 500  # divisor of the time that may be spent on reading: at most 1/500
 
 
 _JOINS = (SharedJoin, SharedMultiJoin)
@@ -35,9 +35,9 @@ _JOINS = (SharedJoin, SharedMultiJoin)
 
 @dataclass(frozen=True, slots=True)
 class CutMove:
-    """Change of the cuts of a slice chain.
+    """Change of the slice borders in a join's state (ages at which slices end).
 
-    `part` is the part of the state, `used` the ages of the new cuts in seconds.
+    `part` names the part of the state; `used` has the ages of the new borders in seconds.
     """
 
     at_s: float
@@ -48,7 +48,7 @@ class CutMove:
 
 @dataclass(frozen=True, slots=True)
 class StoredChain:
-    """Slice chains of one task: slices, current cuts and earlier cuts."""
+    """State slices of one task's joins, with current and earlier slice borders."""
 
     task: str
     slices: list[StoredSlice]
@@ -57,7 +57,7 @@ class StoredChain:
 
 
 class SliceWatch:
-    """Reads the slice chains of a mill and records changes of their cuts."""
+    """Reader of the state slices of all joins, which records changes of slice borders."""
 
     def __init__(self, mill: Mill) -> None:
         self._mill = mill
@@ -68,7 +68,7 @@ class SliceWatch:
         self._thread = threading.Thread(target=self._loop, name="cuts", daemon=True)
 
     def start(self) -> None:
-        """Start to record changes."""
+        """Start to record changes of slice borders."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -82,12 +82,12 @@ class SliceWatch:
             began = time.thread_time()
             try:
                 self.chains(self._join_tasks())
-            except Exception:  # the home changed while it was read; the next pass sees the new state
-                _LOGGER.debug("cuts were not looked at", exc_info=True)
+            except Exception:  # files may disappear while they are read; the next pass reads the new state
+                _LOGGER.debug("state slices could not be read", exc_info=True)
             wait_s = max(_READ_EVERY_S, _READING_SHARE * (time.thread_time() - began))
 
     def _join_tasks(self) -> set[str]:
-        """Return the tasks with slice chains."""
+        """Return the ids of the tasks whose joins store state slices."""
         graph = self._mill.running.plan.graph
         return {
             task.id
@@ -99,7 +99,7 @@ class SliceWatch:
         }
 
     def chains(self, tasks: Iterable[str] | None = None) -> list[StoredChain]:
-        """Return the non-empty slice chains of some tasks, or of all."""
+        """Return the state slices of some tasks, or of all tasks that have any."""
         with self._reading:
             known = self._mill.home.tasks
             for gone in self._read.keys() - known.keys():
@@ -161,7 +161,7 @@ def inputs_of(mill: Mill, task: str) -> list[str]:
 
 
 def name_part(part: str, inputs: list[str]) -> str:
-    """Replace the input number in a state's name by the input's name, if known.
+    """Replace the input number in the name of a state part by the input's name, if known.
 
     >>> name_part("input 1, waiting", ["auction", "bid"])
     'bid, waiting'

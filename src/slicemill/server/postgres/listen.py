@@ -69,7 +69,7 @@ class PostgresServer:
             address = writer.get_extra_info("peername")
             note_event(
                 "client cut off",
-                "a client was cut off: it takes nothing",
+                "a client was disconnected: it has read none of its pending output",
                 way="postgres",
                 address=str(address),
             )
@@ -80,7 +80,7 @@ class PostgresServer:
         ):
             pass  # the client has disconnected or was rejected
         except Exception:
-            _LOGGER.exception("a connection of a PostgreSQL client ended with an error of ours")
+            _LOGGER.exception("a connection of a PostgreSQL client ended because of an internal error")
         finally:
             session.interrupted.set()
             self._sessions.pop(number, None)

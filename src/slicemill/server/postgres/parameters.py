@@ -46,11 +46,11 @@ _ELEMENTS = {array: element for element, array in ARRAYS.items()} | {
 }
 
 
-LIST = -1  # a list with elements of unknown type
+LIST = -1  # type code of a list with elements of unknown type
 
 
 def list_parameters(text: str) -> dict[int, int]:
-    """Return the list types of parameters that a statement's text implies, by number.
+    """Return the list types of parameters that a statement's text implies, by parameter number.
 
     >>> list_parameters("SELECT $1::int[], CAST($2 AS varchar[]), k = ANY($3), $4 FROM t")
     {1: 1007, 2: 1009, 3: -1}
@@ -93,21 +93,21 @@ def parameter_value(content: bytes | None, oid: int, binary: bool) -> object:
         oid = 0  # the server has described this type to the client as text
     element = _ELEMENTS.get(oid)
     if binary and oid not in _FROM_BINARY and element not in _FROM_BINARY:
-        raise SlicemillError(f"parameters of type {oid} are not taken in binary; send them as text")
+        raise SlicemillError(f"binary parameters of type {oid} are not supported; send the parameter as text")
     try:
         if binary:
             return _FROM_BINARY[oid](content) if element is None else _array_of_bytes(content, element)
         text = content.decode()
-        # Other text is passed to the query unchanged: `'[1, 2]'::int[]`.
+        # Other text is passed to the query unchanged, for example in `'[1, 2]'::int[]`.
         is_list = (element is not None or oid == LIST) and text.lstrip().startswith("{")
         if is_list:
             return _array_values(text, UntypedText if element is None else _FROM_TEXT.get(element, str))
         return _FROM_TEXT.get(oid, UntypedText)(text)
     except (ValueError, struct.error, InvalidOperation) as problem:
-        raise SlicemillError(f"a parameter cannot be read: {problem}") from None
+        raise SlicemillError(f"a parameter value is invalid: {problem}") from None
     except OverflowError:
         raise SlicemillError(
-            "a parameter cannot be read: years from 1 to 9999 and infinity are taken"
+            "a parameter value is out of range: use years from 1 to 9999, or infinity"
         ) from None
 
 
@@ -139,7 +139,7 @@ def _bool(text: str) -> bool:
         return True
     if word in ("f", "false", "no", "n", "off", "0"):
         return False
-    raise ValueError(f"{text!r} is no boolean")
+    raise ValueError(f"{text!r} is not a boolean")
 
 
 _INTERVAL = re.compile(r"(?:(-?\d+) days?)?,? ?(?:([+-]?)(\d+):(\d\d):(\d\d(?:\.\d+)?))?")
@@ -186,7 +186,7 @@ _ONE_DIMENSION = re.compile(r'\{((?:[^{}"\\]|\\.|"(?:[^"\\]|\\.)*")*)\}', re.DOT
 
 def _finite(number: Decimal) -> Decimal:
     if not number.is_finite():
-        raise ValueError("a decimal is a finite number")
+        raise ValueError("a decimal number must be finite")
     return number
 
 
@@ -198,7 +198,7 @@ def _array_values(text: str, value_of: Callable[[str], object]) -> list[object]:
     """
     inner = _ONE_DIMENSION.fullmatch(text.strip())
     if inner is None:
-        raise ValueError(f"{text[:50]!r} is no list of one dimension")
+        raise ValueError(f"{text[:50]!r} is not a one-dimensional array")
     found: list[object] = []
     for element in _ELEMENT.finditer(inner[1]):
         if element[1] is not None:
@@ -215,7 +215,7 @@ def _array_of_bytes(content: bytes, element: int) -> list[object]:
     if dimensions == 0:
         return []
     if dimensions != 1 or oid != element:
-        raise ValueError("a list has one dimension, and elements of its own type")
+        raise ValueError("an array must have one dimension, and elements of the declared type")
     length, _ = struct.unpack("!ii", content[12:20])
     found: list[object] = []
     index = 20
@@ -226,7 +226,7 @@ def _array_of_bytes(content: bytes, element: int) -> list[object]:
             found.append(None)
             continue
         if index + size > len(content):
-            raise ValueError("a list is shorter than it says")
+            raise ValueError("an array is shorter than its declared length")
         found.append(_FROM_BINARY[element](content[index : index + size]))
         index += size
     return found
@@ -241,14 +241,14 @@ def _numeric_value(content: bytes) -> Decimal:
     """
     count, weight, sign, scale = struct.unpack("!hhHH", content[:8])
     if sign == NOT_A_NUMBER or sign in INFINITE:
-        raise ValueError("a decimal is a finite number")
+        raise ValueError("a decimal number must be finite")
     if (
         sign not in (0, NEGATIVE)
         or not 0 <= count <= 2 * _MOST_DECIMALS
         or scale > _MOST_DECIMALS
         or abs(weight) > _MOST_DECIMALS
     ):
-        raise ValueError("these bytes are no NUMERIC")
+        raise ValueError("these bytes are not a valid NUMERIC")
     number = 0
     for digit in struct.unpack(f"!{count}H", content[8:]):
         number = number * 10**DIGITS + int(digit)

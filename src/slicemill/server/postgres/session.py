@@ -1,4 +1,4 @@
-"""One connection of a PostgreSQL client.
+"""Session of one PostgreSQL client, from start-up to disconnection.
 
     start: [SSL?] startup → (password = token) → ready
     then   Q          simple query: a text of statements
@@ -92,14 +92,14 @@ class Portal:
 
 @dataclass(slots=True)
 class CancelKey:
-    """Key that a client sends on another connection to cancel a statement of this one."""
+    """Key that a client sends on another connection to cancel a running statement."""
 
     process: int
     secret: int = field(default_factory=lambda: secrets.randbits(31))
 
 
 class PostgresSession:
-    """Serves one client until it disconnects."""
+    """Session that serves one PostgreSQL client until it disconnects."""
 
     def __init__(
         self,
@@ -120,14 +120,14 @@ class PostgresSession:
         self._prepared: dict[str, PreparedText] = {}
         self._portals: dict[str, Portal] = {}
         self._transaction = b"I"
-        self._failed = False  # an error occurred; messages until the next sync are skipped
-        self._changed = False  # rows were changed since the transaction began
+        self._failed = False  # True after an error, until the next sync; messages are skipped meanwhile
+        self._changed = False  # True if rows were changed since the transaction began
         self.interrupted = threading.Event()
 
-    # -- start-up -------------------------------------------------------------------------------------
+    # -- Start-up -------------------------------------------------------------------------------------
 
     async def start(self, tls: ssl.SSLContext | None) -> tuple[int, bytes] | None:
-        """Negotiate TLS and authenticate the client. Return code and key of a cancel request.
+        """Negotiate TLS and authenticate the client. Return code and key of a cancel request, if it is one.
 
         If the server has a certificate, a session starts inside TLS only. A cancel request may arrive in
         clear text, as libpq sends it, because its secret is useful only while the statement runs.
@@ -146,11 +146,11 @@ class PostgresSession:
                     await self._begin_tls(tls)
             elif code >> 16 == wire.PROTOCOL_3:
                 if tls is not None and wire.SSL_REQUEST not in asked:
-                    await self._reject("this server needs TLS; connect with sslmode=require", "28000")
+                    await self._reject("this server requires TLS; connect with sslmode=require", "28000")
                 await self._authenticate(content)
                 return None
             else:
-                raise wire.ProtocolError("only version 3 of the protocol is spoken here")
+                raise wire.ProtocolError("this server supports only version 3 of the protocol")
 
     async def _begin_tls(self, tls: ssl.SSLContext) -> None:
         """Start TLS. Reject bytes sent before the handshake, because they are not authentic."""
@@ -170,11 +170,11 @@ class PostgresSession:
             await self._writer.drain()
             answer = await wire.read_message(self._reader, wire.LONGEST_START)
             if answer.kind != b"p":
-                raise wire.ProtocolError("a password was expected")
+                raise wire.ProtocolError("the client sent no password")
             self._token = wire.ContentReader(answer.content).text()
         principal = self._access.principal(self._token)
         if principal is None:
-            await self._reject("the password is no token of this server", "28P01")
+            await self._reject("the password is not a valid token of this server", "28P01")
         self._user.principal = principal
         settings = {**SETTINGS, "application_name": options.get("application_name", "")}
         self._writer.write(
@@ -185,7 +185,7 @@ class PostgresSession:
         )
         await self._writer.drain()
 
-    # -- serving ---------------------------------------------------------------------------------------
+    # -- Serving ---------------------------------------------------------------------------------------
 
     async def serve(self) -> None:
         """Answer messages until the client disconnects."""
@@ -202,7 +202,7 @@ class PostgresSession:
             if message.kind == b"X":
                 return
             if not self._is_known():
-                self._send(wire.error("the password is no token of this server any more", "28P01"))
+                self._send(wire.error("the token of this session has been revoked", "28P01"))
                 await self._drain()
                 return
             self.interrupted.clear()
@@ -247,7 +247,8 @@ class PostgresSession:
                 if answer.rows is not None:
                     self._send(wire.row_description(describe_columns(answer.rows.schema)))
                     await self._send_rows(answer.rows, ())
-                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:  # the tag suffices
+                # No message is sent, because the tag has the number of rows.
+                if answer.message and answer.tag.split()[0] not in ROW_CHANGES:
                     self._send(wire.notice(answer.message))
                 if answer.warning:
                     self._send(wire.notice(answer.warning))
@@ -287,7 +288,9 @@ class PostgresSession:
 
     def _note_transaction(self, tag: str) -> None:
         if tag == "ROLLBACK" and self._changed:
-            self._send(wire.notice("rows stay changed: each statement is a transaction of its own here"))
+            self._send(
+                wire.notice("ROLLBACK has no effect: each statement is committed as its own transaction")
+            )
         self._changed = False
         if tag in ("BEGIN", "START TRANSACTION"):
             self._transaction = b"T"
@@ -332,8 +335,8 @@ class PostgresSession:
                 raise ConnectionResetError
             if epoch.gap and query.schema.changelog:
                 raise SlicemillError(
-                    f"changes of {query.name} since that epoch are folded into its table: "
-                    f"begin anew with SUBSCRIBE {query.name} SINCE 0"
+                    f"changes of {query.name} since that epoch have been compacted; "
+                    f"start again with SUBSCRIBE {query.name} SINCE 0"
                 )
             if epoch.content:
                 yield epoch.content
@@ -360,7 +363,7 @@ class PostgresSession:
             rows.close()
             raise
 
-    # -- extended query protocol ----------------------------------------------------------------------
+    # -- Extended query protocol ----------------------------------------------------------------------
 
     async def _handle_extended_message(self, message: wire.ClientMessage) -> None:
         content = wire.ContentReader(message.content)
@@ -383,7 +386,7 @@ class PostgresSession:
                 _close(closed)
             self._send(wire.CLOSED)
         elif message.kind != b"H":
-            raise SlicemillError(f"a message of type {message.kind!r} is not understood here")
+            raise SlicemillError(f"messages of type {message.kind!r} are not supported")
 
     def _bind(self, content: wire.ContentReader) -> None:
         portal, name = content.text(), content.text()
@@ -425,7 +428,7 @@ class PostgresSession:
             formats: tuple[int, ...] = ()
         else:
             portal = self._portal(name)
-            answer, formats = await self._asked(portal), _formats(portal)
+            answer, formats = await self._answer_of(portal), _formats(portal)
         text = self._statement(name).text if kind == b"S" else self._portal(name).text
         if subscribed := _SUBSCRIBE.match(text):
             self._send(wire.row_description(describe_columns(self._result_schema(subscribed))))
@@ -435,7 +438,7 @@ class PostgresSession:
             self._send(wire.row_description(describe_columns(answer.rows.schema), formats))
 
     async def _shape_of(self, text: str, parameters: int) -> StatementAnswer | None:
-        """Return an answer with a statement's result columns and no rows, or None."""
+        """Return an answer with a statement's result columns and no rows, or None if it has none."""
         found = pieces(SourceText(text))
         if not found or found[0].words[0] not in ("SELECT", "WITH", "VALUES", "SHOW", "DESCRIBE", "EXPLAIN"):
             return None
@@ -446,8 +449,8 @@ class PostgresSession:
         (answer,) = await self._answers(text, found[0].words)
         return answer
 
-    async def _asked(self, portal: Portal) -> StatementAnswer | None:
-        """Return the answer of a portal.
+    async def _answer_of(self, portal: Portal) -> StatementAnswer | None:
+        """Return the answer of a portal (prepared statement with parameter values).
 
         The statement runs once, when the portal is first described or executed.
         """
@@ -456,7 +459,9 @@ class PostgresSession:
             if not found:
                 return None
             if len(found) > 1:
-                raise SlicemillError("a statement with parameters stands alone; send others by themselves")
+                raise SlicemillError(
+                    "a prepared statement must be a single statement; send each statement separately"
+                )
             answers = await self._answers(found[0].text, found[0].words, portal.values)
             portal.answer = _cast_to_described(answers[-1], portal.columns)
         return portal.answer
@@ -465,7 +470,7 @@ class PostgresSession:
         if subscribed := _SUBSCRIBE.match(portal.text):
             await self._subscribe(subscribed)
             return
-        answer = await self._asked(portal)
+        answer = await self._answer_of(portal)
         if answer is None:
             self._send(wire.EMPTY)
             return
@@ -481,10 +486,10 @@ class PostgresSession:
         more = most > 0 and await self._run_until_disconnect(lambda: rows.has_more)
         self._send(wire.SUSPENDED if more else wire.complete(_tag(answer)))
 
-    # -- writing --------------------------------------------------------------------------------------
+    # -- Writing --------------------------------------------------------------------------------------
 
     def _send(self, content: bytes) -> None:
-        """Write content to the client. Raise ConnectionResetError if it has disconnected."""
+        """Write content to the client. Raises ConnectionResetError if it has disconnected."""
         if self._writer.is_closing():
             raise ConnectionResetError
         self._writer.write(content)
@@ -501,7 +506,7 @@ class PostgresSession:
 
 
 class Interrupted(SlicemillError):
-    """The client has cancelled the statement."""
+    """Error: the client has cancelled the statement."""
 
 
 def _name(subscribed: re.Match[str]) -> str:
@@ -533,7 +538,7 @@ def _close(portal: Portal) -> None:
 
 
 def _has_ended(reader: asyncio.StreamReader) -> bool:
-    """Return True if the client has closed its side, even with unread messages."""
+    """Return True if the client has closed its side of the connection, even with unread messages."""
     return bool(reader._eof) or reader.exception() is not None  # type: ignore[attr-defined]
 
 
@@ -562,7 +567,7 @@ def _cast(fields: Mapping[int, pa.Field], batch: pa.RecordBatch) -> pa.RecordBat
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise SlicemillError(
                 f"column {column.name} was described as {column.type}, but has values of type "
-                f"{batch.schema.field(index).type}; give it a type with CAST"
+                f"{batch.schema.field(index).type}; add a CAST to the column"
             ) from None
     return batch
 
@@ -642,14 +647,14 @@ def _error(problem: SlicemillError) -> bytes:
     return wire.error(first.message, "42601", extra)
 
 
-# Answers to statements that clients expect every PostgreSQL server to support.
+# Answers to statements that clients expect every PostgreSQL server to support
 #
 # Settings are accepted and ignored. Transactions are accepted without effect, because every statement is
-# committed separately. `system_catalog` answers queries on PostgreSQL's system catalog; an unsupported
-# query returns no rows.
+# committed separately. `system_catalog` answers queries on PostgreSQL's system catalog; an unsupported query
+# returns no rows.
 
 
-SERVER_VERSION = "15.0"  # the PostgreSQL version with this protocol and these types
+SERVER_VERSION = "15.0"  # version of PostgreSQL that has this protocol and these types
 SETTINGS = {
     "server_version": SERVER_VERSION,
     "server_encoding": "UTF8",
@@ -701,7 +706,7 @@ def answer_client_statement(
     ask: Callable[[SystemCatalogQuery], pa.Table | None],
     values: Sequence[object] = (),
 ) -> StatementAnswer | None:
-    """Return the answer to a PostgreSQL-specific statement, or None for other statements.
+    """Return the answer to a PostgreSQL-specific statement, or None for any other statement.
 
     `relations` returns all relations that an ad hoc query can name. `values` are the values of parameters.
     `ask` executes a query on the system catalog, or returns None if the query is not supported.

@@ -20,9 +20,9 @@ _PLACE = "table_catalog table_schema table_name"
 _SCHEMAS = {11: "pg_catalog", 2200: "public", 13000: "information_schema"}
 _PUBLIC = 2200
 _OWNER, _DATABASE = 10, "slicemill"
-_FIRST_RELATION = 16384  # the first oid of user objects in PostgreSQL
+_FIRST_RELATION = 16384  # first oid of user objects in PostgreSQL
 
-# oid, name, SQL name, category
+# Types as oid, name, SQL name, category
 _TYPES = (
     (16, "bool", "boolean", "B"),
     (17, "bytea", "bytea", "U"),
@@ -43,7 +43,7 @@ _TYPES = (
     (1700, "numeric", "numeric", "N"),
 )
 
-# Empty tables with their columns (`_rows` explains the type marks).
+# Empty tables with their columns; `_rows` explains the type marks
 _EMPTY = {
     "pg_attrdef": "oid# adrelid# adnum# adbin",
     "pg_index": "indexrelid# indrelid# indnatts# indnkeyatts# indisunique? indisprimary? indisexclusion? "
@@ -88,7 +88,7 @@ _EMPTY = {
     "pg_timezone_names": "name abbrev is_dst?",
 }
 
-# Functions of the catalog as DuckDB macros. Functions that DuckDB has itself are omitted.
+# Functions of the catalog as DuckDB macros, except functions that DuckDB has itself
 _MACROS = {
     "pg_table_is_visible(a)": "true",
     "pg_type_is_visible(a)": "true",
@@ -336,7 +336,7 @@ def _rows(columns: str, rows: Sequence[tuple[object, ...]] = ()) -> pa.Table:
 
 
 def _for_duckdb(tree: exp.Expr) -> exp.Expr:
-    """Rewrite the tree for DuckDB, bottom-up, so that parents contain rewritten children."""
+    """Rewrite a syntax tree for DuckDB, bottom-up, so that parents contain rewritten children."""
     for node in reversed(list(tree.walk())):
         if (made := _rewrite_node(node)) is not node:
             tree = made if node is tree else tree
@@ -348,18 +348,19 @@ def _rewrite_node(node: exp.Expr) -> exp.Expr:
     """Rewrite one node from the PostgreSQL dialect for DuckDB and the tables built here."""
     if isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier):
         return _rewrite_table(node)
-    if isinstance(node, exp.Table) and node.db.lower() == "pg_catalog":  # FROM pg_catalog.f(…)
+    if isinstance(node, exp.Table) and node.db.lower() == "pg_catalog":  # for example FROM pg_catalog.f(…)
         node.set("db", None)
     if isinstance(node, exp.Collate):
         collated: exp.Expr = node.this
         return collated
-    if isinstance(node, exp.Operator):  # a OPERATOR(pg_catalog.~) b
+    if isinstance(node, exp.Operator):  # for example a OPERATOR(pg_catalog.~) b
         return _operator(node)
-    if isinstance(node, exp.Dot) and node.this.name.lower() == "pg_catalog":  # pg_catalog.f(…)
+    if isinstance(node, exp.Dot) and node.this.name.lower() == "pg_catalog":  # for example pg_catalog.f(…)
         return _rewrite_node(node.expression)
     if isinstance(node, exp.Cast):
         return _cast(node)
-    if isinstance(node, exp.Column) and node.db.lower() == "pg_catalog":  # pg_catalog.pg_class.relname
+    # For example pg_catalog.pg_class.relname.
+    if isinstance(node, exp.Column) and node.db.lower() == "pg_catalog":
         return exp.column(node.this.copy(), table=node.args.get("table"))
     if isinstance(node, exp.Column) and not node.table and node.name.lower() in _NOW:
         return exp.Literal.string(_NOW[node.name.lower()])
@@ -371,7 +372,7 @@ def _rewrite_node(node: exp.Expr) -> exp.Expr:
 
 
 def _call(node: exp.Expr) -> str:
-    """Return the name of a function called without arguments, or an empty text."""
+    """Return the name of a function called without arguments, or an empty string."""
     if isinstance(node, exp.Anonymous):
         return "" if node.expressions else node.name.lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) and not node.args.get("this") else ""

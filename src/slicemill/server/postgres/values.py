@@ -25,7 +25,7 @@ FLOAT4, FLOAT8, VARCHAR, DATE, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC = (
     *(1186, 1700),
 )
 UNKNOWN = 705
-# Array types by element type.
+# Oids of array types, by oid of the element type
 ARRAYS = {
     BOOL: 1000,
     BYTEA: 1001,
@@ -151,7 +151,7 @@ def _encoder(oid: int, binary: bool) -> Encode:
         return _TEXTS.get(oid, _text)
     encode = _BINARIES.get(oid)
     if encode is None:
-        raise SlicemillError("a column of this type is sent as text only; ask for text results")
+        raise SlicemillError("a column of this type has no binary format; request text results")
     return encode
 
 
@@ -180,7 +180,7 @@ def _date(value: object) -> bytes:
 
 
 def _calendar_day(days: int) -> tuple[str, str]:
-    """Return a day since 1970 as Gregorian date, with ` BC` for years before 1.
+    """Return a day since 1970 as a Gregorian date, with ` BC` for years before 1.
 
     >>> _calendar_day(0), _calendar_day(-735_160), _calendar_day(20_000_000)
     (('1970-01-01', ''), ('0044-03-15', ' BC'), ('56728-02-22', ''))
@@ -194,7 +194,7 @@ def _calendar_day(days: int) -> tuple[str, str]:
 
 
 def _interval(value: object) -> bytes:
-    """Encode an interval: microseconds in ESL, or months, days and nanoseconds from DuckDB."""
+    """Encode an interval: microseconds of the engine, or months, days and nanoseconds of DuckDB."""
     if isinstance(value, tuple):
         return interval_text(value).encode()
     seconds, micros = divmod(abs(cast(int, value)), 1_000_000)
@@ -220,7 +220,7 @@ def _instant_bytes(value: object) -> bytes:
     if abs(us) == _INFINITE_US:
         return struct.pack("!q", us if us > 0 else us - 1)
     if us - _PG_EPOCH_US < -_INFINITE_US:
-        raise SlicemillError("a time before 290 000 BC is sent as text only; ask for text results")
+        raise SlicemillError("a timestamp before 290 000 BC has no binary format; request text results")
     return struct.pack("!q", us - _PG_EPOCH_US)
 
 
@@ -229,7 +229,7 @@ def _date_bytes(value: object) -> bytes:
     if abs(days) == _INFINITE_DAY:
         return struct.pack("!i", days if days > 0 else days - 1)
     if days - _PG_EPOCH_DAY < -_INFINITE_DAY:
-        raise SlicemillError("a date so long ago is sent as text only; ask for text results")
+        raise SlicemillError("a date so long ago has no binary format; request text results")
     return struct.pack("!i", days - _PG_EPOCH_DAY)
 
 
@@ -290,11 +290,11 @@ _BINARIES: dict[int, Encode] = {
 
 
 NEGATIVE, NOT_A_NUMBER, INFINITE = 0x4000, 0xC000, (0xD000, 0xF000)
-DIGITS = 4  # decimal digits in each base-10,000 digit of NUMERIC
+DIGITS = 4  # number of decimal digits in each base-10,000 digit of NUMERIC
 
 
 def numeric_bytes(value: object) -> bytes:
-    """Encode a binary NUMERIC.
+    """Encode a decimal number as binary NUMERIC.
 
     The fields are digit count, weight of the first digit, sign, scale, and base-10,000 digits.
 
@@ -331,7 +331,7 @@ class CopyFormat:
         found = _COPY_OPTIONS.fullmatch(text)
         if found is None:
             raise SlicemillError(
-                f"COPY does not take {text} here; it takes WITH (FORMAT text | csv, HEADER, DELIMITER ',')"
+                f"COPY does not support {text}; use WITH (FORMAT text | csv, HEADER, DELIMITER ',')"
             )
         words = text.lower()
         csv = re.search(r"\bcsv\b", words) is not None
@@ -340,7 +340,7 @@ class CopyFormat:
         return cls(csv, header, delimiter[1].encode() if delimiter else b"," if csv else b"\t")
 
     def line(self, values: Sequence[bytes | None]) -> bytes:
-        """Encode a row."""
+        """Encode a row in the format of these options."""
         if self.csv:
             return (
                 self.delimiter.join(b"" if value is None else self._quoted(value) for value in values) + b"\n"

@@ -1,4 +1,4 @@
-"""Encoding and decoding of protocol messages.
+"""Encoding and decoding of messages of the PostgreSQL protocol.
 
 from the client    type (1 byte, not in the first message), length (4), content
 from the server    type (1 byte), length (4), content
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 SSL_REQUEST, GSS_REQUEST, CANCEL_REQUEST, PROTOCOL_3 = 80877103, 80877104, 80877102, 3
 LONGEST_MESSAGE = 16 << 20
-LONGEST_START = 10_000  # limit for each message before authentication
+LONGEST_START = 10_000  # maximum bytes of each message before authentication
 
 
 class ProtocolError(Exception):
-    """The client violates the protocol. The connection is closed."""
+    """Error: the client violates the protocol. The connection is closed."""
 
 
 class ClientMessage(NamedTuple):
@@ -34,10 +34,10 @@ class ColumnDescription(NamedTuple):
 
 
 async def read_startup(reader: asyncio.StreamReader) -> tuple[int, bytes]:
-    """Read the first message. Return its code and the rest of its content."""
+    """Read the first message of a client. Return its code and the rest of its content."""
     (length,) = struct.unpack("!i", await reader.readexactly(4))
     if not 8 <= length <= LONGEST_START:
-        raise ProtocolError("the first message has no sensible length")
+        raise ProtocolError("the length of the first message is invalid")
     content = await reader.readexactly(length - 4)
     (code,) = struct.unpack("!i", content[:4])
     return code, content[4:]
@@ -48,19 +48,19 @@ async def read_message(reader: asyncio.StreamReader, longest: int = LONGEST_MESS
     kind = await reader.readexactly(1)
     (length,) = struct.unpack("!i", await reader.readexactly(4))
     if not 4 <= length <= longest:
-        raise ProtocolError(f"a message of {length} bytes is not taken")
+        raise ProtocolError(f"a message of {length} bytes is too long")
     return ClientMessage(kind, await reader.readexactly(length - 4))
 
 
 def startup_options(content: bytes) -> dict[str, str]:
-    """Return the options in the first message."""
+    """Return the options in the first message of a client."""
     parts = content.rstrip(b"\0").split(b"\0")
     texts = [part.decode("utf-8", "replace") for part in parts]
     return dict(zip(texts[::2], texts[1::2], strict=False))
 
 
 class ContentReader:
-    """Reads the fields of a message in order.
+    """Reader of the fields of a message, in order.
 
     Raises ProtocolError if the message is too short.
     """
@@ -72,13 +72,13 @@ class ContentReader:
     def text(self) -> str:
         end = self._content.find(b"\0", self._index)
         if end < 0:
-            raise ProtocolError("a text in a message does not end")
+            raise ProtocolError("a text in a message has no terminating zero byte")
         found = self._content[self._index : end]
         self._index = end + 1
         try:
             return found.decode()
         except UnicodeDecodeError:
-            raise ProtocolError("a text in a message is not UTF-8") from None
+            raise ProtocolError("a text in a message is not valid UTF-8") from None
 
     def byte(self) -> bytes:
         return self._take(1)
@@ -92,14 +92,14 @@ class ContentReader:
         return int(found)
 
     def value_bytes(self) -> bytes | None:
-        """Read a value with a length prefix; None for NULL."""
+        """Read a value with a length prefix. Return None for NULL."""
         length = self.int32()
         return None if length < 0 else self._take(length)
 
     def _take(self, length: int) -> bytes:
         found = self._content[self._index : self._index + length]
         if len(found) < length:
-            raise ProtocolError("a message is shorter than it says")
+            raise ProtocolError("a message is shorter than its declared length")
         self._index += length
         return found
 

@@ -169,7 +169,10 @@ class RunningTasks:
     def __init__(self, script: str) -> None:
         catalog = bind(script).catalog
         graph = share(optimize(build_graph(catalog)), catalog)
-        self._programs = [TaskProgram(TaskPlan(task, graph, catalog, {})) for task in split_into_tasks(graph)]
+        self._programs = [
+            TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
+            for task in split_into_tasks(graph)
+        ]
 
     def run(self, table: pa.Table) -> None:
         """Run each task over new rows of the stream, and over the output of upstream tasks."""

@@ -22,7 +22,7 @@ def entries_kept(range_s: int, slide_s: int, rate: int) -> int:
     catalog = bind(_SCRIPT.format(range_s=range_s, slide_s=slide_s)).catalog
     graph = share(build_graph(catalog), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     for half in range(2 * (2 * range_s + slide_s) + 1):
         ts = half * _SECOND // 2 + np.arange(rate // 2) * (_SECOND // rate)
         table = pa.table({"_ts": ts, "_arr": ts, "price": ts % 97})

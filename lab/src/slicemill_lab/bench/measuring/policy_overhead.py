@@ -59,7 +59,7 @@ def _measured(home: Home, running: list[RunningTask]) -> dict[str, float]:
             home.commit(Change(logs={STREAM: Appended(extents, 0, 0, wall_clock_us())}))
             began, now = time.perf_counter(), wall_clock_us()
             board.refresh(now)
-            positions, batches = board.ready(lambda _: 0, now)
+            positions, batches = board.ready(dict.fromkeys(board.logs_to_check(), 0), now)
             chosen = chooser.choose(batches, _TASKS_PER_ROUND)
             took.append(time.perf_counter() - began)
             board.ran(running[positions[chosen[0]]], now)
@@ -84,7 +84,7 @@ def _tasks(home: Home, count: int) -> list[RunningTask]:
     plans = []
     for task in split_into_tasks(graph):
         needed = frozenset(node for root, _ in task.outputs for node in graph.ancestors(root))
-        plans.append(TaskPlan(task, graph.only(needed), streams, {}))
+        plans.append(TaskPlan(task=task, graph=graph.only(needed), catalog=streams, tables={}))
     fields = {plan.task.id: new_fields(plan, home) for plan in plans}
     logs = {log: to_arrow(plan.graph[node].schema) for plan in plans for node, log in plan.task.outputs}
     home.commit(Change(created=logs, tasks=fields))

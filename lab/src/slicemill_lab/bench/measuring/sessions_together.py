@@ -74,7 +74,7 @@ def _run(queries: Sequence[str], clicks: pa.Table, run: int) -> float:
     catalog = bind(_STREAM + script).catalog
     graph = share(optimize(build_graph(catalog)), catalog)
     (task,) = split_into_tasks(graph)
-    program = TaskProgram(TaskPlan(task, graph, catalog, {}))
+    program = TaskProgram(TaskPlan(task=task, graph=graph, catalog=catalog, tables={}))
     begun = time.process_time()
     for first in range(0, clicks.num_rows, run):
         table = clicks.slice(first, run)

@@ -33,9 +33,9 @@ import pyarrow as pa
 
 from slicemill.api.mill import Environment, Mill
 from slicemill.errors import SlicemillError
-from slicemill.runtime.messages import RunDone
+from slicemill.metrics.profiling import Stages, recording
+from slicemill.metrics.run_record import RunRecord
 from slicemill.runtime.state_view import slices_of
-from slicemill.runtime.tasks import RunningTask
 from slicemill.runtime.workers.inline import InlinePool
 from slicemill.runtime.workers.sharing import HANDLER
 from slicemill_lab import on_engine
@@ -189,16 +189,16 @@ def measured_nodes(runs: Sequence[NodesRun], seed: int) -> list[MeasuredNodes]:
 
 
 class _NotingMill(Mill):
-    """Mill that records the reports of its subtasks about their runs."""
+    """Mill that collects the records of its runs."""
 
     def __init__(self, environment: Environment, **named: Any) -> None:
-        self.done: list[RunDone] = []
+        self.runs: list[RunRecord] = []
         self._environment = environment
         super().__init__(**named)
 
-    def _after_run(self, unit: RunningTask, results: list[RunDone], now: int) -> None:
-        self.done += results
-        super()._after_run(unit, results, now)
+    def _after_run(self, run: RunRecord) -> None:
+        self.runs.append(run)
+        super()._after_run(run)
 
 
 def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
@@ -217,10 +217,12 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
         mill.rescaler.set_workers(run.nodes)
         paced = run.adapts is not None and "spark" in where
         began_all = time.monotonic()
+        stages: Stages = {}
         for number, tables in enumerate(run.seconds(seed)):
             clock.now += _US
             if number == run.warming:
-                mill.done.clear()
+                mill.runs.clear()
+                stages = running.enter_context(recording())
             due = began_all + number if paced else time.monotonic()
             time.sleep(max(0.0, due - time.monotonic()))
             for stream, table in tables.items():
@@ -241,13 +243,11 @@ def _measure(run: NodesRun, seed: int, **where: Any) -> MeasuredNodes:
         found.results = mill.queries["q"].log.rows
         found.subtasks = max(task.subtasks for task in mill.dispatcher.tasks.values())
         cpu_s: dict[tuple[str, int], float] = defaultdict(float)
-        stages: dict[str, float] = defaultdict(float)
-        for done in mill.done:
-            cpu_s[done.task, done.subtask] += done.cpu_s
-            for stage, seconds in done.seconds.items():
-                stages[stage] += seconds
+        for record in mill.runs:
+            for subtask in record.subtasks:
+                cpu_s[record.task, subtask.subtask] += subtask.cpu_s
         found.cpu_s, found.slowest_cpu_s = sum(cpu_s.values()), max(cpu_s.values())
-        found.stages_s = dict(stages)
+        found.stages_s = {name: took.seconds for name, took in stages.items() if name.startswith("run: ")}
     return found
 
 

@@ -21,13 +21,13 @@ from slicemill.codec.registry import stored_as
 from slicemill.columns.arrow_schema import TS, to_arrow, with_system_columns
 from slicemill.columns.keys import Keys
 from slicemill.columns.order import Numbering
-from slicemill.errors import SlicemillError
 from slicemill.functions.evaluate import compile_many
 from slicemill.functions.values import ExpressionError
 from slicemill.functions.vectors import Vector, from_arrow, from_values
 from slicemill.operators.assembly import Assembly, AssemblyState
-from slicemill.operators.step import PartitionNumbers, StepContext, StepResult
+from slicemill.operators.step import PartitionNumbers, StepContext
 from slicemill.operators.window.spec import WindowAggregate, has_expiries, returns_many
+from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import END
 from slicemill.types import Column, Schema
 
@@ -59,7 +59,6 @@ class CallsOfMember:
         numbering: Numbering,
     ) -> None:
         self._state = state
-        self._schema = schema
         self.routines = {number: routines[number] for number in dict.fromkeys(n for n, _ in state.answers)}
         self.arguments = tuple(dict.fromkeys(e for call in state.member.calls for e in call.arguments))
         self._indices: dict[int, list[int]] = {number: [] for number in self.routines}
@@ -78,10 +77,10 @@ class CallsOfMember:
             for number, indices in self._indices.items()
         ]
         out = self._assembly.run(table.select(self._passed), mine)
-        return out.select(self._schema.names).cast(self._schema), min(until, self._held_from())
+        return out, min(until, self._held_from())
 
     def due(self) -> int | None:
-        dues = [routine.uda.due(routine.state.kept) for routine in self.routines.values()]
+        dues = [routine.uda.due(routine.state.accumulators) for routine in self.routines.values()]
         return min((due for due in dues if due is not None), default=None)
 
     def _held_from(self) -> int:
@@ -91,8 +90,8 @@ class CallsOfMember:
         return END if due is None else due - 1
 
 
-class SharedCallsStep:
-    """Execution of `agg(args) OVER (…)` for several queries, with one output per query."""
+class RoutineWindows:
+    """Strategy of `agg(args) OVER (…)` for aggregates without a kernel."""
 
     def __init__(self, members: Mapping[str, RoutineMember], context: StepContext, costs: Any = None) -> None:
         self.state = context.state if isinstance(context.state, CallsState) else CallsState()
@@ -109,71 +108,47 @@ class SharedCallsStep:
         self._arguments = RoutineArguments(
             [e for r in self.state.routines.values() for e in r.arguments], schema
         )
+        self.outputs = [
+            WindowOutput(with_system_columns(to_arrow(Schema(member.columns)))) for member in members.values()
+        ]
         self._members = [
             CallsOfMember(
                 self.state.members[name],
                 self._routines,
-                with_system_columns(to_arrow(Schema(member.columns))),
+                output.schema,
                 Numbering(
                     context.seq_bits, has_expiries(member.calls), returns_many(member.calls, context.catalog)
                 ),
             )
-            for name, member in members.items()
+            for (name, member), output in zip(members.items(), self.outputs, strict=True)
         ]
 
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        table, until = tables[0], complete[0]
-        given = self._arguments.of(table)
+    def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
+        given = self._arguments.of(rows)
         numbers = {
-            key: partitioned.numbers(table, self._keys(key)) for key, partitioned in self._partitions.items()
+            key: partitioned.numbers(rows, self.state.keys.setdefault(key, Keys()))
+            for key, partitioned in self._partitions.items()
         }
+        times = rows.column(TS).to_numpy()
         answers: dict[int, CallAnswers] = {}
         for number, routine in self._routines.items():
-            arguments = [_or_null(given[e], e, table.num_rows) for e in routine.state.arguments]
-            tuples = Tuples(arguments, numbers[routine.state.partition_by], table.column(TS).to_numpy())
-            answers[number] = routine.uda.run(routine.state.kept, tuples, until)
-        return [self._part(member, table, given, answers, until) for member in self._members]
+            arguments = [_or_null(given[e], e, rows.num_rows) for e in routine.state.arguments]
+            tuples = Tuples(arguments, numbers[routine.state.partition_by], times)
+            answers[number] = routine.uda.run(routine.state.accumulators, tuples, watermark)
+        emissions: list[Emission] = []
+        for member in self._members:
+            failed = [e for arg in member.arguments if isinstance(e := given[arg], ExpressionError)]
+            emissions.append(failed[0] if failed else member.run(rows, answers, watermark))
+        return emissions
 
     def due(self) -> int | None:
         return min((due for member in self._members if (due := member.due()) is not None), default=None)
 
-    def _keys(self, partition_by: tuple[Expr, ...]) -> Keys:
-        return self.state.keys.setdefault(partition_by, Keys())
 
-    def _part(
-        self,
-        member: CallsOfMember,
-        table: pa.Table,
-        given: Mapping[Expr, Vector | ExpressionError],
-        answers: Mapping[int, CallAnswers],
-        until: int,
-    ) -> StepResult:
-        for argument in member.arguments:
-            found = given[argument]
-            if isinstance(found, ExpressionError):
-                return found
-        return member.run(table, answers, until)
-
-
-class WindowCallsStep:
-    """Like `SharedCallsStep`, for a single query."""
-
-    def __init__(self, context: StepContext, operator: WindowAggregate) -> None:
-        member = RoutineMember(operator.calls, context.node.schema.columns)
-        self._shared = SharedCallsStep({context.node.id: member}, context)
-
-    @property
-    def state(self) -> CallsState:
-        return self._shared.state
-
-    def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
-        (part,) = self._shared.run(tables, complete)
-        if isinstance(part, SlicemillError):
-            raise part
-        return part
-
-    def due(self) -> int | None:
-        return self._shared.due()
+def routine_windows(operator: WindowAggregate, context: StepContext) -> RoutineWindows:
+    """Return the strategy of a single query."""
+    member = RoutineMember(operator.calls, context.node.schema.columns)
+    return RoutineWindows({context.node.id: member}, context)
 
 
 def _slot_of(window: Window) -> int | None:
@@ -208,7 +183,12 @@ class RoutineMember:
     columns: tuple[Column, ...]
 
 
-@stored_as("calls.routine", version=2, upgrade={1: lambda plain: {**plain, "costs": None}})
+@stored_as(
+    "calls.routine",
+    version=2,
+    upgrade={1: lambda plain: {**plain, "costs": None}},
+    stored_names={"accumulators": "kept"},
+)
 @dataclass(slots=True)
 class RoutineState:
     """State of a routine for one call, or for joint calls.
@@ -221,7 +201,7 @@ class RoutineState:
     call: WindowCall | None
     asked: tuple[JointCall, ...] = ()
     arguments: tuple[Expr, ...] = ()
-    kept: Any = None
+    accumulators: Any = None
     costs: Any = None
 
     @property
@@ -328,9 +308,9 @@ def _has_machine_code(asked: JointCall, window: Window) -> bool:
 
 def _forget(routine: RoutineState, wanted: Sequence[JointCall]) -> None:
     """Drop the joint calls that no query uses any more."""
-    if routine.kept is None or all(asked in wanted for asked in routine.asked):
+    if routine.accumulators is None or all(asked in wanted for asked in routine.asked):
         return
-    routine.asked = routine.joint_calls.only(wanted, routine.kept).asked
+    routine.asked = routine.joint_calls.only(wanted, routine.accumulators).asked
 
 
 class Routine:
@@ -345,8 +325,8 @@ class Routine:
             calls = state.joint_calls
             state.arguments = calls.arguments
             self.uda = calls.uda
-        if state.kept is None:
-            state.kept = self.uda.start()
+        if state.accumulators is None:
+            state.accumulators = self.uda.start()
 
     def columns(self, asked: JointCall | None) -> list[int]:
         """Return the indexes of result columns for a joint call.

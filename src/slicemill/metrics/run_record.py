@@ -1,0 +1,64 @@
+"""Record of one run of a task: its work and results, summed over the subtasks.
+
+The driver builds one record for each run, from the answers of the workers. Statistics, load control and
+metrics of queries read only this record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from slicemill.metrics.due_times import Arrivals
+from slicemill.metrics.quality_of_service import IdealTime
+from slicemill.shedding.accuracy import AccuracyReport
+from slicemill.shedding.load import Comparisons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubtaskRecord:
+    """Work of one subtask in one run."""
+
+    subtask: int
+    rows: int = 0  # read
+    pairs: int = 0  # row pairs that joins have compared
+    cpu_s: float = 0.0
+    bytes_read: int = 0
+    state_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """Metrics of one run. An abandoned run has read and written nothing.
+
+    `committed_us`, `warm_us` and `ideal` are set when the run is committed. Results are warm-up results if
+    their tuples arrived before `warm_us`.
+    """
+
+    task: str
+    read: Mapping[str, int] = field(default_factory=dict)  # rows by input, without shed rows
+    written: Mapping[str, int] = field(default_factory=dict)  # rows by output
+    emitted: Mapping[str, int] = field(default_factory=dict)  # rows by operator
+    failed: Mapping[str, str] = field(default_factory=dict)  # reason by stopped output
+    arrivals: Mapping[str, Arrivals] = field(default_factory=dict)  # of written rows, by output
+    compared: Mapping[str, Sequence[Comparisons]] = field(default_factory=dict)  # by join, for each subtask
+    sheds: Mapping[str, AccuracyReport] = field(default_factory=dict)  # by operator
+    subtasks: Sequence[SubtaskRecord] = ()
+    seconds: float = 0.0  # duration in the slowest subtask
+    python_s: float = 0.0  # processor time in kernels that are not compiled yet
+    collecting_s: float = 0.0  # processor time in garbage collection
+    committed_us: int = 0
+    warm_us: int = 0  # when the task and its upstream tasks had run once
+    ideal: Mapping[str, IdealTime] = field(default_factory=dict)  # of written rows, by output
+
+    @property
+    def rows(self) -> int:
+        return sum(self.read.values())
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(subtask.cpu_s for subtask in self.subtasks)
+
+    @property
+    def state_bytes(self) -> int:
+        return sum(subtask.state_bytes for subtask in self.subtasks)
