@@ -209,7 +209,7 @@ def test_query_returns_the_handle_of_a_new_query(stage: Stage) -> None:
     cheap = stage.connection.query("CREATE QUERY cheap AS SELECT item FROM bid WHERE price < 5")
     stage.bid((1, 2, 1))
     assert (cheap.name, [row["item"] for row in cheap.rows()]) == ("cheap", [1])
-    with pytest.raises(REJECTED, match="one CREATE QUERY"):
+    with pytest.raises(REJECTED, match="CREATE QUERY statements; write exactly one"):
         stage.connection.query("DROP QUERY cheap")
     two = "CREATE QUERY a AS SELECT item FROM bid; CREATE QUERY b AS SELECT price FROM bid"
     assert len(stage.connection.execute(two)) == 2

@@ -209,7 +209,9 @@ class Mill:
         """Register one query, `SELECT …` or `CREATE QUERY …`; return its handle."""
         queries = [statement for statement in self.execute(esl) if isinstance(statement, QueryDefinition)]
         if len(queries) != 1:
-            raise SlicemillError("give one SELECT, or one CREATE QUERY")
+            raise SlicemillError(
+                f"the text has {len(queries)} SELECT or CREATE QUERY statements; write exactly one"
+            )
         return self.queries[queries[0].name]
 
     def ask(self, sql: str) -> list[dict[str, Any]]:
