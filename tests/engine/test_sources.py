@@ -23,7 +23,7 @@ from slicemill.testing import Clock, inline_pool, open_mill
 from support.engine import feed_rows, rows_as_table, turn
 
 SECOND = 1_000_000
-HINT = "a number needs its task: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
+HINT = "a number needs its unit: declare the column as TIMESTAMP SECONDS, MILLIS, MICROS or NANOS"
 
 
 def mill_in(folder: Path, clock: Callable[[], int] | None = None) -> Mill:
