@@ -235,7 +235,7 @@ def test_a_backfilling_query_shows_its_progress(page: Page, busy: str) -> None:
     run(page, "CREATE QUERY")
     page.get_by_role("link", name="see its results").click()
     expect(page.get_by_role("status")).to_contain_text(re.compile("Backfill of past rows: .* rows left"))
-    expect(page.get_by_role("img", name=re.compile("of the past is read"))).to_be_visible()
+    expect(page.get_by_role("img", name=re.compile("of the past rows are read"))).to_be_visible()
     expect(page.locator(".head .badge")).to_have_text("running")
     expect(page.get_by_text("Backfill of past rows")).to_have_count(0)
     expect(page.locator(".figures > div").first).to_have_text("Results3,680")

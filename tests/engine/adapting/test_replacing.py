@@ -78,7 +78,7 @@ class Steps:
     def some(self) -> None:
         self.mill.dispatcher.run_some()
 
-    def index(self) -> None:
+    def place(self) -> None:
         task = self.chooser.choice(self.mill.dispatcher.running.tasks)
         placements = possible(task, self.chooser.randint(1, 6))
         if placements:

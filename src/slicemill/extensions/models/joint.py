@@ -100,7 +100,7 @@ def joint(models: Sequence[Model], *, finite: bool) -> JointModels:
             if not (finite and isinstance(condition.of, Parameter))
         )
         merged.conditions.append(conditions)
-        _CoreAssigner(merged, model, conditions).index()
+        _CoreAssigner(merged, model, conditions).assign()
     return merged
 
 
@@ -113,7 +113,7 @@ class _CoreAssigner:
         self._result = centre_formula(model.result, model.cores)
         self._indices: dict[tuple[int, bool], int] = {}
 
-    def index(self) -> None:
+    def assign(self) -> None:
         used = {part for formula in (self._result, *self._lets.values()) for part in walk(formula)}
         wanted = [
             (number, near)
