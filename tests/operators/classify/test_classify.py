@@ -125,7 +125,7 @@ def test_rows_are_those_of_the_reference(
         assert observed in (0, 1, 2, 3)
 
 
-def test_something_is_due_at_the_end_of_the_time_task() -> None:
+def test_results_are_due_at_the_end_of_the_time_unit() -> None:
     plan, _, graph = plan_of("bff")
     program = TaskProgram(plan)
     tables = {

@@ -20,7 +20,7 @@ from slicemill.kernels.arrays import Floats
 
 @dataclass(frozen=True, slots=True)
 class Clusters:
-    """`member_of[task]` is the unit's cluster, `pseudo[cluster]` its priority. Empty clusters are kept."""
+    """`member_of[task]` is the task's cluster, `pseudo[cluster]` its priority. Empty clusters are kept."""
 
     member_of: tuple[int, ...]
     pseudo: tuple[float, ...]
