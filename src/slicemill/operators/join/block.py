@@ -1,7 +1,7 @@
-"""Rows of one side of a join, grouped by key.
+"""Blocks: rows of one join input, grouped by their join key.
 
-A block has new rows, or the rows of a slice. System columns begin with `#`, and columns of the stream with
-`.`, so that their names never clash.
+A block has new rows, or the rows of a state slice. System columns begin with `#`, and columns of the stream
+with `.`, so that their names never clash.
 
     #ts #arrival        timestamp and arrival time of waiting rows
     #seq                sequence number; stored in blocks only if a query needs it
@@ -242,7 +242,7 @@ class WindowReach:
     ends_rows: Int64s
     bits_rows: Words
     most_rows: int
-    # Each of the following arrays has one element per query, and the query with the longest window is first.
+    # Each of the following fields has one element per query, the query with the longest window first.
     # The window of a query is either in `windows_us` or in `windows_rows`, and the other array has -1.
     # The mask bit of a query is `bits[i]` in the 64-bit word number `indices[i]`.
     names: tuple[str, ...]
