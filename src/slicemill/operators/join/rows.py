@@ -45,7 +45,7 @@ class UnboundedJoinWindow:
 
 
 JoinWindow = TimeWindow | CountWindow | UnboundedJoinWindow
-# function that returns the time at which a row expires by its expiry column, or None if the row never matches
+# function that returns when a row expires by its expiry column, or None if the row never matches
 RowLife = Callable[[Row], int | None]
 
 
