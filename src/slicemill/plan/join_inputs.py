@@ -49,7 +49,7 @@ class JoinedInput:
 
 @dataclass(frozen=True, slots=True)
 class KeyClass:
-    """Expressions that are equal in every result, by input number.
+    """Keys of several join inputs whose values are equal in every result, by input number.
 
     The value is None for an input whose log does not have these keys.
     """
@@ -82,7 +82,7 @@ class JoinedInputs:
 
     @property
     def counts_rows(self) -> bool:
-        """Return True if an input has a ROWS window.
+        """Return True if an input of the joins has a window that counts rows (ROWS).
 
         A ROWS window counts the rows of all keys, so a grid of subtasks cannot compute it.
         """
@@ -134,7 +134,7 @@ def _source_join(graph: QueryGraph, node_id: str) -> str | None:
 
 
 def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
-    """Yield the joins below and including `top`, upstream joins first."""
+    """Yield join `top` and all joins from which it reads, upstream joins first."""
     node = graph[top]
     join = kind_of(node.operator).joins(node.operator)
     if join is not None:

@@ -307,9 +307,9 @@ def _extent(window: Window) -> int:
 
 
 def _table(windows: Mapping[str, int], query_bits: QueryBits) -> tuple[Int64s, Words]:
-    """Return all distinct window lengths, and a mask of the reaching queries for each age range.
+    """Return the distinct window lengths, and the mask of queries whose windows contain each age range.
 
-    The lengths are ascending. A mask has the bits of the queries whose windows contain the age range. The
+    The lengths are ascending. The
     last mask, for ages beyond all windows, is empty.
     """
     ends = sorted(set(windows.values()))

@@ -244,7 +244,7 @@ class ResultTables:
         ]
 
     def _ties(self, results: OrderedResults, bits: int) -> dict[str, pa.Array]:
-        """Return the columns that order the results of a new row across subtasks.
+        """Return the columns that order results of one new row which several subtasks have found.
 
         If low bits of the new row's number were dropped, the whole number is the first of these columns.
         """

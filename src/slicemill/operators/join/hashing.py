@@ -1,4 +1,4 @@
-"""64-bit hashes of keys of any type, equal in every process.
+"""64-bit hashes of join keys of any type. Every process computes the same hash for a key.
 
 Equal keys have equal hashes. A key with a NULL matches no key. A single column of at most 64 bits is hashed
 by a bijection, so that equal hashes mean equal keys. Other keys are compared as well. NaN equals NaN, and

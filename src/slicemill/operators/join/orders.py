@@ -1,8 +1,8 @@
-"""Probing orders: which states a new row probes, in which order (S25, S49, S57).
+"""Probing orders: the order in which a new row probes the stored rows of the other join inputs.
 
-The orders of all queries that start at the same stream form a tree. Queries share a branch as long as they
-probe the same states by the same keys. The next state is the state with the fewest expected matches. States
-without a common key are probed last. Results do not depend on the order.
+The orders of all queries that start at the same stream form a tree (S25, S49, S57). Queries share a branch as
+long as they probe the same states by the same keys. The next state is the state with the fewest expected
+matches. States without a common key are probed last. Results do not depend on the order.
 """
 
 from __future__ import annotations

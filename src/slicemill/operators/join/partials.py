@@ -248,7 +248,7 @@ def new_rows(input_: int, block: Block) -> PartialResults:
 
 # A residual condition is a part of the join condition that is not an equality of keys.
 # A residual condition is tested as soon as all streams that it reads are joined (S48).
-# It may raise an error, such as a division by zero, on a partial result that is later dropped anyway.
+# A residual condition may raise an error on a partial result that another condition would drop later.
 # An error on a partial result is therefore ignored, and the condition is tested again on complete results.
 # An error on a complete result fails the query.
 # Results and errors therefore do not depend on the order in which the streams are probed.

@@ -179,7 +179,7 @@ def _reachable_rows(side: SideState, query_bits: QueryBits) -> Iterator[pa.Table
 
 
 def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
-    """Sort rows of several subtasks by (time, sequence number).
+    """Concatenate the rows of several subtasks, sorted by (time, sequence number).
 
     If some rows have no sequence number, all rows are renumbered. Rows without a number then precede numbered
     rows of the same time.

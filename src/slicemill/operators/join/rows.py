@@ -1,4 +1,4 @@
-"""Row-at-a-time window join of two or more inputs, as reference (M14, S1-S3).
+"""Reference implementation of the window join, which processes its input row by row (M14, S1-S3).
 
 A new row t matches a stored row u of another input if u is in the window of its input. For a window of length
 W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the latest of its rows.

@@ -183,7 +183,7 @@ def is_two_way(operator: Operator) -> TypeGuard[SharedJoin]:
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Operator):
-    """Order the results of chained joins like a single join.
+    """Order the results of a chain of two-way joins like the results of one join of all streams.
 
     `members` has, for each stream in the order of FROM, the columns with the timestamp and the sequence
     number of the joined row. Results are ordered by the latest joined row, then by the numbers of the other
@@ -223,7 +223,8 @@ def _chain(join: SharedJoin) -> tuple[Fact, ...]:
 
     The costs of plans that use no state slices are shown for comparison.
     """
-    from slicemill.operators.join.slices.cuts import chain_of_join  # cyclic import
+    # A module-level import of this function would be cyclic.
+    from slicemill.operators.join.slices.cuts import chain_of_join
 
     chain = chain_of_join(join)
     if chain is None:
@@ -253,11 +254,12 @@ def _chain(join: SharedJoin) -> tuple[Fact, ...]:
 
 
 def _measurement_facts(join: SharedJoin) -> tuple[Fact, ...]:
-    """Return the measured statistics of a join, and the costs of a multi-way join and of a tree.
+    """Return measured statistics of a join of several streams, and the costs of its two forms.
 
-    EXPLAIN shows them.
+    EXPLAIN shows the costs of the multi-way join and of a tree of two-way joins.
     """
-    from slicemill.operators.join.form import forms_from_measures  # cyclic import
+    # A module-level import of this function would be cyclic.
+    from slicemill.operators.join.form import forms_from_measures
 
     forms = forms_from_measures(join)
     if forms is None or join.measured is None:

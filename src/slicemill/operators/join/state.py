@@ -95,7 +95,7 @@ class SideState:
     """
 
     waiting: list[Slice | pa.Table] = field(default_factory=list)
-    # number of rows of the first waiting table that have been joined already
+    # number of rows in the first table of waiting rows that have been joined already
     taken: int = 0
     slices: list[StoredSlice] = field(default_factory=list)
     # ages in microseconds at which expired rows are evicted, or None if the ages are not planned yet
@@ -133,7 +133,7 @@ def _by_input(old: dict[str, Any]) -> dict[str, Any]:
 )
 @dataclass(slots=True)
 class JoinState:
-    """State of a shared join.
+    """State of a shared join, which executes the joins of several queries.
 
     `sides` has the rows of each input, by name. `late` has rows that are stored but have not probed for some
     queries yet, by line (`lines_of`) and input. `sheds` has the reports of queries with load shedding.
@@ -466,7 +466,7 @@ class JoinSide:
         return first
 
     def _written(self, parts: list[StoredSlice], now: int) -> list[StoredSlice]:
-        """Merge state slices into one slice without the expired rows.
+        """Merge state slices into one slice, and leave out the expired rows.
 
         The result is an empty list if all rows have expired.
         """

@@ -229,7 +229,7 @@ class Measures:
             for number, side in enumerate(sides)
             for name, rows in side.wanted.items()
         }
-        # Each stored row is compared with the new rows of the other side that have its key.
+        # Each stored row is compared with the new rows of the other input that have the same join key.
         matching = [side.compared / side.kept_s / rate for side, rate in zip(sides, rates[::-1], strict=True)]
         return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 

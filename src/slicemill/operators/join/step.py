@@ -1,4 +1,4 @@
-"""Execution of shared window joins.
+"""Execution of shared window joins, which join the rows of several queries at once.
 
 A micro-batch consumes the rows that no later input can precede. These rows probe the slices of the other
 inputs and each other. They are then stored in slices. Results have the order of the row-by-row reference: by

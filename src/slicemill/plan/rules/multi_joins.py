@@ -1,4 +1,4 @@
-"""multi_joins: n-way window joins with one state per stream (S25, S45-S50).
+"""multi_joins: replace n-way window joins by joins that store each stream once (S25, S45-S50).
 
     A, B, C ─ ⋈ A.k = B.k AND B.k = C.k, 60 s ─ q1  A ─┐
     C, A, B ─ ⋈ the same keys, 5 s ────────── q2    B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1 ─ q1

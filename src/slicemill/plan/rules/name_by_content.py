@@ -60,7 +60,7 @@ def _name_node(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, rena
     if (name := kind.own_name(operator)) is not None:
         return replace(made, id=name, label=name, owner=name if kind.role is Role.SINK else "")
     operator = kind.refer(operator, lambda node_id: renamed[node_id].id)
-    # An input that is a log is identified by the log, not by the node that writes it.
+    # An input that is a log is identified by the name of the log, not by the node that writes the log.
     logs = [log_of(graph[source], graph) for source in node.inputs]
     given = [f"log {log}" if log is not None else source.id for log, source in zip(logs, inputs, strict=True)]
     owned = any(log is None and source.owner for log, source in zip(logs, inputs, strict=True))

@@ -1,4 +1,4 @@
-"""share_joins: merge binary joins of equal inputs and keys (S14, S17, S19).
+"""share_joins: merge binary joins of several queries with the same inputs and keys (S14, S17, S19).
 
     A ─── σ ─┬─ ⋈ A.k = B.k, 60 s ─ π ─ q1         A ─┬─ joins of A and B on k = k ─┬─ part 1 ─ π ─ q1
     B ───────┘                                     B ─┘                             └─ part 2 ─ π ─ q2

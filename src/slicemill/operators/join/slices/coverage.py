@@ -17,7 +17,7 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.specs import Part
 
-# maps a new query to the query whose stored rows it uses on each side of its join, or None
+# map from a new query to the older queries whose stored rows it uses: one query or None per join input
 Covers: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 
@@ -145,7 +145,7 @@ def admit_queries(
 
 
 def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
-    """Yield the joins on which a query's result depends, as members of shared joins."""
+    """Yield each join on which a query's result depends, as this query's member of a shared join."""
     for node in sorted(graph.ancestors(root)):
         part = graph[node].operator
         shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None
@@ -163,8 +163,8 @@ def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: i
 
 
 # A new set of slice borders is reached in steps, each of which merges two slices or splits one slice (S23).
-# A step moves no rows between slices otherwise, so the steps are correct in any order.
-# The merges run first, so that only slice borders of the new set are left before the first split.
+# The steps are correct in any order, because they do not change the set of stored rows.
+# The merges run first and remove all slice borders that the new set does not have.
 
 
 Cut = tuple[float, float]

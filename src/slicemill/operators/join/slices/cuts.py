@@ -180,7 +180,8 @@ def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
 
 # A planned chain has all state slices of a shared join, their queries and their expected costs (S17-S20).
 #
-# EXPLAIN shows the planned chain. In a mask of queries, bit k stands for the query `members[k]`.
+# EXPLAIN shows the planned chain.
+# In a mask of queries, bit k stands for the query `members[k]`.
 
 
 @dataclass(frozen=True, slots=True)

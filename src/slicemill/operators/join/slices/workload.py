@@ -247,7 +247,7 @@ def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeS
         if start < window < end:
             inside[window] = inside.get(window, 0) | 1 << bit
         elif window > start:
-            # A query with a longer window is also set in a span of length 0, through which its rows pass.
+            # A query with a longer window also belongs to a span of length 0, through which its rows pass.
             whole |= 1 << bit
     return AgeSpan(start, end, whole, tuple(sorted(inside.items())))
 
