@@ -79,8 +79,8 @@ class SideMeasures:
     def time_passes(self, held: int, new: int, elapsed_s: float, window_s: float) -> None:
         """Add the time in seconds for which rows were in the longest window since the last micro-batch.
 
-        Assumes that stored rows have ages evenly distributed over the window, and that new rows arrived
-        evenly.
+        The sum assumes that stored rows have ages evenly distributed over the window, and that new rows
+        arrived evenly.
         """
         within_s = min(elapsed_s, window_s)
         self.rows += new
@@ -150,7 +150,8 @@ class Measures:
     def begin_anew(self) -> None:
         """Reset the statistics of rows, but keep the measured costs of operations.
 
-        Called when queries were added or removed, because the new queries select other rows.
+        The engine calls this function when queries were added or removed, because the new queries select
+        other rows.
         """
         self.sides, self.probes = {}, {}
         self.first_us, self.planned_rows = None, 0
