@@ -67,7 +67,8 @@ class Found:
     """Join results of the new rows with ranks in [begin, end).
 
     The rank of a new row is its position in output order. `by_line` maps the number of a line (queries with
-    the same streams in the same FROM order) to the results of its queries.
+    the same streams in the same FROM order) to the results of its queries. For joins of three or more
+    streams, one object has all results, and `begin` and `end` are 0.
     """
 
     begin: int
