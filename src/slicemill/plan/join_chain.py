@@ -36,7 +36,8 @@ from slicemill.operators.specs import Filter, Project
 from slicemill.plan.changelog_nodes import GraphBuilder
 from slicemill.types import BOOLEAN, INTERVAL, TIMESTAMP, Column, Schema
 
-JOINED = ""  # alias of the joined rows; their columns keep the aliases of the streams
+# alias of the joined rows, whose columns keep the aliases of the streams
+JOINED = ""
 _UNTIL, _SINCE = Column("_until", TIMESTAMP), Column("_since", TIMESTAMP)
 _LEFT_ONLY = (JoinKind.SEMI, JoinKind.ANTI)
 _KEEPS_WHERE = (JoinKind.INNER, JoinKind.LEFT, *_LEFT_ONLY)
@@ -49,9 +50,9 @@ def join_chain(
     pending: list[Expr],
     name: str,
 ) -> Node:
-    """Add the joins of the chain and return the last join.
+    """Add the binary joins of a join with outer joins to the query graph, and return the last join.
 
-    Each WHERE condition runs as early as the outer joins after it allow.
+    Each WHERE condition is evaluated as early as the outer joins after it allow.
     """
     first = next(index for index, entry in enumerate(streams) if entry.kind is not JoinKind.INNER)
     chain = _Chain(builder, name, list(zip(streams, inputs, strict=True)), pending)
@@ -66,19 +67,23 @@ class _Chain:
     builder: GraphBuilder
     name: str
     streams: list[tuple[QueryInput, Node]]
-    pending: list[Expr]  # WHERE conditions that no node evaluates yet
-    members: list[QueryInput] = field(default_factory=list)  # streams whose columns the joined rows have
-    always: list[QueryInput] = field(default_factory=list)  # members whose columns are never NULL-padded
-    late_us: int = 0  # maximum delay of a joined row after its newest input row
+    # WHERE conditions that no graph node evaluates yet
+    pending: list[Expr]
+    # streams whose columns the joined rows have so far
+    members: list[QueryInput] = field(default_factory=list)
+    # streams in `members` whose columns no outer join fills with NULLs
+    always: list[QueryInput] = field(default_factory=list)
+    # maximum delay of a joined row after its newest input row, in microseconds
+    late_us: int = 0
 
     def begun(self) -> Node:
-        """Return the first stream, filtered by WHERE if possible."""
+        """Return the node of the first stream, filtered by WHERE conditions where outer joins allow it."""
         entry, node = self.streams[0]
         self.members, self.always = [entry], [entry]
         return self._filter_input(node, entry) if self._keeps_where(1) else node
 
     def inner(self, count: int) -> Node:
-        """Return the inner join of the first `count` streams."""
+        """Return a graph node with the inner join of the first `count` streams in FROM."""
         streams = self.streams[:count]
         self.members = [entry for entry, _ in streams]
         self.always = list(self.members)
@@ -98,7 +103,7 @@ class _Chain:
         return self.builder.add(f"{self.name}: join", join, inputs, schema)
 
     def step(self, left: Node, index: int) -> Node:
-        """Join one more stream to the chain."""
+        """Join the rows of the chain so far with the stream at position `index` in FROM."""
         entry, right = self.streams[index]
         alone = len(self.members) == 1 and _time_of(self.members[0]).name not in left.schema.names
         selects = self._keeps_where(index + 1)
@@ -136,7 +141,7 @@ class _Chain:
         return node
 
     def _count(self, entry: QueryInput) -> None:
-        """Update the members of the joined rows and their maximum delay.
+        """Update the streams of the joined rows, and the maximum delay of joined rows.
 
         An unmatched row is emitted when the windows of its input rows end, or one microsecond after its
         arrival if they have ended before. A semi join can have the same delay, because it emits a row at its
@@ -157,16 +162,16 @@ class _Chain:
             self.always.append(entry)
 
     def _reach_us(self) -> int:
-        """Return for how long a joined row can find matches.
+        """Return the number of microseconds for which a joined row can find matches.
 
-        The time is counted from the newest input row.
+        The time is counted from the newest input row of the joined row.
         """
         if self.always:
             return min(map(_length, self.always))
         return max(map(_length, self.members))
 
     def _with_ends(self, node: Node, entry: QueryInput) -> Node:
-        """Add the columns `_until` and `_since`, the time bounds of matching rows."""
+        """Add the columns `_until` and `_since`: time bounds of rows that match a joined row."""
         visible = self._visible(node)
         times = [ColumnRef.to(_time_of(member)) for member in self.members]
         ends = [
@@ -183,12 +188,15 @@ class _Chain:
         return self.builder.add(f"{self.name}: before {entry.alias}", Project(tuple(items)), (node,), schema)
 
     def _visible(self, node: Node) -> Schema:
-        """Return the columns of the members, including their timestamps."""
+        """Return the columns of the streams joined so far, including the timestamps of their rows."""
         aliases = {member.alias for member in self.members}
         return Schema(tuple(c for c in node.schema if c.origin is not None and c.origin.input in aliases))
 
     def _keeps_where(self, index: int) -> bool:
-        """Return True if WHERE can run before the joins from `index` on."""
+        """Return True if WHERE conditions may run before the joins with stream `index` and later streams.
+
+        This is the case if none of these joins is a RIGHT or FULL join.
+        """
         return all(entry.kind in _KEEPS_WHERE for entry, _ in self.streams[index:])
 
     def _where(self, schema: Schema) -> list[Expr]:
@@ -228,5 +236,5 @@ def _interval(length_us: int) -> Literal:
 
 
 def _one(function: str, values: Sequence[Expr]) -> Expr:
-    """Return LEAST or GREATEST of values that are not NULL."""
+    """Return the only value, or a call of `function` (least or greatest) on several values."""
     return values[0] if len(values) == 1 else Call(function, tuple(values), TIMESTAMP)

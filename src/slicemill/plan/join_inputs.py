@@ -1,4 +1,4 @@
-"""Join structure of a task: its inputs and classes of equal keys.
+"""Join structure of a task: the inputs of its joins, and classes of equal keys.
 
     a ─┐                                        inputs    a, b, c: one row of each is in every result
     b ─┴─ ⋈ a.x = b.x ─┐
@@ -26,8 +26,9 @@ from slicemill.operators.protocol import InnerJoin, Keys
 from slicemill.operators.registry import kind_of
 from slicemill.plan.tasks import Task, log_of
 
-# A place is a join node and its port. The flag of a key is True if its expression reads columns of a log.
+# input of a join, as (id of the join node, port)
 _Place: TypeAlias = tuple[str, int]
+# join key, as (join input, expression, True if the expression reads columns of a log)
 _Key: TypeAlias = tuple[_Place, Expr, bool]
 
 
@@ -48,7 +49,7 @@ class JoinedInput:
 
 @dataclass(frozen=True, slots=True)
 class KeyClass:
-    """Expressions that are equal in every result, by input number.
+    """Keys of several join inputs whose values are equal in every result, by input number.
 
     The value is None for an input whose log does not have these keys.
     """
@@ -56,9 +57,9 @@ class KeyClass:
     keys: Mapping[int, Keys | None]
 
     def of_logs(self, inputs: Sequence[JoinedInput]) -> dict[str, Keys]:
-        """Return the logs that can be partitioned by these keys.
+        """Map each log that can be partitioned by the keys of this class to its keys.
 
-        Each log is mapped to its keys. A log with several inputs must have the same keys in all of them.
+        A log with several inputs must have the same keys in all of them.
         """
         found: dict[str, Keys] = {}
         for log in sorted({log for one in inputs for log in one.logs}):
@@ -81,7 +82,7 @@ class JoinedInputs:
 
     @property
     def counts_rows(self) -> bool:
-        """Return True if an input has a ROWS window.
+        """Return True if an input of the joins has a window that counts rows (ROWS).
 
         A ROWS window counts the rows of all keys, so a grid of subtasks cannot compute it.
         """
@@ -89,7 +90,7 @@ class JoinedInputs:
 
 
 def join_inputs_of(task: Task, graph: QueryGraph) -> JoinedInputs | None:
-    """Return the join structure of a task, or None.
+    """Return the inputs and key classes of a task's joins, or None.
 
     The result is None if the task has other stateful operators. It is also None unless all results come from
     one join, or from one chain of joins that ends with an ordering node.
@@ -122,7 +123,7 @@ def _is_join(node: Node) -> bool:
 
 
 def _source_join(graph: QueryGraph, node_id: str) -> str | None:
-    """Return the join whose rows a node forwards, or None."""
+    """Return the id of the join whose results a graph node forwards, or None."""
     node = graph[node_id]
     while not _is_join(node):
         kind = kind_of(node.operator)
@@ -133,7 +134,7 @@ def _source_join(graph: QueryGraph, node_id: str) -> str | None:
 
 
 def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
-    """Yield the joins below and including `top`, upstream joins first."""
+    """Yield join `top` and all joins from which it reads, upstream joins first."""
     node = graph[top]
     join = kind_of(node.operator).joins(node.operator)
     if join is not None:
@@ -143,9 +144,9 @@ def _joins(graph: QueryGraph, top: str) -> Iterator[tuple[Node, InnerJoin]]:
 
 
 def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]:
-    """Return a node's upstream logs, and True if its rows are computed.
+    """Return the logs that a graph node reads, and True if its rows are not rows of a single log.
 
-    Rows are computed if a stateful operator produces them, or if they come from several logs.
+    The second result is True if a stateful operator computes the rows, or if they come from several logs.
     """
     found: dict[str, None] = {}
     computed = False
@@ -162,10 +163,11 @@ def _logs_below(graph: QueryGraph, node_id: str) -> tuple[tuple[str, ...], bool]
 
 
 def _origin(graph: QueryGraph, place: _Place, key: Expr) -> _Key | None:
-    """Translate a key of a join input to the columns of a log.
+    """Trace a key of a join input back to the log that the input reads.
 
-    A key that the log does not have is returned unchanged. If the input is itself a join, the key is traced
-    to one of that join's inputs. The result is None if the key uses columns of several inputs.
+    The returned key is in columns of the log. A key that the log does not have is returned unchanged. If the
+    input is itself a join, the key is traced to one of that join's inputs. The result is None if the key uses
+    columns of several inputs.
     """
     node, own = graph[graph[place[0]].inputs[place[1]]], key
     join = kind_of(node.operator).joins(node.operator)
@@ -189,7 +191,7 @@ def _rename_columns(key: Expr, columns: Mapping[str, tuple[int, str]]) -> Expr:
 
 
 def _classes(places: list[_Place], equal: list[list[_Key]]) -> Iterator[KeyClass]:
-    """Merge equal keys into classes.
+    """Merge sets of equal join keys that overlap, and yield the resulting key classes.
 
     Classes over the same inputs become one class.
     """

@@ -1,7 +1,7 @@
-"""Rows of one side of a join, grouped by key.
+"""Blocks: rows of one join input, grouped by their join key.
 
-A block has new rows, or the rows of a slice. System columns begin with `#`, and columns of the stream with
-`.`, so that their names never clash.
+A block has new rows, or the rows of a state slice. System columns begin with `#`, and columns of the stream
+with `.`, so that their names never clash.
 
     #ts #arrival        timestamp and arrival time of waiting rows
     #seq                sequence number; stored in blocks only if a query needs it
@@ -43,10 +43,11 @@ _NONE = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows in order of (hash, time, arrival).
+    """Rows of one join input, in order of (hash of the join key, time, arrival).
 
-    `numbers` is empty unless a window counts rows. `pending` is None unless a query tracks matches. It has
-    for each row the mask of the queries for which the row is unmatched, and changes as rows match.
+    `words` has one mask per row: the bits of the queries that select the row. `numbers` is empty unless a
+    window counts rows. `pending` is None unless a query tracks which rows have found a match. It has one mask
+    per row: the bits of the queries for which the row is still unmatched. It changes as rows match.
     """
 
     table: pa.Table
@@ -63,7 +64,7 @@ class Block:
 
     @property
     def whole_table(self) -> pa.Table:
-        """Return the table with the pending columns."""
+        """Return the block's table, with columns that mark the queries for which each row is unmatched."""
         table = self.table
         for word in range(0 if self.pending is None else self.pending.shape[1]):
             assert self.pending is not None
@@ -80,7 +81,7 @@ def column_numbers(table: pa.Table, name: str) -> NDArray[Any]:
 
 
 def mask_words(table: pa.Table, words: int) -> Words:
-    """Return masks as [row, word].
+    """Return the query masks of a table's rows, as an array of 64-bit words indexed by [row, word].
 
     Missing words are 0, because a table that was written for fewer queries has fewer mask columns.
     """
@@ -99,7 +100,7 @@ def _words(table: pa.Table, column_name: str, words: int) -> Words:
 
 
 def open_block(table: pa.Table, words: int) -> Block:
-    """Return the block of a slice's table."""
+    """Return the block of rows that the table of a state slice holds."""
     numbers = column_numbers(table, NUMBER) if NUMBER in table.column_names else _NONE
     pending = None
     beside = [name for name in table.column_names if name.startswith(PENDING)]
@@ -118,23 +119,24 @@ def open_block(table: pa.Table, words: int) -> Block:
 
 
 def group_by_hash(table: pa.Table, words: int) -> tuple[Block, Int32s]:
-    """Group the rows of a table by key.
+    """Group the rows of a table by the hash of their join key.
 
-    Also return the original index of each row. Rows are in time order. The table may be a concatenation of
-    blocks, also in time order.
+    Also return the original index of each row. The rows of the table are in time order. The table may be a
+    concatenation of blocks, also in time order.
     """
     hashes = column_numbers(table, HASH).view(np.uint64)
     order = np.empty(len(hashes), np.int32)
     first = np.empty(len(hashes), np.int32)
     probe.group(hashes, order, first)
     kept = table.select([name for name in table.column_names if name != FIRST])
-    # Without a key all hashes are equal, so the rows are sorted already. A single block is sorted too.
+    # In a join without a key all hashes are equal, so the rows are sorted already.
+    # The rows of a single block are sorted by hash too.
     sorted_ = kept if not (hashes[1:] < hashes[:-1]).any() else kept.take(pa.array(order))
     return open_block(sorted_.combine_chunks().append_column(FIRST, pa.array(first)), words), order
 
 
 def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Conform a table to a schema, and fill missing columns.
+    """Give a table the columns of a schema, and fill missing columns with NULLs or zeros.
 
     No query reads the filled values.
     """
@@ -151,15 +153,13 @@ def conform_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-# Window ends of all queries as bit masks by age (S17, S49).
-#
-# The ends of the queries' windows on one side divide the ages into ranges [w_0, w_1), [w_1, w_2) … The mask
-# of a range has the queries whose windows are at least as long as the range's end. Windows that count rows
-# have the same table by row number.
-#
-# With an expiry column, a pair is a result only if the partner's timestamp is before the expiry of the row.
-# When a row has expired, the bits of these queries are cleared in its mask (S19). Other queries may still
-# match the row.
+# The windows of all queries on one join input give one mask of queries per range of row ages (S17, S49).
+# The window lengths w_0 < w_1 < … divide the ages of rows into the ranges [0, w_0), [w_0, w_1), …
+# The mask of an age range has the bit of each query whose window contains all ages of the range.
+# Windows that count rows have a second table, with row numbers in place of ages.
+# If a query names an expiry column, a row matches only rows with a timestamp before the row's expiry.
+# When a row has expired for a query, the bit of this query is cleared in the mask of the row (S19).
+# Queries that name no expiry column may still match the expired row.
 
 
 WORD_BITS = 64
@@ -170,7 +170,7 @@ _ALL_WHOLE: Mapping[str, float] = {}
 @stored_as("join.seats", version=1)
 @dataclass(frozen=True, slots=True)
 class QueryBits:
-    """Bit of each query in masks.
+    """Position of each query's bit in the masks of queries.
 
     A query keeps its bit for its whole lifetime. A query whose definition changes gets a new bit.
     """
@@ -189,11 +189,11 @@ class QueryBits:
         return words
 
     def windows(self, input_: str) -> dict[str, Window]:
-        """Return the windows on an input, by query that joins it."""
+        """Map each query that joins an input to its window on this input."""
         return {n: member.window_of(input_) for n, member in self.members.items() if input_ in member.inputs}
 
     def assign_to(self, members: Sequence[JoinMember]) -> QueryBits:
-        """Assign bits after queries were added or removed.
+        """Assign a mask bit to each query, after queries were added or removed.
 
         Unchanged queries keep their bits.
         """
@@ -205,14 +205,14 @@ class QueryBits:
         return QueryBits(bits, {member.name: member for member in members})
 
     def without(self, names: Collection[str]) -> QueryBits:
-        """Return the same bits without some queries."""
+        """Return a copy that lacks the named queries. All other queries keep their mask bits."""
         return QueryBits(
             {name: bit for name, bit in self.bits.items() if name not in names},
             {name: member for name, member in self.members.items() if name not in names},
         )
 
     def same_queries(self, before: QueryBits) -> list[str]:
-        """Return the queries that are unchanged since `before`."""
+        """Return the names of the queries whose definition is the same as in `before`."""
         return [name for name, member in self.members.items() if _same(before.members.get(name), member)]
 
 
@@ -224,16 +224,16 @@ def _same(before: JoinMember | None, now: JoinMember) -> bool:
     """
     if before is None:
         return False
-    # A two-way join that an earlier version has stored has no equalities.
+    # Joins of two streams that an earlier version of slicemill stored have an empty field `equal`.
     return replace(before, columns=now.columns, equal=before.equal or now.equal) == now
 
 
 @dataclass(frozen=True, slots=True)
 class WindowReach:
-    """Window lengths of the queries on one input.
+    """Lengths of all queries' windows on one join input.
 
-    `longest_us` is the longest window in time, and `most_rows` the longest window in rows; -1 if there is
-    none.
+    `longest_us` is the length of the longest window in time, and `most_rows` of the longest window in rows.
+    Either value is -1 if no query has such a window.
     """
 
     ends_us: Int64s
@@ -242,7 +242,9 @@ class WindowReach:
     ends_rows: Int64s
     bits_rows: Words
     most_rows: int
-    # By query, longest window first: its window in time or in rows (the other is -1), and its bit.
+    # Each of the following fields has one element per query, the query with the longest window first.
+    # The window of a query is either in `windows_us` or in `windows_rows`, and the other array has -1.
+    # The mask bit of a query is `bits[i]` in the 64-bit word number `indices[i]`.
     names: tuple[str, ...]
     windows_us: Int64s
     windows_rows: Int64s
@@ -257,17 +259,17 @@ class WindowReach:
 
     @property
     def longest_s(self) -> float | None:
-        """Return the longest window in seconds.
+        """Return the length of the longest window in seconds, or None.
 
-        None if a window is unbounded or counts rows.
+        The result is None if a window is unbounded or counts rows.
         """
         return None if self.counts or self.longest_us == FOREVER else self.longest_us / 1_000_000
 
 
 def reach_of(query_bits: QueryBits, input_: str, shares: Mapping[str, float] = _ALL_WHOLE) -> WindowReach:
-    """Return the windows on an input.
+    """Return the lengths of all queries' windows on a join input.
 
-    `shares` shortens the windows of some queries.
+    `shares` shortens the windows of some queries to a share of their length.
     """
     windows = query_bits.windows(input_)
     extents = {name: _extent(window) for name, window in windows.items()}
@@ -305,9 +307,10 @@ def _extent(window: Window) -> int:
 
 
 def _table(windows: Mapping[str, int], query_bits: QueryBits) -> tuple[Int64s, Words]:
-    """Return the window ends, and the mask of queries per range.
+    """Return the distinct window lengths, and the mask of queries whose windows contain each age range.
 
-    The ends are distinct and ascending. The last mask, for ages beyond all windows, is empty.
+    The lengths are ascending. The
+    last mask, for ages beyond all windows, is empty.
     """
     ends = sorted(set(windows.values()))
     bits = [
@@ -321,7 +324,7 @@ def _table(windows: Mapping[str, int], query_bits: QueryBits) -> tuple[Int64s, W
 
 @dataclass(frozen=True)
 class SideExpiry:
-    """Queries with an expiry column on an input, and their masks."""
+    """Queries that name an expiry column of a join input, and the masks of these queries."""
 
     queries: Mapping[ExpiryColumn, tuple[str, ...]]
     masks: Mapping[ExpiryColumn, NDArray[np.uint64]]
@@ -330,11 +333,11 @@ class SideExpiry:
         return bool(self.queries)
 
     def by_query(self, block: Block) -> dict[str, Int64s]:
-        """Return the expiry of each row, by query with an expiry column."""
+        """Map each query that names an expiry column to the expiry times of the block's rows."""
         return {name: ends for expiry, ends in self._ends(block) for name in self.queries[expiry]}
 
     def clear_expired(self, block: Block, words: Words, now: int) -> Words:
-        """Clear the bits of queries for which a row has expired."""
+        """Clear the bits of the queries for which a row has expired at time `now`."""
         for expiry, ends in self._ends(block):
             over = ends <= now
             if over.any():
@@ -343,10 +346,10 @@ class SideExpiry:
         return words
 
     def _ends(self, block: Block) -> Iterator[tuple[ExpiryColumn, Int64s]]:
-        """Yield the expiry of each row, by expiry column.
+        """Yield each expiry column of the queries, together with the expiry times of the block's rows.
 
-        A block without the column has no rows of the queries that use the column. A row that has already
-        expired on arrival stays for one microsecond, so that it can be emitted without a partner.
+        A block that lacks an expiry column has no rows of the queries that name this column. A row that has
+        already expired on arrival stays for one microsecond, so that it can be emitted without a partner.
         """
         for expiry in self.queries:
             if DATA + expiry.column in block.table.column_names:
@@ -363,9 +366,9 @@ def expiry_of(query_bits: QueryBits, input_: str) -> SideExpiry:
 
 
 def ends_of(column: pa.Array | pa.ChunkedArray, expiry: ExpiryColumn) -> Int64s:
-    """Return the times of a column plus `after_us`, without overflow.
+    """Return the expiry time of each row: the time in its expiry column plus `after_us`.
 
-    NULL becomes the earliest time.
+    The sum cannot overflow. A NULL gives the earliest time.
     """
     array = to_array(column)
     valid = validity(array)

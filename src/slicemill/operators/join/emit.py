@@ -1,4 +1,6 @@
-"""Results of each query in a run, in the order of a single join of all streams.
+"""Ordering of join results, and result tables of each query for one micro-batch.
+
+A chain of two-way joins gives the same order as one join of all streams.
 
 Results are ordered by their newest row, as (timestamp, position in FROM, sequence number), then by the other
 rows. In a two-way join, the older rows of one new row are ordered by age, oldest first. They are found in
@@ -32,20 +34,23 @@ from slicemill.operators.join.state import JoinLine
 from slicemill.operators.step import StepContext
 from slicemill.types import BIGINT, TIMESTAMP, Schema, Type
 
-# Result of a query in a run: rows, or an error.
+# result of one query for one micro-batch: a table of rows, or an error
 Answer: TypeAlias = pa.Table | ExpressionError
-# Results of a run so far, by query.
+# results that a micro-batch has found so far: lists of tables, by name of the query
 Collected: TypeAlias = dict[str, list[pa.Table]]
 
-MOST_BYTES = 2 << 30  # memory limit for the results of a query in one run
+# maximum bytes of memory for the results of one query in one micro-batch
+MOST_BYTES = 2 << 30
 
-_SYSTEM = {"_ts": (TIME, TIMESTAMP), "_number": (BLOCK_SEQ, BIGINT)}  # column and type of a row's own values
+# block column and type of the timestamp and of the sequence number of an input row
+_SYSTEM = {"_ts": (TIME, TIMESTAMP), "_number": (BLOCK_SEQ, BIGINT)}
 
 
 class OrderedResults:
-    """Results of the queries of a line, in output order.
+    """Join results in output order, for queries that list the same streams in the same FROM order.
 
-    `words` has the mask of the queries of each result. Columns are gathered on first access.
+    Such a group of queries is a line (`JoinLine`). `words` has the mask of the queries of each result.
+    Columns are gathered on first access.
     """
 
     def __init__(
@@ -59,10 +64,11 @@ class OrderedResults:
         *,
         by_numbers: bool,
     ) -> None:
-        """Order results. `ranks` has the ranks of new rows by input, which are in [begin, end).
+        """Compute the output position of each join result.
 
-        With `by_numbers`, results of one new row are ordered by the sequence numbers of all their rows.
-        Otherwise they are in the right order already.
+        `ranks` has the ranks of the new rows of each input. All ranks are in [begin, end). With `by_numbers`,
+        results of one new row are ordered by the sequence numbers of all their rows. Otherwise the results of
+        one new row are in the right order already.
         """
         self.line = line
         self._found = list(found)
@@ -75,7 +81,7 @@ class OrderedResults:
             probe.scatter_words(one.words, at, self.words)
 
     def _placed(self, ranks: Mapping[int, Int32s], begin: int, end: int) -> list[Int32s]:
-        """Return the position of each result, by the rank of its new row."""
+        """Return the output position of each join result, in the order of the ranks of the new rows."""
         counts = np.zeros(end - begin, np.int32)
         for one in self._found:
             probe.count_by_rank(one.source_rows(), ranks[one.source], begin, counts)
@@ -86,7 +92,7 @@ class OrderedResults:
         return at
 
     def _sorted(self, ranks: Mapping[int, Int32s], end: int) -> list[Int32s]:
-        """Return the position of each result, by the rank of its new row and the numbers of all rows."""
+        """Return the output position of each result, ordered by new row and then by sequence numbers."""
         numbers = [
             np.concatenate([one.numbers(input_, BLOCK_SEQ) for one in self._found])
             for input_ in self.line.inputs
@@ -101,12 +107,12 @@ class OrderedResults:
         return len(self.words)
 
     def of(self, bit: int) -> Int32s:
-        """Return the positions of one query's results."""
+        """Return the output positions of the results of the query that has this mask bit."""
         found: Int32s = probe.pairs_with_bit(self.words, bit // WORD_BITS, np.uint64(1 << bit % WORD_BITS))
         return found
 
     def drop_empty(self) -> None:
-        """Drop results of no query."""
+        """Drop join results that no query emits any more."""
         keep: NDArray[np.bool_] = np.any(self.words, axis=1)
         if keep.all():
             return
@@ -120,7 +126,7 @@ class OrderedResults:
     # -- fetching --------------------------------------------------------------------------------------
 
     def added(self, input_: int) -> list[AddedRows]:
-        """Return the rows of an input, with their positions."""
+        """Return the input rows that the results contain, with the output position of each result."""
         if input_ not in self._added:
             self._added[input_] = [
                 part
@@ -130,13 +136,16 @@ class OrderedResults:
         return self._added[input_]
 
     def column(self, input_: int, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of an input's rows. Missing values are NULL, and no query reads them."""
+        """Return a column of one input's rows, in output order. Values that were not stored are NULL."""
         if (input_, name) not in self._fetched:
             self._fetched[input_, name] = fetch(self.added(input_), len(self), name, kind)
         return self._fetched[input_, name]
 
     def of_new_rows(self, name: str, values: Callable[[int], Int64s]) -> pa.Array:
-        """Return values of the newest rows, given by input and row of its block."""
+        """Return one value for each result, taken from the newest row of the result.
+
+        `values(input)` has the values of all new rows of an input.
+        """
         if name not in self._fetched:
             out = np.empty(len(self), np.int64)
             for one, at in zip(self._found, self._at, strict=True):
@@ -145,9 +154,9 @@ class OrderedResults:
         return self._fetched[name]
 
     def of_older_rows(self, name: str) -> pa.Array:
-        """Return an integer system column of the older rows of a two-way join.
+        """Return an integer system column of the older row of each result of a two-way join.
 
-        0 if the column is missing.
+        The value is 0 if the column was not stored.
         """
         if name not in self._fetched:
             out = np.zeros(len(self), np.int64)
@@ -166,11 +175,14 @@ class OrderedResults:
         return self.of_new_rows("_arr", lambda source: self._new[source].arrivals)
 
     def causes(self) -> pa.Array:
-        """Return the sequence numbers of the newest rows."""
+        """Return the sequence number of the newest row of each result."""
         return self.of_new_rows("_cause", lambda source: self._new[source].numbers)
 
     def seqs(self, bits: int) -> pa.Array:
-        """Return the sequence numbers of the newest rows, ranked by their streams."""
+        """Return the sequence number of the newest row of each result, made distinct across streams.
+
+        The number is combined with the position of the row's stream in FROM.
+        """
         inputs, ranks = self.line.inputs, self.line.rank_bits
         return self.of_new_rows(
             "_seq",
@@ -179,7 +191,7 @@ class OrderedResults:
 
 
 class ResultTables:
-    """Builds the result tables of all queries of a run."""
+    """Builds the result table of each query for one micro-batch."""
 
     def __init__(
         self,
@@ -188,17 +200,21 @@ class ResultTables:
         query_bits: QueryBits,
         seq_bits: Mapping[str, int],
     ) -> None:
-        """Prepare the tables. `seq_bits` are the bits of the sequence numbers of input rows, by query."""
+        """Prepare result tables. `seq_bits` maps a query to the bit width of its input sequence numbers."""
         self._operator = operator
         self._schemas = schemas
         self._query_bits = query_bits
         self._seq_bits = seq_bits
-        self._bytes: dict[str, int] = {}  # bytes of the results in this run, by query
+        # number of bytes of each query's results in this micro-batch, by name of the query
+        self._bytes: dict[str, int] = {}
 
     def add(
         self, results: OrderedResults, collected: Collected, errors: dict[str, ExpressionError], *, tied: bool
     ) -> None:
-        """Append the rows of each query. With `tied`, other subtasks find results of the same new rows."""
+        """Append the results of each query to `collected`.
+
+        With `tied`, the tables get columns that order the results of one new row across subtasks.
+        """
         inputs = results.line.inputs
         for member in results.line.members:
             indices = results.of(self._query_bits.bits[member.name])
@@ -220,7 +236,7 @@ class ResultTables:
                 errors[member.name] = too_many_rows(rows)
 
     def answers(self, collected: Collected, errors: dict[str, ExpressionError]) -> list[Answer]:
-        """Return the result of each query at the end of a run."""
+        """Return the table or the error of each query at the end of a micro-batch."""
         self._bytes.clear()
         return [
             errors.get(member.name) or _concat(collected.get(member.name) or [self._empty(member)])
@@ -228,7 +244,7 @@ class ResultTables:
         ]
 
     def _ties(self, results: OrderedResults, bits: int) -> dict[str, pa.Array]:
-        """Return the columns that order the results of a new row across subtasks.
+        """Return the columns that order results of one new row which several subtasks have found.
 
         If low bits of the new row's number were dropped, the whole number is the first of these columns.
         """
@@ -242,7 +258,7 @@ class ResultTables:
         return {tie_name(index, fan_out_bits(ranked) - ranked): tie for index, tie in enumerate(ties)}
 
     def _source_of(self, input_: int, column: str) -> tuple[str, Type]:
-        """Return the name of an input's column in blocks, and its type."""
+        """Return the name under which blocks store a column of an input, and the type of the column."""
         schema = self._schemas[input_]
         return _SYSTEM.get(column) or (DATA + column, schema.columns[schema.index(column)].type)
 
@@ -255,7 +271,7 @@ class ResultTables:
 
 
 def too_many_rows(rows: int) -> ExpressionError:
-    """Return the error for a result that exceeds the memory limit."""
+    """Return the error for join results that exceed the memory limit of a micro-batch."""
     return ExpressionError(
         f"a join makes {rows:,} rows and more of one batch of input, which take more than "
         f"{MOST_BYTES >> 20:,} MB of memory; give it smaller windows or a more selective condition"
@@ -266,10 +282,11 @@ def _concat(tables: list[pa.Table]) -> pa.Table:
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
-# Compiled loops that order results by the numbers of their rows.
+# Compiled loops order join results by the sequence numbers of the joined rows.
 
 
-_RUN = 16  # insertion sort is used up to this length, merge sort beyond
+# Sequences of up to 16 results are sorted by insertion sort, and longer sequences by merge sort.
+_RUN = 16
 
 _numbers_in = types.Array(types.int64, 2, "C", readonly=True)
 
@@ -284,7 +301,7 @@ def _after(numbers: Any, one: Any, other: Any) -> Any:
 
 @kernel
 def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
-    """Sort `order[start:end]` by the columns of `numbers`, the first stream first."""
+    """Sort the result indexes in `order[start:end]` by the sequence numbers of their rows, in FROM order."""
     sorted_ = True
     for index in range(start + 1, end):
         if _after(numbers, order[index - 1], order[index]):
@@ -319,10 +336,10 @@ def _sort(order: Any, other: Any, numbers: Any, start: Any, end: Any) -> None:
 
 @typed_kernel(types.void(indices_in, types.int64, _numbers_in, indices_out))
 def order_by_cause(causes: Int32s, total: int, numbers: Int64s, order: Int32s) -> None:
-    """Sort results by new row, then by all row numbers.
+    """Sort join results by the rank of their new row, then by the sequence numbers of all their rows.
 
-    `total` is the number of causes. `numbers` has one array row per stream, with the row numbers of that
-    stream.
+    `causes` has the rank of each result's new row, and `total` is the number of ranks. `numbers` has one
+    array row per stream, with the sequence numbers of the stream's rows.
     """
     ends = np.zeros(total + 1, np.int64)
     for cause in causes:
@@ -341,13 +358,13 @@ def order_by_cause(causes: Int32s, total: int, numbers: Int64s, order: Int32s) -
         start = ends[cause]
 
 
-# Order of the results of chained joins.
+# The results of a chain of two-way joins get the order of a single join of all streams.
 
 
 def in_order(
     table: pa.Table, members: Sequence[tuple[str, str]], seq_bits: int = SEQ_BITS, *, tied: bool = False
 ) -> pa.Table:
-    """Sort joined rows by (timestamp, latest stream, its number, all numbers).
+    """Sort joined rows by timestamp, then by their latest input row, then by all sequence numbers.
 
     `members` has, by stream, the columns with the timestamp and the sequence number of the joined row. If
     several joined rows have the latest timestamp, the row of the last stream in FROM counts as the latest.
@@ -372,8 +389,8 @@ def in_order(
     bits = rank_bits(seq_bits, ranks)
     if not tied:
         return fan_out(ordered, bits)
-    # With too many bits, `rank_seqs` drops low bits of the number. The full number is then the first tie
-    # column.
+    # If the number and the rank need too many bits, `rank_seqs` drops low bits of the sequence number.
+    # The first column that orders results across subtasks is then the full sequence number.
     lost = seq_bits + ranks > MOST_BITS
     for index, tie in enumerate((number, *numbers) if lost else numbers):
         ordered = ordered.append_column(tie_name(index, fan_out_bits(bits) - bits), pa.array(tie[order]))
@@ -381,7 +398,7 @@ def in_order(
 
 
 class InOrderStep:
-    """Orders results like a single join, and drops helper columns."""
+    """Gives the results of a chain of joins the order of a single join, and drops helper columns."""
 
     def __init__(self, operator: InOrder, output: Schema, seq_bits: int, *, tied: bool) -> None:
         self._members = operator.members

@@ -17,11 +17,20 @@ from slicemill.operators.join.slices.workload import ASSUMED, ChainCost
 from slicemill.operators.join.spec import JoinMember, SharedJoin, inner_join_of
 from slicemill.time import SECOND_US
 
-_LOOK = 8.0  # cost of a key lookup in comparisons, with about eight slices
-_STORE = 8.0  # cost of storing a row in comparisons, including rewrites of slices
-_WORTH = 1.1  # minimum gain, because estimates are imprecise
-_ENDLESS = 1e9  # seconds, for an unbounded window
-_THETA = 1 / 3  # selectivity of a condition that is not an equality
+# cost of one key lookup in about eight state slices, in comparisons of a pair
+_LOOK = 8.0
+
+# cost of storing one row, in comparisons of a pair; includes rewrites of state slices
+_STORE = 8.0
+
+# The tree of joins must be cheaper by this factor, because the estimated costs are imprecise.
+_WORTH = 1.1
+
+# assumed length of an unbounded window in seconds
+_ENDLESS = 1e9
+
+# assumed selectivity of a join condition that is not an equality
+_THETA = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class JoinedStreams:
     others: tuple[tuple[frozenset[int], float], ...] = ()
 
     def met(self, bound: Collection[int], target: int) -> float:
-        """Return the share of `target`'s rows that match a partial result's keys."""
+        """Return the share of rows of stream `target` that have the join keys of a partial result."""
         share = 1.0
         for over, passing in self.keys:
             if target in over and any(one in over for one in bound):
@@ -46,7 +55,7 @@ class JoinedStreams:
         return share
 
     def passing(self, bound: Collection[int], target: int) -> float:
-        """Return the selectivity of the conditions tested when `target` is joined."""
+        """Return the selectivity of the non-key conditions tested when stream `target` is joined."""
         share = 1.0
         for over, passing in self.others:
             if target in over and over <= {*bound, target}:
@@ -54,26 +63,26 @@ class JoinedStreams:
         return share
 
     def looks(self, bound: Collection[int], target: int) -> float:
-        """Return the cost of one lookup in the state of `target`."""
+        """Return the cost of looking up one key in the stored rows of stream `target`."""
         keyed = any(target in over and any(one in over for one in bound) for over, _ in self.keys)
         return _LOOK if keyed else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class JoinFormCosts:
-    """Costs of the multi-way join and of the tree."""
+    """Costs of one multi-way join, and of a tree of two-way joins for the same query."""
 
     multi: ChainCost
     tree: ChainCost
 
     @property
     def use_tree(self) -> bool:
-        """Return True if the tree is clearly cheaper."""
+        """Return True if the tree of two-way joins is clearly cheaper than the multi-way join."""
         return self.tree.cpu * self.tree.memory * _WORTH < self.multi.cpu * self.multi.memory
 
     @property
     def why(self) -> str:
-        """Return the text with both costs that EXPLAIN shows."""
+        """Return the text in which EXPLAIN compares the multi-way join and the tree of two-way joins."""
         return (
             f"one state per stream keeps {self.multi.memory:,.0f} tuples and makes {self.multi.cpu:,.0f} "
             f"comparisons/s, a tree of joins {self.tree.memory:,.0f} and {self.tree.cpu:,.0f}"
@@ -81,7 +90,7 @@ class JoinFormCosts:
 
 
 def forms_of(streams: JoinedStreams, order: Sequence[int]) -> JoinFormCosts:
-    """Return the costs of both forms.
+    """Return the costs of a multi-way join and of a tree of two-way joins over the same streams.
 
     The tree joins the streams in the given order.
     """
@@ -89,7 +98,7 @@ def forms_of(streams: JoinedStreams, order: Sequence[int]) -> JoinFormCosts:
 
 
 def one_state_each(streams: JoinedStreams) -> ChainCost:
-    """Return the cost of a multi-way join.
+    """Return the cost of a multi-way join, which stores the rows of each stream separately.
 
     Every new row probes the states of all other streams, starting with the state with the fewest matches.
     """
@@ -138,7 +147,7 @@ def tree_of_joins(streams: JoinedStreams, order: Sequence[int]) -> ChainCost:
 
 
 def forms_from_measures(join: SharedJoin) -> JoinFormCosts | None:
-    """Return both costs from measured statistics and the longest windows."""
+    """Return the costs of the multi-way join and of the tree, computed from measured statistics."""
     known, inner = join.measured, inner_join_of(join)
     if known is None or inner is None:
         return None
@@ -151,7 +160,7 @@ def forms_from_measures(join: SharedJoin) -> JoinFormCosts | None:
 
 
 def shared_state_share(members: Sequence[JoinMember], there: Sequence[JoinMember]) -> float:
-    """Return the share of a join's state that other joins already store.
+    """Return the share of a join's stored rows that other joins already store.
 
     Streams are assumed to be equally fast, so that the share depends only on windows. Shared rows are also
     sorted and written only once. The cost of probes does not change.
@@ -162,7 +171,10 @@ def shared_state_share(members: Sequence[JoinMember], there: Sequence[JoinMember
 
 
 def _longest(members: Sequence[JoinMember]) -> dict[str, float]:
-    """Return by input the longest window in seconds, times the assumed selectivity."""
+    """Map each input to the length of its longest window in seconds.
+
+    The length is multiplied by the assumed selectivity of the query's condition on the input.
+    """
     found: dict[str, float] = {}
     for member in members:
         for name, window, selection in zip(member.inputs, member.windows, member.selections, strict=True):
@@ -173,7 +185,7 @@ def _longest(members: Sequence[JoinMember]) -> dict[str, float]:
 
 
 def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
-    """Return the join order of a tree.
+    """Return the order in which a tree of two-way joins adds the streams.
 
     The next stream has a key in common with earlier streams if possible.
     """
@@ -186,7 +198,10 @@ def tree_order(streams: int, keys: Sequence[frozenset[int]]) -> list[int]:
 
 
 def forms_of_member(member: JoinMember) -> JoinFormCosts | None:
-    """Return both costs from assumed statistics; None if a window is unbounded."""
+    """Return the costs of both forms of a join from assumed statistics, or None.
+
+    The result is None if a window is unbounded.
+    """
     extents = [window.extent for window in member.windows]
     if None in extents:
         return None

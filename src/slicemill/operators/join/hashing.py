@@ -1,4 +1,4 @@
-"""64-bit hashes of keys of any type, equal in every process.
+"""64-bit hashes of join keys of any type. Every process computes the same hash for a key.
 
 Equal keys have equal hashes. A key with a NULL matches no key. A single column of at most 64 bits is hashed
 by a bijection, so that equal hashes mean equal keys. Other keys are compared as well. NaN equals NaN, and
@@ -29,10 +29,10 @@ _bytes_in = types.Array(types.uint8, 1, "C", readonly=True)
 
 @dataclass(frozen=True, slots=True)
 class HashedKeys:
-    """Hashes of keys.
+    """Hashes of the join keys of rows.
 
-    `valid` is False for keys with a NULL; None if there are none. `columns` must be compared where hashes are
-    equal. It is empty if equal hashes mean equal keys.
+    `valid` is False for each key that contains a NULL. It is None if no key contains a NULL. `columns` has
+    the key columns to compare where hashes are equal. It is empty if equal hashes mean equal keys.
     """
 
     hashes: Hashes
@@ -41,9 +41,9 @@ class HashedKeys:
 
 
 def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
-    """Hash the keys of rows.
+    """Return the hashes of the join keys of rows.
 
-    Without keys, all rows have the same hash.
+    If the join has no key, all rows have the same hash.
     """
     hashes = np.zeros(rows, np.uint64)
     valid: NDArray[np.bool_] | None = None
@@ -58,9 +58,9 @@ def hash_keys(keys: Sequence[pa.ChunkedArray], rows: int) -> HashedKeys:
 
 
 def _comparable(key: pa.ChunkedArray) -> pa.Array:
-    """Convert a column to values that are equal exactly if keys are.
+    """Convert a key column to values that can be compared bit by bit.
 
-    Types of at most 64 bits are converted to int64.
+    Two converted values are equal if and only if the keys are equal. Types of at most 64 bits become int64.
     """
     array = key.combine_chunks() if isinstance(key, pa.ChunkedArray) else key
     kind = array.type
@@ -79,9 +79,9 @@ def _comparable(key: pa.ChunkedArray) -> pa.Array:
 
 
 def _mix_in(column: pa.Array, hashes: Hashes) -> None:
-    """Mix the values of a column into the hashes.
+    """Add the values of a key column to the hashes of the rows.
 
-    Hashes of NULLs are arbitrary.
+    The hash of a row with a NULL is arbitrary.
     """
     kind = column.type
     rows = len(column)
@@ -113,9 +113,9 @@ def _mix_bits(word: np.uint64) -> np.uint64:
 
 
 def invert_hashes(hashes: Hashes) -> Hashes:
-    """Return the keys of hashes.
+    """Return the key from which each hash was computed.
 
-    Only for a single key column of at most 64 bits.
+    Hashes can be inverted only for a single key column of at most 64 bits.
     """
     words = (hashes ^ (hashes >> np.uint64(31)) ^ (hashes >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
     words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)

@@ -27,16 +27,17 @@ from slicemill.kernels.arrays import Bools, Int64s
 from slicemill.operators.join.probe import Hashes
 from slicemill.operators.subtask import HeavyKey, Subtask
 
-# Keys with a smaller share of the work are not reported. At most this number of keys is reported.
+# smallest share of a subtask's join work, and largest number of keys, that a subtask reports as heavy
 _TOLD_SHARE, _TOLD_KEYS = 1 / 64, 16
-# Minimum rows of a reported key in a sample. Smaller numbers occur by chance.
+# minimum number of rows that a reported key has in a sample, because smaller numbers occur by chance
 _TOLD_ROWS = 4
-# Cost of reading, hashing, sorting and storing a row, in comparisons of a pair.
+
+# cost of reading, hashing, sorting and storing one row, in comparisons of a pair
 ROW_WORK = 32
 
 
 def broadcast_mask(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> Bools:
-    """Return the mask of rows of heavy keys that all subtasks read."""
+    """Return True for each row of a heavy key that all subtasks read, and False for other rows."""
     found = np.zeros(len(hashes), np.bool_)
     for key in heavy:
         found |= (hashes == np.uint64(key.hash)) & (times >= key.since) & (times < key.over)
@@ -46,7 +47,7 @@ def broadcast_mask(heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s) -> 
 def local_mask(
     subtask: Subtask, heavy: Iterable[HeavyKey], hashes: Hashes, times: Int64s, seqs: Int64s
 ) -> Bools:
-    """Return the mask of rows that this subtask stores."""
+    """Return True for each row that this subtask stores, and False for rows that other subtasks store."""
     if subtask.by_time:
         return np.asarray(stripes_of(seqs, subtask.count) == subtask.number)
     mine = np.ones(len(hashes), np.bool_)
@@ -59,9 +60,9 @@ def local_mask(
 
 @dataclass(frozen=True, slots=True)
 class KeyWork:
-    """Work of a join in a run: rows read and pairs compared.
+    """Number of rows that a join read and of pairs that it compared in one micro-batch.
 
-    `keys` has (rows, pairs) of the keys with the most work, by the hash of the key.
+    `keys` maps the hashes of the keys with the most work to their numbers of (rows, pairs).
     """
 
     rows: int = 0
@@ -88,7 +89,7 @@ class KeySample:
 def key_sample(
     rows: int, span_us: int, hashes: Hashes, valid: Bools | None, subtasks: NDArray[np.integer]
 ) -> KeySample:
-    """Estimate key frequencies from a sample. NULL keys are ignored."""
+    """Estimate the number of rows of each frequent key from a sample. NULL keys are ignored."""
     taken = len(hashes)
     if valid is not None:
         hashes, subtasks = hashes[valid], subtasks[valid]
@@ -100,14 +101,14 @@ def key_sample(
 
 
 def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
-    """Return the work by key.
+    """Return the join work of one micro-batch, in total and for the keys with the most work.
 
     `sides` has the sorted hashes and the pair counts of each side.
     """
     found = [_by_key(hashes, pairs) for hashes, pairs in sides if len(hashes)]
     rows, pairs = (sum(int(one[column].sum()) for one in found) for column in (1, 2))
     least = (rows * ROW_WORK + pairs) * _TOLD_SHARE
-    # A heavy key has at least its share of the limit on one side. Other keys need not be considered.
+    # A key with enough work for a report reaches half of the minimum work on at least one of both sides.
     some = [own[counts * ROW_WORK + pairs >= least / len(sides)] for own, counts, pairs in found]
     keys: dict[int, tuple[int, int]] = {}
     for key in {int(key) for own in some for key in own}:
@@ -120,9 +121,9 @@ def key_work(sides: Sequence[tuple[Hashes, NDArray[np.int64]]]) -> KeyWork:
 
 
 def _by_key(hashes: Hashes, pairs: NDArray[np.int64]) -> tuple[Hashes, NDArray[np.int64], NDArray[np.int64]]:
-    """Group sorted hashes.
+    """Return the distinct values of sorted hashes, and the number of rows and pairs of each value.
 
-    Return the distinct hashes, with their row and pair counts.
+    `pairs` has the number of compared pairs of each row.
     """
     first = np.flatnonzero(np.concatenate([[True], hashes[1:] != hashes[:-1]]))
     return hashes[first], np.diff(first, append=len(hashes)), np.add.reduceat(pairs, first)

@@ -1,8 +1,8 @@
-"""Probing orders: which states a new row probes, in which order (S25, S49, S57).
+"""Probing orders: the order in which a new row probes the stored rows of the other join inputs.
 
-The orders of all queries that start at the same stream form a tree. Queries share a branch as long as they
-probe the same states by the same keys. The next state is the state with the fewest expected matches. States
-without a common key are probed last. Results do not depend on the order.
+The orders of all queries that start at the same stream form a tree (S25, S49, S57). Queries share a branch as
+long as they probe the same states by the same keys. The next state is the state with the fewest expected
+matches. States without a common key are probed last. Results do not depend on the order.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from slicemill.operators.join.spec import KeyTable, Link
 
 @dataclass(frozen=True, slots=True)
 class StateProbe:
-    """Probe of an input's state.
+    """Search of one join input's stored rows for matches of a partial result.
 
-    `by` is the key that is looked up. The keys in `checks` are then compared.
+    `by` is the key that is looked up. The keys in `checks` are then compared. If the partial result has no
+    key in common with the input, `by` is None and all stored rows are candidates.
     """
 
     target: int
@@ -26,9 +27,9 @@ class StateProbe:
 
     @property
     def name(self) -> str:
-        """Return the name of the probe.
+        """Return the name under which the statistics of this probe are stored.
 
-        The name is equal for all queries, and after a restart.
+        All queries use the same name, also after a restart.
         """
         links = [self.by, *self.checks] if self.by is not None else []
         return f"{self.target}:" + ",".join(f"{link.of}.{link.of_key}={link.to_key}" for link in links)
@@ -36,9 +37,10 @@ class StateProbe:
 
 @dataclass(slots=True)
 class ProbingNode:
-    """Node of the tree of probing orders.
+    """Step of the probing orders, reached after the inputs in `bound` have been joined.
 
-    A partial result of this node has a row of each input in `bound`. It is a result of the queries in `ends`.
+    The probing orders of all queries that start at one input form a tree. A partial result of this node has a
+    row of each input in `bound`. It is a complete result of the queries in `ends`.
     """
 
     bound: tuple[int, ...]
@@ -46,7 +48,7 @@ class ProbingNode:
     next: dict[StateProbe, ProbingNode] = field(default_factory=dict)
 
     def members(self) -> list[str]:
-        """Return the queries that end at this node or below."""
+        """Return the queries whose results are complete at this node or at a later node."""
         return [*self.ends, *(name for node in self.next.values() for name in node.members())]
 
 
@@ -56,7 +58,7 @@ def probing_tree(
     keys: KeyTable,
     expected: Callable[[StateProbe], float],
 ) -> ProbingNode:
-    """Return the tree of probing orders that start at one input.
+    """Return the orders in which new rows of one input probe the other inputs, as a tree.
 
     `joined` has the inputs of each query. `expected` estimates the number of rows that a probe finds.
     """
@@ -87,9 +89,9 @@ def _grown(
 def _probe(
     name: str, bound: tuple[int, ...], target: int, keys: KeyTable, expected: Callable[[StateProbe], float]
 ) -> StateProbe:
-    """Return the probe by the key with the fewest matches.
+    """Return the probe of input `target` that looks up the key with the fewest expected matches.
 
-    The other keys are compared.
+    The other keys of the join are compared afterwards.
     """
     links = keys.links(name, bound, target)
     if not links:

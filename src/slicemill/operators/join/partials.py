@@ -1,4 +1,6 @@
-"""Partial results of new rows, and the conditions and indexes by which they grow.
+"""Partial results of a join, the conditions that filter them, and the indexes for their lookups.
+
+A partial result is a new row, joined with rows of some of the other inputs.
 
 Each level of partial results adds a row of one more input. For each partial result, a level stores the index
 of its parent in the previous level, and the row that it adds. A partial result therefore takes only a few
@@ -29,7 +31,8 @@ from slicemill.operators.join.probe import Hashes, Words
 from slicemill.operators.join.spec import SharedJoin
 from slicemill.types import TIMESTAMP, Column, Schema
 
-_TIME = Column("_ts", TIMESTAMP)  # timestamp of a row, which conditions can read like a column
+# timestamp of an input row, which join conditions read like a column
+_TIME = Column("_ts", TIMESTAMP)
 
 Evaluate: TypeAlias = Callable[[pa.Table], pa.ChunkedArray]
 
@@ -38,7 +41,7 @@ _RAW: dict[int, type[np.generic]] = {32: np.uint32, 64: np.uint64}
 
 @dataclass(frozen=True, slots=True)
 class NewRows:
-    """New rows of an input.
+    """Rows of one join input that this micro-batch joins.
 
     `block` has the rows that probe now, and `stored` the rows that this subtask stores. `times` are in
     arrival order. `order` has the arrival position of each row of the block. `numbers`, `arrivals` and `seen`
@@ -57,7 +60,7 @@ class NewRows:
 
 @dataclass(frozen=True, slots=True)
 class AddedRows:
-    """Rows of a block, and the positions of their partial results."""
+    """Rows of one block that partial results contain, with the position of each row in an output array."""
 
     block: Block
     rows: Int32s
@@ -66,10 +69,12 @@ class AddedRows:
 
 @dataclass(slots=True)
 class PartialResults:
-    """Partial results: parent, added row and query mask of each.
+    """Partial results of one level, each of which adds one row to a partial result of the level before.
 
-    Results are ordered by the block of the added row. `begins` has the position of the first result of each
-    block. `known_times` are the timestamps of the new rows, or None until they are needed.
+    `parents` has the index of each partial result's parent in level `before`. `rows` has the added row, and
+    `words` the mask of queries. Results are ordered by the block of the added row. `begins` has the position
+    of the first result of each block. `known_times` are the timestamps of the new rows, or None until they
+    are needed.
     """
 
     input: int
@@ -87,7 +92,7 @@ class PartialResults:
 
     @property
     def times(self) -> Int64s:
-        """Return the timestamps of the new rows, at which the partial results began."""
+        """Return the timestamp of the new row from which each partial result was built."""
         if self.known_times is None:
             assert self.before is not None, "the first level has its times"
             self.known_times = np.empty(len(self), np.int64)
@@ -109,7 +114,7 @@ class PartialResults:
         return self if keep.all() else self.kept(keep)
 
     def of(self, bit: NDArray[np.uint64]) -> PartialResults:
-        """Return the partial results of the queries in a mask."""
+        """Return the partial results that still count for a query whose bit is set in a mask."""
         keep: NDArray[np.bool_] = np.any(self.words & bit, axis=1)
         return self if keep.all() else self.kept(keep)
 
@@ -117,16 +122,16 @@ class PartialResults:
 
     @property
     def is_whole_block(self) -> bool:
-        """Return True if these are all new rows of a block, in the order of the block."""
+        """Return True if the partial results are all new rows of one block, in the order of the block."""
         return self.before is None and len(self) == self.blocks[0].rows
 
     @property
     def source(self) -> int:
-        """Return the input of the new rows."""
+        """Return the number of the join input whose new rows started the partial results."""
         return self.input if self.before is None else self.before.source
 
     def source_rows(self) -> Int32s:
-        """Return the new row of each partial result."""
+        """Return the index of the new row that started each partial result."""
         rows = self.rows
         if self.before is not None:
             above, at = self.before, self.parents
@@ -134,14 +139,14 @@ class PartialResults:
         return rows
 
     def numbers(self, input_: int, name: str) -> NDArray[np.int64]:
-        """Return a 64-bit integer column of one input's rows."""
+        """Return a 64-bit integer column of one input's rows, with one value per partial result."""
         found: NDArray[np.int64] = raw(self.column(input_, name, pa.int64())).view(np.int64)
         return found
 
     def column(self, input_: int, name: str, kind: pa.DataType) -> pa.Array:
-        """Return a column of one input's rows.
+        """Return a column of one input's rows, with one value per partial result.
 
-        Missing values are NULL. No query reads missing values.
+        Values that were not stored are NULL. No query reads these values.
         """
         known = (input_, name)
         if known not in self._fetched:
@@ -150,7 +155,10 @@ class PartialResults:
         return self._fetched[known]
 
     def located(self, input_: int, positions: Int32s) -> list[AddedRows]:
-        """Return the rows of an input, when each partial result has the given position."""
+        """Return the rows of one input that the partial results contain, grouped by block.
+
+        `positions` has the position of each partial result in the output array.
+        """
         level, at = self, None
         while level.input != input_:
             at = level.parents if at is None else _gather_rows(level.parents, at)
@@ -176,9 +184,9 @@ class PartialResults:
 
 
 def width(kind: pa.DataType) -> int:
-    """Return the width of a 32-bit or 64-bit number type in bits.
+    """Return the width of a 32-bit or 64-bit number type in bits, and 0 for any other type.
 
-    0 for other types.
+    Columns of these types are copied by compiled loops.
     """
     plain = pa.types.is_primitive(kind) and kind.bit_width in _RAW
     return int(kind.bit_width) if plain else 0
@@ -191,7 +199,7 @@ def raw(column: pa.Array) -> NDArray[Any]:
 
 
 def take(column: pa.Array, indices: Int32s) -> pa.Array:
-    """Return the values at ascending positions."""
+    """Return the values of a column at the given ascending positions."""
     if len(indices) == len(column):
         return column
     if column.null_count or not width(column.type):
@@ -202,7 +210,7 @@ def take(column: pa.Array, indices: Int32s) -> pa.Array:
 
 
 def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -> pa.Array:
-    """Gather a column from blocks into one array."""
+    """Gather the values of one column from several blocks into one array."""
     sources = [_values(part.block, name) for part in added]
     if width(kind) and all(values is not None and not values.null_count for values in sources):
         out = np.empty(rows, _RAW[width(kind)])
@@ -221,7 +229,8 @@ def fetch(added: Sequence[AddedRows], rows: int, name: str, kind: pa.DataType) -
 
 
 def _values(block: Block, name: str) -> pa.Array | None:
-    """Return a column of a block, which has one chunk per column."""
+    """Return a column of a block, or None if the block lacks the column."""
+    # Each column of a block has exactly one chunk.
     return block.table.column(name).chunk(0) if name in block.table.column_names else None
 
 
@@ -232,23 +241,24 @@ def _gather_rows(values: Int32s, at: Int32s) -> Int32s:
 
 
 def new_rows(input_: int, block: Block) -> PartialResults:
-    """Return the first level, which has the new rows of one input."""
+    """Return the first level of partial results: the new rows of one input."""
     rows = np.arange(block.rows, dtype=np.int32)
     return PartialResults(input_, None, rows, [block], np.zeros(1, np.int64), rows, block.words, block.times)
 
 
-# Residual conditions, tested as soon as all their streams are joined (S48).
-#
-# A condition may raise an error, for example a division by zero, on a partial result that another condition
-# would drop later. An error is therefore ignored first. The condition is tested again on complete results,
-# and an error there fails the query. Results and errors do not depend on the probing order.
+# A residual condition is a part of the join condition that is not an equality of keys.
+# A residual condition is tested as soon as all streams that it reads are joined (S48).
+# A residual condition may raise an error on a partial result that another condition would drop later.
+# An error on a partial result is therefore ignored, and the condition is tested again on complete results.
+# An error on a complete result fails the query.
+# Results and errors therefore do not depend on the order in which the streams are probed.
 
 
 @dataclass(frozen=True, slots=True)
 class ResidualCondition:
-    """Condition on rows of several inputs, with its queries.
+    """Condition on rows of several inputs, and the names of the queries that have this condition.
 
-    Columns are named by input number, as in `0.column`.
+    The condition names columns by input number, as in `0.column`.
     """
 
     evaluate: Evaluate
@@ -267,7 +277,7 @@ class Residuals:
         self._query_bits = query_bits
         users: dict[Expr, list[str]] = {}
         for member in operator.members:
-            # With two streams all parts of a condition can be tested at once.
+            # In a join of two streams, the parts of a residual condition are all tested by the same probe.
             for part in (member.residual,) if operator.two_way else conjuncts(member.residual):
                 if part is not None:
                     users.setdefault(_of_inputs(part, operator.ports(member)), []).append(member.name)
@@ -282,7 +292,11 @@ class Residuals:
         ]
 
     def at(self, before: Collection[int], target: int, names: Collection[str]) -> list[ResidualCondition]:
-        """Return the conditions to test when `target` is joined."""
+        """Return the residual conditions that can be tested once input `target` is joined.
+
+        `before` has the inputs that are joined already. Only conditions of the queries in `names` are
+        returned.
+        """
         tested = frozenset(before) if len(before) > 1 else frozenset[int]()
         there = {*before, target}
         return [
@@ -295,7 +309,10 @@ class Residuals:
     def test(
         self, partials: PartialResults, conditions: Sequence[ResidualCondition]
     ) -> list[ResidualCondition]:
-        """Clear queries whose conditions are false. Return the conditions that raised errors."""
+        """Test residual conditions, and return the conditions that raised errors.
+
+        Where a condition is false, the bits of its queries are cleared in the mask of the partial result.
+        """
         unknown = []
         for condition in conditions:
             try:
@@ -311,9 +328,9 @@ class Residuals:
         postponed: Sequence[ResidualCondition],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Test postponed conditions on the results of a query.
+        """Test conditions that raised errors before again, on the complete results of one query.
 
-        An error fails the query.
+        An error on a complete result fails the query.
         """
         for condition in postponed:
             if name in condition.names:
@@ -327,7 +344,7 @@ class Residuals:
         indices = np.flatnonzero((partials.words & bits).any(axis=1))
         if not len(indices):
             return
-        # A condition without columns still needs a column, from which the row count is taken.
+        # A condition that reads no columns still needs a column, which gives the number of rows.
         columns = {"": pa.array(partials.times)}
         for name in condition.columns:
             input_, column = name.split(".", 1)
@@ -341,7 +358,10 @@ class Residuals:
 
 
 def _of_inputs(expr: Expr, indices: Sequence[int]) -> Expr:
-    """Rename `side.column` to `input.column`."""
+    """Rename the columns of a condition from `side.column` to `input.column`.
+
+    `indices` has the number of the join input of each side.
+    """
 
     def moved(part: Expr) -> Expr | None:
         if not isinstance(part, ColumnRef):
@@ -352,20 +372,20 @@ def _of_inputs(expr: Expr, indices: Sequence[int]) -> Expr:
     return transform(expr, moved)
 
 
-# Indexes of blocks, by key or by time.
-#
-# A block is sorted by the first key of its input. An index by another key has the order of the rows by that
-# key. It is built on first use and dropped with the block.
+# A block is sorted by the first join key of its input.
+# An index by another join key, or by time, has the positions of the block's rows in the order of this key.
+# An index is built on first use and dropped with the block.
 
 
-BY_TIME = -1  # number of the index by time
+# number that stands for the time index, in place of the number of a join key
+BY_TIME = -1
 
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex:
-    """Rows of a block in order of (hash, time).
+    """Index of a block: its rows in order of (hash of one join key, time).
 
-    `order` has the position of each row in the block; None if the block has the same order.
+    `order` has the position of each row in the block. It is None if the block has the same order.
     """
 
     hashes: Hashes
@@ -376,7 +396,7 @@ class KeyIndex:
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the index in addition to the block."""
+        """Return the bytes of memory that the index takes in addition to the block."""
         if self.order is None:
             return 0
         return sum(a.nbytes for a in (self.hashes, self.first, self.times, self.words, self.order))
@@ -384,7 +404,7 @@ class KeyIndex:
 
 @dataclass(frozen=True, slots=True)
 class ProbeTarget:
-    """Block that is probed, with its queries and time range."""
+    """Block of stored rows to probe, the mask of queries that use the block, and its time range."""
 
     block: Block
     live: NDArray[np.uint64]
@@ -421,7 +441,7 @@ def _build_index(block: Block, key: int) -> KeyIndex:
     by_time = np.argsort(block.times, kind="stable").astype(np.int32)
     if key == BY_TIME:
         order, first = by_time, np.zeros(rows, np.int32)
-        # All hashes are 0, so the first range of the directory contains all rows.
+        # The time index gives all rows the hash 0, so the first hash range contains all rows.
         first[1:] = rows
         hashes = np.zeros(rows, np.uint64)
     else:

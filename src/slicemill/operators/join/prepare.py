@@ -1,4 +1,4 @@
-"""Preparation of arriving rows: query masks and hashes of keys.
+"""Preparation of rows that arrive at a join: masks of queries, and hashes of join keys.
 
 Each row gets the hashes of its keys, and the mask of the queries that select it. Rows that no query selects
 are dropped. A row with a NULL in a key of a query matches no row for this query. The system columns are
@@ -42,13 +42,16 @@ from slicemill.types import Schema
 
 
 class Selections:
-    """Evaluates the selections of all queries on one input.
+    """Evaluates the conditions that queries put on the rows of one join input.
 
-    A selection that several queries have is evaluated once (S19).
+    A condition of several queries is evaluated once (S19).
     """
 
     def __init__(self, conditions: Mapping[str, Expr | None], schema: Schema, query_bits: QueryBits) -> None:
-        """Compile the selections, which are given by query."""
+        """Compile the conditions of all queries.
+
+        `conditions` maps each query to its condition, or to None if the query has no condition.
+        """
         users: dict[Expr, list[str]] = {}
         for name, condition in conditions.items():
             if condition is not None:
@@ -73,9 +76,9 @@ class Selections:
 
 
 class RowPreparer:
-    """Prepares arriving rows of one input.
+    """Adds query masks and key hashes to the arriving rows of one join input.
 
-    `schema` is the schema of prepared rows.
+    `schema` is the schema of the prepared rows.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class RowPreparer:
     def prepare(
         self, table: pa.Table, numbers: Int64s | None, errors: dict[str, ExpressionError]
     ) -> tuple[pa.Table, pa.Table | None]:
-        """Return the prepared rows, and the rows with a NULL key that outer joins emit.
+        """Return the prepared rows, and the rows that outer joins emit because a join key is NULL.
 
         `numbers` counts the rows of the stream. Queries whose selection fails are added to `errors`. The
         second table is None if no outer join emits such a row.
@@ -143,14 +146,14 @@ def _mask_columns(words: Words) -> list[pa.Array]:
 
 
 def _selected(columns: Sequence[pa.Array], words: Words, schema: pa.Schema) -> pa.Table:
-    """Return the rows that a query selects."""
+    """Return a table of the rows that at least one query selects."""
     whole = pa.table(columns, schema=schema)
     wanted: NDArray[np.bool_] = np.any(words, axis=1)
     return whole if wanted.all() else whole.filter(pa.array(wanted))
 
 
 def hash_column(key: int) -> str:
-    """Return the name of a key's hash column.
+    """Return the name of the column that stores the hashes of a join key.
 
     Blocks are sorted by the hash of the first key.
     """
@@ -158,9 +161,9 @@ def hash_column(key: int) -> str:
 
 
 def key_columns(operator: SharedJoin, keys: Sequence[Keys]) -> list[list[tuple[str, pa.DataType]]]:
-    """Return by key the names and types of its stored columns, as in `hash_keys`.
+    """Return the names and types of the columns that blocks store for each join key.
 
-    A key has no columns if equal hashes mean equal keys.
+    A key has no stored columns if equal hashes mean equal keys (see `hash_keys`).
     """
     found = []
     for number, key in enumerate(keys):
@@ -171,7 +174,10 @@ def key_columns(operator: SharedJoin, keys: Sequence[Keys]) -> list[list[tuple[s
 
 
 def key_column(operator: SharedJoin, key: int, part: int) -> str:
-    """Return the name of a stored column of a key. Two-way joins have one key."""
+    """Return the name of the block column that stores one part of a join key.
+
+    Two-way joins have one key.
+    """
     return f"{KEY}{part}" if operator.two_way else f"{KEY}{key}.{part}"
 
 

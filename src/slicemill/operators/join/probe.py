@@ -1,8 +1,8 @@
-"""Compiled loops that group rows by key and find matching rows.
+"""Compiled loops of joins, which group rows by join key and find matching rows.
 
-Rows of a block are sorted by (hash, time). The block's directory `first` has one element per row. It divides
-the hash values into as many equal ranges as the block has rows: `first[b]` is the index of the first row in
-range b. A key is therefore found with one lookup, whatever the size of the block.
+A block has rows of one join input, sorted by (hash of the key, time). The block's directory `first` has one
+element per row. It divides the hash values into as many equal ranges as the block has rows: `first[b]` is the
+index of the first row in range b. A key is therefore found with one lookup, whatever the size of the block.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from slicemill.columns.order import sort_by
 from slicemill.kernels.arrays import Int32s, Int64s
 from slicemill.kernels.kernel import KernelFunction, Signature, kernel
 
-# Kernels with fixed signatures.
+# The decorator `typed_kernel` declares the argument types of a compiled loop:
 #
 #     @typed_kernel(types.void(hashes_in, places_out))
 #     def group(hashes, order): ...
 #
-# Arrays of slices are memory-mapped and read-only. Other arrays are writable. With inferred types, Numba
-# would compile a loop for every combination of read-only and writable arrays.
+# Without declared types, Numba would compile a loop for every combination of read-only and writable arrays.
+# The arrays of state slices are memory-mapped files and read-only, and other arrays are writable.
 
 
 _GIVEN: Signature = ("the types that are given",)
 
 
 class TypedKernel(KernelFunction):
-    """Kernel that is compiled only for its declared signatures."""
+    """Numba loop that is compiled only for the argument types that its decorator declares."""
 
     def __init__(self, function: FunctionType, signatures: tuple[Any, ...]) -> None:
         super().__init__(function, {}, None)
@@ -43,7 +43,7 @@ class TypedKernel(KernelFunction):
         return _GIVEN
 
     def compile(self, signature: Signature = _GIVEN) -> None:
-        """Compile now, or load the code that another process compiled."""
+        """Compile the loop, or load the machine code that another process has compiled."""
         from slicemill.kernels.numba_kernels import compile_for
 
         if not self.is_compiled:
@@ -64,18 +64,20 @@ class TypedKernel(KernelFunction):
 
 
 def typed_kernel(*signatures: Any) -> Callable[[Any], TypedKernel]:
-    """Return a decorator that compiles a function for these signatures."""
+    """Return a decorator that compiles a loop for the declared argument types only."""
     return lambda function: TypedKernel(function, signatures)
 
 
-# Types of the arrays of compiled loops, for type checkers and for Numba.
+# types of the arrays that compiled loops read and write, for type checkers and for Numba
 #
-# Input arrays are declared read-only, because the arrays of slices are memory-mapped files.
+# Input arrays are declared read-only, because the arrays of state slices are memory-mapped files.
 
 
 Hashes: TypeAlias = NDArray[np.uint64]
-Word: TypeAlias = NDArray[np.uint64]  # one mask
-Words: TypeAlias = NDArray[np.uint64]  # masks as [row, word]
+# one mask of queries, as an array of 64-bit words
+Word: TypeAlias = NDArray[np.uint64]
+# masks of queries of several rows, as 64-bit words indexed by [row, word]
+Words: TypeAlias = NDArray[np.uint64]
 
 times_in = types.Array(types.int64, 1, "C", readonly=True)
 hashes_in = types.Array(types.uint64, 1, "C", readonly=True)
@@ -89,20 +91,21 @@ indices_out = types.Array(types.int32, 1, "C")
 flags_out = types.Array(types.boolean, 1, "C")
 
 
-_SHORT = 16  # insertion sort is used up to this number of rows
+# Up to 16 rows with hashes in one range are sorted by insertion sort.
+_SHORT = 16
 
 
 @kernel(inline="always")
 def _part(hash_: Any, parts: Any) -> Any:
-    """Return the index of the hash's range, of `parts` equal ranges."""
+    """Return the number of the hash range that contains a hash, out of `parts` equal ranges."""
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(parts)) >> np.uint64(32))
 
 
 @typed_kernel(types.void(hashes_in, indices_out, indices_out))
 def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
-    """Sort rows by hash, and build the directory of the sorted rows.
+    """Sort rows by the hash of their key, and store the index of the first row of each hash range.
 
-    The sort is stable.
+    `order` receives the sorted positions, and `first` the indexes. The sort is stable.
     """
     rows = len(hashes)
     first[:] = 0
@@ -143,7 +146,7 @@ def group(hashes: Hashes, order: Int32s, first: Int32s) -> None:
 
 @kernel(inline="always")
 def _first_at(hashes: Any, numbers: Any, start: Any, end: Any, hash_: Any, bound: Any) -> Any:
-    """Return the first row in [start, end) from (hash, bound) on."""
+    """Return the index of the first row in [start, end) that is not before (hash, bound) in sort order."""
     while end - start > 8:
         middle = (start + end) >> 1
         if hashes[middle] < hash_ or (hashes[middle] == hash_ and numbers[middle] < bound):
@@ -178,11 +181,12 @@ def find_spans(
     starts: Int32s,
     ends: Int32s,
 ) -> int:
-    """Find for each probe the earlier rows of its key within reach.
+    """Find the earlier rows that have the hash of each probing row and are in the longest window.
 
-    Returns the total number of candidates. `reach_us` and `reach_rows` are the longest windows in time and in
-    rows, or negative if no query has such a window. `earliest` and `latest` are the first and last time of
-    the block. Rows with the same time as the probe are included if `at_same_time` is 1.
+    `starts` and `ends` receive the range of these candidates in the block. Returns the total number of
+    candidates. `reach_us` and `reach_rows` are the longest windows in time and in rows, or negative if no
+    query has such a window. `earliest` and `latest` are the first and last time of the block. Rows with the
+    same time as the probe are included if `at_same_time` is 1.
     """
     rows = len(hashes)
     total = 0
@@ -244,12 +248,12 @@ def find_pairs(
     rows: Int32s,
     wanted: Words,
 ) -> int:
-    """Find the pairs that are results of at least one query.
+    """Find the pairs of a probing row and a stored row that at least one query emits.
 
-    Return their number. Only probes with first_rank <= rank < end_rank are considered. `wanted` receives the
-    mask of each pair. `ends_us` are the ends of windows, ascending. `bits_us[i]` are the queries whose
-    windows contain ages between end i-1 and end i (S49). `ends_rows` and `bits_rows` are the same for windows
-    that count rows. `live` is the mask of the queries that may use rows of this block.
+    Return the number of pairs. Only probes with first_rank <= rank < end_rank are considered. `wanted`
+    receives the mask of each pair. `ends_us` are the ends of windows, ascending. `bits_us[i]` are the queries
+    whose windows contain ages between end i-1 and end i (S49). `ends_rows` and `bits_rows` are the same for
+    windows that count rows. `live` is the mask of the queries that may use rows of this block.
     """
     found = 0
     width = words.shape[1]
@@ -260,7 +264,7 @@ def find_pairs(
         at_us = len(ends_us)
         at_rows = len(ends_rows)
         for row in range(starts[probe], ends[probe]):
-            # Later rows are younger, so the index of their age slice only decreases.
+            # Later rows of the block are younger, so the index of their age range never increases.
             while at_us > 0 and ends_us[at_us - 1] > now - times[row]:
                 at_us -= 1
             if len(ends_rows):
@@ -279,14 +283,14 @@ def find_pairs(
     return found
 
 
-# Compiled loops that order pairs and gather their values.
+# Compiled loops order the pairs of matching rows, and copy column values to the positions of the pairs.
 
 
 @typed_kernel(types.void(indices_in, indices_in, types.int64, indices_out, indices_out))
 def position_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, begins: Int32s, indices: Int32s) -> None:
-    """Set the positions of pairs, in the order of their probes' ranks.
+    """Compute the output position of each matching pair, ordered by the rank of the probing row.
 
-    `begins` has the next free position of each rank.
+    `begins` has the next free output position of each rank.
     """
     for pair in range(len(probes)):
         rank = ranks[probes[pair]] - first_rank
@@ -302,7 +306,7 @@ def count_by_rank(probes: Int32s, ranks: Int32s, first_rank: int, counts: Int32s
 
 @typed_kernel(types.Array(types.int64, 1, "C")(times_in, times_in, types.int64))
 def count_before(times: Int64s, others: Int64s, at_same_time: int) -> Int64s:
-    """Count for each time the earlier times in `others`.
+    """Return the number of earlier timestamps in `others` for each timestamp in `times`.
 
     Both arrays are sorted. Equal times are counted too if `at_same_time` is 1.
     """
@@ -331,7 +335,7 @@ def scatter_words(words: Words, indices: Int32s, out: Words) -> None:
     ]
 )
 def scatter(values: Any, rows: Int32s, indices: Int32s, out: Any) -> None:
-    """Copy the value of each row to its position."""
+    """Copy the value of row `rows[i]` to position `indices[i]` of the output array, for each i."""
     for pair in range(len(rows)):
         out[indices[pair]] = values[rows[pair]]
 
@@ -349,7 +353,7 @@ def gather(values: Any, rows: Int32s, out: Any) -> None:
 
 @typed_kernel(types.Array(types.int32, 1, "C")(words_in, types.int64, types.uint64))
 def pairs_with_bit(wanted: Words, word: int, bit: Any) -> Int32s:
-    """Return the positions of pairs with this bit set."""
+    """Return the positions of the pairs whose mask of queries has the given bit."""
     found = np.empty(len(wanted), np.int32)
     count = 0
     for index in range(len(wanted)):
@@ -359,7 +363,7 @@ def pairs_with_bit(wanted: Words, word: int, bit: Any) -> Int32s:
     return found[:count]
 
 
-# Compiled loops that find rows that are still in the window of a query (S19).
+# Compiled loops find the stored rows that are still in the window of a query (S19).
 
 
 @typed_kernel(types.void(words_in, word_in, indices_in, word_in, times_out, times_out))
@@ -371,10 +375,10 @@ def count_wanted(
     wanted: Int64s,
     last: Int64s,
 ) -> None:
-    """Count rows by selecting query and by first selecting query.
+    """Count the rows that each query selects, and the rows for which it has the longest window.
 
-    The counts are in `wanted` and in `last`. Queries are ordered by window, longest first. The first
-    selecting query therefore needs the row longest.
+    The counts are in `wanted` and in `last`. Queries are ordered by window, longest first. The first query
+    that selects a row therefore needs the row longest.
     """
     for row in range(len(words)):
         first = True
@@ -414,7 +418,7 @@ def find_alive(
     bits: Word,
     alive: NDArray[np.bool_],
 ) -> None:
-    """Mark rows that are still in the window of a selecting query.
+    """Mark the stored rows that are still in the window of a query that selects them.
 
     Query q has bit `bits[q]` of word `indices[q]`. The window of q is in `windows_us` or in `windows_rows`.
     The value in the other array is negative.
@@ -424,7 +428,7 @@ def find_alive(
         for query in range(len(bits)):
             if not words[row, indices[query]] & live[indices[query]] & bits[query]:
                 continue
-            # Written so that the difference cannot overflow for unbounded windows and the earliest times.
+            # The test `now <= times[row]` precedes the subtraction, which could overflow otherwise.
             if windows_us[query] > 0 and (now <= times[row] or now - times[row] < windows_us[query]):
                 alive[row] = True
                 break

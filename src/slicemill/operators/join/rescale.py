@@ -49,17 +49,20 @@ from slicemill.operators.protocol import Keys
 from slicemill.operators.rescale import KeptRows, Redistribution
 from slicemill.shedding.accuracy import merge_reports
 
+# maximum number of state slices that a rescale creates per input
 _SLICES = 8
-_SMALL_ROWS = 4096  # minimum rows of a slice
+# number of rows per state slice, unless this gives more than the maximum number of slices
+_SMALL_ROWS = 4096
 
-# Returns the values of a key column from a table of stored rows.
+
+# function that returns the values of a key expression from a table of stored rows
 ValueOf: TypeAlias = Callable[[pa.Table, Expr], pa.Array]
 
 
 def redistribute_state(
     operator: SharedJoin, states: Sequence[JoinState | None], change: Redistribution
 ) -> JoinState:
-    """Return the state of a new subtask.
+    """Return the join state of one subtask after a rescale.
 
     At least one old subtask has state.
     """
@@ -84,7 +87,8 @@ def redistribute_state(
                 None if state is None else state.late.get(line, {}).get(name, SideState()) for state in states
             ]
             whole.late.setdefault(line, {})[name] = moved(late)
-    if change.after.number == 0:  # one subtask continues to report the results shed so far
+    # Only subtask 0 continues to report the join results that were shed before the rescale.
+    if change.after.number == 0:
         names = {name for state in found for name in state.sheds}
         whole.sheds = {
             name: merge_reports([s.sheds[name] for s in found if name in s.sheds]) for name in names
@@ -93,13 +97,13 @@ def redistribute_state(
 
 
 def _key_values(operator: SharedJoin, keys: Sequence[Keys], table: pa.Table, key: Expr) -> pa.Array:
-    """Return the values of one expression of a key, from a table of stored rows."""
+    """Return the values of one expression of a join key, computed from a table of stored rows."""
     number = next(number for number, parts in enumerate(keys) if key in parts)
     name = key_column(operator, number, keys[number].index(key))
     if name in table.column_names:
         return table.column(name)
     hashes = column_numbers(table, hash_column(number)).view(np.uint64)
-    # A single integer key is not stored, because its hash can be inverted.
+    # For a join key of a single integer, blocks store only the hash, from which the key can be computed.
     return pa.array(invert_hashes(hashes).view(np.int64))
 
 
@@ -111,7 +115,7 @@ def redistribute_side(
     change: Redistribution,
     value: ValueOf,
 ) -> SideState:
-    """Return the state of one input in a new subtask."""
+    """Return the state of one join input in a subtask after a rescale."""
 
     def rows(table: pa.Table) -> KeptRows:
         return KeptRows(column_numbers(table, BLOCK_SEQ), lambda key: value(table, key))
@@ -133,15 +137,17 @@ def redistribute_side(
         mine = stored.filter(pa.array(change.is_stored(input_, rows(stored))))
         side.slices = list(_cut(mine, query_bits, name))
     lone = [one.lone for one in sides if one is not None and one.lone is not None]
-    if lone and change.after.number == 0:  # these rows never match, so any subtask can emit them
+    # Rows with a NULL key never match, so any subtask can emit them, and subtask 0 does.
+    if lone and change.after.number == 0:
         side.lone = _in_order(lone, BLOCK_TS)
     return side
 
 
 def _at_home(table: pa.Table, subtask: int, change: Redistribution) -> pa.Table:
-    """Return waiting rows, without copies of rows of heavy keys.
+    """Return a subtask's waiting rows, except copies of rows that another subtask also has.
 
-    The home subtask of a heavy key also has the waiting rows of the key.
+    All subtasks read the rows of a heavy key, which has too many rows for one subtask. Only the waiting rows
+    of the key's home subtask are returned.
     """
     away = [key for key in change.heavy if key.home != subtask]
     hashes = column_numbers(table, HASH).view(np.uint64)
@@ -158,7 +164,7 @@ def _waiting(side: SideState) -> Iterator[pa.Table]:
 
 
 def _reachable_rows(side: SideState, query_bits: QueryBits) -> Iterator[pa.Table]:
-    """Yield the stored rows that a query still selects.
+    """Yield the stored rows that at least one query still selects.
 
     The masks of the returned rows contain only queries that still use the slice.
     """
@@ -173,7 +179,7 @@ def _reachable_rows(side: SideState, query_bits: QueryBits) -> Iterator[pa.Table
 
 
 def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
-    """Sort rows of several subtasks by (time, sequence number).
+    """Concatenate the rows of several subtasks, sorted by (time, sequence number).
 
     If some rows have no sequence number, all rows are renumbered. Rows without a number then precede numbered
     rows of the same time.
@@ -195,7 +201,7 @@ def _in_order(tables: Iterable[pa.Table], time: str) -> pa.Table | None:
 
 
 def _cut(table: pa.Table, query_bits: QueryBits, name: str) -> Iterator[StoredSlice]:
-    """Yield slices with about the same number of rows, oldest first."""
+    """Divide stored rows into state slices of about equal size, oldest slice first."""
     side = JoinSide(SideState(), query_bits, name, table.schema, asked=True)
     count = min(_SLICES, -(-table.num_rows // _SMALL_ROWS))
     borders = np.linspace(0, table.num_rows, count + 1).astype(int).tolist() if count else []

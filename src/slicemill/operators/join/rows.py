@@ -1,4 +1,4 @@
-"""Row-at-a-time window join of two or more inputs, as reference (M14, S1-S3).
+"""Reference implementation of the window join, which processes its input row by row (M14, S1-S3).
 
 A new row t matches a stored row u of another input if u is in the window of its input. For a window of length
 W this means 0 <= t.ts - u.ts < W. The result has the timestamp of t, the latest of its rows.
@@ -45,14 +45,14 @@ class UnboundedJoinWindow:
 
 
 JoinWindow = TimeWindow | CountWindow | UnboundedJoinWindow
-# Returns when a row expires by a column; None if the row has already expired.
+# function that returns when a row expires by its expiry column, or None if the row never matches
 RowLife = Callable[[Row], int | None]
 
 
 def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
-    """Evict rows of a time window that no later row matches.
+    """Evict the stored rows that have left their time window, because no later row can match them.
 
-    A count window has a queue of limited length, which evicts rows on arrival.
+    Rows of a count window are in a queue of limited length, which evicts rows on arrival.
     """
     if isinstance(window, TimeWindow):
         while stored and now - stored[0].ts >= window.length_us:
@@ -60,7 +60,7 @@ def _expire(stored: deque[Timed], window: JoinWindow, now: int) -> None:
 
 
 class JoinByRows:
-    """Inner join.
+    """Inner join of two or more inputs, computed row by row.
 
     A result has the columns of all inputs, in FROM order. Results of one new row are ordered by their stored
     rows, oldest first. The row of the first input varies slowest. With `member_times`, the timestamps of the
@@ -104,7 +104,7 @@ class JoinByRows:
         return out
 
     def _all_live(self, combination: Sequence[Timed]) -> bool:
-        """Return True if no row had expired when the other rows arrived."""
+        """Return True if no row of a joined result had expired when the other rows arrived."""
         for index, life in enumerate(self._lives):
             if life is not None:
                 end = life(combination[index].row)
@@ -129,7 +129,7 @@ class JoinByRows:
 
 
 class _StoredRow(NamedTuple):
-    """Stored row with number, expiry by a column, and eviction time."""
+    """Stored row with its row number, the time at which it expires by a column, and its eviction time."""
 
     timed: Timed
     number: int
@@ -138,7 +138,7 @@ class _StoredRow(NamedTuple):
 
 
 class OuterJoinByRows:
-    """Outer, semi and anti joins of two streams over time windows.
+    """Outer, semi and anti joins of two streams over time windows, computed row by row.
 
     A row is stored until the end of its own window, when no later row can match it. If the row is still
     unmatched, it is emitted with NULLs for the other stream. `lengths` are the windows, None if unbounded.
@@ -216,7 +216,10 @@ class OuterJoinByRows:
         return (*row, *times) if self._member_times else row
 
     def held_from(self) -> int | None:
-        """Return None, because unmatched rows follow all results so far."""
+        """Return None, because no result has to be held back for unmatched rows.
+
+        An unmatched row is emitted later than all results so far.
+        """
         return None
 
     def due(self) -> int | None:
@@ -270,9 +273,9 @@ def _life(window: Window, schema: Schema) -> RowLife | None:
 
 
 def join_by_rows(join: WindowJoin, context: StepContext) -> RowStep:
-    """Return the step of a join row by row.
+    """Return the execution step of a join that is computed row by row.
 
-    Used for three or more streams over row counts.
+    The engine uses this step for joins of three or more streams over windows that count rows.
     """
     if join.kind is not JoinKind.INNER:
         return row_step(outer_join_rows(join, context.schemas, context.node.schema), context)

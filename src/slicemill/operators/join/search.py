@@ -1,4 +1,4 @@
-"""Search for the results of new rows.
+"""Search for the join results of new rows.
 
 A new row of a stream probes the states of the other streams, one after the other. No intermediate results
 are stored. Each partial result has a mask of the queries that may still emit it. The masks of rows, the ages
@@ -41,8 +41,9 @@ from slicemill.operators.join.state import JoinLine, JoinSide, JoinState
 from slicemill.shedding.load import ComparisonCounter
 from slicemill.types import TIMESTAMP, Schema
 
+# number of candidate pairs after which a probe starts a new batch
 PARTIALS_PER_BLOCK = 1 << 19
-# A partial result stores the position and the time of a row of each input.
+# A partial result takes 16 bytes per input: the position and the time of one row.
 _BYTES_PER_PARTIAL = 16
 _NO_NUMBERS = np.zeros(0, np.int64)
 _TIMESTAMP = arrow_type(TIMESTAMP)
@@ -50,7 +51,10 @@ _TIMESTAMP = arrow_type(TIMESTAMP)
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Rows of a block that partial results may match: a range of its index for each partial result."""
+    """Rows of a block that have the key of a partial result and may match it.
+
+    The candidates of partial result i are the entries `starts[i]` to `ends[i]` of the block's index.
+    """
 
     target: ProbeTarget
     index: KeyIndex
@@ -60,7 +64,12 @@ class Candidates:
 
 @dataclass(slots=True)
 class Found:
-    """Results by number of the line, for new rows whose ranks are in [begin, end)."""
+    """Join results of the new rows with ranks in [begin, end).
+
+    The rank of a new row is its position in output order. `by_line` maps the number of a line (queries with
+    the same streams in the same FROM order) to the results of its queries. For joins of three or more
+    streams, one object has all results, and `begin` and `end` are 0.
+    """
 
     begin: int
     end: int
@@ -90,27 +99,30 @@ class ResultSearch:
         self._lines = lines
         self._residuals = Residuals(operator, schemas, state.query_bits)
         self._indexes = Indexes()
-        self._last_candidates: dict[int, list[Candidates]] = {}  # of this run, by input of the new rows
-        self._rows_found: dict[str, int] = {}  # number of results of this run, by query
-        self.compared = ComparisonCounter(len(self._names))  # comparisons of the last run
+        # candidates that this micro-batch has found, by number of the new rows' input
+        self._last_candidates: dict[int, list[Candidates]] = {}
+        # number of results that this micro-batch has found, by name of the query
+        self._rows_found: dict[str, int] = {}
+        # counter of the pairs of rows that the last micro-batch compared
+        self.compared = ComparisonCounter(len(self._names))
         self.shorten({})
         self.plan_orders()
 
     @property
     def index_bytes(self) -> int:
-        """Return the memory of indexes, which the state excludes."""
+        """Return the bytes of memory of the join's indexes, which are not part of the join state."""
         return self._indexes.bytes
 
     def end_run(self) -> None:
-        """Drop the candidates of this run, and the indexes of blocks that no longer exist."""
+        """Drop the candidates of the finished micro-batch, and the indexes of blocks that no longer exist."""
         self._last_candidates.clear()
         self._indexes.forget()
 
     def shorten(self, shares: Mapping[str, float]) -> None:
-        """Probe only the newest part of these queries' windows (S55).
+        """Shed load: let probes search only the newest part of the given queries' windows (S55).
 
-        Stored rows are not evicted. Other queries use these rows, and so do the shortened queries after the
-        overload.
+        `shares` maps each query to the share of its windows to search. Stored rows are not evicted. Other
+        queries use these rows, and so do the shortened queries after the overload.
         """
         self._reaches = [
             reach_of(self._state.query_bits, name, shares) if shares else side.reach
@@ -120,7 +132,7 @@ class ResultSearch:
     # -- probing orders --------------------------------------------------------------------------------
 
     def plan_orders(self) -> None:
-        """Choose the probing orders from the current statistics."""
+        """Choose the orders in which new rows probe the other inputs, from the current statistics."""
         self.orders: list[ProbingNode] = [
             probing_tree(source, self._joined, self._keys, self._expected)
             for source in range(len(self._names))
@@ -132,7 +144,7 @@ class ResultSearch:
             self._prepare(root)
 
     def _prepare(self, node: ProbingNode) -> None:
-        """Compute the query mask and the conditions of each branch."""
+        """Compute the query mask and the residual conditions of each probe that follows a tree node."""
         for look, further in node.next.items():
             names = further.members()
             self._masks[id(further)] = self._state.query_bits.mask(names)
@@ -142,7 +154,7 @@ class ResultSearch:
             self._prepare(further)
 
     def _is_before(self, name: str, target: int, source: int) -> bool:
-        """Return True if input `target` precedes input `source` in the query's FROM.
+        """Return True if input `target` precedes input `source` in the FROM clause of a query.
 
         Of rows with the same time, the row of the last stream in FROM probes for the other rows.
         """
@@ -150,7 +162,7 @@ class ResultSearch:
         return own.index(target) < own.index(source)
 
     def _expected(self, look: StateProbe) -> float:
-        """Return the expected number of rows that a probe finds.
+        """Return the mean number of rows that one probe is expected to find.
 
         The number is measured, or derived from the probe in the opposite direction, or assumed.
         """
@@ -175,10 +187,10 @@ class ResultSearch:
     def find(
         self, new: Sequence[NewRows], ranks: Mapping[int, Int32s], errors: dict[str, ExpressionError]
     ) -> Iterator[Found]:
-        """Yield the results of the new rows of all inputs, for ascending ranks of new rows.
+        """Yield the join results of the new rows of all inputs, in output order of the new rows.
 
-        `ranks` is used by two-way joins, which find their results in batches of bounded size. Failed
-        conditions are added to `errors`.
+        `ranks` has the positions of the new rows in output order, by input. It is used by two-way joins,
+        which find their results in batches of bounded size. Failed conditions are added to `errors`.
         """
         self._rows_found.clear()
         targets = [list(self._targets(number, new)) for number in range(len(new))]
@@ -199,7 +211,7 @@ class ResultSearch:
         targets: Sequence[Sequence[ProbeTarget]],
         errors: dict[str, ExpressionError],
     ) -> Iterator[Found]:
-        """Yield the results of a two-way join, in batches of bounded size."""
+        """Yield the results of the new rows of a two-way join, in batches of bounded size."""
         probes = []
         for root in roots:
             ((look, node),) = self.orders[root.source].next.items()
@@ -220,7 +232,7 @@ class ResultSearch:
             yield Found(begin, end, found)
 
     def work_by_key(self, new: Sequence[NewRows]) -> KeyWork:
-        """Return the rows and pairs of this run by key, for a two-way join."""
+        """Return the number of rows and compared pairs of the most frequent keys of a two-way join."""
         pairs = [np.zeros(rows.block.rows, np.int64) for rows in new]
         for source, some in self._last_candidates.items():
             for own in some:
@@ -228,7 +240,7 @@ class ResultSearch:
         return key_work([(rows.block.hashes, own) for rows, own in zip(new, pairs, strict=True)])
 
     def _targets(self, number: int, new: Sequence[NewRows]) -> Iterator[ProbeTarget]:
-        """Yield the blocks of an input to probe, oldest first."""
+        """Yield the blocks of one input that new rows of other inputs probe, oldest block first."""
         side = self._sides[number]
         others = [rows.block for other, rows in enumerate(new) if other != number and rows.block.rows]
         if not others:
@@ -249,7 +261,7 @@ class ResultSearch:
         found: dict[int, list[PartialResults]],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Collect the results that end at a node, and probe further."""
+        """Collect the partial results that are complete at a tree node, and probe the next inputs."""
         for number, line in enumerate(self._lines if node.ends else ()):
             names = [member.name for member in line.members if member.name in node.ends]
             if not names:
@@ -271,7 +283,7 @@ class ResultSearch:
                 self._extend(grown, look, further, targets, postponed, found, errors)
 
     def _count_results(self, name: str, own: PartialResults, errors: dict[str, ExpressionError]) -> None:
-        """Count the results of a query, which fails if they take too much memory."""
+        """Count the results of a query. Fail the query if its results take too much memory."""
         word, bit = divmod(self._state.query_bits.bits[name], WORD_BITS)
         rows = int(np.count_nonzero(own.words[:, word] & np.uint64(1 << bit)))
         self._rows_found[name] = self._rows_found.get(name, 0) + rows
@@ -288,7 +300,7 @@ class ResultSearch:
         found: dict[int, list[PartialResults]],
         errors: dict[str, ExpressionError],
     ) -> None:
-        """Test partial results that `look` has found, and go on from `node` with those that pass.
+        """Test the conditions of new partial results, and extend those that pass by further inputs.
 
         Conditions that raise errors are postponed.
         """
@@ -305,7 +317,7 @@ class ResultSearch:
             self._probe_subtree(kept, node, targets, [*postponed, *unknown], found, errors)
 
     def _keep_unexpired(self, grown: PartialResults, source: int, target: int) -> None:
-        """Clear queries in partial results with an expired row.
+        """Clear the mask bits of queries for which a row of a partial result has expired.
 
         The source's row is the latest row. The stored row must not have expired at the time of the source's
         row, and the source's row must not have expired at the time of the stored row.
@@ -321,7 +333,7 @@ class ResultSearch:
     def _probe_targets(
         self, partials: PartialResults, look: StateProbe, node: ProbingNode, targets: Sequence[ProbeTarget]
     ) -> Iterator[PartialResults]:
-        """Yield partial results extended by one row, in batches of bounded size."""
+        """Yield the given partial results extended by a row of one more input, in batches of bounded size."""
         self._state.measures.record_probe(look.name, len(partials), 0, 0)
         if not len(partials):
             return
@@ -340,7 +352,7 @@ class ResultSearch:
         targets: Sequence[ProbeTarget],
         seen: Int64s,
     ) -> list[Candidates]:
-        """Return the rows that have the key of a partial result and are in reach.
+        """Return the stored rows that have the key of a partial result and are in the longest window.
 
         `seen` has the number of earlier rows of the target's stream, if a window counts rows.
         """
@@ -367,17 +379,20 @@ class ResultSearch:
         return found
 
     def _count_compared(self, input_: int, partials: PartialResults, target: ProbeTarget, count: int) -> None:
-        """Count comparisons by age, as a share of the longest window."""
+        """Record `count` comparisons, together with the ages of the compared stored rows.
+
+        Ages are recorded as shares of the longest window.
+        """
         longest = self._sides[input_].reach.longest_us
-        # Partial results are ordered by hash, so the middle row has a random time.
+        # Partial results are ordered by hash, so the time of the middle one is a random sample.
         now = int(partials.times[len(partials) // 2])
         ages = (0, 0) if longest in (-1, FOREVER) else (now - target.latest, now - target.earliest)
         self.compared.add(input_, ages[0] / max(longest, 1), ages[1] / max(longest, 1), count)
 
     def _key_at(self, look: StateProbe) -> int:
-        """Return the number of the target's index that is searched.
+        """Return the number of the key by which the probed blocks are searched.
 
-        Without a key, all rows of the target are candidates.
+        If the probe has no key, all rows of the blocks are candidates.
         """
         if look.by is not None:
             return look.by.to_key
@@ -394,9 +409,9 @@ class ResultSearch:
         begin: int,
         end: int,
     ) -> PartialResults:
-        """Extend partial results with a rank in [begin, end) by all rows that match."""
+        """Extend each partial result whose rank is in [begin, end) by all stored rows that match it."""
         mask, at_once = self._masks[id(node)], self._at_once[id(node)]
-        # Only queries in `at_once` match rows of the same time.
+        # For the other queries, which are in `later`, rows of equal timestamps do not match in this probe.
         later = mask & ~at_once
         some_later = bool(at_once.any() and later.any())
         side, reach, measures = self._sides[look.target], self._reaches[look.target], self._state.measures
@@ -434,7 +449,7 @@ class ResultSearch:
         return self._drop_mismatches(grown, look)
 
     def _drop_mismatches(self, grown: PartialResults, look: StateProbe) -> PartialResults:
-        """Drop partial results with different keys.
+        """Drop partial results whose rows have different join keys.
 
         So far, only the hashes of the key that was looked up are known to be equal.
         """
@@ -460,7 +475,9 @@ def _joined(parts: Sequence[NDArray[Any]], none: NDArray[Any]) -> NDArray[Any]:
 
 
 def _borders(counts: Sequence[tuple[Int32s, Int32s]], total: int) -> Iterator[tuple[int, int]]:
-    """Split ranks into ranges with a bounded number of candidates.
+    """Divide the probing rows into batches, so that each batch compares a bounded number of candidates.
+
+    A batch is a range of ranks, the positions of probing rows in output order.
 
     `counts` has arrays of ranks, with the number of candidates of each rank. A range has at least one rank.
     """

@@ -1,4 +1,4 @@
-"""Specifications of window joins: one query, several queries, and order of results.
+"""Specifications of window joins: join of one query, shared join of several queries, and result order.
 
 A shared join has two or more inputs. Its queries join some of these inputs, or all of them. A join of two
 streams is a shared join whose inputs are named "0" and "1".
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from slicemill.operators.graph import Node, QueryGraph
 
 
-# Expressions with equal values, as (side, expression).
+# expressions of several streams whose values are equal in every result, as pairs (side, expression)
 Equal: TypeAlias = tuple[tuple[int, Expr], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AgeLimit:
-    """Load shedding: skip pairs that are far apart in time (S55)."""
+    """Load shedding of a join: skip pairs of rows that are far apart in time (S55)."""
 
     budget: LoadBudget
     weight: float
@@ -69,19 +69,21 @@ class WindowJoin(Operator):
     kind: JoinKind = JoinKind.INNER
 
 
-SIDES: tuple[str, ...] = ("0", "1")  # names of the inputs of a two-way join
+# names of the two inputs of a two-way join
+SIDES: tuple[str, ...] = ("0", "1")
 
 
 @dataclass(frozen=True, slots=True)
 class JoinMember:
-    """Join of one query, inside a shared join (S14, S19).
+    """Specification of one query's join, which a shared join executes with joins of other queries.
 
-    Sides are in the order of FROM. `inputs` has the name of the input of each side. `selections` are
-    conditions on one side each. `equal` are sets of expressions that must have equal values, as (side,
-    expression), with at most one expression per side. `residual` is the rest of the join condition. It names
-    the columns of side 0 `0.column`, and the timestamp of its row `0._ts`. `columns` are the output columns
-    as (name, side, column of the input). `_ts` is the timestamp of the input row, and `_number` its sequence
-    number. `why` is shown by EXPLAIN: the reason why a join of several streams is not a tree.
+    Sides are the streams of the query in the order of FROM (S14, S19). `inputs` has the name of the input of
+    each side. `selections` are conditions on one side each. `equal` are sets of expressions that must have
+    equal values, as (side, expression), with at most one expression per side. `residual` is the rest of the
+    join condition. It names the columns of side 0 `0.column`, and the timestamp of its row `0._ts`. `columns`
+    are the output columns as (name, side, column of the input). `_ts` is the timestamp of the input row, and
+    `_number` its sequence number. `why` is shown by EXPLAIN: the reason why a join of several streams is not
+    a tree.
     """
 
     name: str
@@ -97,10 +99,10 @@ class JoinMember:
 
     @property
     def history_us(self) -> int | None:
-        """Return the age in microseconds up to which input rows affect results.
+        """Return the age in microseconds up to which input rows affect join results, or None.
 
-        None if a window is unbounded. An outer join emits an unmatched row one window later, so its results
-        depend on the sum of both windows.
+        The result is None if a window is unbounded. An outer join emits an unmatched row one window later, so
+        its results depend on the sum of both windows.
         """
         if self.kind is JoinKind.INNER:
             return longest_us(self.windows)
@@ -109,11 +111,11 @@ class JoinMember:
         return sum(known) if len(known) == len(extents) else None
 
     def side_of(self, input_: str) -> int | None:
-        """Return the side that reads an input; None if the query does not join it."""
+        """Return the position in FROM of an input, or None if the query does not join the input."""
         return self.inputs.index(input_) if input_ in self.inputs else None
 
     def window_of(self, input_: str) -> Window:
-        """Return the window on an input that the query joins."""
+        """Return the window that the query has on one of its inputs."""
         return self.windows[self.inputs.index(input_)]
 
 
@@ -134,7 +136,7 @@ class SharedJoin(SharedOperator):
 
     @property
     def two_way(self) -> bool:
-        """Return True for joins of two streams with the same keys and the same order of FROM.
+        """Return True if all queries join the same two streams on the same keys in the same FROM order.
 
         Only these joins may be outer joins, count rows, be part of a chain, or spread heavy keys.
         """
@@ -142,35 +144,35 @@ class SharedJoin(SharedOperator):
 
     @property
     def keys(self) -> tuple[Keys, Keys]:
-        """Return the equal expressions of both inputs of a two-way join."""
+        """Return the join keys of a two-way join: the equal expressions of input 0 and of input 1."""
         equal = self.members[0].equal
         return tuple(left for (_, left), _ in equal), tuple(right for _, (_, right) in equal)
 
     @property
     def counts_rows(self) -> bool:
-        """Return True if a window counts rows instead of time."""
+        """Return True if a window of the join counts rows instead of time."""
         windows = (window for member in self.members for window in member.windows)
         return any(window.frame is FrameUnit.ROWS for window in windows)
 
     @property
     def expires_rows(self) -> bool:
-        """Return True if a window has an expiry column."""
+        """Return True if a window of the join names an expiry column."""
         return any(window.expires is not None for member in self.members for window in member.windows)
 
     @property
     def tracks_matches(self) -> bool:
-        """Return True if the join tracks which rows have a match.
+        """Return True if the join tracks which stored rows have found a match.
 
         All possible partners of a row must then be in one subtask.
         """
         return any(member.kind is not JoinKind.INNER for member in self.members)
 
     def ports(self, member: JoinMember) -> tuple[int, ...]:
-        """Return the input numbers of a query's sides."""
+        """Return the number of the join input for each stream in the FROM clause of a query."""
         return tuple(self.inputs.index(name) for name in member.inputs)
 
     def users(self, port: int) -> list[tuple[JoinMember, int]]:
-        """Return the queries that join an input, with its side."""
+        """Return each query that joins input number `port`, and the position of the input in its FROM."""
         sides = ((member, member.side_of(self.inputs[port])) for member in self.members)
         return [(member, side) for member, side in sides if side is not None]
 
@@ -181,7 +183,7 @@ def is_two_way(operator: Operator) -> TypeGuard[SharedJoin]:
 
 @dataclass(frozen=True, slots=True)
 class InOrder(Operator):
-    """Order the results of chained joins like a single join.
+    """Order the results of a chain of two-way joins like the results of one join of all streams.
 
     `members` has, for each stream in the order of FROM, the columns with the timestamp and the sequence
     number of the joined row. Results are ordered by the latest joined row, then by the numbers of the other
@@ -211,17 +213,18 @@ def _describe_shared_join(join: SharedJoin) -> Description:
 
 
 def _condition(join: SharedJoin) -> str:
-    """Return the key equalities of a two-way join."""
+    """Return the equalities of a two-way join's keys as text, for EXPLAIN."""
     equal = [f"{render(left)} = {render(right)}" for left, right in zip(*join.keys, strict=True)]
     return " AND ".join(equal) or "every combination"
 
 
 def _chain(join: SharedJoin) -> tuple[Fact, ...]:
-    """Return the ends of the slices and the expected costs, for EXPLAIN.
+    """Return the slice borders of a two-way join and its expected costs, for EXPLAIN.
 
-    The costs of plans without slices are shown for comparison.
+    The costs of plans that use no state slices are shown for comparison.
     """
-    from slicemill.operators.join.slices.cuts import chain_of_join  # cyclic import
+    # A module-level import of this function would be cyclic.
+    from slicemill.operators.join.slices.cuts import chain_of_join
 
     chain = chain_of_join(join)
     if chain is None:
@@ -251,8 +254,12 @@ def _chain(join: SharedJoin) -> tuple[Fact, ...]:
 
 
 def _measurement_facts(join: SharedJoin) -> tuple[Fact, ...]:
-    """Return the statistics and the cost of both forms, for EXPLAIN."""
-    from slicemill.operators.join.form import forms_from_measures  # cyclic import
+    """Return measured statistics of a join of several streams, and the costs of its two forms.
+
+    EXPLAIN shows the costs of the multi-way join and of a tree of two-way joins.
+    """
+    # A module-level import of this function would be cyclic.
+    from slicemill.operators.join.form import forms_from_measures
 
     forms = forms_from_measures(join)
     if forms is None or join.measured is None:
@@ -271,7 +278,7 @@ def _describe_part(member: JoinMember) -> Description:
 
 
 def _own_part(member: JoinMember) -> tuple[Fact, ...]:
-    """Return the facts of one query's join, for EXPLAIN.
+    """Return the keys, windows and conditions of one query's join, for EXPLAIN.
 
     Columns are shown as `0.column`, `1.column`, … in FROM order. The equalities of a two-way join are shown
     once for all queries.
@@ -289,10 +296,10 @@ def _own_part(member: JoinMember) -> tuple[Fact, ...]:
 
 
 def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
-    """Return the keys by which all inputs can be partitioned, by input.
+    """Return the keys by which each input of a join can be partitioned, or None.
 
-    Every query must have these keys on all of its streams. None if there are no such keys, or if a window
-    counts rows, because such a window counts the rows of all keys.
+    Every query must have these keys on all of its streams. The result is None if there are no such keys, or
+    if a window counts rows, because such a window counts the rows of all keys.
     """
     by_member = [
         [_by_input(member, equal) for equal in _equal_in_all_streams(member)] for member in join.members
@@ -300,8 +307,8 @@ def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
     if join.counts_rows:
         return None
     if all(len(own) == 1 for own in by_member):
-        # Queries over different streams are compatible if they use the same key on each common stream. They
-        # may have no common stream at all.
+        # Queries over different streams are compatible if they use the same key on each common stream.
+        # Queries that have no common stream are therefore compatible too.
         found: list[dict[str, Expr]] = [{}]
         for (own,) in by_member:
             if any(found[0].setdefault(name, key) != key for name, key in own.items()):
@@ -315,14 +322,14 @@ def _keys(join: SharedJoin) -> tuple[Keys, ...] | None:
 
 
 def _equal_in_all_streams(member: JoinMember) -> list[Equal]:
-    """Return the sets of equal expressions that cover every stream."""
+    """Return the sets of equal expressions that have an expression of every stream of the query."""
     return [equal for equal in member.equal if len(equal) == len(member.inputs)]
 
 
 def one_key(member: JoinMember) -> dict[str, Expr] | None:
-    """Return the only key of a join, by input.
+    """Return the join key of each input if the join has exactly one key, or None.
 
-    None if there are several keys, or if the key does not include all streams.
+    The result is None if the join has several keys, or if the key does not include all streams.
     """
     alone = len(member.equal) == 1 == len(_equal_in_all_streams(member))
     return _by_input(member, member.equal[0]) if alone else None
@@ -333,10 +340,10 @@ def _by_input(member: JoinMember, equal: Equal) -> dict[str, Expr]:
 
 
 def inner_join_of(join: SharedJoin) -> InnerJoin | None:
-    """Describe the join for the planner.
+    """Return the windows, keys and columns of a shared join, for the planner, or None.
 
-    None unless all queries use all inputs. Output columns are mapped to input columns only if the join has a
-    single query.
+    The result is None unless all queries use all inputs. Output columns are mapped to input columns only if
+    the join has a single query.
     """
     if any(set(member.inputs) != set(join.inputs) for member in join.members):
         return None
@@ -354,7 +361,7 @@ def inner_join_of(join: SharedJoin) -> InnerJoin | None:
 
 
 def _equal(join: SharedJoin, member: JoinMember) -> list[Equal]:
-    """Return the sets of equal expressions of a query, by input number."""
+    """Return the sets of equal expressions of a query, as pairs (number of the join input, expression)."""
     ports = join.ports(member)
     return [
         tuple(sorted(((ports[side], key) for side, key in equal), key=lambda part: part[0]))
@@ -368,10 +375,10 @@ def _longest_of(windows: Sequence[Window]) -> Window:
 
 
 def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[Keys, ...] | None:
-    """Map keys of the results to keys of all inputs.
+    """Translate keys of one query's join results into keys of each join input, or return None.
 
-    None unless every key is a join key of all inputs. Join keys are equal on all sides, so all inputs can be
-    partitioned by them. Any other key says nothing about the rows of the other inputs.
+    The result is None unless every key is a join key of all inputs. Join keys are equal on all sides, so all
+    inputs can be partitioned by them. Any other key says nothing about the rows of the other inputs.
     """
     if len(member.inputs) < len(join.inputs):
         return None
@@ -395,10 +402,11 @@ def _keys_of_inputs(join: SharedJoin, member: JoinMember, keys: Keys) -> tuple[K
 
 
 def result_bits(member: JoinMember, bits: int) -> int:
-    """Return the bits of the sequence numbers of results before `order.fan_out`.
+    """Return the number of bits in the sequence numbers of a query's join results.
 
-    `bits` is the number of bits in the sequence numbers of input rows. An outer join needs an additional
-    rank, which orders unmatched rows before pairs of the same timestamp.
+    The number is counted before `order.fan_out`, which makes the sequence numbers distinct. `bits` is the
+    number of bits in the sequence numbers of input rows. An outer join needs an additional rank, which orders
+    unmatched rows before pairs of the same timestamp.
     """
     ranked = rank_bits(bits, stream_ranks(len(member.inputs)))
     return ranked if member.kind is JoinKind.INNER else rank_bits(ranked)
@@ -409,7 +417,7 @@ def _seq_bits(member: JoinMember, bits: int) -> int:
 
 
 def stream_ranks(members: int) -> int:
-    """Return the bits that are needed to number the joined streams."""
+    """Return the number of bits that are needed to number `members` joined streams."""
     return (members - 1).bit_length()
 
 
@@ -486,7 +494,7 @@ class SharedJoinKind(OperatorKind[SharedJoin]):
         return tuple(member.selections[side] for port in ports for member, side in join.users(port))
 
     def columns_read(self, join: SharedJoin, port: int, wanted: Collection[str]) -> ColumnsRead:
-        """Return the expressions and columns that the joins read of one input."""
+        """Return the expressions and columns of one input that the joins of all queries read."""
         exprs: list[Expr] = []
         names: set[str] = set()
         for member, side in join.users(port):
@@ -508,17 +516,17 @@ class SharedJoinKind(OperatorKind[SharedJoin]):
         return inner_join_of(join)
 
     def keys_below(self, join: SharedJoin, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-        """Return the input keys that correspond to keys of the results.
+        """Translate keys of the join results into keys of the join's inputs, or return None.
 
-        None if the join has several queries. Their `Part` nodes return the keys instead.
+        The result is None if the join has several queries. Their `Part` nodes return the keys instead.
         """
         below = None if graph.has_parts(node.id) else _keys_of_inputs(join, join.members[0], keys)
         return None if below is None else tuple(zip(node.inputs, below, strict=True))
 
     def history_us(self, join: SharedJoin, node: Node, graph: QueryGraph) -> int | None:
-        """Return the history of the only query.
+        """Return the age in microseconds up to which input rows affect the results of the only query.
 
-        0 if the join has several queries.
+        The result is 0 if the join has several queries. Their `Part` nodes return the age instead.
         """
         return 0 if graph.has_parts(node.id) else join.members[0].history_us
 
@@ -526,7 +534,7 @@ class SharedJoinKind(OperatorKind[SharedJoin]):
         return max(_seq_bits(member, bits) for member in join.members)
 
     def stored(self) -> Mapping[str, type]:
-        # Members of joins of several streams had an own class, and are still read.
+        # Older states name the members of joins of three or more streams `plan.multi_join_member`.
         return {
             "plan.multi_join_member": JoinMember,
             "plan.join_member": JoinMember,
@@ -545,7 +553,7 @@ class InOrderKind(OperatorKind[InOrder]):
         return Description("", "In order", _order_facts(in_order))
 
     def numbered_by(self, in_order: InOrder, node: Node, graph: QueryGraph) -> Iterable[str]:
-        """Return the joined streams. Their sequence numbers order the results."""
+        """Return the joined streams, because the sequence numbers of their rows order the join results."""
         found = []
         for _ in in_order.members[1:]:
             node = graph[node.inputs[0]]
@@ -563,20 +571,21 @@ KINDS = (
 )
 
 
-# Equal expressions, which connect the streams and form the keys of their states.
+# Each set of expressions that a join condition makes equal connects the streams of these expressions:
 #
 #     a.k = b.k AND b.k = c.k AND b.x = c.x       two sets: k over a, b and c; x over b and c
 #
-# Sets over the same streams form one key. The state of a stream has an index for each of its keys. If a
-# partial result has several keys in common with a state, one key is looked up and the other keys are
-# compared.
+# Sets of equal expressions over the same streams together form one join key.
+# The stored rows of a stream have an index for each join key of the stream.
+# If a partial result has several keys in common with stored rows, one key is looked up.
+# The other common keys are then compared.
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Equality of keys of input `of` and input `to`.
+    """Join key that input `to` has in common with an input `of` that is already joined.
 
-    Input `of` is already joined. `of_key` and `to_key` are indexes into the keys of each input.
+    `of_key` and `to_key` are indexes into the keys of each input.
     """
 
     of: int
@@ -586,12 +595,13 @@ class Link:
 
 
 class KeyTable:
-    """Keys of all inputs, which connect the inputs of queries."""
+    """Join keys of each input of a shared join, and the keys by which each query connects its inputs."""
 
     def __init__(self, inputs: Sequence[str], members: Sequence[JoinMember]) -> None:
         self.keys: list[list[Keys]] = [[] for _ in inputs]
         numbers = {name: number for number, name in enumerate(inputs)}
-        self._joined: dict[str, list[dict[int, int]]] = {}  # by query, for each key: its index by input
+        # join keys of each query, each as a map from input number to the index of the key in `keys`
+        self._joined: dict[str, list[dict[int, int]]] = {}
         for member in members:
             found = []
             for by_side in keys_by_side(member):
@@ -605,7 +615,7 @@ class KeyTable:
             self._joined[member.name] = found
 
     def links(self, member: str, bound: Sequence[int], target: int) -> tuple[Link, ...]:
-        """Return the links from joined inputs to `target`, by key."""
+        """Return one link for each key that input `target` has in common with the joined inputs `bound`."""
         found = []
         for indices in self._joined[member]:
             of = next((one for one in bound if one in indices), None)
@@ -614,16 +624,16 @@ class KeyTable:
         return tuple(found)
 
     def queries_requiring(self, input_: int, key: int) -> list[str]:
-        """Return the queries for which this key must not be NULL."""
+        """Return the queries for which this key of an input must not be NULL in a match."""
         return [
             name for name, keys in self._joined.items() if any(indices.get(input_) == key for indices in keys)
         ]
 
 
 def keys_by_side(member: JoinMember) -> list[dict[int, Keys]]:
-    """Return the keys of a join by side, most streams first.
+    """Return the join keys of a query, each as a map from side to expressions, most streams first.
 
-    The keys of three or more streams do not depend on the order of FROM.
+    The keys of a join of three or more streams do not depend on the order of FROM.
     """
     sets: dict[frozenset[int], list[dict[int, Expr]]] = {}
     for equal in member.equal:

@@ -1,4 +1,4 @@
-"""State of a join: query bits, waiting rows, slices and statistics."""
+"""State of a join: mask bits of the queries, waiting rows, state slices and statistics."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from slicemill.time import BEGINNING, END
 
 
 class StoredSlice:
-    """Slice with statistics that can be read without loading the slice."""
+    """State slice of a join input, with statistics that can be read without loading its rows."""
 
     def __init__(self, slice_: Slice, known: dict[str, Any]) -> None:
         self.slice = slice_
@@ -55,18 +55,20 @@ class StoredSlice:
         self.latest: int = known["latest"]
         self.last_number: int = known["last_number"]
         self.live: NDArray[np.uint64] = known["live"]
-        self.wanted: dict[str, int] = known["wanted"]  # rows that each query selects
-        self.last: dict[str, int] = known["last"]  # rows by the selecting query with the longest window
+        # number of rows that each query selects, by name of the query
+        self.wanted: dict[str, int] = known["wanted"]
+        # number of rows for which a query has the longest window of all queries that select the row
+        self.last: dict[str, int] = known["last"]
         pending: NDArray[np.uint64] | None = known["pending"]
         self.pending = None if pending is None else np.require(pending, requirements="W")
-        # With an expiry column: the last expiry by query, and the time at which half of all rows have
-        # expired.
+        # last time at which a row of the slice expires, by name of a query that names an expiry column
         self.ends: dict[str, int] = known["ends"]
+        # time at which half of the rows have left all windows, if a query names an expiry column
         self.half_over: int | None = known["half_over"]
         self._block: Block | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return all fields except the block, which is loaded on access."""
+        """Return the fields to store: all fields except the block of rows, which is loaded on access."""
         return {name: value for name, value in vars(self).items() if name != "_block"}
 
     def block(self, words: int) -> Block:
@@ -75,7 +77,7 @@ class StoredSlice:
         return self._block
 
     def stay_pending(self, allowed: NDArray[np.uint64]) -> None:
-        """Clear the pending bits of all queries that are not in `allowed`."""
+        """Keep the marks of unmatched rows only for the queries in the mask `allowed`."""
         if self.pending is not None:
             words = np.zeros((self.rows, len(allowed)), np.uint64)
             kept = min(words.shape[1], self.pending.shape[1])
@@ -86,23 +88,25 @@ class StoredSlice:
 @stored_as("join.side", version=2, upgrade={1: lambda old: {**old, "lone": None}})
 @dataclass(slots=True)
 class SideState:
-    """State of one input of a join.
+    """State of one input of a join: its waiting rows and its state slices.
 
     `seen` counts the rows of this side's stream that are consumed. `moments` are the timestamps of the rows
     that are not consumed yet. Both are maintained only if a window counts rows.
     """
 
     waiting: list[Slice | pa.Table] = field(default_factory=list)
-    taken: int = 0  # number of consumed rows of the first waiting table
+    # number of rows in the first table of waiting rows that have been joined already
+    taken: int = 0
     slices: list[StoredSlice] = field(default_factory=list)
-    cuts_us: tuple[int, ...] | None = None  # ages at which expired rows are evicted; None: not planned yet
+    # ages in microseconds at which expired rows are evicted, or None if the ages are not planned yet
+    cuts_us: tuple[int, ...] | None = None
     seen: int = 0
     moments: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    # Rows with a NULL key, in time order. Outer joins emit these rows without a partner.
+    # rows with a NULL join key in time order, which outer joins emit as unmatched rows
     lone: pa.Table | None = None
 
     def has_numbers(self) -> bool:
-        """Return True if slices store sequence numbers."""
+        """Return True if the state slices of this input store the sequence numbers of rows."""
         return bool(self.slices) and BLOCK_SEQ in self.slices[-1].slice.table.column_names
 
     def held(self) -> list[SliceContent]:
@@ -115,12 +119,13 @@ class SideState:
 
 
 def _by_input(old: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade version 1, which had only two-way joins."""
+    """Upgrade a stored join state of version 1, which existed only for joins of two streams."""
     return {**old, "sides": dict(zip(SIDES, old["sides"], strict=True)), "late": {}}
 
 
 @stored_as("join", version=2, stored_names={"query_bits": "seats"}, upgrade={1: _by_input})
-@stored_as(  # joins of several streams had an own class
+# Older versions of slicemill stored the state of joins of three or more streams as `multijoin`.
+@stored_as(
     "multijoin",
     version=3,
     stored_names={"query_bits": "seats"},
@@ -128,7 +133,7 @@ def _by_input(old: dict[str, Any]) -> dict[str, Any]:
 )
 @dataclass(slots=True)
 class JoinState:
-    """State of a shared join.
+    """State of a shared join, which executes the joins of several queries.
 
     `sides` has the rows of each input, by name. `late` has rows that are stored but have not probed for some
     queries yet, by line (`lines_of`) and input. `sheds` has the reports of queries with load shedding.
@@ -141,20 +146,21 @@ class JoinState:
     sheds: dict[str, AccuracyReport] = field(default_factory=dict)
 
     def held(self) -> list[SliceContent]:
-        """Return the content of slices, oldest first, and of waiting rows."""
+        """Describe the state slices of all inputs, oldest first, and the waiting rows, for monitoring."""
         held = sorted(self.sides.items())
         held += [(name, side) for line in self.late.values() for name, side in sorted(line.items())]
         return [replace(part, part=name_of(name) + part.part) for name, side in held for part in side.held()]
 
     def statistics(self) -> Statistics | None:
-        """Return the measurements for the planner's cost formulas."""
+        """Return the measured statistics of the join, for the planner's cost formulas."""
         stored = {name: sum(one.rows for one in side.slices) for name, side in self.sides.items()}
         return self.measures.statistics(stored)
 
     def cuts(self) -> list[Cuts]:
-        """Return the planned cuts of each side, with current statistics.
+        """Return the planned slice borders of each input, with current statistics.
 
-        Slices of joins of several streams are rewritten by their share of expired rows, without cuts.
+        Joins of three or more streams have no planned slice borders. Their slices are rewritten when enough
+        of their rows have expired.
         """
         found: list[Cuts] = []
         for name, side in self.sides.items():
@@ -182,27 +188,35 @@ def table_of(held: Slice | pa.Table) -> pa.Table:
     return held.table if isinstance(held, Slice) else held
 
 
-# Rows of one input of a join.
+# The state of one join input has waiting rows and state slices.
 #
-# Waiting rows have not been joined yet. Slices hold joined rows, which rows of the other side probe. Slices
-# are in time order. New rows become a slice. Small slices are merged as they age, like the runs of an LSM
-# tree, so that each row is rewritten only a few times and few slices have to be probed. When a slice is
-# written, its expired rows are evicted. A row has expired when it has left the windows of all queries that
-# select the row. A slice is rewritten when enough of its rows have expired (S19). The ages at which a rewrite
-# pays off are planned from statistics (`slices.cuts.cheapest_cuts`).
+# Waiting rows have not been joined yet, because an earlier row of another input may still arrive.
+# State slices have rows that were joined already, in time order; new rows of other inputs probe the slices.
+#
+# The new rows of a micro-batch become a state slice, and small slices are merged as they age.
+# Each row is thus rewritten only a few times, and few slices have to be probed, as in an LSM tree.
+#
+# A stored row has expired when it has left the windows of all queries that select the row.
+# When a state slice is written, its expired rows are evicted.
+# A state slice is rewritten when enough of its rows have expired (S19).
+# The ages at which a rewrite pays off are planned from statistics (`slices.cuts.cheapest_cuts`).
 
 
-# Number of slices in the longest window. A slice that has left all windows is dropped without a rewrite.
+# A merged slice covers at most 1/8 of the longest window, so that expired slices can be dropped whole.
 _SLICES_PER_WINDOW = 8
-_REWRITE_SHARE = 4  # without planned cuts: rewrite a slice if more than 1/4 of its rows have expired
-_SMALL_ROWS = 4096  # smaller slices have no file of their own, and are not checked for a rewrite
+
+# A slice is rewritten if more than 1/4 of its rows have expired, unless slice borders have been planned.
+_REWRITE_SHARE = 4
+
+# A state slice with fewer rows has no file of its own, and is not checked for a rewrite.
+_SMALL_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class RowTakeover:
-    """New query that takes over rows stored for another query.
+    """New query that takes over stored rows from an older query.
 
-    `holds` evaluates the selection of the new query. `by` is the mask of the other query, with the bit that
+    `holds` evaluates the selection of the new query. `by` is the mask of the older query, with the bit that
     it had when the rows were stored.
     """
 
@@ -212,7 +226,7 @@ class RowTakeover:
 
 
 class JoinSide:
-    """Operations on the state of one input, for the current queries."""
+    """Operations on the state of one join input, for the current queries of the join."""
 
     def __init__(
         self,
@@ -224,14 +238,16 @@ class JoinSide:
         asked: bool = False,
         judged: bool = False,
     ) -> None:
-        """Open the state of one input.
+        """Open the state of one join input.
 
-        `asked`: a query needs sequence numbers. `judged`: a query tracks which rows have a match.
+        `asked` is True if a query needs the sequence numbers of stored rows. `judged` is True if a query
+        tracks which rows have found a match.
         """
         self.numbered = NUMBER in schema.names
         self.state = state
         self.reach: WindowReach = reach_of(query_bits, input_)
-        self.schema = schema  # of waiting rows
+        # schema of the tables of waiting rows
+        self.schema = schema
         left_out = (BLOCK_ARRIVAL,) if asked else (BLOCK_ARRIVAL, BLOCK_SEQ)
         stored = [f.with_name(TIME) if f.name == BLOCK_TS else f for f in schema if f.name not in left_out]
         beside = [
@@ -284,7 +300,7 @@ class JoinSide:
         table: pa.Table,
         masks: Words,
     ) -> None:
-        """Set the bits of queries that take over rows.
+        """Set the mask bits of new queries in the stored rows that they take over from older queries.
 
         If `live` is given, rows are taken over only from queries that `live` contains.
         """
@@ -295,7 +311,7 @@ class JoinSide:
             masks[theirs & one.holds(plain)] |= self._query_bits.mask([one.name])
 
     def numbers_for(self, moments: Int64s) -> Int64s:
-        """Number all arriving rows of the stream consecutively, given their timestamps."""
+        """Return consecutive row numbers for arriving rows of the stream, given their timestamps."""
         begun = self.state.seen + len(self.state.moments)
         self.state.moments = np.concatenate([self.state.moments, moments])
         return np.arange(begun, begun + len(moments))
@@ -303,12 +319,12 @@ class JoinSide:
     # -- waiting rows ----------------------------------------------------------------------------------
 
     def arrive(self, table: pa.Table) -> None:
-        """Append arriving rows, in time order."""
+        """Append arriving rows to the waiting rows. Rows arrive in time order."""
         if table.num_rows:
             self.state.waiting.append(table)
 
     def ready(self, below: int) -> pa.Table:
-        """Remove and return the waiting rows before `below`."""
+        """Remove and return the waiting rows whose timestamp is before `below`."""
         state = self.state
         found: list[pa.Table] = []
         while state.waiting:
@@ -327,12 +343,12 @@ class JoinSide:
         return whole.combine_chunks()
 
     def _store_waiting(self) -> None:
-        """Convert large waiting tables to slices, which checkpoints write once."""
+        """Convert large tables of waiting rows to slices, which checkpoints write only once."""
         state = self.state
         if state.waiting and state.taken:
             first = table_of(state.waiting[0])
             if first.num_rows - state.taken < _SMALL_ROWS:
-                # Copy the remaining rows, so that the consumed rows can be freed.
+                # A copy of the remaining rows lets the old table be freed, with the rows already joined.
                 state.waiting[0] = first.take(pa.array(np.arange(state.taken, first.num_rows)))
                 state.taken = 0
         for index, table in enumerate(state.waiting):
@@ -340,27 +356,27 @@ class JoinSide:
                 state.waiting[index] = Slice(table)
 
     def next_ts(self) -> int | None:
-        """Return the timestamp of the first waiting row."""
+        """Return the timestamp of the first row that waits to be joined, or None if no row waits."""
         if not self.state.waiting:
             return None
         return int(table_of(self.state.waiting[0]).column(BLOCK_TS)[self.state.taken].as_py())
 
     def last_ts(self) -> int | None:
-        """Return the timestamp of the last waiting row."""
+        """Return the timestamp of the last row that waits to be joined, or None if no row waits."""
         return (
             int(table_of(self.state.waiting[-1]).column(BLOCK_TS)[-1].as_py()) if self.state.waiting else None
         )
 
     def moments_below(self, below: int) -> Int64s:
-        """Return the timestamps of the stream's rows before `below` that are not consumed.
+        """Return the timestamps before `below` of the stream's rows that are not processed yet.
 
-        Empty if no window counts rows.
+        The result is empty if no window counts rows.
         """
         moments = self.state.moments
         return moments if below == FOREVER else moments[: np.searchsorted(moments, below)]
 
     def count_consumed(self, moments: Int64s) -> None:
-        """Count rows of the stream as consumed.
+        """Add processed rows to the row count of the stream.
 
         Rows with a NULL key count too.
         """
@@ -370,7 +386,10 @@ class JoinSide:
     # -- slices ----------------------------------------------------------------------------------------
 
     def blocks(self, earliest_probe: int) -> list[tuple[StoredSlice, Block]]:
-        """Return the slices that later probes may match, oldest first."""
+        """Return the state slices in which a new row may find matches, oldest first.
+
+        `earliest_probe` is the timestamp of the first new row.
+        """
         words = self._query_bits.words
         return [
             (stored, stored.block(words))
@@ -379,17 +398,17 @@ class JoinSide:
         ]
 
     def pending_from(self, latest: int) -> list[StoredSlice]:
-        """Return the slices that may have unmatched rows up to `latest`."""
+        """Return the state slices that may have unmatched rows with timestamps up to `latest`."""
         return [one for one in self.state.slices if one.pending is not None and one.earliest <= latest]
 
     def store_null_keys(self, lone: pa.Table | None) -> None:
-        """Store rows with a NULL key, which outer joins emit."""
+        """Store rows with a NULL join key, which outer joins emit as unmatched rows."""
         if lone is not None:
             known = [] if self.state.lone is None else [self.state.lone]
             self.state.lone = pa.concat_tables([*known, lone]).combine_chunks()
 
     def add(self, block: Block, now: int) -> None:
-        """Store new rows, then evict, merge and rewrite slices.
+        """Store new rows as a state slice, and drop, merge or rewrite older slices.
 
         New rows that have already left all windows are not stored.
         """
@@ -409,8 +428,9 @@ class JoinSide:
         state.slices = written
 
     def _is_wasted(self, stored: StoredSlice, now: int) -> bool:
-        """Return True if evicting the expired rows pays for rewriting the slice."""
-        unwanted = stored.rows - sum(stored.last.values())  # rows of removed queries only
+        """Return True if enough rows of a state slice have expired for a rewrite to pay off."""
+        # number of rows that only removed queries have selected
+        unwanted = stored.rows - sum(stored.last.values())
         over = {name: rows for name, rows in stored.last.items() if not self._reaches(name, stored, now)}
         if stored.half_over is not None and now >= stored.half_over:
             return True
@@ -422,15 +442,15 @@ class JoinSide:
         return at_a_cut or unwanted * _REWRITE_SHARE > stored.rows
 
     def count_by_query(self, block: Block, rows: int) -> tuple[dict[str, int], dict[str, int]]:
-        """Count the first rows of a block by query.
+        """Count the rows that each query selects, among the first `rows` rows of a block.
 
-        Returns two counts by query: selected rows, and selected rows for which the query has the longest
-        window.
+        Returns two counts by query: the selected rows, and the selected rows for which the query has the
+        longest window.
         """
         return self._counted(replace(block, words=block.words[:rows]), self.everybody)
 
     def _first_to_merge(self) -> int:
-        """Return the index of the first slice to merge.
+        """Return the index of the first state slice to merge.
 
         All later slices are merged too. An older slice is merged if it has at most twice the rows of all
         later slices together. A merge may make the next older slice due. All slices that are due are merged
@@ -446,7 +466,10 @@ class JoinSide:
         return first
 
     def _written(self, parts: list[StoredSlice], now: int) -> list[StoredSlice]:
-        """Merge slices, and evict expired rows."""
+        """Merge state slices into one slice, and leave out the expired rows.
+
+        The result is an empty list if all rows have expired.
+        """
         words = self._query_bits.words
         with self._writing.doing(sum(part.rows for part in parts)):
             kept = [self._kept(part.block(words), part.live, now) for part in parts]
@@ -454,9 +477,9 @@ class JoinSide:
             return [self.stored(group_by_hash(whole, words)[0])] if whole.num_rows else []
 
     def _kept(self, block: Block, live: NDArray[np.uint64], now: int) -> pa.Table:
-        """Return the rows that are still in a selecting query's window.
+        """Return the rows of a block that are still in the window of a query that selects them.
 
-        Bits of queries for which a row has expired are cleared.
+        Mask bits of queries for which a row has expired are cleared.
         """
         words = self.expiry.clear_expired(block, block.words & live, now)
         table = conform_table(block.whole_table, self._slice_schema)
@@ -476,15 +499,15 @@ class JoinSide:
         return alive
 
     def numbers(self, block: Block) -> Int64s:
-        """Return the row numbers, or zeros if rows were not numbered.
+        """Return the row numbers of a block's rows, or zeros if the rows were not numbered.
 
-        Rows that were stored before a query counted rows have no number, and no query reads it.
+        Rows that were stored before a query counted rows have no number. No query reads the zeros.
         """
         counted = len(block.numbers) or not self.reach.counts
         return block.numbers if counted else np.zeros(block.rows, np.int64)
 
     def stored(self, block: Block) -> StoredSlice:
-        """Return a slice with its statistics."""
+        """Return a new state slice of the rows of a block, with its statistics."""
         wanted, last = self._counted(block, self.everybody)
         known = {
             "rows": block.rows,
@@ -502,10 +525,10 @@ class JoinSide:
         return stored
 
     def _lives(self, block: Block) -> dict[str, object]:
-        """Return when the rows of a slice expire by a column.
+        """Return the times at which the rows of a slice expire, if a query names an expiry column.
 
-        `ends` is the last expiry by query. `half_over` is the time at which half of the rows have left all
-        windows.
+        `ends` has the last expiry time of a row for each such query. `half_over` is the time at which half of
+        the rows have left all windows.
         """
         by_query = self.expiry.by_query(block) if self.expiry else {}
         if not by_query:
@@ -536,7 +559,7 @@ class JoinSide:
         return any(self._reaches(name, stored, now, seen) for name in stored.wanted)
 
     def _reaches(self, name: str, stored: StoredSlice, now: int, seen: int | None = None) -> bool:
-        """Return True if the query's window may still contain a row."""
+        """Return True if a query's window may still contain a row of a state slice at time `now`."""
         window_us, window_rows = self.reach.windows[name]
         met = self.state.seen if seen is None else seen
         if now >= stored.ends.get(name, END):
@@ -545,14 +568,14 @@ class JoinSide:
 
 
 def resize_mask(mask: NDArray[np.uint64], words: int) -> NDArray[np.uint64]:
-    """Extend or cut a mask to `words` words."""
+    """Return a mask of queries with exactly `words` 64-bit words, padded with zeros or truncated."""
     wide = np.zeros(words, np.uint64)
     wide[: len(mask)] = mask[:words]
     return wide
 
 
 def replace_masks(table: pa.Table, masks: Words) -> pa.Table:
-    """Replace the mask columns of a table."""
+    """Replace the columns of a table that hold the query masks of its rows."""
     for word in range(masks.shape[1]):
         index = table.schema.get_field_index(f"{MASK}{word}")
         column = pa.array(np.ascontiguousarray(masks[:, word]))
@@ -560,11 +583,10 @@ def replace_masks(table: pa.Table, masks: Words) -> pa.Table:
     return table
 
 
-# Lines: groups of queries that join the same streams in the same order of FROM.
+# A line is a group of queries that join the same streams in the same order of FROM.
 #
-# A row may probe for the queries of a line when no earlier row can arrive in the streams of the line
-# (`operators.alignment`). The row's own stream is not considered, because its rows are in order. Streams that
-# the line does not join are not considered either:
+# A new row searches for matches when no earlier row can arrive in the other streams of a line.
+# The queries of a line do not wait for streams that they do not join (`operators.alignment`):
 #
 #     a: 5      Stream d is silent. The row of stream a probes b and c for queries over a, b, c, and is
 #     b: 7      stored. For queries over a, b, d the row waits as a late row of their line, until the
@@ -574,7 +596,7 @@ def replace_masks(table: pa.Table, masks: Words) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class JoinLine:
-    """Queries that join the same inputs in the same order.
+    """Group of queries that join the same inputs in the same order of FROM (a line).
 
     `late` has, by input, the rows that other lines have processed and that still wait in this line. With
     `in_turn`, rows are read in (timestamp, input) order. Otherwise all rows of a timestamp are read together
@@ -585,20 +607,24 @@ class JoinLine:
     inputs: tuple[int, ...]
     mask: NDArray[np.uint64]
     late: Mapping[int, JoinSide]
-    rank_bits: int  # bits that number the joined streams
+    # number of bits that are needed to number the joined streams
+    rank_bits: int
     in_turn: bool = True
 
     def complete(self, complete: Sequence[int]) -> int:
-        """Return the lowest watermark of the line's inputs."""
+        """Return the lowest watermark of the inputs that the line's queries join."""
         return min(complete[input_] for input_ in self.inputs)
 
     def below(self, known: Sequence[int]) -> dict[int, int]:
-        """Return by input the timestamp below which rows may probe."""
+        """Map each input to the timestamp below which its rows can be joined now.
+
+        `known` has the watermark of each input.
+        """
         own = [known[input_] for input_ in self.inputs]
         return dict(zip(self.inputs, borders(own) if self.in_turn else [min(own)] * len(own), strict=True))
 
     def ranks(self, times: Mapping[int, Int64s]) -> dict[int, Int64s]:
-        """Return the rank of each row by (timestamp, stream, arrival).
+        """Return the position of each new row in the order of (timestamp, stream, arrival).
 
         `times` has the timestamps of the new rows of each input, in arrival order.
         """
@@ -613,9 +639,9 @@ class JoinLine:
         return found
 
     def due(self, firsts: Sequence[int | None]) -> tuple[int, ...] | None:
-        """Return the watermarks needed by the first waiting row.
+        """Return the watermark that each input must reach before the first waiting row can be joined.
 
-        None if no row waits. All inputs of the line have to reach at least the time of the row.
+        The result is None if no row waits. All inputs of the line have to reach at least the time of the row.
         """
         waiting = [_first(firsts[input_], self.late[input_].next_ts()) for input_ in self.inputs]
         asked = due_in_turn(waiting)
@@ -626,7 +652,7 @@ class JoinLine:
         return tuple(by_input.get(input_, BEGINNING) for input_ in range(len(firsts)))
 
     def store_late(self, input_: int, rows: pa.Table, words: Words) -> None:
-        """Store rows that still wait in this line."""
+        """Store rows that cannot be joined for the queries of this line yet."""
         wanted = words.any(axis=1)
         if wanted.any():
             self.late[input_].arrive(replace_masks(rows, words).filter(pa.array(wanted)).combine_chunks())
@@ -640,10 +666,10 @@ def lines_of(
     *,
     in_turn: bool = True,
 ) -> list[JoinLine]:
-    """Return the lines of all queries.
+    """Group the queries of a join by the streams that they join and by their order of FROM.
 
-    `late` has the stored late rows by line and input. Lines without queries are deleted from `late`. The only
-    line of a two-way join has no late rows.
+    Each group is a line. `late` has the stored late rows by line and input. Lines without queries are deleted
+    from `late`. The only line of a two-way join has no late rows.
     """
     if operator.two_way:
         return [JoinLine(operator.members, (0, 1), query_bits.mask(list(query_bits.bits)), {}, 1, in_turn)]
@@ -665,7 +691,7 @@ def lines_of(
 
 
 def split_ready(ready: pa.Table, input_: int, lines: Sequence[tuple[JoinLine, int]]) -> tuple[pa.Table, bool]:
-    """Return the rows of an input that may probe now.
+    """Return the rows of an input that can be joined now for at least one group of queries.
 
     `lines` has the timestamp below which rows may probe for each line. Each row of `ready` may probe for at
     least one line. The masks of the returned rows contain only the queries for which the rows probe. The

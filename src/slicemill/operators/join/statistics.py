@@ -1,6 +1,6 @@
-"""Statistics of a join, from which its slice cuts are planned (S18, S20, S52).
+"""Statistics of a join, from which its slice borders are planned (S18, S20, S52).
 
-Each subtask measures and plans for itself, so that no statistics are sent between subtasks. The task of
+Each subtask measures and plans for itself, so that no statistics are sent between subtasks. The unit of
 cost is the comparison of a pair. The cost of rewriting a row (Csys) is converted to comparisons. Both costs
 are measured as processor time while the join runs.
 """
@@ -27,17 +27,26 @@ from slicemill.operators.join.slices.workload import Statistics
 from slicemill.operators.join.spec import SIDES
 from slicemill.time import SECOND_US
 
-_ENOUGH_PROBES = 4_096  # minimum probes before a measurement is used
-_ORDERED_AFTER = 20_000  # number of rows of all inputs between two plans of probing orders
-_ENOUGH = 10_000  # minimum timed rows or pairs before the measurement is used
-_REWRITING = 8.0  # default until then, measured on one machine
-_MORE = 1.25  # plan again when the number of rows has grown by this factor
+# minimum number of probes before their measured matches are used
+_ENOUGH_PROBES = 4_096
+
+# number of rows of all inputs between two plans of the probing orders
+_ORDERED_AFTER = 20_000
+
+# minimum number of rows or pairs before their measured processor time is used
+_ENOUGH = 10_000
+
+# default cost of rewriting one row in comparisons of a pair, as measured on one machine
+_REWRITING = 8.0
+
+# Slice borders are planned again when the number of rows has grown by this factor.
+_MORE = 1.25
 
 
 @stored_as("join.timed", version=1)
 @dataclass(slots=True)
 class MeasuredStage:
-    """Number of executions and processor seconds of an operation."""
+    """Number of executions of an operation of the join, and their processor time in seconds."""
 
     times: int = 0
     seconds: float = 0.0
@@ -53,7 +62,7 @@ class MeasuredStage:
 @stored_as("join.side_measures", version=1)
 @dataclass(slots=True)
 class SideMeasures:
-    """Statistics of one side.
+    """Statistics of one join input.
 
     `rows` counts arrived rows. `kept_s` is the sum of the seconds that rows were in the longest window.
     `compared` counts comparisons. `sampled`, `wanted` and `last` describe a sample of rows. `wanted` counts
@@ -68,10 +77,10 @@ class SideMeasures:
     last: dict[str, int] = field(default_factory=dict)
 
     def time_passes(self, held: int, new: int, elapsed_s: float, window_s: float) -> None:
-        """Add the seconds that rows were in the longest window.
+        """Add the time in seconds for which rows were in the longest window since the last micro-batch.
 
-        Assumes that stored rows have ages evenly distributed over the window, and that new rows arrived
-        evenly.
+        The sum assumes that stored rows have ages evenly distributed over the window, and that new rows
+        arrived evenly.
         """
         within_s = min(elapsed_s, window_s)
         self.rows += new
@@ -88,9 +97,10 @@ class SideMeasures:
 @stored_as("multijoin.probes", version=1)
 @dataclass(slots=True)
 class ProbeMeasures:
-    """Counts of a probe: probing partial results, candidates, and remaining results.
+    """Statistics of one probe, which joins partial results with rows of one more input.
 
-    Candidates have the same key, a matching age and a matching mask. Remaining results also pass the
+    `probes` counts the partial results, `met` the candidates that they found, and `kept` the remaining
+    results. Candidates have the same key, a matching age and a matching mask. Remaining results also pass the
     conditions.
     """
 
@@ -100,17 +110,17 @@ class ProbeMeasures:
 
     @property
     def expected(self) -> float | None:
-        """Return the mean results per partial result; None with few measurements."""
+        """Return the mean number of matches per partial result, or None after too few probes."""
         return self.kept / self.probes if self.probes >= _ENOUGH_PROBES else None
 
 
 def _by_input(old: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade version 1, which had only two-way joins."""
+    """Upgrade stored join statistics of version 1, which existed only for joins of two streams."""
     return {**old, "sides": dict(zip(SIDES, old["sides"], strict=True)), "probes": {}}
 
 
 def _of_several_streams(old: dict[str, Any]) -> dict[str, Any]:
-    """Upgrade the statistics of joins of several streams, which had an own class."""
+    """Upgrade stored statistics that were specific to joins of three or more streams."""
     rows, since = old["rows"], old["since"]
     sides = {name: SideMeasures(rows=count) for name, count in rows.items()}
     kept = {name: old[name] for name in ("probes", "first_us", "reached_us", "writing")}
@@ -121,7 +131,7 @@ def _of_several_streams(old: dict[str, Any]) -> dict[str, Any]:
 @stored_as("multijoin.measures", version=2, upgrade={1: _of_several_streams})
 @dataclass(slots=True)
 class Measures:
-    """Statistics by input and by probe, and the row count at the last plan.
+    """Statistics of a join: of each input, of each probe, and of the cost of operations.
 
     Probes are counted only in joins of several streams, whose probing orders depend on the counts.
     """
@@ -138,17 +148,18 @@ class Measures:
         return self.sides.setdefault(input_, SideMeasures())
 
     def begin_anew(self) -> None:
-        """Reset the statistics of rows. Measured costs of operations stay valid.
+        """Reset the statistics of rows, but keep the measured costs of operations.
 
-        Called when queries were added or removed, because the new queries select other rows.
+        The engine calls this function when queries were added or removed, because the new queries select
+        other rows.
         """
         self.sides, self.probes = {}, {}
         self.first_us, self.planned_rows = None, 0
 
     def time_passes(self, first_us: int, until_us: int) -> float:
-        """Return the seconds since the last run.
+        """Advance the measured time to `until_us`, and return the seconds since the last micro-batch.
 
-        In the first run, return the seconds since `first_us`.
+        In the first micro-batch, return the seconds since `first_us`.
         """
         before = self.reached_us
         if self.first_us is None:
@@ -163,7 +174,7 @@ class Measures:
         found.kept += kept
 
     def orders_are_due(self) -> bool:
-        """Return True if probing orders should be planned again.
+        """Return True if enough rows arrived since the probing orders were planned.
 
         If so, halve the counts of older probes.
         """
@@ -176,7 +187,7 @@ class Measures:
         return True
 
     def cuts_are_due(self) -> bool:
-        """Return True if enough rows arrived since the last plan of slice cuts."""
+        """Return True if enough rows arrived since the slice borders were planned."""
         rows = sum(side.rows for side in self.sides.values())
         if rows < max(_ENOUGH, self.planned_rows * _MORE):
             return False
@@ -189,16 +200,17 @@ class Measures:
 
     @property
     def rewriting(self) -> float:
-        """Return the cost of a cut per row, in comparisons (Csys)."""
+        """Return the cost of rewriting one row at a slice border, in comparisons of a pair (Csys)."""
         if min(self.probing.times, self.writing.times) < _ENOUGH or not self.probing.seconds:
             return _REWRITING
         a_row, a_pair = (t.seconds / t.times for t in (self.writing, self.probing))
         return a_row / a_pair
 
     def statistics(self, stored: Mapping[str, int]) -> Statistics | None:
-        """Return this subtask's input for the cost formulas; None without measurements.
+        """Return the measured statistics of this subtask for the cost formulas, or None.
 
-        `stored` has the current number of stored rows of each input.
+        The result is None if too little was measured. `stored` has the current number of stored rows of each
+        input.
         """
         if self.elapsed_s <= 0:
             return None
@@ -218,14 +230,14 @@ class Measures:
             for number, side in enumerate(sides)
             for name, rows in side.wanted.items()
         }
-        # Each stored row is compared with the new rows of the other side that have its key.
+        # Each stored row is compared with the new rows of the other input that have the same join key.
         matching = [side.compared / side.kept_s / rate for side, rate in zip(sides, rates[::-1], strict=True)]
         return Statistics(rates, sum(matching) / 2, passing=passing, measured=True)
 
     def stream(self, input_: str, reach: WindowReach) -> SetWiseStream | None:
-        """Return the statistics of one side for the planner.
+        """Return the statistics of one join input, from which its slice borders are planned, or None.
 
-        None without measurements, for example if windows are unbounded.
+        The result is None if nothing was measured, for example because windows are unbounded.
         """
         seen = self.side(input_)
         if not seen.sampled or not seen.kept_s:
@@ -236,10 +248,10 @@ class Measures:
         return SetWiseStream(ending, seen.compared / seen.kept_s, self.rewriting)
 
     def cuts(self, input_: str, reach: WindowReach) -> Cuts | None:
-        """Return the cuts of one side: finest, cheapest and used.
+        """Return three sets of slice borders of one join input, of which the join uses one.
 
-        The used cuts also weigh the memory of the state, and therefore lie between the finest and the
-        cheapest.
+        `finest` borders need the least memory, and `cheapest` borders the fewest comparisons. The `used`
+        borders weigh memory and comparisons, and therefore lie between both.
         """
         stream = self.stream(input_, reach)
         if stream is None:
@@ -258,40 +270,43 @@ class Measures:
         )
 
 
-# Content, cuts and statistics of a join's slices, for monitoring.
+# The classes below describe the state slices of a join, their borders and their statistics for monitoring.
 
 
 def name_of(input_: str) -> str:
-    """Return the name of an input that users see."""
+    """Return the name of a join input that messages show to users."""
     return f"input {input_}" if input_ in SIDES else input_.removeprefix("log ")
 
 
 @dataclass(frozen=True, slots=True)
 class SliceContent:
-    """Time range and row counts of one slice.
+    """Time range and row counts of one state slice or of one table of waiting rows.
 
     `part` names the part of the state, for example `input 0, waiting`.
     """
 
     part: str
-    slice: Slice | None  # None for small tables, which are not stored as a slice
+    # stored slice, or None for a small table that is not stored as a slice
+    slice: Slice | None
     rows: int
     earliest: int
     latest: int
-    wanted: Mapping[str, int]  # rows by query
+    # number of rows that each query selects, by name of the query
+    wanted: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Cuts of a chain of slices, with their statistics.
+    """Slice borders of one join input, with their statistics.
 
-    Cuts are ages in seconds. Rates are per second. `rewriting` is the cost of a cut per row that reaches the
-    cut, in comparisons.
+    Slice borders are ages in seconds. Rates are per second. `rewriting` is the cost of a border in
+    comparisons, for each row that becomes as old as the border.
     """
 
     part: str
     rate: float
-    compared: float  # comparisons of a row per second in the state
+    # mean number of comparisons per second in which one stored row takes part
+    compared: float
     rewriting: float
     finest: tuple[float, ...]
     cheapest: tuple[float, ...]
@@ -301,7 +316,7 @@ class Cuts:
 
 @runtime_checkable
 class Inspectable(Protocol):
-    """State that reports its slices, cuts and statistics for monitoring."""
+    """State that reports its state slices, slice borders and statistics for monitoring."""
 
     def held(self) -> Sequence[SliceContent]: ...
 

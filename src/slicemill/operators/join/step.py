@@ -1,8 +1,8 @@
-"""Execution of shared window joins.
+"""Execution of shared window joins, which join the rows of several queries at once.
 
-A run consumes the rows that no later input can precede. These rows probe the slices of the other inputs and
-each other. They are then stored in slices. Results have the order of the row-by-row reference: by the newest
-row (timestamp, input, arrival), then by the older rows, oldest first.
+A micro-batch consumes the rows that no later input can precede. These rows probe the slices of the other
+inputs and each other. They are then stored in slices. Results have the order of the row-by-row reference: by
+the newest row (timestamp, input, arrival), then by the older rows, oldest first.
 
 If every subtask of the task reads all rows, each subtask stores only one stripe, a hash range of sequence
 numbers. The pair is found by the subtask that stores the older row, and by no other subtask (PSP-D, S33).
@@ -61,7 +61,8 @@ from slicemill.storage.state_size import state_bytes
 from slicemill.time import BEGINNING
 from slicemill.types import Schema
 
-_SAMPLED = 1 << 12  # new rows of a side per run for which matching queries are counted
+# number of new rows of each input per micro-batch for which the selecting queries are counted
+_SAMPLED = 1 << 12
 _NO_NUMBERS = np.zeros(0, np.int64)
 
 
@@ -73,7 +74,7 @@ def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | Sh
         for member in operator.members
     }
     is_link = _is_link(context)
-    # The next join of the chain runs in the same subtask and reads all results of this join.
+    # In a chain of joins, the next join runs in the same subtask and reads all results of this join.
     subtask = WHOLE if is_link else context.subtask
     kind = SharedJoinStep if context.graph.has_parts(context.node.id) else JoinStep
     return kind(
@@ -82,7 +83,7 @@ def shared_join(operator: SharedJoin, context: StepContext) -> StatefulStep | Sh
 
 
 def _is_link(context: StepContext) -> bool:
-    """Return True if this join belongs to a chain of joins.
+    """Return True if this join is part of a chain of two-way joins.
 
     A join of three or more streams may run as a chain of two-way joins, whose order can differ from FROM.
     Rows of equal timestamps are therefore joined together when the timestamp is complete. `InOrder` then
@@ -94,7 +95,7 @@ def _is_link(context: StepContext) -> bool:
 
 
 class SharedJoinStep:
-    """Execution of a shared join, with one result per query."""
+    """Execution of a shared join, which returns one result table per query."""
 
     def __init__(
         self,
@@ -107,14 +108,16 @@ class SharedJoinStep:
         subtask: Subtask = WHOLE,
         in_turn: bool = True,
     ) -> None:
-        """Build the join. `newcomers` are queries that start empty.
+        """Build the execution of a shared join on its stored state.
 
-        They start empty even if a query of the same name and definition ran before. `seq_bits` are the bits
-        of the sequence numbers of input rows, by query. With `in_turn`, rows are read in (timestamp, input)
-        order. Otherwise all rows of a timestamp are read together when the timestamp is complete.
+        `newcomers` are queries that start without rows, even if a query of the same name and definition ran
+        before. `seq_bits` maps each query to the number of bits in the sequence numbers of its input rows.
+        With `in_turn`, rows are read in (timestamp, input) order. Otherwise all rows of a timestamp are read
+        together when the timestamp is complete.
         """
         self.state = state
-        self.key_work = NO_WORK  # rows and results by key in the last run
+        # number of rows and compared pairs of the most frequent keys in the last micro-batch
+        self.key_work = NO_WORK
         self._operator = operator
         self._schemas = schemas
         self._seq_bits = seq_bits or {}
@@ -122,15 +125,16 @@ class SharedJoinStep:
         self._in_turn = in_turn
         self._heavy: tuple[HeavyKey, ...] = ()
         self._shares: Mapping[str, float] = {}
-        self._foreign = 0  # rows of the last run that another subtask counts
-        # Errors of selections on stored rows, which the next run reports.
+        # number of rows of the last micro-batch that another subtask counts as arrived
+        self._foreign = 0
+        # errors of query conditions on stored rows, which the next micro-batch reports
         self._problems: dict[str, ExpressionError] = {}
         names = {member.name for member in operator.members}
         new = {name: by for name, by in (newcomers or {}).items() if name in names}
         known, before = state.query_bits, state.query_bits.without(new)
         state.query_bits = before.assign_to(operator.members)
         state.sides = {name: state.sides.get(name, SideState()) for name in operator.inputs}
-        # Properties of the operator and its queries, by query or by input.
+        # The following properties of the join are computed once, because each micro-batch needs them.
         self._two_way = operator.two_way
         self._keyed = operator.two_way and bool(operator.keys[0])
         self._counts_rows = operator.counts_rows
@@ -157,7 +161,7 @@ class SharedJoinStep:
         self.search = ResultSearch(operator, keys, schemas, state, self._sides, self._lines)
 
     def _stores_numbers(self, number: int) -> bool:
-        """Return True if rows of an input are stored with their sequence numbers.
+        """Return True if the rows of a join input are stored with their sequence numbers.
 
         If stored rows have numbers, new rows need them too, because the order of results may depend on them.
         """
@@ -199,7 +203,7 @@ class SharedJoinStep:
         self.state.measures.begin_anew()
 
     def _takeovers(self, newcomers: Covers, number: int, known: QueryBits) -> list[RowTakeover]:
-        """Return the new queries that take over stored rows of another query.
+        """Return the new queries that take over rows of one input that are stored for another query.
 
         The other query may have been removed in the meantime.
         """
@@ -230,13 +234,16 @@ class SharedJoinStep:
 
     @property
     def _tied(self) -> bool:
-        """Return True if other subtasks find results of the same new row."""
+        """Return True if several subtasks find join results of the same new row.
+
+        The results then need columns that order them across subtasks.
+        """
         return self._subtask.tied or bool(self._heavy)
 
     def set_heavy(self, heavy: tuple[HeavyKey, ...]) -> None:
-        """Set the heavy keys, whose rows other subtasks read too.
+        """Set the heavy keys: keys with so many rows that the rows are spread over all subtasks.
 
-        Valid from the next run on.
+        The keys are used from the next micro-batch on.
         """
         self._heavy = heavy
         if self._tied and not all(self._numbered):
@@ -244,17 +251,17 @@ class SharedJoinStep:
             self._sides[:] = self._make_sides()
 
     def sheds(self, node_id: str) -> Mapping[str, AccuracyReport]:  # noqa: ARG002
-        """Return the shedding reports of queries by name."""
+        """Map each query that sheds load to the report of its missing results."""
         known = self.state.sheds
         return {member.name: known[member.name] for member in self._limited if member.name in known}
 
     def set_load(self, node_id: str, dropping: Mapping[str, SheddingDecision]) -> None:  # noqa: ARG002
-        """Set the part of the windows that the next run probes."""
+        """Set for each query the share of its windows that the next micro-batch searches for matches."""
         self._shares = {name: found.share for name, found in dropping.items()}
         self.search.shorten({name: found.reach for name, found in dropping.items() if found.reach < 1})
 
     def _count(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> None:
-        """Estimate shed results.
+        """Estimate the number of join results that load shedding has skipped.
 
         Skipped probes are assumed to match as often as executed probes.
         """
@@ -281,21 +288,21 @@ class SharedJoinStep:
         return min(waiting, unmatched, key=max)
 
     def _due_unmatched(self) -> tuple[int, ...] | None:
-        """Return the watermarks that are needed to emit the next unmatched row.
+        """Return the watermark that each input must reach before the next unmatched row is emitted.
 
-        None if no row is unmatched.
+        The result is None if no row is unmatched.
         """
         due = self._unmatched.due(self._sides) if self._outer else None
         if due is None:
             return None
-        # A waiting row proves that its side has reached the row's time.
+        # An input has reached the timestamp of its last waiting row, because its rows are in time order.
         lasts = (side.last_ts() for side in self._sides)
         return tuple(BEGINNING if last is not None and last >= due else due for last in lasts)
 
     # -- runs ------------------------------------------------------------------------------------------
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> Sequence[StepResult]:
-        """Join new rows of all inputs. The rows of each input are in time order."""
+        """Join the new rows of all inputs in one micro-batch. The rows of each input are in time order."""
         answers = self._run(tables, complete)
         self._count(tables, complete)
         return [
@@ -345,7 +352,10 @@ class SharedJoinStep:
         ]
 
     def _foreign_rows(self, prepared: pa.Table) -> int:
-        """Count arriving rows of heavy keys with another home subtask."""
+        """Return the number of arriving rows that another subtask counts, because their key is heavy.
+
+        All subtasks read the rows of a heavy key, but only the key's home subtask counts them.
+        """
         away = [key for key in self._heavy if key.home != self._subtask.number]
         if not away:
             return 0
@@ -353,7 +363,10 @@ class SharedJoinStep:
         return int(np.count_nonzero(found))
 
     def _watermarks(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> list[int]:
-        """Return each input's watermark, or its last timestamp if later."""
+        """Return the time that each input has reached.
+
+        This time is the watermark of the input, or the timestamp of its last row if that is later.
+        """
         found = []
         for number, (told, table) in enumerate(zip(complete, tables, strict=True)):
             waiting = [
@@ -366,10 +379,10 @@ class SharedJoinStep:
         return found
 
     def _release(self, known: Sequence[int]) -> tuple[list[NewRows], list[Int64s]]:
-        """Return the rows of each input that may probe now, and those to store.
+        """Return the new rows of each input that can be joined now, and the timestamps of consumed rows.
 
-        The second list has the timestamps of all rows of each stream that are consumed, if a window counts
-        rows.
+        The timestamps are those of all consumed rows of each stream. They are returned only if a window
+        counts rows.
         """
         below = [line.below(known) for line in self._lines]
         ready: list[tuple[pa.Table, pa.Table, Int64s]] = []
@@ -383,7 +396,7 @@ class SharedJoinStep:
         return new, [moments for _, _, moments in ready]
 
     def _grouped(self, number: int, ready: Sequence[tuple[pa.Table, pa.Table, Int64s]]) -> NewRows:
-        """Group the new rows of an input by key."""
+        """Group the new rows of one join input by their join key."""
         table, stored, _ = ready[number]
         words = self.state.query_bits.words
         names = [TIME if name == BLOCK_TS else name for name in table.column_names]
@@ -412,7 +425,7 @@ class SharedJoinStep:
         return NewRows(block, own, times, order, seqs[order], arrivals[order], seen)
 
     def _unmatched_rows(self, new: Sequence[NewRows], known: int) -> dict[str, pa.Table]:
-        """Return by query the rows that can no longer be matched."""
+        """Map each outer join to its rows that have no match and can no longer find one."""
         blocks = [rows.block for rows in new]
         found = {
             member.name: self._unmatched.told(member, self._sides, blocks, known)
@@ -422,7 +435,7 @@ class SharedJoinStep:
         return {name: table for name, table in found.items() if table is not None}
 
     def _with_numbers(self, member: JoinMember, results: pa.Table, alone: Mapping[str, pa.Table]) -> pa.Table:
-        """Return all results of a query, with distinct sequence numbers."""
+        """Return the joined and the unmatched rows of a query, with distinct sequence numbers."""
         whole = results
         if member.kind is not JoinKind.INNER:
             whole = self._unmatched.with_pairs(member, alone.get(member.name), results)
@@ -431,7 +444,7 @@ class SharedJoinStep:
     # -- storing ---------------------------------------------------------------------------------------
 
     def _store(self, new: Sequence[NewRows], complete: Sequence[int]) -> None:
-        """Store new rows, and evict rows that no later row can match.
+        """Store the new rows of a micro-batch, and evict stored rows that no later row can match.
 
         At the end of time no row follows, so no row has to be stored.
         """
@@ -451,7 +464,7 @@ class SharedJoinStep:
             self.search.plan_orders()
 
     def _measure_input(self, number: int, rows: NewRows, until: int) -> None:
-        """Count the rows of an input of a join of several streams."""
+        """Update the row count of one input, in a join of three or more streams."""
         measures = self.state.measures
         measures.reached_us = max(measures.reached_us, until)
         if rows.stored.rows:
@@ -460,7 +473,7 @@ class SharedJoinStep:
             measures.first_us = first if measures.first_us is None else min(first, measures.first_us)
 
     def _measure_sides(self, new: Sequence[NewRows], until: int) -> None:
-        """Update the statistics of a two-way join, and plan new cuts if enough rows have arrived."""
+        """Update the statistics of a two-way join, and plan slice borders if enough rows have arrived."""
         measures = self.state.measures
         begins = [int(rows.block.times.min()) for rows in new if rows.block.rows]
         if not begins:
@@ -471,7 +484,7 @@ class SharedJoinStep:
             if window_s is not None and elapsed_s > 0:
                 held = sum(stored.rows for stored in side.state.slices)
                 measures.side(name).time_passes(held, rows.stored.rows, elapsed_s, window_s)
-                # Rows are ordered by hash, so the first rows are a random sample.
+                # Rows are ordered by the hash of their key, so the first rows are a random sample.
                 measures.side(name).sample(*side.count_by_query(rows.stored, _SAMPLED))
         if measures.cuts_are_due():
             for name, side in zip(self._operator.inputs, self._sides, strict=True):

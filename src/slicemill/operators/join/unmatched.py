@@ -1,7 +1,7 @@
 """Unmatched rows of outer, semi and anti joins of two streams.
 
-These joins can share slices with inner joins. A slice has *pending* bits: for each row, the queries for
-which the row is still unmatched. A pair that passes the conditions of a query clears the query's bit in
+These joins can share slices with inner joins. A state slice has *pending* bits: for each row, the queries
+for which the row is still unmatched. A pair that passes the conditions of a query clears the query's bit in
 both rows. A row whose bit is still set at the end of its window has no partner and cannot get a partner any
 more:
 
@@ -54,7 +54,7 @@ _NEVER = np.int32(2**31 - 1)
 
 @typed_kernel(types.void(words_in, indices_in, indices_in, words_out))
 def clear_matched(wanted: Words, indices: Int32s, rows: Int32s, pending: Words) -> None:
-    """Clear the pending bits of matched rows."""
+    """Mark rows as matched: clear the bits of the queries for which each row has found a match."""
     for pair in range(len(rows)):
         for word in range(pending.shape[1]):
             pending[rows[pair], word] &= ~wanted[indices[pair], word]
@@ -64,7 +64,7 @@ def clear_matched(wanted: Words, indices: Int32s, rows: Int32s, pending: Words) 
 def find_first(
     wanted: Words, indices: Int32s, rows: Int32s, pending: Words, word: int, bit: int, first: Int32s
 ) -> None:
-    """Find the first pair of each row that is pending."""
+    """Find the first matching pair of each row that had no match for a query before."""
     for pair in range(len(rows)):
         row, index = rows[pair], indices[pair]
         if wanted[index, word] & pending[row, word] & bit and index < first[row]:
@@ -73,7 +73,7 @@ def find_first(
 
 @typed_kernel(types.void(words_out, indices_in, indices_in, types.int64, types.uint64, indices_in))
 def keep_first(wanted: Words, indices: Int32s, rows: Int32s, word: int, bit: int, first: Int32s) -> None:
-    """Clear the query's bit except in the first pair of each row."""
+    """Clear the bit of a semi join in every matching pair of a row except the row's first pair."""
     for pair in range(len(rows)):
         if first[rows[pair]] != indices[pair]:
             wanted[indices[pair], word] &= ~bit
@@ -81,16 +81,18 @@ def keep_first(wanted: Words, indices: Int32s, rows: Int32s, word: int, bit: int
 
 @dataclass(frozen=True, slots=True)
 class _UnmatchedRows:
-    """Unmatched rows of an input that are emitted for a query."""
+    """Unmatched rows of one join input that are emitted for one query."""
 
     side: int
-    times: Int64s  # of the results
+    # timestamps of the emitted results
+    times: Int64s
     seqs: Int64s
-    table: pa.Table  # columns of the input, with the names used in slices
+    # columns of the input rows, under the names that state slices use
+    table: pa.Table
 
 
 class UnmatchedTracker:
-    """Tracks the unmatched rows of both sides of a join."""
+    """Tracks the unmatched rows of both inputs of an outer, semi or anti join."""
 
     def __init__(
         self,
@@ -99,7 +101,10 @@ class UnmatchedTracker:
         query_bits: QueryBits,
         seq_bits: Mapping[str, int],
     ) -> None:
-        """Track the rows of outer, semi and anti joins. `seq_bits` are by query."""
+        """Track the unmatched rows of all outer, semi and anti joins of a shared join.
+
+        `seq_bits` maps each query to the number of bits in the sequence numbers of its input rows.
+        """
         self._members = [member for member in operator.members if member.kind is not JoinKind.INNER]
         self._schemas = schemas
         self._query_bits = query_bits
@@ -113,13 +118,13 @@ class UnmatchedTracker:
         return bool(self._members)
 
     def tracks_side(self, side: int) -> bool:
-        """Return True if a query tracks which rows of this side match."""
+        """Return True if a query tracks which rows of the given input have found a match."""
         return bool(self.judged[side].any())
 
     # -- recording matches -----------------------------------------------------------------------------
 
     def note(self, pairs: OrderedResults) -> None:
-        """Record matches in the pending bits.
+        """Record that the rows of new pairs have found a match.
 
         Pairs that semi and anti joins do not emit are dropped. The pairs have already passed all conditions.
         """
@@ -151,10 +156,9 @@ class UnmatchedTracker:
     def told(
         self, member: JoinMember, sides: Sequence[JoinSide], new: Sequence[Block], known: int
     ) -> pa.Table:
-        """Return a query's rows that can no longer find a partner.
+        """Return a query's unmatched rows that can no longer find a match, and mark them as emitted.
 
-        The rows are in output order. `known` is the watermark of both sides. The pending bits of the returned
-        rows are cleared.
+        The rows are in output order. `known` is the watermark of both inputs.
         """
         found = [
             part
@@ -178,7 +182,7 @@ class UnmatchedTracker:
         return pa.table(columns).take(pa.array(order))
 
     def with_pairs(self, member: JoinMember, told: pa.Table | None, pairs: pa.Table) -> pa.Table:
-        """Merge unmatched rows and pairs.
+        """Merge the unmatched rows and the joined pairs of a query into one table, in output order.
 
         Unmatched rows precede pairs of the same timestamp.
         """
@@ -209,7 +213,7 @@ class UnmatchedTracker:
     def _over(
         self, member: JoinMember, number: int, side: JoinSide, new: Block, known: int
     ) -> Iterator[_UnmatchedRows]:
-        """Yield pending rows whose window has ended, and clear their bits."""
+        """Yield the unmatched rows of one input whose window has ended, and mark them as emitted."""
         word, bit = self._bit(member)
         window = member.windows[number]
         oldest = known if window.expires is not None else known - _extent(window)
@@ -237,9 +241,9 @@ class UnmatchedTracker:
                 yield _UnmatchedRows(number, ends, column_numbers(table, BLOCK_SEQ), table)
 
     def _first(self, member: JoinMember, number: int, side: JoinSide) -> int | None:
-        """Return when the first pending row is emitted.
+        """Return the time at which the first unmatched row of one input is emitted, or None.
 
-        None if no row is pending.
+        The result is None if no row is unmatched.
         """
         word, bit = self._bit(member)
         window = member.windows[number]
@@ -260,7 +264,7 @@ class UnmatchedTracker:
         return min(found, default=None)
 
     def _values(self, part: _UnmatchedRows, side: int, column: str) -> pa.Array:
-        """Return a result column. Columns of the other input are NULL."""
+        """Return one column of the emitted unmatched rows. Columns of the other input are NULL."""
         schema = self._schemas[side]
         if column == "_number":
             return pa.array(part.seqs) if side == part.side else pa.nulls(len(part.times), pa.int64())
@@ -280,9 +284,9 @@ def _extent(window: Window) -> int:
 
 
 def _ends(window: Window, times: Int64s, table: pa.Table, rows: NDArray[np.int64]) -> Int64s:
-    """Return the times from which rows cannot find a partner any more.
+    """Return the time from which each row cannot find a match any more.
 
-    This time is always later than the row's own timestamp.
+    The time is always later than the row's own timestamp.
     """
     if window.expires is None:
         return times + _extent(window)

@@ -1,1 +1,1 @@
-"""Rules of the optimizer: each module has one rewrite of the query graph, which has the module's name."""
+"""Rules of the optimizer. Each module has one function of the same name, which rewrites the query graph."""

@@ -1,4 +1,4 @@
-"""arrivals_to_over: replace an aggregate over a window in FROM by an OVER window, if both are equal.
+"""arrivals_to_over: replace an aggregate over a window in FROM by an OVER window with the same results.
 
 The aggregate emits one row for each input row.
 
@@ -45,7 +45,7 @@ def arrivals_to_over(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _over(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """Return the equivalent OVER window, or None if there is none."""
+    """Return the OVER window that gives the results of an aggregate over a window in FROM, or None."""
     if operator.slide is not None or operator.where is not None:
         return None
     if not all(same_over(call, catalog) for call in operator.calls):

@@ -26,9 +26,9 @@ def drop_boxes(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _with_age_limit(graph: QueryGraph, query: QueryDefinition) -> QueryGraph:
-    """Set a maximum age of matching rows on the query's joins.
+    """Shed load in a query's joins: let them skip pairs of rows that are far apart in time.
 
-    The join skips pairs instead of dropping rows, since other queries share its state.
+    The joins skip pairs instead of dropping rows, because other queries share the stored rows.
     """
     assert query.load is not None
     limit = AgeLimit(query.load, query.options.weight)
@@ -77,7 +77,7 @@ def _box(query: QueryDefinition) -> Drop:
 
 
 def _own_nodes(graph: QueryGraph, sink: str) -> set[str]:
-    """Return the nodes between the query and the logs that the query reads."""
+    """Return the ids of the graph nodes that compute one query from the logs and sources that it reads."""
     own: set[str] = set()
     waiting = [sink]
     while waiting:

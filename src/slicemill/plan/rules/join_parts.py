@@ -1,4 +1,7 @@
-"""Analysis of joins for their shared nodes: inputs, columns of each input, key equalities, and members."""
+"""Analysis of joins by rules that merge joins of several queries into one shared graph node.
+
+The functions return a join's inputs, columns, key equalities, and its specification in the shared node.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ _WIDENED = {(Kind.INT, Kind.BIGINT), (Kind.INT, Kind.DOUBLE), (Kind.BIGINT, Kind
 
 
 def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tuple[Node, Expr | None]:
-    """Return a join input without its filters, and the filter condition."""
+    """Return the graph node below the filters of a join input, and the condition of these filters."""
     conditions: list[Expr] = []
     source = graph[node.inputs[port]]
     while (
@@ -49,19 +52,19 @@ def input_of(graph: QueryGraph, node: Node, join: WindowJoin, port: int) -> tupl
 
 
 def column_inputs_of(graph: QueryGraph, node: Node) -> Places:
-    """Map each column of a join to its input and original name."""
+    """Map each output column of a join to the input that it comes from, and to its name there."""
     own = [(port, name) for port, source in enumerate(node.inputs) for name in graph[source].schema.names]
     times = [(port, "_ts") for port in range(len(node.inputs))]
     return dict(zip(node.schema.names, [*own, *times], strict=False))
 
 
 def pairs_of(keys: Keys) -> tuple[Equal, ...]:
-    """Return the keys of two inputs as equal expressions of side 0 and side 1."""
+    """Return the join keys of two inputs as pairs of equal expressions of side 0 and side 1."""
     return tuple(((0, left), (1, right)) for left, right in zip(*keys, strict=True))
 
 
 def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
-    """Split conditions into equality keys and a residual condition.
+    """Split join conditions into equalities of keys and a residual condition.
 
     Keys are in the inputs' own columns. The residual is in columns of side 0 and side 1.
     """
@@ -78,7 +81,7 @@ def keys_of(parts: Sequence[Expr], places: Places) -> tuple[Keys, Expr | None]:
 
 
 def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, Expr]] | None:
-    """Return both inputs and expressions of an equality between two inputs."""
+    """Return both sides of an equality between two join inputs, each as (input, expression), or None."""
     if not isinstance(part, Call) or part.function != "=":
         return None
     ports = [{places[name][0] for name in columns_of(side)} for side in part.arguments]
@@ -91,7 +94,7 @@ def equal_in(part: Expr, places: Places) -> tuple[tuple[int, Expr], tuple[int, E
 
 
 def _sides(part: Expr, places: Places) -> tuple[Expr, Expr] | None:
-    """Return both sides of an equality, cast to one type, or None.
+    """Return both sides of an equality as join keys of one type, or None.
 
     Only expressions that cannot fail are accepted. A key is computed for every tuple, even for a tuple
     without a match.
@@ -128,7 +131,7 @@ def _cannot_fail(expr: Expr) -> bool:
 
 
 def in_sides(expr: Expr, places: Places) -> Expr:
-    """Translate an expression over a join's columns into columns of its sides."""
+    """Rename the join's output columns in an expression to columns of the join's inputs."""
     return _map_columns(expr, lambda ref: _of_side(ref, places))
 
 
@@ -142,7 +145,7 @@ def _map_columns(expr: Expr, change: Callable[[ColumnRef], ColumnRef]) -> Expr:
 
 
 def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> JoinMember:
-    """Return a join as a member of a shared node."""
+    """Return the specification of one query's join for the graph node that joins of several queries share."""
     given = [input_of(graph, node, join, port) for port in range(len(node.inputs))]
     places, parts = column_inputs_of(graph, node), conjuncts(join.condition)
     if len(given) == 2:
@@ -166,7 +169,7 @@ def member_of_join(graph: QueryGraph, node: Node, join: WindowJoin) -> JoinMembe
 
 
 def equalities(parts: Sequence[Expr], places: Places) -> tuple[tuple[Equal, ...], Expr | None]:
-    """Return sets of equal expressions, and the residual condition.
+    """Split join conditions into sets of expressions with equal values, and a residual condition.
 
     Each set has at most one expression per side. The residual is in columns of the sides.
     """
@@ -181,7 +184,7 @@ def equalities(parts: Sequence[Expr], places: Places) -> tuple[tuple[Equal, ...]
 
 
 def _merge_equalities(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> bool:
-    """Merge a pair into the sets that contain one of its expressions.
+    """Merge a pair of equal expressions with the sets of equal expressions that contain one of them.
 
     Return False if a set would have two expressions of one side.
     """
@@ -195,7 +198,7 @@ def _merge_equalities(sets: list[dict[int, Expr]], pair: dict[int, Expr]) -> boo
 
 
 def _names(contents: Sequence[str]) -> tuple[str, ...]:
-    """Return a distinct name for each input.
+    """Return a distinct name for each input of a join.
 
     The inputs of a self-join are numbered.
     """
@@ -208,9 +211,9 @@ def _names(contents: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass
 class SharedJoinBuilder:
-    """Shared node under construction.
+    """Graph node under construction, which executes the joins of several queries.
 
-    `sources` maps the names of its inputs to nodes.
+    `sources` maps the names of the join's inputs to graph nodes.
     """
 
     label: str
@@ -221,7 +224,7 @@ class SharedJoinBuilder:
 def add_shared_nodes(
     graph: QueryGraph, shared: Mapping[str, SharedJoinBuilder], made: Mapping[str, Node]
 ) -> QueryGraph:
-    """Replace nodes, and add the shared joins from which they read."""
+    """Replace graph nodes by the nodes in `made`, and add the shared joins from which these read."""
     nodes: dict[str, Node] = {}
     for node in graph:
         new = made.get(node.id, node)

@@ -1,4 +1,4 @@
-"""multi_joins: n-way window joins with one state per stream (S25, S45-S50).
+"""multi_joins: replace n-way window joins by joins that store each stream once (S25, S45-S50).
 
     A, B, C ─ ⋈ A.k = B.k AND B.k = C.k, 60 s ─ q1  A ─┐
     C, A, B ─ ⋈ the same keys, 5 s ────────── q2    B ─┼─ joins of A, B and C on k = k = k ─┬─ part 1 ─ q1
@@ -33,9 +33,9 @@ from slicemill.plan.tasks import log_of
 
 
 def multi_joins(graph: QueryGraph, catalog: Catalog, *, always: bool = False) -> QueryGraph:  # noqa: ARG001
-    """Rewrite n-way joins.
+    """Replace joins of three or more streams by nodes that store the rows of each stream once.
 
-    With `always`, rewrite them even where a tree of binary joins is cheaper.
+    With `always`, joins are rewritten even where a tree of binary joins is cheaper.
     """
     shared: dict[str, SharedJoinBuilder] = {}
     made: dict[str, Node] = {}
@@ -69,7 +69,7 @@ def _in_time(join: WindowJoin) -> bool:
 
 
 def _name(graph: QueryGraph, sources: dict[str, Node], member: JoinMember) -> tuple[str, str]:
-    """Return label and id, which depend only on the inputs and keys."""
+    """Return the label and the id of a shared join. Both depend only on the join's inputs and keys."""
     *first, last = (source_name(graph, source) for source in sources.values())
     sets = [
         sorted(((member.inputs[side], key) for side, key in equal), key=lambda part: part[0])
@@ -84,5 +84,5 @@ def _name(graph: QueryGraph, sources: dict[str, Node], member: JoinMember) -> tu
 
 
 def states_id(label: str) -> str:
-    """Return the id of a node that joins logs on one key."""
+    """Return the id of the shared join that has this label and joins logs on a single key."""
     return f"{label} #{digest('states', label)}"

@@ -35,9 +35,9 @@ def name_by_content(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
 
 
 def _owners(graph: QueryGraph) -> dict[str, str]:
-    """Map each node to the query, stream or view that uses it.
+    """Map each graph node to the query, stream or view that uses it.
 
-    A node of several queries is mapped to the last query.
+    A node that several queries use is mapped to the last query.
     """
     owners: dict[str, str] = {}
     for node in reversed(list(graph)):
@@ -60,7 +60,7 @@ def _name_node(node: Node, graph: QueryGraph, catalog: Catalog, owner: str, rena
     if (name := kind.own_name(operator)) is not None:
         return replace(made, id=name, label=name, owner=name if kind.role is Role.SINK else "")
     operator = kind.refer(operator, lambda node_id: renamed[node_id].id)
-    # An input that is a log is identified by the log, not by the node that writes it.
+    # An input that is a log is identified by the name of the log, not by the node that writes the log.
     logs = [log_of(graph[source], graph) for source in node.inputs]
     given = [f"log {log}" if log is not None else source.id for log, source in zip(logs, inputs, strict=True)]
     owned = any(log is None and source.owner for log, source in zip(logs, inputs, strict=True))
@@ -82,7 +82,7 @@ def _first_log(node: Node, graph: QueryGraph) -> str:
 
 
 def _selection_label(operator: Operator) -> str:
-    """Return a short label of an operator that many queries may share."""
+    """Return a short label for a stateless operator that many queries may share."""
     text = kind_of(operator).shared_label(operator) or _operator_label(operator)
     return text if len(text) <= _LONGEST_WORDS else f"{text[: _LONGEST_WORDS - 3]}..."
 

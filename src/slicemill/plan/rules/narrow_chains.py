@@ -20,7 +20,8 @@ from slicemill.types import Schema
 
 def narrow_chains(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG001
     nodes = {node.id: node for node in graph}
-    for node in reversed(list(graph)):  # consumers come first, so that a join is pruned before its inputs
+    # Consumers precede their inputs in this loop, so that a join is pruned before its inputs.
+    for node in reversed(list(graph)):
         join = node.operator
         if isinstance(join, WindowJoin) and join.aliases[0] == JOINED:
             before = nodes[node.inputs[0]]

@@ -58,7 +58,7 @@ def _filter_node(node: Node, alias: str, source: Node, condition: Expr) -> Node:
 
 
 def _split(parts: list[Expr], alias: str) -> tuple[list[Expr], Expr | None]:
-    """Split off the conditions that read only the input `alias`.
+    """Separate the join conditions that read only columns of the input `alias`.
 
     Return the other conditions, and the conjunction of the conditions on `alias` in the input's own columns.
     """

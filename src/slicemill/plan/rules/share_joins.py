@@ -1,4 +1,4 @@
-"""share_joins: merge binary joins of equal inputs and keys (S14, S17, S19).
+"""share_joins: merge binary joins of several queries with the same inputs and keys (S14, S17, S19).
 
     A ─── σ ─┬─ ⋈ A.k = B.k, 60 s ─ π ─ q1         A ─┬─ joins of A and B on k = k ─┬─ part 1 ─ π ─ q1
     B ───────┘                                     B ─┘                             └─ part 2 ─ π ─ q2
@@ -52,13 +52,13 @@ def share_joins(graph: QueryGraph, catalog: Catalog) -> QueryGraph:  # noqa: ARG
 
 
 def _name(graph: QueryGraph, sources: Sequence[Node], member: JoinMember) -> tuple[str, str]:
-    """Return label and id, which depend only on the inputs and keys."""
+    """Return the label and the id of a shared join. Both depend only on the join's inputs and keys."""
     join = SharedJoin((member,))
     inputs, keys = " and ".join(source_name(graph, source) for source in sources), join.keys
     equal = short_name([f"{render(left)} = {render(right)}" for left, right in zip(*keys, strict=True)], keys)
     label = f"joins of {inputs} on {equal}" if equal else f"joins of {inputs}"
     label += " by rows" if join.counts_rows else ""
-    # Without a key, several subtasks are possible only by time, and then no subtask knows whether a row has
-    # matched.
+    # A join without a key can be spread over subtasks only by time.
+    # No subtask then sees all possible matches of a row, so outer joins without a key get their own node.
     label += " with unmatched rows" if join.tracks_matches and not keys[0] else ""
     return label, f"{label} #{digest('joins', [content_of(graph, source) for source in sources], keys)}"

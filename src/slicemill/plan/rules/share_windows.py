@@ -49,11 +49,13 @@ def share_windows(graph: QueryGraph, catalog: Catalog) -> QueryGraph:
             continue
         apart = not between_logs(graph, node)
         if apart and isinstance(node.operator, WindowAggregate):
-            continue  # the operator of OVER windows computes this aggregate
+            # The operator of OVER windows computes this aggregate.
+            continue
         assert isinstance(node.operator, (RelationAggregate, WindowAggregate))
         partial = all(combines_panes(call, catalog) for call in node.operator.calls)
         if isinstance(node.operator, WindowAggregate) and not partial:
-            continue  # the window needs every row, because its aggregates cannot be merged from panes
+            # The window needs every row, because its aggregates cannot be merged from parts of the window.
+            continue
         source, conditions = (graph[node.inputs[0]], ()) if apart else filtered_input(graph, node)
         found = (
             single_member_node(shared, "windows", node, source, keys)

@@ -1,4 +1,4 @@
-"""Helpers of the rules that share an operator between queries.
+"""Helper functions of the rules that merge operators of several queries into one shared graph node.
 
 A shared node has one member per query: the specification of that query's own operator. A part is the node
 that replaces the query's operator in the graph: it selects the member's rows from the shared node.
@@ -35,9 +35,9 @@ M = TypeVar("M")
 
 @dataclass
 class SharedByKey(Generic[M]):
-    """Shared node under construction, for one input and its keys.
+    """Graph node under construction, which several queries with the same input and keys share.
 
-    Its id depends on the input and keys, but not on the queries.
+    The id of the node depends on the input and keys, but not on the queries.
     """
 
     id: str
@@ -47,9 +47,10 @@ class SharedByKey(Generic[M]):
     members: list[M] = field(default_factory=list)
 
     def add(self, node: Node, columns: tuple[Column, ...], member: M) -> Node:
-        """Add the operator of one query to the shared node; return the node that replaces this operator.
+        """Add the operator of one query to the shared graph node, and return the node that replaces it.
 
-        The new node (part) has only the columns that its consumers read.
+        The replacing node (part) selects the query's rows from the shared node. It has only the columns that
+        its consumers read.
         """
         self.members.append(member)
         return replace(
@@ -63,7 +64,7 @@ class SharedByKey(Generic[M]):
 def get_or_add_shared(
     known: dict[str, SharedByKey[M]], what: str, graph: QueryGraph, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """Return the shared node for an input and keys; create it on first use.
+    """Return the graph node that all operators with this input and these keys share.
 
     The node is created on first use.
     """
@@ -76,7 +77,7 @@ def get_or_add_shared(
 def single_member_node(
     known: dict[str, SharedByKey[M]], what: str, node: Node, source: Node, keys: tuple[Expr, ...]
 ) -> SharedByKey[M]:
-    """Create a shared node for the operator of a single query.
+    """Create a graph node that only the operator of one query uses.
 
     Other queries do not share this node.
     """
@@ -86,9 +87,9 @@ def single_member_node(
 
 
 def between_logs(graph: QueryGraph, node: Node) -> bool:
-    """Return True if only stateless operators lie between a node and the logs around it.
+    """Return True if only stateless operators lie between a graph node and the logs it reads and feeds.
 
-    The task of a shared node that replaces it then does not depend on other queries.
+    The task of a shared node that replaces this node then does not depend on other queries.
     """
     for source in map(graph.__getitem__, node.inputs):
         while log_of(source, graph) is None:
@@ -114,7 +115,7 @@ def _keeps_nothing(graph: QueryGraph, node: Node) -> bool:
 
 
 def filtered_input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...]]:
-    """Return the input below the filters of an aggregate, and the conditions of these filters."""
+    """Return the graph node below the filters of an aggregate, and the conditions of these filters."""
     conditions: list[Expr] = []
     above = graph[node.inputs[0]]
     while isinstance(above.operator, Filter) and log_of(above, graph) is None:
@@ -124,7 +125,7 @@ def filtered_input(graph: QueryGraph, node: Node) -> tuple[Node, tuple[Expr, ...
 
 
 def columns_read(graph: QueryGraph, node: Node) -> frozenset[str]:
-    """Return the columns of a node that its consumers read.
+    """Return the columns of a graph node that its consumers read.
 
     All columns are returned for a node that writes a log.
     """
@@ -163,12 +164,12 @@ def without_loose_ends(graph: QueryGraph) -> QueryGraph:
 
 
 def source_name(graph: QueryGraph, source: Node) -> str:
-    """Return the display name of an input."""
+    """Return the name of an operator's input that labels show to users."""
     log = log_of(source, graph)
     return source.name if log is None else quote_name(log)
 
 
 def content_of(graph: QueryGraph, source: Node) -> str:
-    """Return a name of an input that does not depend on other queries."""
+    """Return the name that identifies an operator's input, whatever other queries are registered."""
     log = log_of(source, graph)
     return source.id if log is None else f"log {log}"

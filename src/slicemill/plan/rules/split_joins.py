@@ -59,7 +59,10 @@ class _Split:
     why: str
 
     def nodes(self) -> Iterator[Node]:
-        """Yield the binary joins and an ordering node named like the join."""
+        """Yield the binary joins that replace the n-way join, and a node that orders their results.
+
+        The ordering node has the id of the n-way join.
+        """
         places = column_inputs_of(self.graph, self.node)
         pending = list(conjuncts(self.join.condition))
         read = columns_read(self.graph, self.node)
@@ -80,7 +83,7 @@ class _Split:
         yield replace(self.node, operator=operator, inputs=(joined.id,), schema=schema)
 
     def _order(self, conditions: Sequence[Expr], places: Places) -> list[int]:
-        """Order streams so that each shares a key with earlier ones."""
+        """Order the streams so that each stream has a join key in common with earlier streams if possible."""
         left = list(range(1, len(self.node.inputs)))
         order = [0]
         while left:
@@ -102,7 +105,7 @@ class _Split:
         wanted: frozenset[str],
         places: Places,
     ) -> Node:
-        """Join the first or the joined streams with one more stream."""
+        """Return the binary join that adds stream `port` to the streams joined so far."""
         right, right_where = input_of(self.graph, self.node, self.join, port)
         left, left_where = (before, None) if before else input_of(self.graph, self.node, self.join, taken[0])
         names = _between(places, taken, port) if before else _pair(places, taken[0], port)
@@ -140,7 +143,10 @@ class _Split:
 
 
 def _between(places: Places, taken: Sequence[int], port: int) -> Places:
-    """Map columns to side 0 (joined streams) and side 1 (`port`)."""
+    """Map columns of the n-way join to columns of a binary join.
+
+    Side 0 of the binary join has the rows of the streams joined so far, and side 1 the rows of stream `port`.
+    """
     names: dict[str, tuple[int, str]] = {}
     for name, (of, own) in places.items():
         if of in taken:
@@ -156,6 +162,6 @@ def _pair(places: Places, left: int, right: int) -> Places:
 
 
 def _shortest(windows: Sequence[Window]) -> Window:
-    """Return the shortest window, which limits how long a joined tuple matches."""
+    """Return the shortest of the windows of joined streams, which limits how long a joined tuple matches."""
     lengths = [window.extent for window in windows if window.extent is not None]
     return Window(FrameUnit.RANGE, min(lengths, default=None))

@@ -1,4 +1,4 @@
-"""Reuse of stored rows by a query that is added later (S23).
+"""Reuse of a join's stored rows by a query that is added later (S23).
 
 A new query can use the rows stored for another query if they include all rows that the new query would have
 stored. The other query must have no selection on the stream, or the same selection, and must store the
@@ -17,12 +17,12 @@ from slicemill.operators.graph import QueryGraph
 from slicemill.operators.join.spec import JoinMember, SharedJoin
 from slicemill.operators.specs import Part
 
-# By new query, for each side: the query whose stored rows the new query uses, or None.
+# map from a new query to the older queries whose stored rows it uses: one query or None per join input
 Covers: TypeAlias = Mapping[str, tuple[str | None, ...]]
 
 
 def columns_to_store(member: JoinMember, side: int) -> frozenset[str]:
-    """Return the columns that a query reads of stored rows."""
+    """Return the columns of one input that a join has to store for a query."""
     read = {column for _, of, column in member.columns if of == side}
     if member.residual is not None:
         read |= {origin.column for origin in origins_of(member.residual) if origin and origin.input == side}
@@ -33,7 +33,7 @@ def columns_to_store(member: JoinMember, side: int) -> frozenset[str]:
 
 
 def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
-    """Return True if one query's stored rows suffice for another."""
+    """Return True if the rows stored for query `stored` include all rows that query `newcomer` needs."""
     wanted = newcomer.selections[side]
     needed = columns_to_store(newcomer, side)
     there = stored.side_of(newcomer.inputs[side])
@@ -50,7 +50,7 @@ def serves(stored: JoinMember, newcomer: JoinMember, side: int) -> bool:
 
 
 def covers(newcomers: Sequence[JoinMember], others: Sequence[JoinMember]) -> Covers:
-    """Return by new query the queries whose stored rows it uses.
+    """Map each new query to the older queries whose stored rows it uses.
 
     Of all suitable queries, the query with the longest window is chosen. Outer, semi and anti joins start
     empty, because it is unknown which earlier rows have a match.
@@ -74,8 +74,8 @@ def complete_from(
     """Return the time from which a new query's results are complete.
 
     From this time on, the results equal those of a query that has always existed. `since` has the start of
-    each query that has not always existed. None if the results never become complete because a window is
-    unbounded.
+    each query that has not always existed. The result is None if the results never become complete, because a
+    window is unbounded.
     """
     ends = [now]
     if newcomer.kind is not JoinKind.INNER:
@@ -99,7 +99,7 @@ def complete_from(
 
 
 def _side_complete_from(stored: JoinMember, side: int, since: int | None) -> int | None:
-    """Return the time from which stored rows are complete.
+    """Return the time from which the rows stored for a query are complete on one side of its join.
 
     The results of the query are complete from `since` plus its longest window on. Rows of a shorter window
     then only have to be complete from a later time on.
@@ -114,7 +114,7 @@ def admit_queries(
     newcomers: Covers,
     since: Mapping[str, int | None],
 ) -> tuple[Covers, dict[str, int | None]]:
-    """Let added queries use rows that are stored for other queries.
+    """Choose for each added query the older queries whose stored rows it uses.
 
     `members` are the joins of each query. `since` is the start of each query, which is now for queries in
     `joining`. `newcomers` were added before, and have no stored rows yet. Returns all newcomers, and the
@@ -145,7 +145,7 @@ def admit_queries(
 
 
 def members_behind(graph: QueryGraph, root: str) -> Iterator[JoinMember]:
-    """Yield the members of shared joins on which a result depends."""
+    """Yield each join on which a query's result depends, as this query's member of a shared join."""
     for node in sorted(graph.ancestors(root)):
         part = graph[node].operator
         shared = graph[graph[node].inputs[0]].operator if isinstance(part, Part) else None
@@ -162,19 +162,18 @@ def _longest_serving(newcomer: JoinMember, others: Sequence[JoinMember], side: i
     return max(serving, key=lambda found: found[0], default=(0, None))[1]
 
 
-# Steps from one set of cuts to another (S23).
-#
-# A step merges two slices or splits a slice. A step moves no rows, so the steps are correct in any order.
-# Merging first leaves only cuts that the new set also has.
+# A new set of slice borders is reached in steps, each of which merges two slices or splits one slice (S23).
+# The steps are correct in any order, because they do not change the set of stored rows.
+# The merges run first and remove all slice borders that the new set does not have.
 
 
 Cut = tuple[float, float]
-"""End of a slice on the left and on the right stream."""
+"""Border of a state slice: the ages at which it ends on the left and on the right stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitSlice:
-    """Cut slice `number`, counted from 0, at these ages."""
+    """Step that splits state slice `number`, counted from 0, at the ages `at`."""
 
     number: int
     at: Cut
@@ -182,15 +181,15 @@ class SplitSlice:
 
 @dataclass(frozen=True, slots=True)
 class MergeSlices:
-    """Merge slice `number` with the next one."""
+    """Step that merges state slice `number`, counted from 0, with the next slice."""
 
     number: int
 
 
 def changes(old: Sequence[Cut], new: Sequence[Cut]) -> Iterator[SplitSlice | MergeSlices]:
-    """Yield the steps from cuts `old` to cuts `new`.
+    """Yield the merges and splits that change the slice borders `old` to the slice borders `new`.
 
-    Both lists have the same last cut.
+    Both lists have the same last border.
 
     >>> list(changes([(1, 1), (2, 2), (4, 4)], [(2, 2), (3, 3), (4, 4)]))
     [MergeSlices(number=0), SplitSlice(number=1, at=(3, 3))]

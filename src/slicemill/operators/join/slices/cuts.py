@@ -1,8 +1,9 @@
-"""Choice of slice cuts: Mem-Opt, CPU-Opt, or a weighted objective (S17, S18, S20).
+"""Choice of slice borders: the ages at which one state slice of a join ends and the next begins.
 
-The choice is a shortest path problem. Window ends are nodes. A slice from one end to a later end is an edge,
-whose length is the cost of the slice. The best chain is the shortest path from age 0 to the longest window.
-Nodes are sorted, so that one pass over O(N²) edges finds the path.
+Mem-Opt borders need the least memory, and CPU-Opt borders the fewest comparisons (S17, S18, S20). The choice
+is a shortest path problem. Window ends are nodes. A slice from one end to a later end is an edge, whose
+length is the cost of the slice. The best chain is the shortest path from age 0 to the longest window. Nodes
+are sorted, so that one pass over O(N²) edges finds the path.
 """
 
 from __future__ import annotations
@@ -35,28 +36,29 @@ Objective = Callable[[ChainCost], float]
 
 
 def by_cpu(cost: ChainCost) -> float:
-    """Objective of the CPU-Opt chain: comparisons only."""
+    """Return the comparisons of a plan, which the CPU-Opt slice borders minimise."""
     return cost.cpu
 
 
 def cost_objective(cpu: float, memory: float) -> Objective:
-    """Return an objective that weighs comparisons and state memory."""
+    """Return a function that adds the weighted comparisons and the weighted state memory of a plan."""
     return lambda cost: cpu * cost.cpu + memory * cost.memory
 
 
 def finest(workload: JoinWorkload) -> tuple[Ends, Ends]:
-    """Return the Mem-Opt cuts: one cut at every window end (Theorems 5, 6).
+    """Return the slice borders that need the least memory (Mem-Opt): one border per window length.
 
-    No slice then stores a row that no query needs.
+    No slice then stores a row that no query needs (Theorems 5, 6).
     """
     return windows(workload.members, 0), windows(workload.members, 1)
 
 
 def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[Ends, Ends]:
-    """Return the cheapest cuts of the left and the right stream.
+    """Return the cheapest slice borders of the left and of the right stream.
 
-    If every query has equal windows on both streams, both streams get the same cuts. Otherwise the streams
-    are cut independently, because the cost of a span does not depend on the cuts of the other stream.
+    If every query has equal windows on both streams, both streams get the same borders. Otherwise the borders
+    of the streams are chosen independently, because the cost of a span of ages on one stream does not depend
+    on the borders of the other stream.
     """
     left, right = finest(workload)
     if workload.symmetric:
@@ -69,7 +71,7 @@ def cheapest(workload: JoinWorkload, objective: Objective = by_cpu) -> tuple[End
 
 
 def shortest_path(nodes: Sequence[float], length: Callable[[float, float], float]) -> Ends:
-    """Return the shortest path from 0 to the last node.
+    """Return the nodes of the shortest path from 0 to the last node.
 
     Of equally short paths, the path with the longer edges is returned.
 
@@ -97,23 +99,25 @@ def _length(workload: JoinWorkload, objective: Objective, side: int, start: floa
     return objective(span_cost(workload, side, start, end))
 
 
-# Cheapest cuts for slices that are files (S3, S17-S20).
+# The cost model below chooses the cheapest slice borders if each state slice is a file (S3, S17-S20).
 #
-# An operator that processes row by row pays for evicting, routing and a union at every cut. A slice in a file
-# has none of these costs. A probe reads only the rows of its key, a table maps the age of a pair to queries,
-# and expired files are deleted whole. A cut costs `rewriting` comparisons (Csys) for each row that reaches
-# it, because the rows are scanned and those that pass are rewritten. Beyond the cut, rows that no query
-# selects are neither stored nor compared. A cut therefore pays off only if a selective query has a longer
-# window.
+# In a row-by-row operator, each slice border costs comparisons for evicting, routing and merging rows.
+# A slice in a file has none of these costs, because a probe reads only the rows of its key.
+# The queries of a pair are looked up by the pair's age, and a file of expired rows is deleted whole.
+#
+# A slice border costs `rewriting` comparisons for each row that becomes as old as the border.
+# The rows of the slice are then scanned, and the rows that a query still needs are rewritten.
+# Rows that are older than the border and that no query selects are neither stored nor compared.
+# A slice border therefore pays off only if a query that selects few rows has a longer window.
 
 
 @dataclass(frozen=True, slots=True)
 class SetWiseStream:
-    """Statistics of one side of a join.
+    """Statistics of one join input, from which its slice borders are planned.
 
-    `ending` maps a window to the share of rows for which it is the longest window of a selecting query.
-    `compared` is the number of comparisons of a stored row per second. `rewriting` is the cost of a cut per
-    row that reaches the cut, in comparisons.
+    `ending` maps a window length to the share of rows that leave all windows of their queries at this age.
+    `compared` is the mean number of comparisons of one stored row per second. `rewriting` is the cost of a
+    slice border in comparisons, for each row that becomes as old as the border.
     """
 
     ending: Mapping[float, float]
@@ -125,19 +129,20 @@ class SetWiseStream:
         return tuple(sorted(self.ending))
 
     def share_beyond(self, age: float) -> float:
-        """Return the share of rows that a query needs at this age."""
+        """Return the share of rows that at least one query still needs when they have this age."""
         return sum(share for window, share in self.ending.items() if window > age)
 
 
 def finest_cuts(stream: SetWiseStream) -> Ends:
-    """Return the Mem-Opt cuts, which minimize the time rows are stored."""
+    """Return one slice border per window length, so that no row is stored longer than needed (Mem-Opt)."""
     return stream.windows
 
 
 def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
-    """Return the cheapest cuts.
+    """Return the slice borders of one join input with the lowest total cost.
 
-    Storing a row for a second costs `keeping` comparisons. With 0 the result is CPU-Opt.
+    Storing a row for a second costs as much as `keeping` comparisons. If `keeping` is 0, the result has the
+    fewest comparisons (CPU-Opt).
 
     >>> cheapest_cuts(SetWiseStream({10: 0.9, 60: 0.1}, compared=1, rewriting=5))
     (10, 60)
@@ -155,32 +160,33 @@ def cheapest_cuts(stream: SetWiseStream, keeping: float = 0.0) -> Ends:
 
 
 def fair_price(stream: SetWiseStream) -> float:
-    """Return the price of storing a row for a second, in comparisons.
+    """Return the number of comparisons that cost as much as storing one row for one second.
 
-    At this price a cut pays off if it evicts an eighth of the rows for the whole window. Smaller savings
-    would be lost, because slices are about an eighth of the window long and are deleted whole.
+    At this price a slice border pays off if it evicts an eighth of the rows for the whole window. Smaller
+    savings would be lost, because slices are about an eighth of the window long and are deleted whole.
     """
     return 8 * stream.rewriting / stream.windows[-1]
 
 
 def tuple_seconds(stream: SetWiseStream, ends: Ends) -> float:
-    """Return the mean time for which a row is stored.
+    """Return the mean number of seconds for which a join input stores a row, given its slice borders.
 
-    The arrival rate times this time is the number of stored rows.
+    The number of stored rows is the arrival rate times this mean.
     """
     return sum(
         stream.share_beyond(start) * (end - start) for start, end in zip((0.0, *ends[:-1]), ends, strict=True)
     )
 
 
-# Planned chain of slices, with the queries of each slice and the expected costs (S17-S20).
+# A planned chain has all state slices of a shared join, their queries and their expected costs (S17-S20).
 #
-# EXPLAIN shows the chain. Bit k of every mask is `members[k]`.
+# EXPLAIN shows the planned chain.
+# In a mask of queries, bit k stands for the query `members[k]`.
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedSlice:
-    """Slice with its ages on both streams and its cost."""
+    """State slice of a planned join: its ages on both streams and its expected cost."""
 
     left: AgeSpan
     right: AgeSpan
@@ -192,13 +198,13 @@ class PlannedSlice:
 
     @property
     def mask(self) -> int:
-        """Return the mask of queries that need this slice."""
+        """Return an integer whose bit k is set if query k of the join needs this state slice."""
         return self.left.mask | self.right.mask
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedChain:
-    """Slices that together cover the longest windows, shared by all queries.
+    """All state slices of a shared join, which together cover the longest windows of its queries.
 
     `expected` is the state memory of the whole chain, and its comparisons per unit of time, including unions.
     `baselines` are the costs of the same queries in three plans without slices: isolated joins, selections
@@ -213,38 +219,38 @@ class PlannedChain:
 
     @property
     def ends(self) -> tuple[Ends, Ends]:
-        """Return the ages at which slices end, for both streams."""
+        """Return the ages at which the state slices end, for the left and the right stream."""
         return tuple(one.left.end for one in self.slices), tuple(one.right.end for one in self.slices)
 
     def queries(self, number: int) -> tuple[str, ...]:
-        """Return the queries that read results of slice `number`, counted from 0."""
+        """Return the queries that read results of state slice `number`, counted from 0."""
         return tuple(self.members[bit].query for bit in bits(self.slices[number].mask))
 
     def filters(self, number: int, side: int, probing: bool = False) -> tuple[Hashable, ...]:
-        """Return the predicates whose disjunction filters a stream before a slice.
+        """Return the predicates of which a row must satisfy at least one to enter a state slice.
 
-        Empty if all rows pass. Stored rows are filtered for the queries that need this stream's span. Probing
-        rows are filtered for the queries that need the other stream's span. With equal windows, both filters
-        are the same.
+        The result is empty if all rows pass. Stored rows are filtered for the queries that need this stream's
+        span. Probing rows are filtered for the queries that need the other stream's span. With equal windows,
+        both filters are the same.
         """
         span = self.slices[number].sides[1 - side if probing else side]
         return tuple(predicates(self.members, side, span.mask))
 
 
 def mem_opt(workload: JoinWorkload) -> PlannedChain:
-    """Return the chain with the smallest state: a slice per window (S17, S19)."""
+    """Return the plan with the smallest state: one state slice per window length (S17, S19)."""
     return build_chain(workload, *finest(workload))
 
 
 def cpu_opt(workload: JoinWorkload, objective: Objective | None = None) -> PlannedChain:
-    """Return the chain with the fewest comparisons, or the smallest `objective` (S18, S20)."""
+    """Return the plan of state slices with the fewest comparisons or lowest `objective` (S18, S20)."""
     return build_chain(workload, *(cheapest(workload, objective) if objective else cheapest(workload)))
 
 
 def build_chain(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain:
-    """Return the chain with the given cuts.
+    """Return the plan whose state slices end at the given ages on the left and on the right stream.
 
-    If one stream has fewer cuts, its last slices are empty.
+    If one stream has fewer slice borders, its last slices are empty.
     """
     members = workload.members
     pieces = zip_longest(spans(members, 0, left), spans(members, 1, right))
@@ -262,18 +268,18 @@ def build_chain(workload: JoinWorkload, left: Ends, right: Ends) -> PlannedChain
     return PlannedChain(members, slices, chain_cost(workload, left, right), baselines(workload))
 
 
-# Cost of a chain of slices (S15, S17, S18, S20).
+# The cost of a planned chain is the sum of the costs of its spans of ages (S15, S17, S18, S20).
 #
-# Only rows of the other stream probe a span. The cost of a chain is therefore the sum over the spans of both
-# streams, and the cost of a span does not depend on the other cuts (Lemma 4). Only the cost of unions depends
-# on the whole chain.
+# A span has the stored rows of one stream whose ages are between two slice borders of this stream.
+# Only rows of the other stream probe a span, so its cost does not depend on other slice borders (Lemma 4).
+# Only the cost of merging the results of several slices (union) depends on the whole chain.
 
 
 def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> ChainCost:
-    """Return the cost of storing and probing a span.
+    """Return the cost of storing and probing the rows of one stream between two ages.
 
     Both streams are filtered by the disjunction over the queries that reach beyond `start`. A span that
-    replaces two spans therefore also stores rows that the filter at the omitted cut would have dropped (S20).
+    replaces two spans therefore also stores rows that a filter between the two would have dropped (S20).
     """
     members, other = workload.members, 1 - side
     piece = span(members, side, start, end)
@@ -294,7 +300,7 @@ def span_cost(workload: JoinWorkload, side: int, start: float, end: float) -> Ch
 
 
 def mean_predicate_tests(members: Sequence[Member], side: int, piece: AgeSpan, among: int) -> float:
-    """Return the mean number of predicates tested on a result.
+    """Return the mean number of predicates that are tested on a join result.
 
     Results have already passed the filter for `among`. A predicate is tested on results up to the longest
     window of its queries (see `count_predicate_tests`).
@@ -311,7 +317,7 @@ def mean_predicate_tests(members: Sequence[Member], side: int, piece: AgeSpan, a
 
 
 def chain_cost(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> ChainCost:
-    """Return the cost of a chain whose slices end at these ages."""
+    """Return the cost of a join whose state slices end at the given ages."""
     total = ChainCost(union=unions(workload, left, right) * sum(workload.rates))
     for side, ends in enumerate((left, right)):
         for piece in spans(workload.members, side, ends):
@@ -321,9 +327,9 @@ def chain_cost(workload: JoinWorkload, left: Sequence[float], right: Sequence[fl
 
 
 def unions(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]) -> int:
-    """Return the number of unions after the chain.
+    """Return the number of operators that merge results of several state slices for a query.
 
-    A query whose windows end in the first slice needs no union (S13).
+    A query whose windows end in the first slice needs no such union (S13).
     """
     return len(
         {one.sides for one in workload.members if one.left.window > left[0] or one.right.window > right[0]}
@@ -331,11 +337,11 @@ def unions(workload: JoinWorkload, left: Sequence[float], right: Sequence[float]
 
 
 def routing_tests(width: int, early_exit: bool = False) -> float:
-    """Return the mean comparisons to route a result of merged slices.
+    """Return the mean number of age comparisons that find the queries of one join result.
 
-    `width` slices of equal length are merged. A router compares the age with every window that ends inside.
-    With early exit, the router compares in ascending order and stops at the first window that is long enough.
-    A result of the r-th slice then costs min(r, width - 1).
+    `width` slices of equal length are merged into one slice. A router compares the age with every window that
+    ends inside. With early exit, the router compares in ascending order and stops at the first window that is
+    long enough. A result of the r-th slice then costs min(r, width - 1).
 
     >>> routing_tests(4), routing_tests(4, early_exit=True)
     (3.0, 2.25)
@@ -346,7 +352,7 @@ def routing_tests(width: int, early_exit: bool = False) -> float:
 
 
 def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False) -> float:
-    """Return the comparisons saved by merging slices i..j, without selections (S18).
+    """Return the comparisons saved by merging state slices i to j of queries that select all rows (S18).
 
     Slices are numbered from 1. The merge removes j - i operators. The published formula counts one more.
     """
@@ -358,14 +364,14 @@ def merge_saving(workload: JoinWorkload, i: int, j: int, published: bool = False
     return (left + right) * (gone + overhead) - routed
 
 
-# Planned chain of a shared join, for EXPLAIN (S15, S17-S20).
+# EXPLAIN shows the planned chain of state slices of a shared join (S15, S17-S20).
 
 
 def chain_of_join(join: SharedJoin) -> PlannedChain | None:
-    """Return the slices of a join and their cost.
+    """Return the planned state slices of a shared join and their expected cost, or None.
 
-    Uses measured statistics if there are any, and assumptions otherwise. None if windows count rows or are
-    unbounded.
+    Costs are computed from measured statistics if there are any, and from assumptions otherwise. The result
+    is None if a window counts rows or is unbounded.
     """
     if not all(_in_time(window) for member in join.members for window in member.windows):
         return None
@@ -387,19 +393,19 @@ def _in_time(window: Window) -> bool:
     return window.frame is FrameUnit.RANGE and bool(window.extent)
 
 
-# Costs of the same queries without slices (S6-S8).
+# The functions below return the costs of plans that join the same queries without state slices (S6-S8).
 
 
 def separate_joins(workload: JoinWorkload) -> ChainCost:
-    """Return the cost of a separate join per query, after its selections (S6)."""
+    """Return the cost of a separate join for each query, on the rows that the query selects (S6)."""
     alone = (replace(workload, members=(one,)) for one in workload.members)
     return sum((_one_join(one) for one in alone), ChainCost())
 
 
 def pull_up(workload: JoinWorkload) -> ChainCost:
-    """Return the cost of one join with the longest windows (S7, Eq 4.1).
+    """Return the cost of one join with the longest windows of all queries (S7, Eq 4.1).
 
-    Results are routed by age, then selected.
+    The results are routed to queries by age, then filtered by the predicates of each query.
     """
     bare = replace(workload, members=tuple(one.without_predicates() for one in workload.members))
     selected = 0.0
@@ -410,10 +416,10 @@ def pull_up(workload: JoinWorkload) -> ChainCost:
 
 
 def push_down(workload: JoinWorkload) -> ChainCost:
-    """Return the cost of splitting the streams by predicates before joining (S8, Eq 4.2).
+    """Return the cost of splitting both streams by the queries' predicates before joins (S8, Eq 4.2).
 
-    There is a join for each pair of parts, followed by unions. Joins do not share state, so a part of one
-    stream is stored once per part of the other stream.
+    There is a join for each pair of stream parts, followed by unions. Joins do not share state, so a part of
+    one stream is stored once per part of the other stream.
     """
     left, right = (parts(workload.members, side).items() for side in (0, 1))
     total = ChainCost(split=sum(rate * _tests(workload, side) for side, rate in enumerate(workload.rates)))
@@ -436,12 +442,13 @@ def push_down(workload: JoinWorkload) -> ChainCost:
 
 
 PREDICATES_TO_SPLIT_BY = 6
-"""Maximum predicates per stream for push-down. Six predicates make 64 joins, each further one doubles
-them."""
+"""Maximum number of predicates per stream for which push-down is costed.
+
+Six predicates make 64 joins, and each further predicate doubles the number of joins."""
 
 
 def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
-    """Return the cost of each plan without slices.
+    """Map the name of each plan that uses no state slices to its cost.
 
     Push-down is included only if each stream has few predicates.
     """
@@ -452,10 +459,10 @@ def baselines(workload: JoinWorkload) -> Mapping[str, ChainCost]:
 
 
 def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> float:
-    """Return the share of rows with exactly these predicates true.
+    """Return the share of a stream's rows that satisfy the predicates in `holding` and no other.
 
-    Computed by inclusion and exclusion: the rows that fail all other predicates, minus the rows that also
-    fail some of `holding`.
+    The share is computed by inclusion and exclusion: the rows that fail all other predicates, minus the rows
+    that also fail some of `holding`.
     """
     known = {
         one.sides[side].predicate: one.sides[side].selectivity
@@ -473,7 +480,7 @@ def share(workload: JoinWorkload, side: int, holding: frozenset[Hashable]) -> fl
 
 
 def _one_join(workload: JoinWorkload) -> ChainCost:
-    """Return the cost of one slice with a router."""
+    """Return the cost of one join with a single state slice, whose results are routed by age."""
     ends = [windows(workload.members, side)[-1:] for side in (0, 1)]
     return chain_cost(workload, ends[0], ends[1])
 

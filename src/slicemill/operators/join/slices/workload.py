@@ -1,4 +1,4 @@
-"""Workload of a shared join: queries, arrival rates and selectivities (S15, S18)."""
+"""Workload of a shared join: its queries, arrival rates and selectivities (S15, S18)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operator import and_, or_
 from slicemill.errors import SlicemillError
 
 AnyOf = Callable[[Mapping[Hashable, float]], float]
-"""Returns the selectivity of a disjunction, given the selectivities of its predicates."""
+"""Function that returns the selectivity of a disjunction, given the selectivity of each predicate."""
 
 
 def disjunction_selectivity(selectivities: Mapping[Hashable, float]) -> float:
@@ -26,7 +26,7 @@ def disjunction_selectivity(selectivities: Mapping[Hashable, float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class JoinWorkload:
-    """Queries of a two-stream join, and the statistics for its plan.
+    """Queries of a shared join of two streams, and the statistics from which it is planned.
 
     `rates` are the rows per unit of time on the left and the right stream. `join_selectivity` is the share of
     probed pairs that match. `overhead` is the cost of passing one row to one operator, in comparisons (Csys).
@@ -50,28 +50,28 @@ class JoinWorkload:
     def symmetric(self) -> bool:
         """Return True if every query has equal windows on both streams.
 
-        Both streams are then cut at the same ages.
+        Both streams then get the same slice borders.
         """
         return all(one.symmetric for one in self.members)
 
     def passing(self, side: int, among: int) -> float:
-        """Return the share of rows that queries of `among` select."""
+        """Return the share of a stream's rows that at least one query of the mask `among` selects."""
         in_front = predicates(self.members, side, among)
         return self.any_of(in_front) if in_front else 1.0
 
 
-# Queries of a shared window join, with windows and predicates (S2, S19).
+# A member of a shared join is one query: its window and its predicate on each stream (S2, S19).
 #
-# Bit k of every mask is the k-th member. The planner does not look into predicates. The planner only compares
-# predicates and uses their selectivities.
+# In every mask of queries, bit k stands for the k-th member.
+# The planner does not analyse predicates, but compares them for equality and uses their selectivities.
 
 
 @dataclass(frozen=True, slots=True)
 class MemberSide:
-    """Window and predicate of a query on one stream.
+    """Window and predicate of one query on one stream of its join.
 
-    The query reads rows with 0 <= age < window for which the predicate is true. The window is in any task of
-    time, or in rows. Rates use the same task. `predicate` is None if the query selects all rows.
+    The query reads rows with 0 <= age < window for which the predicate is true. The window is in any unit of
+    time, or in rows. Rates use the same unit. `predicate` is None if the query selects all rows.
     """
 
     window: float
@@ -89,7 +89,7 @@ class MemberSide:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Query of a shared join, with one side per joined stream."""
+    """Query of a shared join: its window and its predicate on each joined stream."""
 
     query: str
     sides: tuple[MemberSide, ...]
@@ -103,22 +103,22 @@ class Member:
         return self.sides[1]
 
     def without_predicates(self) -> Member:
-        """Return the query with the same windows and no predicates."""
+        """Return a copy of the query that has the same windows and no predicates."""
         return Member(self.query, tuple(MemberSide(side.window) for side in self.sides))
 
     @property
     def symmetric(self) -> bool:
-        """Return True if all windows are equal."""
+        """Return True if the query has windows of equal length on all its streams."""
         return len({side.window for side in self.sides}) == 1
 
 
 def member(query: str, window: float, predicate: Hashable = None, selectivity: float = 1.0) -> Member:
-    """Return a member with equal windows and a predicate on the left."""
+    """Return a query with the same window on both streams, and a predicate on the left stream."""
     return Member(query, (MemberSide(window, predicate, selectivity), MemberSide(window)))
 
 
 def bits(mask: int) -> Iterator[int]:
-    """Yield the positions of set bits, lowest first.
+    """Yield the positions of the bits that are set in a mask, lowest position first.
 
     >>> list(bits(0b1101))
     [0, 2, 3]
@@ -130,12 +130,12 @@ def bits(mask: int) -> Iterator[int]:
 
 
 def queries_reaching(members: Sequence[Member], side: int, age: float) -> int:
-    """Return the mask of queries whose window on this stream exceeds `age`."""
+    """Return a mask with the bits of the queries whose window on one stream is longer than `age`."""
     return sum(1 << bit for bit, one in enumerate(members) if one.sides[side].window > age)
 
 
 def windows(members: Sequence[Member], side: int) -> tuple[float, ...]:
-    """Return the distinct windows on a stream, ascending (S17, S46).
+    """Return the distinct window lengths of all queries on one stream, ascending (S17, S46).
 
     Queries with equal windows use the same slices.
     """
@@ -143,10 +143,10 @@ def windows(members: Sequence[Member], side: int) -> tuple[float, ...]:
 
 
 def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashable, float]:
-    """Return the predicates whose disjunction filters a stream, with their selectivities.
+    """Map each predicate that the queries in `among` put on one stream to its selectivity.
 
-    These are the predicates of the queries in `among`. Empty if all rows pass, because a query has no
-    predicate or `among` is empty.
+    A row is dropped if it satisfies none of these predicates. The result is empty if all rows pass, because a
+    query has no predicate or `among` is empty.
     """
     wanted = [members[bit].sides[side] for bit in bits(among)]
     if any(one.predicate is None for one in wanted):
@@ -155,9 +155,9 @@ def predicates(members: Sequence[Member], side: int, among: int) -> dict[Hashabl
 
 
 def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int]:
-    """Map each set of true predicates to a mask of queries (S8).
+    """Map each set of predicates to the mask of queries that select a row satisfying exactly this set.
 
-    k different predicates give up to 2^k parts. Parts that no query selects are omitted.
+    k different predicates divide a stream into up to 2^k parts. Parts that no query selects are omitted (S8).
     """
     wanted = [one.sides[side].predicate for one in members]
     known = [predicate for predicate in dict.fromkeys(wanted) if predicate is not None]
@@ -171,10 +171,10 @@ def parts(members: Sequence[Member], side: int) -> dict[frozenset[Hashable], int
 
 
 def count_predicate_tests(members: Sequence[Member], among: int, of: int) -> int:
-    """Count the predicates to test before the queries `of` take a result (S14, S19).
+    """Return the number of predicates to test before a result is emitted for the queries in mask `of`.
 
     The joined rows have passed the disjunction of the predicates of `among` on each stream. A predicate that
-    equals this disjunction need not be tested. A predicate of several queries is tested once.
+    equals this disjunction need not be tested. A predicate of several queries is tested once (S14, S19).
     """
     in_front = [set(predicates(members, side, among)) for side in range(len(members[0].sides))]
     asked = {
@@ -186,7 +186,7 @@ def count_predicate_tests(members: Sequence[Member], among: int, of: int) -> int
     return sum(in_front[number] != {predicate} for number, predicate in asked)
 
 
-# Age ranges of rows, and the queries of each range (S17, S46, S49).
+# The window lengths of all queries divide the ages of rows into spans, each with a mask of queries.
 #
 # ```
 #           age 0        w1           w2                  w3
@@ -197,13 +197,15 @@ def count_predicate_tests(members: Sequence[Member], among: int, of: int) -> int
 #  mask            111         110              100
 # ```
 #
-# CPU-Opt (S18) may omit a cut. The window of a query then ends inside a span, and the query reads only a part
-# of the span's results. A router compares ages to find this part.
+# Each span above is one state slice, and each window length is a slice border (S17, S46, S49).
+# The plan with the fewest comparisons (CPU-Opt, S18) may omit a slice border.
+# The window of a query then ends inside a span, and the query reads only some results of the span.
+# A router compares the age of each result with the window length to find these results.
 
 
 @dataclass(frozen=True, slots=True)
 class AgeSpan:
-    """Rows of one stream with start <= age < end.
+    """Span of ages of one stream's stored rows: start <= age < end.
 
     `whole` is the mask of queries that take all pairs of this span. `inside` has (window, mask of its
     queries) for each window that ends inside the span, ascending. These queries take only pairs younger than
@@ -221,11 +223,11 @@ class AgeSpan:
 
     @property
     def mask(self) -> int:
-        """Return the mask of all queries that need rows of this span."""
+        """Return a mask with the bits of all queries that need stored rows of this span of ages."""
         return reduce(or_, (queries for _, queries in self.inside), self.whole)
 
     def queries_at(self, age: float) -> int:
-        """Return the mask of queries that take a pair of this age.
+        """Return a mask of the queries for which two rows this far apart in time are a result.
 
         Every window that ends inside the span is compared (S18).
         """
@@ -237,7 +239,7 @@ class AgeSpan:
 
 
 def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeSpan:
-    """Return the span from `start` to `end`, with its queries."""
+    """Return the span of ages from `start` to `end`, and the queries that need rows of these ages."""
     whole = 0
     inside: dict[float, int] = {}
     for bit, one in enumerate(members):
@@ -245,30 +247,30 @@ def span(members: Sequence[Member], side: int, start: float, end: float) -> AgeS
         if start < window < end:
             inside[window] = inside.get(window, 0) | 1 << bit
         elif window > start:
-            # Longer windows also need a span of length 0, because rows pass through it.
+            # A query with a longer window also belongs to a span of length 0, through which its rows pass.
             whole |= 1 << bit
     return AgeSpan(start, end, whole, tuple(sorted(inside.items())))
 
 
 def spans(members: Sequence[Member], side: int, ends: Sequence[float]) -> tuple[AgeSpan, ...]:
-    """Return one span per end. The first span begins at age 0."""
+    """Return the spans of ages that end at `ends`. The first span begins at age 0."""
     if any(a > b for a, b in pairwise((0.0, *ends))):
         raise SlicemillError(f"the ends of slices must ascend from 0: {list(ends)}")
     return tuple(span(members, side, start, end) for start, end in pairwise((0, *ends)))
 
 
 def slice_masks(members: Sequence[Member], side: int) -> tuple[int, ...]:
-    """Return the mask of queries of each slice: B[j][i] for j = `side` (S49).
+    """Return the mask of queries that need each state slice of one stream (S49).
 
-    Every window end is a cut.
+    Every window length is a slice border.
     """
     return tuple(queries_reaching(members, side, start) for start in (0, *windows(members, side)[:-1]))
 
 
 def targets(masks: Sequence[int]) -> int:
-    """Return the mask of queries for which a pair is a result (S49).
+    """Return the mask of queries for which a pair of rows is a join result (S49).
 
-    `masks` are the masks of its rows and ages.
+    `masks` are the query masks of both rows and of their ages.
 
     >>> f"{targets([0b111, 0b110, 0b010]):03b}"
     '010'
@@ -276,12 +278,12 @@ def targets(masks: Sequence[int]) -> int:
     return reduce(and_, masks)
 
 
-# Statistics for planning a chain. Assumptions are used until statistics are measured (S52).
+# A join is planned with assumed statistics until its statistics have been measured (S52).
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Row rates of the streams, and selectivities.
+    """Row rates of the joined streams, and selectivities of keys and conditions.
 
     `rates` are the rows per second of each stream that at least one query selects. `passing` has the
     selectivities of conditions by query and side, with default `selected`. `matching` is the share of pairs
@@ -299,7 +301,7 @@ ASSUMED = Statistics()
 
 
 def over_subtasks(parts: Sequence[Statistics]) -> Statistics:
-    """Combine the statistics of subtasks that partition the streams by key."""
+    """Combine the statistics of all subtasks of a join, which partition the streams by key."""
     rates = tuple(sum(by_stream) for by_stream in zip(*(part.rates for part in parts), strict=True))
     passing: dict[tuple[str, int], float] = {}
     for part in parts:
@@ -316,12 +318,12 @@ def _pairs(rates: Sequence[float]) -> float:
     return first * second
 
 
-# State memory and comparisons, the two costs of a plan (S7, S8, S15).
+# A plan of a join has two costs: its state memory and its comparisons (S7, S8, S15).
 
 
 @dataclass(frozen=True, slots=True)
 class ChainCost:
-    """State memory of a plan, and its comparisons per unit of time.
+    """State memory of a join plan, and its comparisons per unit of time.
 
     Comparisons are listed by purpose. Each of these operations costs 1: probing a pair, evicting, routing or
     selecting a row, splitting a stream, and merging a row in a union.
