@@ -43,12 +43,12 @@ class WorkerAnswer:
     worker: int
     incarnation: int
     message: object
-    sent_us: int  # when the message was sent, by the driver's clock
+    sent_us: int  # time at which the message was sent, by the driver's clock
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Unsolicited message of a worker, for example about new source data."""
+    """Message that a worker sends on its own, for example about new rows of a source."""
 
     worker: int
     incarnation: int
@@ -75,8 +75,8 @@ class WorkerContext:
 
     worker: int
     incarnation: int
-    name: str  # globally unique, so that files can be named after it
-    notify: Callable[[object], None]  # may be called from any thread
+    name: str  # globally unique name for the files of the worker
+    notify: Callable[[object], None]  # function that sends a notice; any thread may call it
     resident: bool  # True if all messages to this worker reach the same process
     separate: bool = True  # False if the worker runs in the driver's process, which must not be killed
 
