@@ -20,8 +20,8 @@ class SubtaskRecord:
     """Work of one subtask in one run."""
 
     subtask: int
-    rows: int = 0  # read
-    pairs: int = 0  # row pairs that joins have compared
+    rows: int = 0  # number of rows that the subtask has read
+    pairs: int = 0  # number of row pairs that joins have compared
     cpu_s: float = 0.0
     bytes_read: int = 0
     state_bytes: int = 0
@@ -29,27 +29,29 @@ class SubtaskRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """Metrics of one run. An abandoned run has read and written nothing.
+    """Work and results of one run of a task. An abandoned run has read and written nothing.
 
     `committed_us`, `warm_us` and `ideal` are set when the run is committed. Results are warm-up results if
     their tuples arrived before `warm_us`.
     """
 
     task: str
-    read: Mapping[str, int] = field(default_factory=dict)  # rows by input, without shed rows
-    written: Mapping[str, int] = field(default_factory=dict)  # rows by output
-    emitted: Mapping[str, int] = field(default_factory=dict)  # rows by operator
-    failed: Mapping[str, str] = field(default_factory=dict)  # reason by stopped output
-    arrivals: Mapping[str, Arrivals] = field(default_factory=dict)  # of written rows, by output
-    compared: Mapping[str, Sequence[Comparisons]] = field(default_factory=dict)  # by join, for each subtask
-    sheds: Mapping[str, AccuracyReport] = field(default_factory=dict)  # by operator
+    read: Mapping[str, int] = field(default_factory=dict)  # input -> rows, except shed rows
+    written: Mapping[str, int] = field(default_factory=dict)  # output -> rows
+    emitted: Mapping[str, int] = field(default_factory=dict)  # operator -> rows
+    failed: Mapping[str, str] = field(default_factory=dict)  # stopped output -> reason
+    arrivals: Mapping[str, Arrivals] = field(default_factory=dict)  # output -> due times of its rows
+    compared: Mapping[str, Sequence[Comparisons]] = field(
+        default_factory=dict
+    )  # join -> comparisons of each subtask
+    sheds: Mapping[str, AccuracyReport] = field(default_factory=dict)  # operator -> report of shed rows
     subtasks: Sequence[SubtaskRecord] = ()
-    seconds: float = 0.0  # duration in the slowest subtask
-    python_s: float = 0.0  # processor time in kernels that are not compiled yet
+    seconds: float = 0.0  # duration of the run in its slowest subtask
+    python_s: float = 0.0  # processor time in kernels (loops) that are not compiled yet
     collecting_s: float = 0.0  # processor time in garbage collection
     committed_us: int = 0
-    warm_us: int = 0  # when the task and its upstream tasks had run once
-    ideal: Mapping[str, IdealTime] = field(default_factory=dict)  # of written rows, by output
+    warm_us: int = 0  # time by which the task and its upstream tasks had their first run
+    ideal: Mapping[str, IdealTime] = field(default_factory=dict)  # output -> ideal time of its rows
 
     @property
     def rows(self) -> int:

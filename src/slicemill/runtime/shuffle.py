@@ -229,7 +229,7 @@ class _Partitioner:
             if keys is None:
                 found = stripes_of(to_array(table.column(SEQ)).to_numpy(), count)
             else:
-                # A row whose key raises an error still goes to a subtask, where its query reports the error.
+                # A row whose key raises an error still goes to a subtask, which reports the error.
                 found = subtasks_of(keys(table), table.num_rows, count)
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)

@@ -124,7 +124,7 @@ class HeavyKeys:
     ) -> None:
         self.keys = tuple(HeavyKey(*fields) for fields in known)
         if longest_us is not None:
-            # While a key fades (is no longer heavy, but has rows in all subtasks), windows may become longer.
+            # While a key fades (is heavy no longer, but has rows in all subtasks), windows may grow.
             # A new query with a longer window reads rows of the key in all subtasks.
             self.keys = tuple(
                 replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key

@@ -351,8 +351,8 @@ def cause(problem: BaseException) -> str:
 def last_traceback_error(text: str) -> str:
     """Return the error at the end of the last Python traceback in an error message.
 
-    If the message has no traceback, return its first line. The traceback of the driver contains the traceback of the
-    task, so the last error is the origin.
+    If the message has no traceback, return its first line. The traceback of the driver contains
+    the traceback of the task, so the last error is the origin.
 
     >>> last_traceback_error("o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
     'KeyError: 7'

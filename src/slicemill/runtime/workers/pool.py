@@ -143,7 +143,7 @@ class WorkerPool:
         self._entrance = WorkerListener(listen, self._key, self._arrived)
         self.address = address = self._entrance.address
         if not isinstance(address, str):
-            # Workers connect to the host name of the driver, which may differ from the address of its socket.
+            # Workers connect to the driver's host name, which may differ from the address of its socket.
             address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
         self._reached_at = address
         self._supervisors = [self._supervisor(worker) for worker in range(self._count)]
@@ -506,7 +506,7 @@ class Supervisor:
         while not self._stopping.wait(pause_s(failures)):
             began = time.monotonic()
             reason = self._job()
-            # A short job without an error is a failure too, for example if a worker cannot create its handler.
+            # A short job without an error is a failure too, such as a worker that cannot create its handler.
             failures = 0 if time.monotonic() - began >= _GOOD_S else failures + 1
             if self._stopping.is_set():
                 return

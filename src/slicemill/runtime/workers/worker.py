@@ -113,7 +113,7 @@ class _Worker:
         with Path(os.devnull).open("w") as nowhere:
             while (frame := self._connection.recv_bytes())[:1] == MESSAGE:
                 if limit_s is not None:
-                    # The module faulthandler ends the process even if hanging code holds the interpreter lock.
+                    # faulthandler ends the process even if hanging code holds the interpreter lock.
                     faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
                     with ended_by_frames(self._connection):
                         answer, lives = answer_message(handler, memoryview(frame)[1:])
