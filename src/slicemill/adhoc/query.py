@@ -90,7 +90,7 @@ def run_adhoc_query(
         connection.begin()
         adhoc_query = _DuckDBQuery(connection, sql, parameters)
         if relations:
-            # Errors are reported before any rows are read.
+            # The errors of the query are reported before any rows are read.
             adhoc_query.check()
         for name, relation in relations.items():
             rows = relation.read(needs[name], _bounds(adhoc_query, name, needs[name]))
@@ -141,7 +141,7 @@ class _DuckDBQuery:
             raise
 
     def batches(self) -> pa.RecordBatchReader:
-        """Start the execution. Rows are computed when they are read."""
+        """Start the execution of the query. Rows are computed when they are read."""
         values = list(self.parameters) or None
         try:
             return self.connection.sql(self.sql, params=values).to_arrow_reader(_BATCH_ROWS)
@@ -217,8 +217,9 @@ def reads_system_tables(sql: str) -> bool:
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Remove time zones from the types. All times are UTC, and zones would require DuckDB's calendar
-    extension.
+    """Remove time zones from the column types of a table, because all times are UTC.
+
+    Time zones would require DuckDB's calendar extension.
     """
     return _cast_types(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
@@ -271,11 +272,11 @@ def _cast_types(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) 
     return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
 
 
-# Relations that ad hoc queries read, with push-down of time range and LIMIT
+# Ad hoc queries read relations with push-down of the time range and of LIMIT.
 #
-# The index of a log has the smallest and largest timestamp of each epoch (the rows of one commit). Epochs
-# outside of the query's time bounds are pruned. With a LIMIT, only as many epochs are read as are needed for
-# its rows:
+# The index of a log has the smallest and largest timestamp of each epoch (the rows of one commit).
+# Epochs outside of the time bounds of a query are not read.
+# If a query has a LIMIT, only as many epochs are read as the LIMIT needs, for example:
 #
 #     epochs by their last timestamp     …  e7  e9  e8
 #     SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows that pass WHERE; e8 and e9 have 12.

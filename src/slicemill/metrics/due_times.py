@@ -63,7 +63,7 @@ class TimeMoments(NamedTuple):
         The largest integer means that the watermark has not reached the timestamp.
         """
         never = np.iinfo(np.int64).max
-        # A later entry may have an earlier arrival time.
+        # A later entry of the history may have an earlier arrival time.
         earliest = np.append(np.minimum.accumulate(self.at_us[::-1])[::-1], never)
         index = np.searchsorted(self.ts, ts, side="left")
         found = earliest[index]

@@ -72,7 +72,7 @@ def stage(name: str) -> Iterator[None]:
         add_stage_times({name: time.perf_counter() - began})
 
 
-# Time of Python's garbage collection, by thread and for the whole process.
+# The following functions measure Python's garbage collection, by thread and for the whole process.
 
 
 class _ThreadGcTime(threading.local):

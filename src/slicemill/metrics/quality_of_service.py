@@ -162,7 +162,7 @@ def time_by_bucket(begins: Floats, ends: Floats, width: float) -> dict[int, floa
     """Map each time bucket to the sum of the parts of intervals that lie in the bucket."""
     if not len(begins):
         return {}
-    if math.isinf(width):  # one bucket for all time
+    if math.isinf(width):  # an infinite width means one bucket
         return {0: float((ends - begins).sum())}
     first, last = math.floor(begins.min() / width), math.ceil(ends.max() / width)
     edges = np.arange(first, last + 1) * width

@@ -1,4 +1,4 @@
-"""Record of one run of a task: its work and results, summed over the subtasks.
+"""Work and results of one run of a task, summed over its subtasks.
 
 The driver builds one record for each run, from the answers of the workers. Statistics, load control and
 metrics of queries read only this record.
@@ -17,7 +17,7 @@ from slicemill.shedding.load import Comparisons
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubtaskRecord:
-    """Work of one subtask in one run."""
+    """Amount of work that one subtask did in one run."""
 
     subtask: int
     rows: int = 0  # number of rows that the subtask has read

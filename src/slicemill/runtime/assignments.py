@@ -45,7 +45,7 @@ At: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CurrentStep:
-    """Step that a worker executes, or executed last: the run, and the step's index."""
+    """Step that a worker executes, or executed last: the run, and the index of the step."""
 
     item: RunTask
     step: int
@@ -102,7 +102,7 @@ class Assignments:
 
     @property
     def busy(self) -> bool:
-        """Return True while a worker processes a message or writes a checkpoint."""
+        """Return True while any worker processes a message or writes a checkpoint."""
         return any(assigned.asked or assigned.writing for assigned in self._workers.values())
 
     @property
@@ -222,7 +222,7 @@ class Assignments:
             cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, indices)
 
     def end(self, worker: int) -> None:
-        """Kill a stuck worker; `Pool.wait` reports its end."""
+        """Kill a stuck worker. `Pool.wait` reports the end of the worker."""
         self._pool.end_stuck(worker)
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ class Assignments:
         return self._pinned.get(subtask)
 
     def move(self, subtask: SubtaskId, worker: int) -> bool:
-        """Assign a subtask to another worker.
+        """Assign a subtask to another worker, which restores the state of the subtask.
 
         Return False if that worker has left, or already has the subtask.
         """

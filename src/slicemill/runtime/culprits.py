@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# After this many failed trials, all remaining suspects are stopped without further trials.
+# Maximum number of failed trials (runs with only some queries) in a search.
+# After that many failures, all queries that may still be the cause are stopped.
 MOST_FAILED_TRIALS = 32
 
 

@@ -119,7 +119,7 @@ class Dispatcher:
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningTasks([], home.logs, {}, clock())
         self.quantum_s = quantum_s
-        # function that advances the backfills of new queries, and returns True if one has advanced
+        # Function that advances backfills (reads of old rows for new queries). True: one has advanced.
         self.advance: Callable[[], bool] = lambda: False
         self.between_rounds: list[Callable[[], None]] = []  # callbacks of the scheduling loop
         self._pool = pool
@@ -177,7 +177,7 @@ class Dispatcher:
         return self._assignments.holder_of(task, subtask)
 
     def describe_stalls(self) -> list[str]:
-        """Describe stalled workers, with the queries or streams that they process."""
+        """Describe each stalled worker, with the queries or streams that it processes."""
         now_s, found = time.monotonic(), []
         for worker, (since_s, items) in self._assignments.busy_since().items():
             took_s = now_s - since_s
@@ -404,7 +404,7 @@ class Dispatcher:
         self.run_while(task, lambda: task.has_pending)
 
     def catch_up_upstream(self, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
-        """Run all tasks that write the given logs, or inputs of these tasks, over their pending rows.
+        """Run all tasks from which the given logs are derived over their pending rows.
 
         The scheduling loop must be paused. `logs` are the given logs, `tasks` the candidates in plan order.
         """
@@ -486,7 +486,7 @@ class Dispatcher:
             self.running.wake()
 
     def admit_rows(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
-        """Write replayed rows to the log of a stream.
+        """Write replayed rows of a stream to its log, or flush its held-back rows.
 
         The scheduling loop must be paused. If no replay is given, flush the rows that the stream holds back.
         """
@@ -508,7 +508,7 @@ class Dispatcher:
             pass
 
     def run_some(self) -> bool:
-        """Run the tasks that the policy chooses.
+        """Run the tasks that the scheduling policy chooses, once.
 
         Return False if no task can run.
         """

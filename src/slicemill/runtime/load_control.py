@@ -88,7 +88,7 @@ class LoadControl:
             return {}
         pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
         if not pending:
-            # Windows may end without new rows, and skipped windows stay skipped.
+            # Windows may end in a run without new rows, so the run must know the windows to skip.
             return {node: SheddingDecision(1.0, skipper.spans) for node, skipper in self._skippers.items()}
         rows = sum(epoch.rows for epoch in pending)
         waiting = WaitingLoad(

@@ -71,7 +71,7 @@ class TaskPlan:
     tables: Mapping[str, Sequence[Row]]
     exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # input -> partitioning by subtask
     newcomers: Covers = field(default_factory=dict)  # names of states that are empty before the next run
-    # New name of an operator's state -> previous name under which the next run finds that state.
+    # New name of an operator's state -> previous name, under which the next run finds the state.
     successors: Mapping[str, str] = field(default_factory=dict)
     # Graph node -> calls or columns of its previous definition that provide its state in the next run.
     parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class TaskPlan:
         return replace(self, task=task, graph=graph)
 
     def computes_same_as(self, other: TaskPlan) -> bool:
-        """Return True if another plan has equal operators and tables."""
+        """Return True if another plan of the task has equal operators and tables."""
         return (self.task, self.graph, self.tables) == (other.task, other.graph, other.tables)
 
     @property
@@ -108,10 +108,11 @@ class TaskPlan:
         return any(self.graph[node_id].schema.changelog for node_id in self.task.nodes)
 
 
-# Serialization of task plans for workers, node by node.
+# Plans of tasks are serialized node by node, to be sent to workers.
 #
-# Serialized nodes are cached. So when a query is added to a plan of a thousand queries, only its nodes are
-# serialized. Nodes are immutable, and the planner reuses the nodes of unchanged statements (`plan.planner`).
+# Serialized graph nodes are cached, because nodes are immutable.
+# When a query is added to a plan of a thousand queries, only the nodes of that query are serialized.
+# The planner reuses the nodes of unchanged statements (`plan.planner`).
 
 _PACKED_NODES = 1 << 14  # maximum number of cached nodes, enough for some thousand queries
 
@@ -161,7 +162,7 @@ class RunOutcome:
 
 
 class _Overrun(SlicemillError):
-    """Error: a step exceeded its time limit."""
+    """Error: a step exceeded its limit of processor time."""
 
 
 class TaskProgram:

@@ -97,12 +97,12 @@ class Rescaler:
         self.dispatcher.forget([task.id], ())
 
 
-# Redistribution of state when a task is rescaled. Each new subtask reads the rows of all former subtasks.
+# When a task is rescaled, each new subtask reads the state of all former subtasks.
 #
-#     checkpoint of all subtasks, after the same run
+#     checkpoint of two former subtasks, read by three new subtasks:
 #       subtask 0 ─┬─► subtask 0'     keeps the rows that it stores from now on
 #       subtask 1 ─┤   subtask 1'     …
-#               └─► subtask 2'
+#                  └─► subtask 2'
 #
 # A task can be rescaled only if all its state consists of rows stored by joins.
 
@@ -165,7 +165,7 @@ def _input_changes(
 
 
 def _dimensions(exchange: Exchange, subtask: int) -> tuple[Dimension, ...]:
-    """Return a subtask's coordinates in the grid over which an exchange distributes rows.
+    """Return the dimensions of the grid in which an exchange places rows, with a subtask's coordinates.
 
     Dimensions along which all subtasks read the same rows are omitted.
     """

@@ -27,7 +27,7 @@ class RunMetrics:
         self._queries: dict[str, QueryMetrics] = {}
 
     def begin(self, query: QueryDefinition) -> QueryMetrics:
-        """Start the metrics of a new query."""
+        """Create the metrics of a new query."""
         counted = QueryMetrics(
             query=query.name,
             since_s=self._clock() / SECOND_US,
@@ -38,7 +38,7 @@ class RunMetrics:
         return counted
 
     def add(self, log: str, run: RunRecord, *, readable: bool) -> None:
-        """Add a run of a task to the metrics of a query. `readable` is False if the query is paused."""
+        """Add a run of a task to the metrics of a query. `readable` is True if it wrote readable results."""
         metrics = self._queries[log]
         metrics.cpu_s += run.cpu_s
         metrics.python_s += run.python_s

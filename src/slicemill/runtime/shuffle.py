@@ -36,13 +36,13 @@ from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.types import Schema
 
-# The two constants below are chosen from the following measurements.
-# They show the milliseconds in which one worker reads 64 000 rows.
+# Minimum number of rows of a batch that is stored with its order by subtask, in total and per subtask.
+# The two numbers are chosen from measurements of the time in which one worker reads 64 000 rows.
 # The left figure is for batches whose order by subtask was stored when the batch was written.
 # The right figure is for batches whose order is computed by the reader.
 #   batches of 16 000 rows:   2 subtasks 6.9 / 6.3 ms,   8 subtasks 7.3 / 7.6 ms
 #   batches of 64 000 rows:  64 subtasks 6.8 / 7.8 ms
-#   batches of  4 000 rows:   8 subtasks 15 / 9 ms,     64 subtasks 52 / 12 ms (each subtask reads each batch)
+#   batches of  4 000 rows:   8 subtasks 15 / 9 ms,     64 subtasks 52 / 12 ms
 # The order is computed once if it is stored, and otherwise once in each worker that reads the batch.
 _LARGE, _LARGE_PER_SUBTASK = 16_000, 1_000
 # Number of rows that are sampled of each written batch, to find frequent keys.
@@ -89,7 +89,7 @@ def sample_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) 
 
 
 def _sample_positions(rows: int) -> NDArray[np.int64]:
-    """Return evenly spread row positions without a period.
+    """Return the positions of the rows to sample: evenly spread, but not periodic.
 
     A periodic sample would be biased if keys are periodic.
     """

@@ -30,7 +30,7 @@ _MOST_KEYS = 64
 
 @dataclass(frozen=True, slots=True)
 class SkewLimits:
-    """Thresholds for heavy keys.
+    """Thresholds at which a key becomes heavy (its rows go to all subtasks) or light again.
 
     A key becomes heavy if its subtask has more than `uneven` times the mean work. A heavy key becomes light
     if its work is below `light` times the mean. A decision needs `enough_work` per subtask, in comparisons;

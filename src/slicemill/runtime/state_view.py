@@ -30,13 +30,13 @@ from slicemill.storage.home_reader import HomeReader
 
 T = TypeVar("T")
 
-# Function that is applied to the state of one operator in one subtask: (task, node, subtask, state).
+# Function of the state of one operator in one subtask: (task, node, subtask, state).
 Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSlice:
-    """One state slice in one subtask of a task.
+    """Slice of join state (rows between two ages) in one subtask of a task.
 
     `wanted` has, for each query, the number of rows that the query may still read.
     """

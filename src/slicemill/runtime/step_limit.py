@@ -98,7 +98,7 @@ class StepLimit:
             self._record.end_process_after(cpu_s)
 
     def _tick(self, _: int, __: FrameType | None) -> None:
-        # The interpreter is not blocked, so restart the timer that kills the process.
+        # The timer that kills the process is restarted, because the interpreter is not blocked.
         self._end_process_after(self.seconds * _OF_ONE_CALL)
         compiles = global_compiler_lock.is_locked()  # type: ignore[no-untyped-call]
         # A kernel is compiled only once, so the time of the compilation does not count.
@@ -111,15 +111,18 @@ class StepLimit:
             raise StepCancelled
 
 
-# A step record is a file with the current step of a worker. The file remains after the process has ended.
+# A step record is a file in which a worker process writes its current step.
+# The file remains after the process has ended.
 #
-#     <home>/steps/<mill>-<worker>-<incarnation>           index of the item in its message, index of the step
+#     <home>/steps/<mill>-<worker>-<incarnation>           index of item and step
 #     <home>/steps/<mill>-<worker>-<incarnation>.cancel    steps that the driver cancels
 #
-# The worker maps the file into memory, so that an update needs no system call. Python cannot interrupt a call
-# of machine code that does not return. In this case the kernel sends SIGPROF. The handler of `faulthandler`,
-# which does not need the interpreter lock, appends the stack to the record, and the process ends. So when a
-# worker has died, the driver knows the step, and whether the worker was stuck in it.
+# The worker maps the file into memory, so that an update needs no system call.
+# Python cannot interrupt a call of machine code that does not return.
+# For such a call, the kernel sends the signal SIGPROF to the process.
+# The signal handler of `faulthandler` needs no interpreter lock.
+# The handler appends the stack of the process to the step record, and the process ends.
+# So the driver can read in which step a dead worker was, and whether the worker was stuck in the step.
 
 
 _PLACE = struct.Struct("<qq")
@@ -188,7 +191,7 @@ class StepRecord:
 
 
 def cancel_steps(path: Path, message: int, places: Collection[StepPosition]) -> None:
-    """Tell a worker to cancel steps of its current message, through a file beside its step record."""
+    """Request that a worker cancels steps of its current message, by a file beside its step record."""
     written = _cancel_file(path).with_suffix(".new")
     written.write_text(json.dumps([message, sorted(places)]))
     written.replace(_cancel_file(path))

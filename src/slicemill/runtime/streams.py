@@ -58,11 +58,11 @@ if TYPE_CHECKING:
 # Journal field that is set when a stream's source was changed.
 # Rows of the former source cannot be read from the new source.
 MOVED = "moved"
-# Maximum number of rows per read, so that a large file does not delay other work.
+# Maximum number of rows that one read returns, so that a large file does not delay other work.
 ROWS_PER_READ = 200_000
 # After a read with fewer rows than this, the next read may wait until more rows have accumulated.
 _MANY_ROWS = 1_000
-# Maximum delay of a notice from a reader's thread to the driver.
+# Maximum delay of the notice by which a reader's thread tells the driver of new rows.
 _NOTICE_US = 50_000
 # Poll interval of a source without new rows.
 _LOOK_US = 100_000
@@ -142,7 +142,7 @@ def streams_to_read(
 
 
 def check_sources(streams: Iterable[RunningStream]) -> None:
-    """Raise if the source of a stream cannot be read."""
+    """Raise SourceFailed if the source of any stream cannot be read."""
     told = [
         f"reading {stream.name} stopped: {stream.error}" for stream in streams if stream.error is not None
     ]
@@ -168,7 +168,7 @@ class RunningStream:
         self.name = stream.name
         self.supply = supply
         self.counts = StreamCounts()
-        self.cpu_s = 0.0  # processor time of reading
+        self.cpu_s = 0.0  # processor time of all reads of the stream
         self.ended = False
         self.error: str | None = None
         self.warning: str | None = None  # problem of the source that does not prevent reading
@@ -232,7 +232,7 @@ class RunningStream:
         return self._home.source_folder(self.name) / "handed"
 
     def is_same_source(self, stream: Stream) -> bool:
-        """Return True if the declarations differ at most in RETAIN and BEGIN."""
+        """Return True if a new declaration of the stream differs at most in RETAIN and BEGIN."""
         return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
     def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
@@ -394,7 +394,7 @@ class RunningStream:
         return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def handle_notice(self) -> None:
-        """Handle a reader's notice that the source has rows."""
+        """Schedule a read at once, because the reader has reported new rows of the source."""
         self._noticed = self._asks = True
         self.next_read_us = 0
 
@@ -500,7 +500,7 @@ class RunningStream:
         self.next_read_us = None if self.handed else 0
 
     def failed(self, error: str, now: int) -> None:
-        """Record a failed read and schedule a retry with back-off."""
+        """Record a failed read of the stream and schedule a retry with back-off."""
         self.reading_us = None
         self.lost()
         self.record_source_failure(error, now)

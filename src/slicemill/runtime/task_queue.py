@@ -32,7 +32,8 @@ from slicemill.time import BEGINNING, END, SECOND_US
 _LEAST_WAIT_S = 1e-6
 # Minimum share of a worker's time for a backfilling task, also under load.
 LEAST_SHARE = 0.1
-# Permitted share of overhead in the time of a backfill run, which is short so that live tasks do not wait.
+# Permitted share of fixed overhead in the time of a backfill run.
+# Runs of a backfill are short, so that live tasks do not wait.
 _PAST_OVERHEAD = 0.5
 _FIRST_ROWS = 50.0
 
@@ -146,7 +147,7 @@ class RunningTasks:
         return None if position is None else self.tasks[position]
 
     def moments(self, task: RunningTask, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
-        """Return when the source streams of a task's results have reached recent timestamps.
+        """Return the times at which the source streams of a task's results reached recent timestamps.
 
         Recent timestamps are those after the task's watermark.
         """
@@ -248,7 +249,7 @@ class RunningTasks:
         watermarks = task.input_watermarks()
         self._ends_us[position] = np.inf
         if dues and watermarks:
-            # Estimate the end of the next window, as if the watermark advanced with the clock.
+            # The end of the next window is estimated as if the watermark advanced with the clock.
             left_us = min(max([0, *(ts - watermarks[log] for log, ts in due.items())]) for due in dues)
             self._ends_us[position] = now_us + left_us + self._late_us[position]
         for log in task.plan.task.inputs:
@@ -266,7 +267,7 @@ class RunningTasks:
         return position is not None and bool(self._catching_up[position])
 
     def mark_live(self, task: RunningTask) -> None:
-        """Treat a task as live, because its backfill has ended."""
+        """Treat a task as live (not backfilling), because its backfill has ended."""
         self._catching_up[self.position[task.id]] = False
 
     def _count_pending(self, position: int, task: RunningTask) -> None:
@@ -370,7 +371,7 @@ class RunningTasks:
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Return each own policy of a component of the plan, and the indexes of the component's tasks.
+        """Return each policy that is set for a plan component, with the indexes of the component's tasks.
 
         A component is a set of tasks that share no logs with other tasks. `policies` maps a log to a policy.
         """
@@ -385,7 +386,7 @@ class RunningTasks:
         return self._by_component(policies).get(self._component_of.get(log, -1))
 
     def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
-        """Map the number of each plan component to its own policy, the last given for one of its logs."""
+        """Map the number of each plan component to its policy. If several are given, the last applies."""
         return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
@@ -444,7 +445,7 @@ class RunningTasks:
         return can & self._free
 
     def _tasks_on_demand(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
-        """Yield tasks that must run only to advance a watermark (M25).
+        """Yield tasks that must run without new rows, only to advance a watermark (M25).
 
         A downstream task holds rows back until the watermark of a log reaches a time. If the inputs of the
         task that writes the log have reached that time, a run without rows advances the watermark. Otherwise

@@ -91,10 +91,11 @@ _LOGGER = logging.getLogger("slicemill")
 # After a failed run, this maximum is divided by _FEWER.
 _ROWS_PER_RUN, _FEWER = 1_000_000, 16
 BACKFILL = "backfill"
-# A task is stopped after this many consecutive runs that crash a worker or in which all queries fail.
+# Number of consecutive failed runs after which a task is stopped.
+# A run fails if it crashes a worker or if all its queries fail.
 _STRIKES = 3
-# A step is interrupted after the longer of two processor times.
-# One is STEP_S seconds, the other _FAR_LONGER times the usual time of the task's run.
+# A step of a run is interrupted after STEP_S seconds of processor time.
+# If _FAR_LONGER times the usual time of the run is longer, the step may take that time.
 STEP_S, _FAR_LONGER = 10.0, 20.0
 # A checkpoint of a task is due after this many rows or this many seconds.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
@@ -310,7 +311,7 @@ class RunningTask:
 
     @property
     def begins(self) -> bool:
-        """Return True until the task has emitted the results that exist before the first input row."""
+        """Return True if the task must still emit the results that exist before the first input row."""
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property

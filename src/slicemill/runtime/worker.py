@@ -104,8 +104,8 @@ class LoadedSubtask:
     program: TaskProgram
     bytes: int = 0
     counted_s: float = -math.inf  # time at which the bytes of the state were counted
-    counting_cpu_s: float = 0.0  # processor time of the last count
-    ran_cpu_s: float = 0.0  # processor time of runs since the last count
+    counting_cpu_s: float = 0.0  # processor time of the last count of bytes
+    ran_cpu_s: float = 0.0  # processor time of runs since the last count of bytes
 
     def goes_on_with(self, item: RunTask) -> bool:
         """Return True if the subtask in memory has the state that a run needs."""

@@ -1,4 +1,4 @@
-"""Events of a worker pool, and the context of a handler."""
+"""Events of a worker pool, and the context of a worker's message handler."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Event: TypeAlias = WorkerJoined | WorkerLeft | WorkerAnswer | Notice
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Exception of a handler.
+    """Exception that a worker's message handler has raised.
 
     The worker continues, unless its memory was exhausted.
     """
@@ -71,7 +71,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """Arguments for the factory of a worker's handler."""
+    """Arguments for the factory of a worker's message handler."""
 
     worker: int
     incarnation: int
@@ -93,7 +93,7 @@ def writer_name(worker: int, incarnation: int) -> str:
 
 
 def make_handler(path: str, context: WorkerContext) -> Handler:
-    """Create a handler with a factory, named as "package.module:factory"."""
+    """Create a message handler by a factory that is named as "package.module:factory"."""
     module, _, factory = path.partition(":")
     if not factory:
         raise SlicemillError(f"{path!r} does not name a factory; write package.module:factory")

@@ -61,7 +61,7 @@ _GONE = "its process ended"
 
 @dataclass(slots=True)
 class _Connection:
-    """Connection of a worker, from HELLO until the worker leaves."""
+    """Connection of a worker, from its first message (HELLO) until the worker leaves."""
 
     hello: Hello
     channel: Channel
@@ -91,7 +91,7 @@ _Report: TypeAlias = _Arrival | _JobEnded
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """State of a worker number across incarnations."""
+    """State of a worker number, which is kept when the worker process is replaced."""
 
     newest: int = -1
     connection: _Connection | None = None
@@ -449,11 +449,11 @@ def _kill(process: psutil.Process) -> None:
         process.kill()
 
 
-# Supervisor: a thread that keeps one worker running.
+# A supervisor is a thread that keeps one worker running.
 #
-# It submits Spark jobs with a single task, one after the other. Each worker has its own job, because Spark
-# counts task failures per job, and the fourth failure ends the job with all its tasks. After the first
-# failures of a job, Spark itself restarts the task, on another executor if necessary.
+# The supervisor submits Spark jobs with a single task, one after the other.
+# Each worker has its own job, because the fourth failure of a task ends the job with all its tasks.
+# After the first failures, Spark itself restarts the task, on another executor if necessary.
 
 
 # Minimum duration in seconds of a job after which the next job starts without back-off.
@@ -493,7 +493,7 @@ class Supervisor:
         self._stopping.set()
 
     def cancel(self) -> None:
-        """Cancel the current job."""
+        """Cancel the current Spark job of the worker."""
         with contextlib.suppress(Exception):
             self._context.cancelJobGroup(self._group)
 
@@ -506,7 +506,7 @@ class Supervisor:
         while not self._stopping.wait(pause_s(failures)):
             began = time.monotonic()
             reason = self._job()
-            # A short job without an error is a failure too, such as a worker that cannot create its handler.
+            # A short job without an error is a failure too: its worker may not have created its handler.
             failures = 0 if time.monotonic() - began >= _GOOD_S else failures + 1
             if self._stopping.is_set():
                 return
