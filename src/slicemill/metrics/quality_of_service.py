@@ -84,15 +84,14 @@ class StaleTime:
     """Time during which an output stream lacked a due result (P30).
 
     A result is due when the tuple that causes it has arrived. Results may be emitted in another order than
-    their causes arrive, for example by a union whose inputs lag behind each other. So earlier spans without a
-    missing result are stored.
+    their causes arrive, for example by a union whose inputs lag behind each other. So earlier time spans
+    in which no result was missing are stored.
     """
 
     stale: float = 0.0
     covered_until: float = -math.inf
-    _fresh: list[tuple[float, float]] = field(
-        default_factory=list
-    )  # earlier time spans in which no result was missing
+    # Earlier time spans in which no result was missing.
+    _fresh: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, arrival: float, departure: float) -> list[tuple[float, float]]:
         """Add a result with its arrival and departure times.

@@ -41,9 +41,8 @@ class RunRecord:
     emitted: Mapping[str, int] = field(default_factory=dict)  # operator -> rows
     failed: Mapping[str, str] = field(default_factory=dict)  # stopped output -> reason
     arrivals: Mapping[str, Arrivals] = field(default_factory=dict)  # output -> due times of its rows
-    compared: Mapping[str, Sequence[Comparisons]] = field(
-        default_factory=dict
-    )  # join -> comparisons of each subtask
+    # Join -> comparisons of each subtask.
+    compared: Mapping[str, Sequence[Comparisons]] = field(default_factory=dict)
     sheds: Mapping[str, AccuracyReport] = field(default_factory=dict)  # operator -> report of shed rows
     subtasks: Sequence[SubtaskRecord] = ()
     seconds: float = 0.0  # duration of the run in its slowest subtask

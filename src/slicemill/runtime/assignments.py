@@ -63,9 +63,8 @@ class AssignedWorker:
     asked_s: float = 0.0  # time at which the current message was sent
     messages: int = 0
     cancelled: bool = False  # True if steps of dropped queries in this message are cancelled
-    left: list[SubtaskId] = field(
-        default_factory=list
-    )  # moved subtasks that are still in the worker's memory
+    # Moved subtasks that are still in the worker's memory.
+    left: list[SubtaskId] = field(default_factory=list)
     # Checkpoints that the worker is writing, possibly after its answer to the message.
     writing: dict[SubtaskId, CheckpointTask] = field(default_factory=dict)
     writing_s: float = 0.0  # time at which the last message with a checkpoint was sent

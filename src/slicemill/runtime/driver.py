@@ -7,14 +7,14 @@
 There is no barrier: when a worker answers, it gets its next message while other workers are busy. A message
 contains reads of sources first, then runs of tasks in the order of the scheduling policy, up to a quantum of
 estimated cost. While several tasks have input, one run reads at most the rows that fit into a quantum, so
-that the policy can choose again soon. Rows of a task that is not chosen stay in the logs.
+that the policy can choose again soon. The input rows of a task that is not chosen stay in the logs.
 
 Rows that arrive during a round are processed in the next round, so batches grow under load. While few rows
 arrive, `PollTimer` decides when sources are polled.
 
 A checkpoint blocks a worker only while the worker takes a snapshot. When all subtasks have sent the notice
-that their files are complete, one journal record names the files. A pause of the loop waits for these
-notices.
+that their files are complete, one journal record names the files. A pause of the scheduling loop waits for
+all notices.
 """
 
 from __future__ import annotations
@@ -882,9 +882,8 @@ class Dispatcher:
             for subtask, worker in enumerate(workers):
                 known = self._assignments.take_up(task, subtask, worker)
                 queues[worker].append(task.item(subtask, restore=not known, checkpoint=written))
-                load_s[worker] += (
-                    cost.overhead + cost.per_row * task.run.rows
-                )  # estimated cost of the slowest subtask
+                # Estimated cost of the slowest subtask.
+                load_s[worker] += cost.overhead + cost.per_row * task.run.rows
                 if alone:
                     load_s[worker] = math.inf
         self._send_items({worker: queue for worker, queue in queues.items() if queue})

@@ -204,9 +204,8 @@ class RunDone:
     key_samples: KeySamples = field(default_factory=dict)
     collecting_s: float = 0.0  # seconds of cpu_s in garbage collection
     overran: frozenset[str] = frozenset()  # output logs of queries with a step that exceeded its time limit
-    shared: frozenset[str] = (
-        frozenset()
-    )  # output logs of queries with an error in a step that several queries share
+    # Output logs of queries with an error in a step that several queries share.
+    shared: frozenset[str] = frozenset()
 
     @property
     def record(self) -> SubtaskRecord:
@@ -248,9 +247,8 @@ class ReadDone:
     rows_unneeded: int  # number of rows in rows_read that no query needs and that are not stored
     cpu_s: float
     seconds: Mapping[str, float]
-    key_samples: Mapping[str, KeySample] = field(
-        default_factory=dict
-    )  # exchange id -> sample of written rows
+    # Exchange id -> sample of written rows.
+    key_samples: Mapping[str, KeySample] = field(default_factory=dict)
     warning: str | None = None  # problem of the source that does not prevent reading from the source
 
 

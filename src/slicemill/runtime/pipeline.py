@@ -156,9 +156,8 @@ class RunOutcome:
     rows: Mapping[str, int]
     due: Dues
     overran: frozenset[str] = frozenset()  # output logs of queries with a step that exceeded its time limit
-    shared: frozenset[str] = (
-        frozenset()
-    )  # output logs of queries with an error in a step that several queries share
+    # Output logs of queries with an error in a step that several queries share.
+    shared: frozenset[str] = frozenset()
 
 
 class _Overrun(SlicemillError):

@@ -542,9 +542,10 @@ def job_failure_cause(error: BaseException) -> str:
     return chosen[0][:500]
 
 
-# Ctrl-C while workers run. PySpark's handler cancels all jobs before it raises KeyboardInterrupt, which would
-# kill workers during their runs. While a pool runs, Ctrl-C only raises KeyboardInterrupt. The code that
-# catches the exception stops the pool.
+# PySpark's handler of Ctrl-C cancels all jobs before it raises KeyboardInterrupt.
+# The cancelled jobs would kill workers during their runs.
+# While a pool runs, Ctrl-C only raises KeyboardInterrupt.
+# The code that catches the exception stops the pool.
 
 
 class Interrupts:
