@@ -194,7 +194,7 @@ def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -
 
 
 def _response(metrics: QueryMetrics, share: float) -> str:
-    """Format a quantile of a query's response times. Brackets mark times of the warm-up."""
+    """Format a quantile of a query's response times. Brackets mark times before all tasks have run once."""
     response = metrics.response_ms(share)
     if response is not None:
         return f"{response:,.0f}"

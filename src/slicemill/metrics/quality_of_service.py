@@ -35,7 +35,7 @@ class IdealTime(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """Count, sum, sum of squares, and maximum of values."""
+    """Summary of values: their count, sum, sum of squares, and maximum."""
 
     count: int = 0
     total: float = 0.0
@@ -142,7 +142,7 @@ def freshness(stalenesses: Sequence[float], weights: Sequence[float] | None = No
 
 
 def tardiness(completion: npt.ArrayLike, deadline: npt.ArrayLike) -> Floats:
-    """Return the delay of each result beyond its deadline (P24)."""
+    """Return the time by which each result exceeds its deadline, or 0 (P24)."""
     return np.maximum(0.0, np.asarray(completion, np.float64) - np.asarray(deadline, np.float64))
 
 

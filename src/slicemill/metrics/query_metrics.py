@@ -55,7 +55,7 @@ class QueryMetrics:
     ideal_s: float = math.nan
     figures: QueryStatistics = field(default_factory=QueryStatistics)
     responses: Quantiles = field(default_factory=Quantiles)
-    warm_up: Quantiles = field(default_factory=Quantiles)  # response times of warm-up results
+    warm_up: Quantiles = field(default_factory=Quantiles)  # response times while tasks run for the first time
     stale: StaleTime = field(default_factory=StaleTime)
     memory: MemoryUse = MemoryUse()
     shed: AccuracyReport | None = None  # report of tuples dropped by load shedding, if there is any

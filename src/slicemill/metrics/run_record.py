@@ -36,21 +36,23 @@ class RunRecord:
     """
 
     task: str
-    read: Mapping[str, int] = field(default_factory=dict)  # input -> rows, except shed rows
-    written: Mapping[str, int] = field(default_factory=dict)  # output -> rows
-    emitted: Mapping[str, int] = field(default_factory=dict)  # operator -> rows
-    failed: Mapping[str, str] = field(default_factory=dict)  # stopped output -> reason
+    read: Mapping[str, int] = field(default_factory=dict)  # input -> number of rows read and not shed
+    written: Mapping[str, int] = field(default_factory=dict)  # output -> number of rows written
+    emitted: Mapping[str, int] = field(default_factory=dict)  # operator -> number of rows emitted
+    failed: Mapping[str, str] = field(default_factory=dict)  # output log of a stopped query -> reason
     arrivals: Mapping[str, Arrivals] = field(default_factory=dict)  # output -> due times of its rows
     # Join -> comparisons of each subtask.
     compared: Mapping[str, Sequence[Comparisons]] = field(default_factory=dict)
-    sheds: Mapping[str, AccuracyReport] = field(default_factory=dict)  # operator -> report of shed rows
+    # Operator -> rows dropped by load shedding.
+    sheds: Mapping[str, AccuracyReport] = field(default_factory=dict)
     subtasks: Sequence[SubtaskRecord] = ()
     seconds: float = 0.0  # duration of the run in its slowest subtask
     python_s: float = 0.0  # processor time in kernels (loops) that are not compiled yet
     collecting_s: float = 0.0  # processor time in garbage collection
     committed_us: int = 0
     warm_us: int = 0  # time by which the task and its upstream tasks had their first run
-    ideal: Mapping[str, IdealTime] = field(default_factory=dict)  # output -> ideal time of its rows
+    # Output -> response time of its rows without other load.
+    ideal: Mapping[str, IdealTime] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

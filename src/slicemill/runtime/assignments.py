@@ -58,14 +58,15 @@ class AssignedWorker:
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
-    writers: set[str] = field(default_factory=set)  # names of the worker's segment writers
+    # Names of the worker's writers of segments (files of a log).
+    writers: set[str] = field(default_factory=set)
     asked: tuple[Item, ...] = ()
     asked_s: float = 0.0  # time at which the current message was sent
     messages: int = 0
     cancelled: bool = False  # True if steps of dropped queries in this message are cancelled
     # Moved subtasks that are still in the worker's memory.
     left: list[SubtaskId] = field(default_factory=list)
-    # Checkpoints that the worker is writing, possibly after its answer to the message.
+    # Subtask -> checkpoint that the worker is writing, possibly after its answer to the message.
     writing: dict[SubtaskId, CheckpointTask] = field(default_factory=dict)
     writing_s: float = 0.0  # time at which the last message with a checkpoint was sent
 
@@ -131,7 +132,7 @@ class Assignments:
 
     @property
     def writers(self) -> set[str]:
-        """Return the names of the segment writers that may still append rows."""
+        """Return the names of the writers that may still append rows to segments (files of a log)."""
         return {name for assigned in self._workers.values() for name in assigned.writers}
 
     # -- joining and leaving ---------------------------------------------------------------------------
@@ -176,7 +177,7 @@ class Assignments:
         return assigned.writing.pop((done.task, done.subtask), None) is not None
 
     def discard_checkpoint(self, worker: int, task_id: str) -> None:
-        """Record that a worker could not take the snapshots of a task."""
+        """Record that a worker could not checkpoint its subtasks of a task."""
         writing = self._workers[worker].writing
         for subtask in [subtask for subtask in writing if subtask[0] == task_id]:
             del writing[subtask]

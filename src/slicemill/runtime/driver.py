@@ -164,7 +164,7 @@ class Dispatcher:
 
     @property
     def writers(self) -> set[str]:
-        """Return the names of the segment writers that may still append rows."""
+        """Return the names of the writers that may still append rows to segments (files of a log)."""
         return self._assignments.writers
 
     @property
@@ -540,7 +540,7 @@ class Dispatcher:
                 self._control.notify_all()
 
     def _park(self) -> None:
-        """Park the scheduling loop while another thread needs it to pause."""
+        """Park the scheduling loop while another thread requires a pause."""
         with self._control:
             while self._pauses and not self._stop:
                 self._parked = True
@@ -562,7 +562,7 @@ class Dispatcher:
         self._give()
 
     def look(self) -> None:
-        """Call the callbacks that are due between two rounds, unless the plan is changing.
+        """Call the callbacks that run between two scheduling rounds, unless the plan is changing.
 
         A callback that fails because the disk is full is called again in the next round.
         """
@@ -627,7 +627,7 @@ class Dispatcher:
             raise self.failure
 
     def _commit(self, change: Change) -> None:
-        """Commit a round by one journal record.
+        """Commit the results of a scheduling round by one journal record.
 
         While the disk is full, the scheduling loop retries and reports the problem. Other threads raise
         StorageFull.
@@ -867,7 +867,7 @@ class Dispatcher:
             if alone and any(queues[worker] for worker in workers):
                 # A task with a failed run uses its workers alone, because the run may crash them.
 
-                # A backfill uses its workers alone, because it would delay live tasks.
+                # A backfill (read of old rows) uses its workers alone, because it would delay live tasks.
                 continue
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = task.statistics.cost

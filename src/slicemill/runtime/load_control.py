@@ -83,7 +83,7 @@ class LoadControl:
     def decide(
         self, epochs: Mapping[str, Sequence[Epoch]], state_bytes: int, backlog: Backlog, now: int
     ) -> dict[str, SheddingDecision]:
-        """Map each operator that sheds to its shedding decision for a run over the given epochs."""
+        """Map each operator that sheds rows to its decision for a run over the given epochs (commits)."""
         if not self._controllers:
             return {}
         pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
@@ -151,7 +151,7 @@ class _MeasuredJoin:
         self._looked = 1.0
 
     def reaches(self, decided: Mapping[str, SheddingDecision]) -> dict[str, SheddingDecision]:
-        """Map each query to its shedding decision, completed by the maximum age of rows to compare."""
+        """Map each query to its load shedding decision, completed by the maximum age of rows to compare."""
         found = {}
         for name in self._limited:
             share, windows = decided[name].share, self._windows.get(name)

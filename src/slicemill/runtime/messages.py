@@ -1,4 +1,4 @@
-"""Protocol between driver and workers: messages with items, and answers.
+"""Protocol between driver and workers: messages with work items, and their answers.
 
 Both processes run the same version and messages are never stored. So messages are pickled without a schema.
 Persistent state is in the journal (`storage.changes`).
@@ -35,7 +35,7 @@ KeySamples: TypeAlias = Mapping[str, Mapping[str, KeySample]]
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Epochs of a log that a run reads, and the watermark after them.
+    """Epochs (commits) of a log that a run of a task reads, and the watermark after these epochs.
 
     Rows before `from_ts`, if given, are ignored.
     """
@@ -50,7 +50,7 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """Checkpoint of a subtask's state, and the epochs to replay after it.
+    """Checkpoint of a subtask's state, and the epochs (commits of logs) to replay after the checkpoint.
 
     Results of the replay are discarded, because they are already committed. `newcomers` are queries added
     since the checkpoint. `successors` maps a query to the replaced query whose state it took over, and
@@ -84,7 +84,7 @@ class OutputLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTask:
-    """Run one subtask of a task over new epochs.
+    """Request that a worker runs one subtask of a task over new epochs (commits) of its inputs.
 
     `restore` is set if the worker does not hold the subtask in memory. `moments` are the times at which the
     source streams reached timestamps. `now_us` is the current time of the engine.
@@ -114,7 +114,7 @@ class RunTask:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTask:
-    """Write a checkpoint of the state that a subtask has after a run.
+    """Request that a worker writes a checkpoint of the state that a subtask has after a run.
 
     A resident worker (one that runs all the time) takes a snapshot and writes it in the background, while it
     continues with its next items. In this case the answer has no entry for the checkpoint, and the worker
@@ -130,10 +130,10 @@ class CheckpointTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStream:
-    """Read rows of a stream's source after `offsets`, and write them to the stream's log.
+    """Request that a worker reads rows of a stream's source and writes them to the stream's log.
 
-    `progress` has the journal fields of the stream, for a worker that has not read the stream before. `held`
-    are the rows that are held back for sorting.
+    The rows are those after `offsets`. `progress` has the journal fields of the stream, for a worker that has
+    not read the stream before. `held` are the rows that are held back for sorting.
     """
 
     mill: str
@@ -154,7 +154,7 @@ class ReadStream:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Release the named tasks, subtasks and streams from a worker's memory, or all if no name is given."""
+    """Request that a worker releases tasks, subtasks and streams from memory, or all if none is named."""
 
     mill: str
     tasks: tuple[str, ...] = ()
@@ -261,7 +261,7 @@ class ItemFailed:
     error: str
     trace: str = ""
     disk_full: bool = False
-    checkpoint_damaged: bool = False  # the restored checkpoint cannot be read
+    checkpoint_damaged: bool = False  # True if the checkpoint to restore cannot be read
 
 
 ItemDone: TypeAlias = RunDone | CheckpointDone | ReadDone | ItemFailed

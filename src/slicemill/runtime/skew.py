@@ -1,4 +1,4 @@
-"""Skew: heavy keys of a join that is partitioned by key (S37-S38).
+"""Skew: handling of heavy keys (with very many rows) in a join that is partitioned by key (S37-S38).
 
 After each run, subtasks report the work per key. When enough work is known, a key that makes its subtask much
 slower than the mean becomes heavy, and its rows go to all subtasks from then on. A key that has become light
@@ -190,7 +190,7 @@ class HeavyKeys:
         self._spread(self._work, self._by_key, next_ts)
         self._foreseen, self._found = self._foreseen / 2, self._found / 2
         if self.keys != before:
-            # After a change of the heavy keys, the work measured before the change is no longer valid.
+            # When the heavy keys have changed, the work measured before is no longer valid.
             self._work, self._by_key = [0.0] * self._subtasks, {}
             return True
         # All counts are halved, and small counts are dropped (exponential decay).
@@ -202,7 +202,7 @@ class HeavyKeys:
         return False
 
     def forget(self, reached: int) -> bool:
-        """Drop former heavy keys that ended before `reached`, because no replay needs them.
+        """Drop former heavy keys whose rows had left all windows by `reached`. No replay needs them.
 
         Return True if a key was dropped.
         """
@@ -226,7 +226,7 @@ class HeavyKeys:
                 self.keys = (*self.keys[:index], fading, *self.keys[index + 1 :])
 
     def _spread(self, by_subtask: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Add keys of overloaded subtasks to the heavy keys while that improves the balance."""
+        """Spread keys of overloaded subtasks over all subtasks while that improves the balance."""
         work = list(by_subtask)
         light: dict[int, dict[int, tuple[float, float]]] = {subtask: {} for subtask in range(self._subtasks)}
         heavy = {key.hash for key in self.keys if key.fades == END}

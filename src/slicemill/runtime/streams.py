@@ -172,7 +172,7 @@ class RunningStream:
         self.ended = False
         self.error: str | None = None
         self.warning: str | None = None  # problem of the source that does not prevent reading
-        self.loaded: tuple[int, int] | None = None  # worker that reads the stream, and its incarnation
+        self.loaded: tuple[int, int] | None = None  # worker that reads the stream, and number of its process
         self.reading_us: int | None = None  # time at which the current read was sent
         # The value None means that the next read follows a notice of the reader, or fed rows.
         self.next_read_us: int | None = 0 if supply is Supply.READER else None
@@ -186,7 +186,7 @@ class RunningStream:
         self._folder = folder
         self._clock = clock
         self.failures = 0  # number of consecutive failed reads
-        # Fields of the intake, which orders rows and finds late rows.
+        # Journal fields of the intake, which sorts arriving rows and detects late rows.
         # Minor fields, such as the time of the last poll, cause no journal record.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._asked = False

@@ -30,9 +30,9 @@ from slicemill.storage.log import Log
 from slicemill.time import BEGINNING, END, SECOND_US
 
 _LEAST_WAIT_S = 1e-6
-# Minimum share of a worker's time for a backfilling task, also under load.
+# Minimum share of a worker's time for a task that backfills (reads old rows for a new query).
 LEAST_SHARE = 0.1
-# Permitted share of fixed overhead in the time of a backfill run.
+# Permitted share of fixed overhead in the time of a backfill run (over old rows for a new query).
 # Runs of a backfill are short, so that live tasks do not wait.
 _PAST_OVERHEAD = 0.5
 _FIRST_ROWS = 50.0
@@ -112,7 +112,7 @@ class RunningTasks:
         self._catching_up = np.zeros(count, np.bool_)
         self._usual_rows = np.zeros(count)
         self._usual_s = np.zeros(count)  # usual duration of a run of each task
-        # Tasks of backfilling queries that have not joined a shared task yet.
+        # Tasks of new queries that still read old rows (backfill) and have not joined a shared task.
         self.apart = [task for task in tasks if BACKFILL in task.fields]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
@@ -152,7 +152,7 @@ class RunningTasks:
         Recent timestamps are those after the task's watermark.
         """
         if not task.plan.task.stateful:
-            # A stateless task emits rows at once, so it does not need times of its source streams.
+            # A stateless task emits rows at once, so it needs no times of its source streams.
             return ()
         after = min(task.input_watermarks().values(), default=BEGINNING)
         return tuple(stream_of(log, streams).moments(log, after) for log in self._origins_of(task))
@@ -184,7 +184,7 @@ class RunningTasks:
     # -- incremental updates ---------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
-        """Count new epochs of all logs as pending work of the tasks that read these logs."""
+        """Count new rows of all logs as pending work of the tasks that read these logs."""
         before_us, self._counted_us = self._counted_us, now_us
         self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
@@ -262,7 +262,7 @@ class RunningTasks:
         self.figures.set(position, self.work_tree(position), cost.mean_rows)
 
     def is_catching_up(self, task_id: str) -> bool:
-        """Return True while a task is backfilling."""
+        """Return True while a task is backfilling, that is, reading old rows for a new query."""
         position = self.position.get(task_id)
         return position is not None and bool(self._catching_up[position])
 
@@ -332,7 +332,7 @@ class RunningTasks:
         )
 
     def _backfill_rows(self, positions: Positions, quantum_s: float) -> Floats:
-        """Return the maximum number of rows per run of backfilling tasks.
+        """Return the maximum number of rows per run of tasks that backfill (read old rows).
 
         Live rows may arrive at any time. They should wait at most half as long as their own run takes. The
         first runs read few rows, to measure the cost per row.
@@ -347,7 +347,7 @@ class RunningTasks:
     def order_backfills_last(
         self, ranked: Mapping[RunningTask, float], now_us: int
     ) -> dict[RunningTask, float]:
-        """Order backfilling tasks behind live tasks, unless they have run too little.
+        """Order tasks that backfill (read old rows) behind live tasks, unless they have run too little.
 
         Live tasks keep the order of the policy. A backfilling task goes first if it has run for less than
         LEAST_SHARE of the time.
@@ -409,7 +409,7 @@ class RunningTasks:
     def backlog(self, cores: int) -> Backlog:
         """Estimate the time to process all pending rows (P38)."""
         overhead, per_row, weight = self._own
-        # The many pending rows of a backfill are no sign of overload.
+        # The many pending rows of a backfill (read of old rows) are no sign of overload.
         rows = np.where(self._catching_up, 0, self.rows)
         rows_s = per_row * rows
         certain_s = float(overhead[rows > 0].sum() + rows_s[weight == 0].sum())

@@ -105,7 +105,7 @@ _OVERDUE = 4
 
 @dataclass(slots=True, kw_only=True)
 class TaskRun:
-    """Current run of a task: its input epochs and watermarks, and the answers of its subtasks."""
+    """Current run of a task: its input rows and watermarks, and the answers of its subtasks."""
 
     task: RunningTask
     number: int
@@ -128,7 +128,7 @@ class TaskRun:
 
     @property
     def rows(self) -> int:
-        """Return the number of rows that the run reads and does not shed."""
+        """Return the number of rows that the run processes, without rows dropped by load shedding."""
         return sum(self.rows_by_input().values())
 
     def rows_by_input(self) -> dict[str, int]:
@@ -340,7 +340,7 @@ class RunningTask:
 
     @property
     def catching_up(self) -> bool:
-        """Return True while the task is backfilling."""
+        """Return True while the task is backfilling, that is, reading old rows for a new query."""
         backfill = self.fields.get(BACKFILL)
         return backfill is not None and "done" not in backfill
 
@@ -365,7 +365,7 @@ class RunningTask:
         return self._home.logs[log].epochs(after=self.cursor(log), of_now=True)
 
     def pending(self) -> list[Epoch]:
-        """Return the epochs appended to the inputs since the task's last run."""
+        """Return the epochs (commits) appended to the inputs since the task's last run."""
         return [epoch for log in self.plan.task.inputs for epoch in self.new_epochs(log)]
 
     @property
@@ -373,12 +373,12 @@ class RunningTask:
         return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.task.inputs)
 
     def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
-        """Return the numbers of unread epochs and unread rows of an input, and the oldest arrival time."""
+        """Return the numbers of unread commits and unread rows of an input, and the oldest arrival time."""
         return self._home.logs[log].waiting(self.cursor(log), upto)
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """Map each input log to the number of its last epoch that is no longer needed.
+        """Map each input log to the number of its last epoch (commit) that is no longer needed.
 
         The task and its replays need all later epochs. A replay may start from the last checkpoint or from
         the previous one.
@@ -430,7 +430,7 @@ class RunningTask:
                 # This timestamp is known after this run, so the next run gets the watermark END.
                 marks[log] = max(read)
             epochs[log] = taken
-        # The many rows of a backfill are no sign of overload, so a backfill sheds no rows.
+        # The many rows of a backfill (read of old rows) are no sign of overload, so no rows are shed.
         behind = self.catching_up
         dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
@@ -444,7 +444,7 @@ class RunningTask:
         return self.run
 
     def item(self, subtask: int, *, restore: bool, checkpoint: bool) -> RunTask:
-        """Return the message item that runs one subtask."""
+        """Return the work item by which a worker runs one subtask."""
         outputs = {
             log: OutputLog(
                 self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
@@ -663,7 +663,7 @@ class RunningTask:
         compared: dict[str, list[Comparisons]] = {}
         sheds: dict[str, list[AccuracyReport]] = {}
         for done in run.done:
-            # The rows of a backfill are counted, but their response times are meaningless.
+            # The rows of a backfill (read of old rows) are counted, but their response times are meaningless.
             for log, pairs in () if self.catching_up else done.arrivals.items():
                 arrivals[log] = (*arrivals.get(log, ()), *pairs)
             for node_id, rows in done.rows.items():
@@ -886,7 +886,7 @@ class RunningTask:
         return CheckpointTask(self._mill, self.id, subtask, self._committed_run, self.state_folder)
 
     def finish_subtask_checkpoint(self, done: CheckpointDone, change: Change) -> None:
-        """Record that a worker has written the snapshot of a subtask.
+        """Record that a worker has written the checkpoint of a subtask.
 
         The last subtask completes the checkpoint of the task.
         """

@@ -311,7 +311,7 @@ class Worker:
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> PartitionedRows:
-        """Return the rows of log epochs, partitioned by subtask. All runs of a message share the result."""
+        """Return rows of a log, partitioned by subtask. All runs of a message share the result."""
         key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
             stored = read_stored_tables(span.folder, span.epochs, span.needed)
@@ -319,7 +319,7 @@ class Worker:
         return self._spreads[key]
 
     def _checkpoint(self, item: CheckpointTask) -> CheckpointDone | None:
-        """Take a snapshot of a subtask's state and write the snapshot.
+        """Write a checkpoint of a subtask: take a snapshot of its state and write it to files.
 
         Return None if a background thread writes the snapshot. The thread then notifies the driver.
         """
@@ -409,7 +409,7 @@ class Worker:
             if mill == item.mill and (everything or stream in item.streams):
                 self.streams.pop((mill, stream)).close()
 
-    # -- segments --------------------------------------------------------------------------------------
+    # -- appending to logs -----------------------------------------------------------------------------
 
     def _append(
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
@@ -432,7 +432,7 @@ def make(context: WorkerContext) -> Worker:
 
 
 def _write_snapshot(item: CheckpointTask, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
-    """Write a snapshot to files, and return the notice for the driver."""
+    """Write the snapshot of a subtask's state to files. Return the notice for the driver."""
     try:
         with paced():
             files, failed = write(item.state_folder, snapshot, durable=durable), None

@@ -94,7 +94,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _TaskHandler:
-    """Message handler in a process of Spark, with its notices that go with the next answer."""
+    """Message handler in a Python process of Spark, with its notices to send with the next answer."""
 
     handler: Handler
     notices: queue.SimpleQueue[object]
