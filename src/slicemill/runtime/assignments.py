@@ -118,7 +118,7 @@ class Assignments:
         }
 
     def writing_since(self) -> dict[int, float]:
-        """Map each worker that is writing a checkpoint to the start time."""
+        """Map each worker that is writing a checkpoint to the time at which it was requested."""
         return {
             worker: assigned.writing_s for worker, assigned in list(self._workers.items()) if assigned.writing
         }

@@ -48,7 +48,7 @@ class CulpritSearch:
 
     @property
     def over(self) -> bool:
-        """Return True if the search has no more trials, that is, runs with a part of the queries."""
+        """Return True if no trial is left. A trial is a run with only some of the queries."""
         return not self._waiting
 
     @property

@@ -417,7 +417,7 @@ class RunningTasks:
 
     @property
     def _has_work(self) -> npt.NDArray[np.bool_]:
-        """Return, for each task, True if it has new rows or its run before the first row is due."""
+        """Return, for each task, True if it has new rows or must run once before its first row."""
         found: npt.NDArray[np.bool_] = (self._epochs > 0) | self._begins
         return found
 

@@ -522,7 +522,7 @@ class RunningTask:
         return [log for root, log in task.outputs if log not in left_out and node_id in graph.ancestors(root)]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
-        """Record the step of a run that was executing when its worker process ended."""
+        """Record which step of a run was executing when the worker process ended."""
         if self.run is None or self.run.number != run:
             return
         self.run.blameless = stuck

@@ -124,7 +124,7 @@ def _handler(work: _Work, worker: int, attempt: int) -> _TaskHandler:
 
 
 class JobPool:
-    """Pool of workers that exist only while a Spark job handles messages. Interface as `WorkerPool`."""
+    """Pool with the interface of `WorkerPool`, in which each batch of messages is a Spark job."""
 
     resident = False
 
