@@ -1,4 +1,4 @@
-"""Mills for tests and simulations: with a clock, workers and input of the program's own.
+"""Engines for tests and simulations, in which the test controls clock, workers and input.
 
 clock = Clock()
 with open_mill(home=tmp_path, pool=inline_pool(), clock=clock, read_sources=False) as mill:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class MillOptions(TypedDict, total=False):
-    """Options of the constructor of `Mill`."""
+    """Optional arguments of the constructor of `Mill`."""
 
     master: str | None
     folder: str | Path
@@ -64,11 +64,11 @@ def open_mill(
     read_sources: bool = True,
     **options: Unpack[MillOptions],
 ) -> Mill:
-    """Return a mill with its own clock, worker pool and input.
+    """Return an engine (`Mill`) with its own clock, worker pool and input.
 
     - `clock`: returns the current time in microseconds
     - `pool`: workers in place of Spark's executors, which the caller stops
-    - `read_sources`: with False, rows arrive only through `Mill.feed`
+    - `read_sources`: if False, rows arrive only through `Mill.feed`
     """
 
     class SimulatedMill(Mill):
@@ -78,6 +78,6 @@ def open_mill(
 
 
 def run_pending(mill: Mill) -> None:
-    """Admit the rows that were fed, and run until no task has input."""
+    """Write the fed rows to their streams, and run all tasks until no task has new rows."""
     mill.dispatcher.admit_handed()
     mill.dispatcher.run_all()

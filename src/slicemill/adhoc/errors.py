@@ -33,7 +33,7 @@ class OutOfMemory(SlicemillError):
 
 
 class UnknownName(SlicemillError):
-    """Error: no relation has this name. `hint` suggests existing names."""
+    """Error: no relation has the name in the query. `hint` suggests existing names."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")
@@ -44,7 +44,8 @@ class UnknownName(SlicemillError):
 def syntax_error(sql: str, problem: sqlglot.errors.SqlglotError) -> SlicemillError:
     """Return the error for a text that is not valid SQL."""
     known: list[dict[str, Any]] = getattr(problem, "errors", [])
-    if not known or known[0]["line"] is None:  # for example an unterminated quote
+    # For example, the error of an unterminated quote has no position.
+    if not known or known[0]["line"] is None:
         detail = str(problem).splitlines()[0]
         return _error_at(sql, f"this ad hoc query cannot be read: {detail}", TextSpan(0, len(sql)))
     line, column, word = known[0]["line"], known[0]["col"], known[0]["highlight"] or ""

@@ -13,7 +13,7 @@ _SYSTEM = re.compile("|".join(("pg_", "information_schema", *_SETTINGS)), re.IGN
 
 
 def postgres_tree(sql: str) -> exp.Expr:
-    """Parse a query in the PostgreSQL dialect. Raises sqlglot's errors for unsupported syntax."""
+    """Parse a query in the PostgreSQL dialect. Raise an error of sqlglot if its syntax is not supported."""
     return sqlglot.parse_one(_with_lists_of_oids(sql), read="postgres")
 
 
@@ -24,7 +24,7 @@ def is_system_catalog_query(tree: exp.Expr) -> bool:
 
 
 def may_be_catalog_query(sql: str) -> bool:
-    """Return False for most queries that do not read the system catalog, without parsing them."""
+    """Return False if a query certainly does not read the system catalog. The query is not parsed."""
     return _SYSTEM.search(sql) is not None
 
 

@@ -1,10 +1,7 @@
 """Push-down analysis of an ad hoc query: columns, time range and LIMIT per relation.
 
-    SELECT price FROM bid WHERE _ts >= now() - INTERVAL 5 MINUTES     _ts, price of the epochs of five
-    minutes
-    SELECT * FROM bid ORDER BY _ts DESC LIMIT 10                      the newest epochs, until they have
-    ten
-    rows
+    SELECT price FROM bid WHERE _ts >= now() - INTERVAL 5 MINUTES     _ts, price of five minutes' epochs
+    SELECT * FROM bid ORDER BY _ts DESC LIMIT 10                      the newest epochs that have ten rows
 
 The analysis is conservative. A clause that it does not support never reduces the columns or epochs that are
 read.
@@ -25,7 +22,7 @@ from slicemill.columns.arrow_schema import TS
 from slicemill.errors import SlicemillError
 
 _MIRRORED = {"first": "last", "last": "first"}
-# Kinds of expressions that a time bound may have: their value does not depend on a row
+# Kinds of expressions in a time bound. Only expressions that are equal for all rows are allowed.
 _CONSTANT = (
     exp.Literal,
     exp.Cast,
@@ -45,7 +42,7 @@ _CONSTANT_CALLS = ("now", "today", "get_current_timestamp", "current_timestamp",
 
 
 class LimitOrder(Enum):
-    """Order of the rows that a LIMIT selects: any, or the first or last in time."""
+    """Order of the rows that a LIMIT selects: any order, or the first or last rows in time."""
 
     ANY = "any"
     OLDEST = "oldest"
@@ -93,7 +90,7 @@ def parse_query(sql: str) -> exp.Query:
 
 
 def relation_names(sql: str) -> list[str]:
-    """Return the names in FROM that the query itself does not define.
+    """Return the names of the relations that a query reads, except those that it defines in WITH.
 
     >>> relation_names("WITH top AS (SELECT * FROM hot) SELECT * FROM top JOIN item USING (id)")
     ['hot', 'item']
@@ -125,7 +122,7 @@ def pushdowns_of(tree: exp.Query, parameters: Sequence[object] = ()) -> dict[str
 
 
 def _scopes(tree: exp.Query) -> dict[int, Scope]:
-    """Return the scope (SELECT) of each table in a FROM clause."""
+    """Map each table in a FROM clause, by its object id, to the SELECT (scope) in which it occurs."""
     try:
         scopes = list(traverse_scope(tree))
     except sqlglot.errors.SqlglotError:
@@ -150,7 +147,7 @@ def _relation_pushdown(table: exp.Table, scope: Scope | None, named: frozenset[s
 
 
 def _column_names(select: exp.Select) -> set[str]:
-    """Return unqualified column names. The name of a table among them means the whole row."""
+    """Return the unqualified column names in a SELECT. The name of a table means its whole row."""
     return {column.name.lower() for column in select.find_all(exp.Column) if not column.table}
 
 
@@ -165,7 +162,7 @@ def _is_positional_join(join: exp.Join) -> bool:
 
 
 def _bounds(select: exp.Select, table: exp.Table) -> tuple[tuple[exp.Expr, ...], tuple[exp.Expr, ...]]:
-    """Return the lower and upper bounds of `_ts` in the WHERE clause.
+    """Return the lower and upper bounds of the column `_ts` in the WHERE clause.
 
     Each bound is a constant expression. A row outside of the bounds is in no result, even of an outer join,
     because a comparison with NULL is never true.
@@ -239,7 +236,8 @@ def _limit(tree: exp.Query, table: exp.Table, parameters: Sequence[object]) -> L
     if tree.find(
         exp.AggFunc, exp.Window, exp.Subquery, exp.Unnest, exp.Explode, exp.SetOperation, exp.Anonymous
     ):
-        return None  # an unknown function may be an aggregate
+        # An unknown function may be an aggregate, so the LIMIT cannot be pushed down.
+        return None
     rows = _count(tree.args["limit"], parameters)
     passed = _count(tree.args["offset"], parameters) if tree.args.get("offset") else 0
     if rows is None or passed is None or _from_of(tree) is not table:

@@ -40,10 +40,10 @@ from slicemill.storage.log import Epoch, EpochSpans
 from slicemill.storage.segments import ExtentFreed
 
 _BATCH_ROWS = 8_192
-# The first rows of an answer, up to this size in bytes, determine its column types. A smaller answer is read
-# completely first.
+# Size in bytes of the first rows of an answer, which determine its column types.
+# A smaller answer is read completely first.
 _DECIDED_BYTES = 1 << 20
-# approximate size in bytes of a batch that is sent to a client
+# Approximate size in bytes of a batch that is sent to a client.
 _PIECE_BYTES = 1 << 20
 _TIME, _UTC, _HUGE = pa.timestamp("us"), pa.timestamp("us", tz="UTC"), pa.decimal128(38, 0)
 
@@ -73,7 +73,7 @@ def run_adhoc_query(
 ) -> Iterator[Answer]:
     """Execute an ad hoc query. `relation_of` returns a relation by name, or raises UnknownName.
 
-    `parameters` are the values of $1, $2, … The rows can be read inside the context only.
+    `parameters` are the values of $1, $2, … The rows can be read only while the context is open.
     """
     needs = pushdowns_of(parse_query(sql), parameters)
     relations: dict[str, QueryableRelation] = {}
@@ -86,10 +86,12 @@ def run_adhoc_query(
     try:
         for name, relation in relations.items():
             connection.register(name, _without_zones(relation.shape()))
-        connection.begin()  # now() returns the same time for all rows of a transaction
+        # In a transaction, now() returns the same time for all rows.
+        connection.begin()
         adhoc_query = _DuckDBQuery(connection, sql, parameters)
         if relations:
-            adhoc_query.check()  # this reports errors before any rows are read
+            # The errors of the query are reported before any rows are read.
+            adhoc_query.check()
         for name, relation in relations.items():
             rows = relation.read(needs[name], _bounds(adhoc_query, name, needs[name]))
             connection.register(name, _without_zones(rows))
@@ -105,7 +107,7 @@ def run_adhoc_query(
 def open_connection(
     limits: ProcessLimits = ProcessLimits(),  # noqa: B008
 ) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory DuckDB database without access to files, network or settings."""
+    """Open an in-memory DuckDB database that cannot access files, the network or settings."""
     connection = duckdb.connect(
         config={
             "enable_external_access": "false",
@@ -115,8 +117,8 @@ def open_connection(
             "temp_directory": "",
         }
     )
-    connection.execute("SET TimeZone = 'UTC'")  # DuckDB shows all times in UTC
-    connection.execute("SET errors_as_json = true")  # errors in JSON format include positions
+    connection.execute("SET TimeZone = 'UTC'")  # all times are shown in UTC
+    connection.execute("SET errors_as_json = true")  # JSON errors include positions
     connection.execute("SET lock_configuration = true")
     return connection
 
@@ -130,7 +132,7 @@ class _DuckDBQuery:
     parameters: Sequence[object]
 
     def check(self) -> None:
-        """Raise the errors that DuckDB finds without rows."""
+        """Raise the errors that DuckDB can find before it reads any rows."""
         values = list(self.parameters) or None
         try:
             self.connection.execute(f"EXPLAIN {self.sql}", values)
@@ -139,26 +141,26 @@ class _DuckDBQuery:
             raise
 
     def batches(self) -> pa.RecordBatchReader:
-        """Start the execution. Rows are computed when they are read."""
+        """Start the execution of the query. Rows are computed when they are read."""
         values = list(self.parameters) or None
         try:
             return self.connection.sql(self.sql, params=values).to_arrow_reader(_BATCH_ROWS)
         except (duckdb.BinderException, duckdb.CatalogException):
-            # This execution fails as well, and its error has the position.
+            # This second execution fails as well, and its error has the position in the text.
             self.connection.execute(self.sql, values)
             raise
 
     def value(self, bound: exp.Expr) -> int | None:
         """Return a time bound in microseconds, or None if the expression is not a timestamp.
 
-        The query itself reports that error.
+        An expression of another type raises an error when the query itself is executed.
         """
         found = self.part(exp.select(exp.cast(exp.paren(bound.copy()), "TIMESTAMP")))
         value: int | None = None if found is None else found.column(0).cast(pa.int64())[0].as_py()
         return value
 
     def part(self, select: exp.Select) -> pa.Table | None:
-        """Evaluate a part of the query. Return None if DuckDB cannot evaluate the part alone."""
+        """Evaluate a SELECT made from a part of the query. Return None if DuckDB cannot evaluate it alone."""
         own = select.copy()
         values: list[object] = []
         for index in list(own.find_all(exp.Placeholder)):
@@ -215,8 +217,9 @@ def reads_system_tables(sql: str) -> bool:
 
 
 def _without_zones(table: pa.Table) -> pa.Table:
-    """Remove time zones from the types. All times are UTC, and zones would require DuckDB's calendar
-    extension.
+    """Remove time zones from the column types of a table, because all times are UTC.
+
+    Time zones would require DuckDB's calendar extension.
     """
     return _cast_types(table, lambda kind: _TIME if pa.types.is_timestamp(kind) else kind)
 
@@ -269,19 +272,19 @@ def _cast_types(table: pa.Table, kind_of: Callable[[pa.DataType], pa.DataType]) 
     return table.cast(pa.schema([field.with_type(kind_of(field.type)) for field in table.schema]))
 
 
-# Relations that ad hoc queries read, with push-down of time range and LIMIT
+# Ad hoc queries read relations with push-down of the time range and of LIMIT.
 #
-# The index of a log has the smallest and largest timestamp of each epoch (the rows of one commit). Epochs
-# outside of the query's time bounds are pruned. With a LIMIT, only as many epochs are read as are needed for
-# its rows:
+# The index of a log has the smallest and largest timestamp of each epoch (the rows of one commit).
+# Epochs outside of the time bounds of a query are not read.
+# If a query has a LIMIT, only as many epochs are read as the LIMIT needs, for example:
 #
 #     epochs by their last timestamp     …  e7  e9  e8
-#     SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows that pass WHERE; e8 and e9 have 12, the
-# tenth
-#                                                   at time t; epochs that end before t are not needed
+#     SELECT … ORDER BY _ts DESC LIMIT 10:          e8 has 4 rows that pass WHERE; e8 and e9 have 12.
+#                                                   The tenth is at time t. Epochs that end before t
+#                                                   are not needed.
 
 
-# number of rows that the first probe for a LIMIT reads; each further probe reads `_MORE` times as many
+# Number of rows that the first probe for a LIMIT reads. Each further probe reads _MORE times as many rows.
 _FIRST_ROWS = 4_096
 _MORE = 4
 _TRIES = 3
@@ -350,7 +353,8 @@ class LogRelation:
         if not need.rows:
             return self.shape()
         for _ in range(_TRIES - 1):
-            with suppress(ExtentFreed):  # rows may be freed while they are read
+            # The read is repeated if retention frees rows while they are read.
+            with suppress(ExtentFreed):
                 return self._read_needed(need, bounds)
         return self._read_needed(need, bounds)
 
@@ -370,7 +374,7 @@ class LogRelation:
     def _epochs_for_limit(
         self, spans: EpochSpans, indices: Int64s, need: RelationPushdown, bounds: Bounds
     ) -> Int64s:
-        """Return the indexes of the epochs with all rows that a LIMIT selects, including ties."""
+        """Return the indexes of the epochs (commits) with all rows that a LIMIT selects, including ties."""
         assert need.limit is not None, "the query has a LIMIT"
         wanted = need.limit.wanted
         ends = spans.last_ts if wanted is LimitOrder.NEWEST else spans.first_ts
@@ -408,5 +412,5 @@ def _prune_columns(table: pa.Table, need: RelationPushdown) -> pa.Table:
     if not need.rows:
         table = table.slice(0, 0)
     wanted = [name for name in table.column_names if is_system_column(name) or need.requires_column(name)]
-    # One column stays, because a table without columns has no row count.
+    # At least one column stays, because a table without columns has no row count.
     return table.select(wanted or table.column_names[:1])

@@ -1,4 +1,4 @@
-"""Relations of a mill that ad hoc queries read by name."""
+"""Relations of a running engine that ad hoc queries read by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slicemill.types import OP
 def queryable_relation(
     running: RunningCatalog, tables: Tables, statements: StatementExecutor, name: str
 ) -> QueryableRelation:
-    """Return the relation that an ad hoc query reads under a name.
+    """Return the relation whose name an ad hoc query gives in FROM.
 
     A table or view has its current rows, a stream or query its retained rows. A changelog has the current
     rows of its table.
@@ -30,10 +30,11 @@ def queryable_relation(
     log = running.home.logs.get(known.name) if known is not None else None
     if isinstance(relation, Stream) and relation.name not in running.home.logs:
         empty = as_results(with_system_columns(to_arrow(relation.schema)).empty_table())
-        return InMemoryRelation(empty.schema, lambda: empty)  # streams without readers store no rows
+        # A stream that no query reads stores no rows.
+        return InMemoryRelation(empty.schema, lambda: empty)
     if known is None or log is None:
         raise unknown_name(running.catalog, name)
-    # Hide results of earlier versions of the definition.
+    # Results of earlier versions of the definition are hidden.
     kind = "query" if isinstance(known, QueryDefinition) else "stream"
     versions = [] if isinstance(known, Stream) else statements.versions(kind, log.name)
     if not log.schema_shown(known.schema).changelog:
@@ -44,7 +45,7 @@ def queryable_relation(
 
 
 def unknown_name(catalog: Catalog, name: str) -> UnknownName:
-    """Return the error for an unknown name, with a hint."""
+    """Return the error for an unknown relation name, with a hint at similar names."""
     known = [one.name for one in (*catalog.queries.values(), *catalog.relations.values())]
     hint = did_you_mean(name, known) or "SHOW QUERIES and SHOW STREAMS list what is there"
     return UnknownName(f"there is no stream, query, table or view {name}", hint)

@@ -1,1 +1,1 @@
-"""Python API: the mill, its queries and their results."""
+"""Python API: the engine (`Mill`), its queries and their results."""

@@ -80,9 +80,9 @@ _CLOCK_BEHIND_US = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Clock, workers and sources of a mill; `slicemill.testing` replaces them.
+    """Clock, workers and sources of an engine. `slicemill.testing` replaces them.
 
-    Without `read_sources`, rows arrive only through `Mill.feed`.
+    If `read_sources` is False, rows arrive only through `Mill.feed`.
     """
 
     clock: Callable[[], int] = wall_clock_us
@@ -91,9 +91,9 @@ class Environment:
 
 
 class Mill:
-    """Engine for the continuous queries of one home.
+    """Engine that runs the continuous queries of one home directory.
 
-    A mill that opens an existing home continues from its logs and checkpoints.
+    If the home directory exists, the engine continues from its logs and checkpoints.
 
     - `spark`: a session, or a future of a session (`begin_session`), which `close` stops
     - `home`: folder of logs and state; default: a temporary folder
@@ -134,7 +134,7 @@ class Mill:
         clock, folder, identity = self._environment.clock, Path(folder), unique_name()
         self._temporary = tempfile.TemporaryDirectory(prefix="slicemill-") if home is None else None
         folder_of_home = Path(self._temporary.name if self._temporary else home or "").resolve()
-        # Errors of the home are raised before Spark starts, which takes seconds.
+        # Errors in the home directory are raised before Spark starts, which takes seconds.
         self.home = Home(folder_of_home, durability=durability)
         self.home.lock()
         try:
@@ -198,15 +198,15 @@ class Mill:
     # -- statements and queries ------------------------------------------------------------------------
 
     def execute(self, esl: str | SourceText, by: str | None = None) -> list[Statement]:
-        """Run the statements of a script, all or none.
+        """Run all statements of a script, or none of them if one has an error.
 
-        The home records `by` as the user of the statements; default: the user of this process. INSERT,
-        UPDATE, DELETE and TRUNCATE take effect after all declarations.
+        The home directory records `by` as the user of the statements; default: the user of this process.
+        INSERT, UPDATE, DELETE and TRUNCATE take effect after all declarations.
         """
         return self.statements.execute(esl, by)
 
     def query(self, esl: str) -> Query:
-        """Register one query, `SELECT …` or `CREATE QUERY …`; return its handle."""
+        """Register one query, `SELECT …` or `CREATE QUERY …`. Return the handle of the query."""
         queries = [statement for statement in self.execute(esl) if isinstance(statement, QueryDefinition)]
         if len(queries) != 1:
             raise SlicemillError(
@@ -219,7 +219,7 @@ class Mill:
 
         The query may read tables, views, streams and continuous queries (docs/server.md).
         """
-        # DuckDB is imported lazily, because most mills answer no ad hoc queries.
+        # DuckDB is imported only here, because most engines answer no ad hoc queries.
         from slicemill.adhoc.query import run_adhoc_query
         from slicemill.adhoc.relations import queryable_relation
 
@@ -238,12 +238,12 @@ class Mill:
 
     @property
     def queries(self) -> Mapping[str, Query]:
-        """Handles of the continuous queries, by name."""
+        """Map the name of each continuous query to its handle."""
         return self.running.queries
 
     @property
     def catalog(self) -> Catalog:
-        """Declared streams, tables, queries and functions."""
+        """Return the catalog: all declared streams, tables, queries and functions."""
         return self.running.catalog
 
     def explain(self, query: str | None = None, form: str = "text") -> str:
@@ -257,20 +257,20 @@ class Mill:
         return explain_plan(self.running.plan.graph, self.home, subtasks, query, form)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of all queries, streams and subtasks, as in JSON."""
+        """Return the metrics of all queries, streams and subtasks as JSON values."""
         return self._run_metrics.of_mill(query.measured() for query in self.queries.values()).plain()
 
     # -- input -----------------------------------------------------------------------------------------
 
     def stream(self, name: str, frame: DataFrame, time: str | None = None, skew: str = "") -> None:
-        """Declare a stream fed by a DataFrame with timestamp column `time`."""
+        """Declare a stream whose rows come from a streaming DataFrame with timestamp column `time`."""
         columns = ", ".join(f'"{field.name}" {field.dataType.simpleString()}' for field in frame.schema)
         order = f' ORDER BY "{time}"' if time is not None else ""
         self._ingest.frames[name.lower()] = frame
         self.execute(f'CREATE STREAM "{name}" ({columns}){order}{f" SKEW {skew}" if skew else ""}')
 
     def feed(self, name: str, table: pa.Table) -> None:
-        """Append rows, which arrive now, to a stream without a source."""
+        """Append rows to a stream without a source. The rows count as arriving now."""
         declared = self.catalog.relation(name)
         stream = self.running.streams.get(declared.name) if declared is not None else None
         if stream is None or not stream.handed:
@@ -283,8 +283,8 @@ class Mill:
     def open(self) -> None:
         """Resume all tasks from their committed state.
 
-        Declare all their queries first. A task that resumed with only some of its queries would skip the
-        input of its other queries.
+        Declare all queries of the tasks first. A task that resumed with only some of its queries would skip
+        the input of its other queries.
         """
         self.running.open()
         self.tables.writer.flush_dropped()
@@ -299,7 +299,7 @@ class Mill:
         self.tables.refresher.start()
 
     def stop(self) -> None:
-        """Stop reading sources and running queries. `start` continues from the last commit."""
+        """Stop the reading of sources and all queries. `start` continues from the last commit."""
         self.tables.refresher.stop()
         with self._spark_may_be_gone():
             self.running.stop_reading()
@@ -323,11 +323,11 @@ class Mill:
         check_sources(self.dispatcher.streams.values())
 
     def close(self, *, checkpoint: bool = True, within_s: float | None = None) -> None:
-        """Stop, checkpoint all tasks, and release workers and home.
+        """Stop the engine, checkpoint all tasks, and release the workers and the home directory.
 
-        The Spark session is stopped if this mill started the session. Workers get `within_s` seconds to
-        finish and to checkpoint. State that is not written by then is replayed from the logs when the home is
-        opened again.
+        The Spark session is stopped if this engine started the session. Workers get `within_s` seconds to
+        finish and to checkpoint. State that is not written by then is replayed from the logs when the home
+        directory is opened again.
         """
         if self._closed:
             return
@@ -335,7 +335,8 @@ class Mill:
         if within_s is not None:
             self.dispatcher.end_within(within_s)
         self.stop()
-        if not self.running.opened:  # no run has committed the new table versions
+        # If the engine was never opened, no run has committed the new versions of tables.
+        if not self.running.opened:
             self.home.commit(Change(tables=self.running.tables.changes()))
         with suppress(EngineStopped):
             self._write_state(checkpoint)
@@ -363,18 +364,19 @@ class Mill:
             self.dispatcher.check()
             if checkpoint:
                 self.dispatcher.checkpoint_all()
-                # Statistics of tasks without state are in no checkpoint.
+                # Statistics of stateless tasks are stored here, because they are in no checkpoint.
                 learned = {
                     task.id: {"statistics": task.statistics.plain()}
                     for task in self.dispatcher.tasks.values()
                     if task.statistics.runs
                 }
-                with suppress(StorageFull):  # the statistics are collected again after a restart
+                # Statistics that cannot be stored are collected again after a restart.
+                with suppress(StorageFull):
                     self.home.commit(Change(tasks=learned))
             self.dispatcher.forget((), ())
 
     def _spark_may_be_gone(self) -> AbstractContextManager[None]:
-        """Ignore Spark errors after a failure: the Java process may have ended."""
+        """Ignore errors of Spark if the engine has failed, because Spark's Java process may have ended."""
         return suppress(Exception) if self.dispatcher.failure is not None else nullcontext()
 
     def _after_run(self, run: RunRecord) -> None:
@@ -394,7 +396,7 @@ class Mill:
 
 
 def _warn_of_late_clock(home: Home) -> None:
-    """Warn if the clock of this machine is behind the last commit of the home."""
+    """Warn if the clock of this machine is behind the time of the last commit in the home directory."""
     behind_us = wall_clock_us.not_before(home.committed_us)
     if behind_us > _CLOCK_BEHIND_US:
         _LOGGER.warning(

@@ -1,4 +1,4 @@
-"""Live table of a running mill: rates, lag, response times, problems."""
+"""Live table of a running engine: rates, lag, response times, problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RENEWALS_PER_SECOND = 2
 
 @dataclass(slots=True)
 class RowRates:
-    """Rates of row counters, in rows per second between two refreshes."""
+    """Rates at which row counters increase, in rows per second between two refreshes."""
 
     _seen: dict[str, tuple[float, int]] = field(default_factory=dict)
     _rates: dict[str, float] = field(default_factory=dict)
@@ -37,18 +37,18 @@ class RowRates:
 
 
 def sources_polled(mill: Mill) -> bool:
-    """Return True once every source has been polled."""
+    """Return True if every source has been polled at least once."""
     return all(stream.asked for stream in mill.running.streams.values())
 
 
 def watch(
     mill: Mill, seconds: float | None, console: Console, print_new: Callable[[], None] | None = None
 ) -> None:
-    """Refresh the live table until `seconds` have passed or all inputs end.
+    """Show a live table of the engine until `seconds` have passed or all streams have ended.
 
     `seconds` counts from the first poll of every source, because workers may start slowly. `print_new` is
-    called whenever there may be new results. Without a terminal, or if results are printed on the terminal,
-    there is no table, and each problem is printed once.
+    called whenever there may be new results. If there is no terminal, or if results are printed on the
+    terminal, no table is shown, and each problem is printed once.
     """
     began = time.monotonic()
     asked_s: float | None = None
@@ -97,7 +97,7 @@ def all_ended(mill: Mill) -> bool:
 
 
 def problems(mill: Mill) -> list[str]:
-    """Describe all current problems, including failed queries."""
+    """Describe all current problems of the engine, including failed queries."""
     sources = [
         f"{name} cannot be read: {stream.error}; its queries wait, and it is tried again"
         for name, stream in mill.dispatcher.streams.items()
@@ -123,12 +123,12 @@ def problems(mill: Mill) -> list[str]:
 
 
 def describe_failures(mill: Mill) -> list[str]:
-    """Return the failed queries with their errors."""
+    """Describe each failed query with its error."""
     return [f"{name} stopped: {query.error}" for name, query in mill.queries.items() if query.error]
 
 
 def render_mill(mill: Mill, rates: RowRates, elapsed_s: float | None) -> RenderableType:
-    """Render problems and tables of a mill.
+    """Render the problems of a running engine, and the tables of its streams and queries.
 
     `elapsed_s` is None until all sources are polled.
     """
@@ -155,10 +155,10 @@ def _streams_table(mill: Mill, rates: RowRates, now: float) -> Table:
 def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -> Table:
     """Return a table with one line of metrics per query.
 
-    With `rates` the table shows rows per second. Slowdown is the mean ratio of the response time to the
-    response time without other load. Stale is the share of time in which a result was overdue. Response times
-    in brackets are those of the warm-up, until there are results of later rows. Columns for service levels
-    and shed rows exist if a query has a service level or a load budget.
+    If `rates` is given, the table shows rows per second. Slowdown is the mean ratio of the response time to
+    the response time without other load. Stale is the share of time in which a result was overdue. Response
+    times in brackets are those of the warm-up, until there are results of later rows. Columns for service
+    levels and shed rows exist if a query has a service level or a load budget.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     # A name may wrap, but a number must not be truncated.
@@ -194,7 +194,7 @@ def queries_table(mill: Mill, rates: RowRates | None = None, now: float = 0.0) -
 
 
 def _response(metrics: QueryMetrics, share: float) -> str:
-    """Format a quantile of response times; brackets mark the warm-up."""
+    """Format a quantile of a query's response times. Brackets mark times before all tasks have run once."""
     response = metrics.response_ms(share)
     if response is not None:
         return f"{response:,.0f}"

@@ -38,10 +38,11 @@ from slicemill.columns.arrow_schema import ARRIVAL, TS
 from slicemill.kernels.arrays import Int64s
 from slicemill.time import EARLIEST
 
-# Due times of an output's rows, as pairs of a time and a number of rows
+# Due times of an output's rows, as pairs of a due time and a number of rows.
 Arrivals: TypeAlias = tuple[tuple[int, int], ...]
 
-# Maximum number of entries in a watermark history; if there are more, every second old entry is deleted
+# Maximum number of entries in a watermark history.
+# If there are more entries, every second entry of the older half is deleted.
 _MOST_MOMENTS = 4_096
 
 
@@ -57,9 +58,12 @@ class TimeMoments(NamedTuple):
     by_clock: NDArray[np.bool_]
 
     def reached(self, ts: Int64s) -> Int64s:
-        """Return when the watermark reached each timestamp; the largest integer means never."""
+        """Map each timestamp to the time at which the watermark reached it.
+
+        The largest integer means that the watermark has not reached the timestamp.
+        """
         never = np.iinfo(np.int64).max
-        # A later entry may have an earlier arrival time.
+        # A later entry of the history may have an earlier arrival time.
         earliest = np.append(np.minimum.accumulate(self.at_us[::-1])[::-1], never)
         index = np.searchsorted(self.ts, ts, side="left")
         found = earliest[index]
@@ -75,21 +79,21 @@ class TimeMoments(NamedTuple):
 class TimeLine:
     """Recorder of the watermark history of a declared stream.
 
-    With `allowed_us` (SKEW), the watermark also advances without tuples: to the last timestamp plus the time
-    since its arrival, minus `allowed_us`.
+    If `allowed_us` (SKEW) is given, the watermark also advances while no tuples arrive. It is then the last
+    timestamp plus the time since its arrival, minus `allowed_us`.
     """
 
     __slots__ = ("_allowed_us", "_at_us", "_by_clock", "_last", "_ts")
 
     def __init__(self, allowed_us: int | None = None) -> None:
         self._allowed_us = allowed_us
-        self._last: tuple[int, int] | None = None  # last timestamp, and its arrival time
+        self._last: tuple[int, int] | None = None  # last timestamp of the stream, and its arrival time
         self._ts: list[int] = []
         self._at_us: list[int] = []
         self._by_clock: list[bool] = []
 
     def arrived(self, ts: int, at_us: int) -> None:
-        """Record the arrival of a tuple, or the end of the stream (END)."""
+        """Record the arrival of a tuple with timestamp `ts`, or the end of the stream (END)."""
         if self._allowed_us is not None and self._last is not None:
             last_ts, last_us = self._last
             self.passed(last_ts + at_us - last_us - self._allowed_us, at_us)
@@ -98,7 +102,7 @@ class TimeLine:
             self._add(ts, at_us, by_clock=False)
 
     def passed(self, ts: int, at_us: int) -> None:
-        """Record that the clock has advanced the watermark to this timestamp."""
+        """Record that the clock, not a tuple, has advanced the watermark to timestamp `ts`."""
         if self._ts and ts <= self._ts[-1]:
             return
         if self._by_clock and self._by_clock[-1] and at_us - ts == self._at_us[-1] - self._ts[-1]:
@@ -115,7 +119,7 @@ class TimeLine:
                 del column[: _MOST_MOMENTS // 2 : 2]
 
     def after(self, ts: int) -> TimeMoments:
-        """Return the history of the watermark after this timestamp."""
+        """Return the watermark history of the stream for timestamps after `ts`."""
         first = bisect_right(self._ts, ts)
         return TimeMoments(
             np.array(self._ts[first:], np.int64),
@@ -126,12 +130,13 @@ class TimeLine:
 
 def trigger_arrivals(at: Int64s) -> Int64s:
     """Encode trigger timestamps as `_arr`, the arrival column, for rows that time triggers."""
-    # A trigger time before 1970 would look like an arrival time, so the row's own timestamp replaces it.
+    # Trigger times are stored with a minus sign, but one before 1970 would look like an arrival time.
+    # The value 0 then makes the row's own timestamp its trigger time.
     return np.where(at > 0, -at, 0)
 
 
 def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: int) -> Int64s:
-    """Return the time at which each result was due.
+    """Return the time at which each result row was due.
 
     `ts` and `arr` are columns of the results, and `lines` the histories of their streams. If no history
     covers the trigger time, for example after a restart, a result is due now. Results that exist before the
@@ -147,7 +152,7 @@ def due_moments(ts: Int64s, arr: Int64s, lines: Iterable[TimeMoments], now_us: i
 
 
 def set_due_times(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) -> pa.Table:
-    """Replace encoded trigger times in `_arr` by due times, in the results of a run."""
+    """Replace trigger times by due times in the column `_arr` of the results of a run."""
     ts, arr = (table.column(name).to_numpy() for name in (TS, ARRIVAL))
     if not (arr <= 0).any():
         return table
@@ -157,9 +162,9 @@ def set_due_times(table: pa.Table, lines: Iterable[TimeMoments], now_us: int) ->
 
 
 def moments_of(ts: Int64s, arrivals: Int64s) -> list[tuple[int, int]]:
-    """Return (watermark, arrival time) pairs for tuples in order of arrival.
+    """Return the watermarks that arriving tuples reach, each with the time at which it was reached.
 
-    The watermark is the greatest timestamp so far.
+    The watermark is the greatest timestamp so far. The tuples are in order of arrival.
 
     >>> moments_of(np.array([5, 3, 9, 9, 12]), np.array([70, 70, 70, 80, 90]))
     [(9, 70), (12, 90)]

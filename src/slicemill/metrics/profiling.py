@@ -39,7 +39,7 @@ _recorders = _Recorders()
 
 @contextmanager
 def recording() -> Iterator[Stages]:
-    """Record the time by stage, inside the context."""
+    """Record the time of each stage while the context is open."""
     stages: Stages = {}
     with _recorders.lock:
         _recorders.active.append(stages)
@@ -51,7 +51,7 @@ def recording() -> Iterator[Stages]:
 
 
 def add_stage_times(seconds: Mapping[str, float]) -> None:
-    """Add times of stages, for example those of a finished run."""
+    """Add the times of stages to all open recordings, for example after a run."""
     if not _recorders.active:
         return
     with _recorders.lock:
@@ -64,7 +64,7 @@ def add_stage_times(seconds: Mapping[str, float]) -> None:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Measure a block as one stage."""
+    """Measure the wall-clock time of a block as one stage of processing."""
     began = time.perf_counter()
     try:
         yield
@@ -72,7 +72,7 @@ def stage(name: str) -> Iterator[None]:
         add_stage_times({name: time.perf_counter() - began})
 
 
-# Time of Python's garbage collection, by thread and for the whole process.
+# The following functions measure Python's garbage collection, by thread and for the whole process.
 
 
 class _ThreadGcTime(threading.local):
@@ -81,7 +81,7 @@ class _ThreadGcTime(threading.local):
 
 
 class _ProcessGcTime:
-    """Collection time of all threads.
+    """Time of garbage collection in all threads.
 
     A process runs one collection at a time, in the thread whose allocation triggers it.
     """
@@ -100,14 +100,14 @@ def watch_gc() -> None:
 
 
 def gc_seconds() -> float:
-    """Return the CPU seconds that collections took in this thread."""
+    """Return the CPU seconds that garbage collections took in this thread."""
     return _THREAD.seconds
 
 
 def process_gc_seconds() -> float:
-    """Return the CPU seconds that collections took in all threads.
+    """Return the CPU seconds that garbage collections took in all threads.
 
-    During a collection, no thread runs Python code.
+    During a garbage collection, no thread runs Python code.
     """
     return _PROCESS.seconds
 

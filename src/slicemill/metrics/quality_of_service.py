@@ -1,7 +1,7 @@
 """Quality of service: response time, slowdown, tardiness, staleness, queues (P6-P9, P22, P24, P29-P31).
 
-Accumulators can be merged in any order. So they can be collected by query, class and time bucket, in several
-processes, and combined. A metric without data is NaN, not 0.
+Accumulators can be merged in any order. So accumulators can be collected by query, class and time bucket, in
+several processes, and combined. A metric without data is NaN, not 0.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import numpy.typing as npt
 from slicemill.kernels.arrays import Floats, Int64s
 from slicemill.time import SECOND_US
 
-# Maximum number of stored spans. A result that was due before the oldest span counts from the end of that
-# span.
+# Maximum number of stored time spans in which no result was missing.
+# The staleness of a result that was due before the oldest span counts from the end of that span.
 _STRETCHES_KEPT = 1_000
 
 
 class IdealTime(NamedTuple):
-    """Ideal time T of a result, and its last row's part.
+    """Response time of a result if there were no other load, and the part for the last input row.
 
     Times are in seconds. `last_s` is the time of the last row on its longest path, if the rows with which it
     joins have already arrived.
@@ -35,7 +35,7 @@ class IdealTime(NamedTuple):
 
 @dataclass(slots=True)
 class Summary:
-    """Count, sum, sum of squares, and maximum of values."""
+    """Summary of values: their count, sum, sum of squares, and maximum."""
 
     count: int = 0
     total: float = 0.0
@@ -43,7 +43,7 @@ class Summary:
     largest: float = math.nan
 
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
-        """Add values, each of which occurs `times` times."""
+        """Add values to the summary. Each value occurs `times` times."""
         given, often = np.asarray(values, np.float64).ravel(), np.asarray(times, np.float64)
         if len(given):
             all_of_them = given * often
@@ -64,15 +64,15 @@ class Summary:
 
     @property
     def l2(self) -> float:
-        """Return the ℓ2 norm.
+        """Return the ℓ2 norm (root of the sum of squares) of the values.
 
-        It is a sum, so it increases with the number of values (P9).
+        The norm is a sum, so it increases with the number of values (P9).
         """
         return math.sqrt(self.squares) if self.count else math.nan
 
     @property
     def root_mean_square(self) -> float:
-        """Return the root mean square.
+        """Return the root mean square of the values.
 
         Unlike the ℓ2 norm, it does not increase with the number of values.
         """
@@ -84,18 +84,19 @@ class StaleTime:
     """Time during which an output stream lacked a due result (P30).
 
     A result is due when the tuple that causes it has arrived. Results may be emitted in another order than
-    their causes arrive, for example by a union whose inputs lag behind each other. So earlier spans without a
-    missing result are stored.
+    their causes arrive, for example by a union whose inputs lag behind each other. So earlier time spans
+    in which no result was missing are stored.
     """
 
     stale: float = 0.0
     covered_until: float = -math.inf
-    _fresh: list[tuple[float, float]] = field(default_factory=list)  # earlier spans without a missing result
+    # Earlier time spans in which no result was missing.
+    _fresh: list[tuple[float, float]] = field(default_factory=list)
 
     def add(self, arrival: float, departure: float) -> list[tuple[float, float]]:
-        """Add a result.
+        """Add a result with its arrival and departure times.
 
-        Return the spans in which no other result was missing.
+        Return the time spans in which no other result was missing.
         """
         found: list[tuple[float, float]] = []
         behind: list[tuple[float, float]] = []
@@ -118,7 +119,7 @@ class StaleTime:
         return found
 
     def add_batch(self, arrivals: npt.ArrayLike, departure: float) -> list[tuple[float, float]]:
-        """Add results that were emitted together. They count from the oldest arrival."""
+        """Add results that were emitted together. All of them count from the oldest arrival."""
         return self.add(float(np.min(arrivals)), departure)
 
     def staleness(self, duration: float) -> float:
@@ -126,7 +127,7 @@ class StaleTime:
 
 
 def staleness(intervals: Iterable[tuple[float, float]], begin: float, end: float) -> float:
-    """Return the share of [begin, end) covered by the intervals (P30)."""
+    """Return the share of the time span [begin, end) that the intervals cover (P30)."""
     covered = StaleTime(covered_until=begin)
     for arrival, departure in sorted(intervals):
         covered.add(min(arrival, end), min(departure, end))
@@ -141,12 +142,12 @@ def freshness(stalenesses: Sequence[float], weights: Sequence[float] | None = No
 
 
 def tardiness(completion: npt.ArrayLike, deadline: npt.ArrayLike) -> Floats:
-    """Return the delay of each result beyond its deadline (P24)."""
+    """Return the time by which each result exceeds its deadline, or 0 (P24)."""
     return np.maximum(0.0, np.asarray(completion, np.float64) - np.asarray(deadline, np.float64))
 
 
 def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, float]]:
-    """Yield the time buckets between two times, with overlap."""
+    """Yield each time bucket between two times, with the length of its part between these times."""
     number = math.floor(begin / width)
     while begin < end:
         border = min(end, (number + 1) * width)
@@ -157,10 +158,10 @@ def stretches(begin: float, end: float, width: float) -> Iterator[tuple[int, flo
 
 
 def time_by_bucket(begins: Floats, ends: Floats, width: float) -> dict[int, float]:
-    """Return, by time bucket, the total time between begins and ends."""
+    """Map each time bucket to the sum of the parts of intervals that lie in the bucket."""
     if not len(begins):
         return {}
-    if math.isinf(width):  # one bucket for all time
+    if math.isinf(width):  # an infinite width means one bucket
         return {0: float((ends - begins).sum())}
     first, last = math.floor(begins.min() / width), math.ceil(ends.max() / width)
     edges = np.arange(first, last + 1) * width
@@ -169,7 +170,7 @@ def time_by_bucket(begins: Floats, ends: Floats, width: float) -> dict[int, floa
 
 
 def _time_since(moments: Floats, edges: Floats) -> Floats:
-    """Return, for each edge, the summed time since all earlier moments."""
+    """Return, for each bucket edge, the sum of the times from all earlier moments to that edge."""
     moments = np.sort(moments)
     sums = np.concatenate(([0.0], np.cumsum(moments)))
     before = np.searchsorted(moments, edges)
@@ -179,7 +180,7 @@ def _time_since(moments: Floats, edges: Floats) -> Floats:
 
 @dataclass(slots=True)
 class QueryStatistics:
-    """Accumulators of a query or class of queries, for a time span.
+    """Accumulators of the metrics of a query, or class of queries, in a time span.
 
     The caller divides `stale` and `waited` by the time during which the queries existed, which gives
     staleness and average memory.
@@ -189,7 +190,7 @@ class QueryStatistics:
     slowdown: Summary = field(default_factory=Summary)
     tardiness: Summary = field(default_factory=Summary)
     stale: float = 0.0
-    """Time during which a result was missing, summed over queries."""
+    """Time during which a due result was missing, summed over queries."""
     waited: float = 0.0
     """Total waiting time of tuples in queues."""
     most_waiting: float = 0.0
@@ -203,7 +204,7 @@ class QueryStatistics:
         times: npt.ArrayLike = 1,
         last_part: float | None = None,
     ) -> None:
-        """Add emitted results, each of which occurs `times` times.
+        """Add the response times of emitted results. Each result occurs `times` times.
 
         Discarded tuples are not counted. For a result of several tuples, `last_part` is the part of the ideal
         time for the tuple that arrives last. The slowdown is then the delay divided by the work on all tuples
@@ -226,9 +227,9 @@ class QueryStatistics:
 
 @dataclass(slots=True)
 class MetricsRecord:
-    """Metrics by query and time bucket.
+    """Metrics of each query in each time bucket.
 
-    `classes` has the class of each query.
+    `classes` maps each query to its class.
     """
 
     bucket: float
@@ -247,7 +248,7 @@ class MetricsRecord:
         return found
 
     def forget(self, number: int) -> None:
-        """Drop the buckets before this number."""
+        """Drop the metrics of all time buckets before the given bucket number."""
         if number <= self.kept_from:
             return
         self.kept_from = number
@@ -255,7 +256,7 @@ class MetricsRecord:
             del self.figures[key]
 
     def missing(self, query: str, begin: float, end: float) -> None:
-        """Record a time span in which a query lacked a due result."""
+        """Record a time span in which a result of a query was due but not emitted."""
         for number, length in stretches(begin, end, self.bucket):
             self.numbered(query, number).stale += length
 
@@ -297,7 +298,7 @@ _LEAST = 1e-6
 
 @dataclass(slots=True)
 class Quantiles:
-    """Quantile sketch.
+    """Quantile sketch: approximate quantiles of any number of values.
 
     Each bucket is 2 % wider than the previous bucket, so quantiles are at most 1 % off. Values below 1e-6 (a
     microsecond, if values are seconds) count as 1e-6.
@@ -310,7 +311,7 @@ class Quantiles:
         return sum(self.counts.values())
 
     def add(self, values: npt.ArrayLike, times: npt.ArrayLike = 1) -> None:
-        """Count values, each of which occurs `times` times."""
+        """Count values in the sketch. Each value occurs `times` times."""
         given = np.maximum(np.atleast_1d(np.asarray(values, np.float64)), _LEAST)
         ranges = np.floor(np.log(given) / _LOG_RATIO).astype(int)
         for index, often in zip(ranges.tolist(), np.broadcast_to(times, ranges.shape).tolist(), strict=True):
@@ -321,7 +322,7 @@ class Quantiles:
             self.counts[index] = self.counts.get(index, 0) + often
 
     def at(self, share: float) -> float:
-        """Return a quantile, or NaN without values."""
+        """Return a quantile of the values, or NaN if there are no values."""
         left = share * self.count
         for index in sorted(self.counts):
             left -= self.counts[index]
@@ -330,7 +331,7 @@ class Quantiles:
         return math.nan
 
 
-# Waiting rows of tasks: time averages, in total and by recent bucket (P29).
+# Average number of rows that wait for a task, over all time and over recent time buckets (P29).
 
 
 BUCKET_S = 10.0
@@ -342,7 +343,7 @@ Positions = npt.NDArray[np.intp]
 
 
 class WaitingRows:
-    """Numbers of waiting rows of tasks, by position.
+    """Numbers of rows that wait for each task. A task is given by its position in the table of tasks.
 
     The number is sampled repeatedly. Between two samples, the earlier sample applies.
     """
@@ -352,11 +353,11 @@ class WaitingRows:
         self._counted_us = now_us
         self._row_us = np.zeros(count)
         self._most = np.zeros(count, np.int64)
-        # For each bucket: waiting time in row-microseconds, and the maximum number of rows.
+        # Time bucket -> for each task, total waiting time of its rows in µs, and maximum number of rows.
         self._buckets: dict[int, tuple[npt.NDArray[np.float64], Int64s]] = {}
 
     def take_over(self, before: WaitingRows, positions: Mapping[int, int]) -> None:
-        """Copy the history of tasks from a previous table with other positions."""
+        """Copy the history of tasks from the previous table, in which the tasks had other positions."""
         here, there = np.array(list(positions.items()), np.intp).reshape(-1, 2).T
         for name in ("_since_us", "_row_us", "_most"):
             getattr(self, name)[here] = getattr(before, name)[there]
@@ -365,16 +366,16 @@ class WaitingRows:
                 own[here] = known[there]
 
     def passed(self, rows: Int64s, now_us: int) -> None:
-        """Record that these numbers of rows have waited since the last call."""
+        """Record that `rows` waiting rows of each task have waited since the last call."""
         self._add(slice(None), rows, self._counted_us, now_us)
         self._counted_us = now_us
 
     def came(self, positions: Positions, rows: int, at_us: int) -> None:
-        """Record rows that arrived at `at_us`, before the next sample."""
+        """Record rows that arrived for some tasks at `at_us`, between two samples."""
         self._add(positions, rows, at_us, self._counted_us)
 
     def now(self, rows: Int64s) -> None:
-        """Record the current number of waiting rows, for the maximum."""
+        """Record the current number of waiting rows of each task, to find the maximum."""
         np.maximum(self._most, rows, out=self._most)
         most = self._bucket(int(self._counted_us // _BUCKET_US))[1]
         np.maximum(most, rows, out=most)
@@ -383,7 +384,7 @@ class WaitingRows:
         if end_us <= begin_us:
             return
         self._row_us[where] += rows * (end_us - begin_us)
-        # The clock may jump by years, but only few buckets are stored.
+        # The clock may jump by years, but only BUCKETS_KEPT time buckets are stored.
         kept_us = max(begin_us, end_us - BUCKETS_KEPT * int(_BUCKET_US))
         for number, length_us in stretches(kept_us, end_us, _BUCKET_US):
             row_us, most = self._bucket(number)
@@ -393,7 +394,7 @@ class WaitingRows:
     def _bucket(self, number: int) -> tuple[npt.NDArray[np.float64], Int64s]:
         if number not in self._buckets:
             count = len(self._most)
-            # Create a new dictionary, because other threads may be reading the old one.
+            # A new dictionary is created, because other threads may be reading the old dictionary.
             kept = {known: self._buckets[known] for known in self._buckets if known > number - BUCKETS_KEPT}
             self._buckets = {**kept, number: (np.zeros(count), np.zeros(count, np.int64))}
         return self._buckets[number]
@@ -405,7 +406,7 @@ class WaitingRows:
         return mean, int(self._most[position])
 
     def by_bucket(self, position: int) -> list[tuple[int, float, int]]:
-        """Return (bucket number, average, maximum) of a task's waiting rows."""
+        """Return, for each time bucket, its number and the average and maximum of a task's waiting rows."""
         found = []
         for number, (row_us, most) in self._buckets.items():
             begin_us = max(number * _BUCKET_US, float(self._since_us[position]))

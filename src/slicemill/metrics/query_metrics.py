@@ -55,14 +55,14 @@ class QueryMetrics:
     ideal_s: float = math.nan
     figures: QueryStatistics = field(default_factory=QueryStatistics)
     responses: Quantiles = field(default_factory=Quantiles)
-    warm_up: Quantiles = field(default_factory=Quantiles)  # response times of warm-up results
+    warm_up: Quantiles = field(default_factory=Quantiles)  # response times while tasks run for the first time
     stale: StaleTime = field(default_factory=StaleTime)
     memory: MemoryUse = MemoryUse()
-    shed: AccuracyReport | None = None  # report of shed tuples, for a query with a budget
+    shed: AccuracyReport | None = None  # report of tuples dropped by load shedding, if there is any
     seen_s: float = 0.0
-    cpu_s: float = 0.0  # of all runs of its task
-    python_s: float = 0.0  # part of cpu_s in kernels that were not compiled yet
-    collecting_s: float = 0.0  # part of cpu_s in garbage collection
+    cpu_s: float = 0.0  # processor time of all runs of the query's task
+    python_s: float = 0.0  # seconds of cpu_s in kernels that were not compiled yet
+    collecting_s: float = 0.0  # seconds of cpu_s in garbage collection
 
     def add(
         self,
@@ -73,7 +73,7 @@ class QueryMetrics:
         record: MetricsRecord,
         warm_s: float = -math.inf,
     ) -> None:
-        """Count readable results, by the arrival times of their causes.
+        """Add new results of the query. `arrivals` has the times at which they became due.
 
         `warm_s` is the end of the warm-up.
         """
@@ -102,7 +102,10 @@ class QueryMetrics:
         self.responses.add(now_s - came, times.astype(int))
 
     def note_waiting(self, by_bucket: Iterable[tuple[int, float, int]], record: MetricsRecord) -> None:
-        """Set the task's waiting rows by bucket: (number, average, maximum)."""
+        """Set the number of rows that wait for the query's task, for each time bucket.
+
+        `by_bucket` has the bucket number, the average and the maximum of each bucket.
+        """
         for number, mean, most in by_bucket:
             figures = record.numbered(self.query, number)
             begin = number * record.bucket
@@ -110,26 +113,26 @@ class QueryMetrics:
             figures.most_waiting = most
 
     def watched_s(self, begin_s: float, end_s: float) -> float:
-        """Return how long the query existed within a time span."""
+        """Return the number of seconds for which the query existed within a time span."""
         return max(0.0, min(end_s, self.seen_s) - max(begin_s, self.since_s))
 
     def response_ms(self, quantile: float) -> float | None:
         """Return a quantile of the response times in milliseconds.
 
-        Return None without results. Warm-up results are not counted.
+        Return None if there are no results. Warm-up results are not counted.
         """
         return None if not self.responses.counts else 1000 * self.responses.at(quantile)
 
     @property
     def staleness(self) -> float:
-        """Return the share of time in which a due result was missing."""
+        """Return the share of time in which a due result of the query was missing."""
         return self.stale.staleness(self.seen_s - self.since_s)
 
     @property
     def level_s(self) -> float:
-        """Return the measured value that the service level limits.
+        """Return the measured response time that the service level of the query bounds.
 
-        It is a quantile, the mean or the maximum of the response times.
+        The value is a quantile, the mean or the maximum of the response times.
         """
         if self.slo is None:
             return math.nan
@@ -141,7 +144,7 @@ class QueryMetrics:
 
     @property
     def met(self) -> bool | None:
-        """Return True if the service level is met, or None without data."""
+        """Return True if the service level of the query is met, or None if there are no data."""
         level = self.level_s
         return None if self.slo is None or math.isnan(level) else level < self.slo.bound_s
 
@@ -190,7 +193,7 @@ class QueryMetrics:
 class MillMetrics:
     """Metrics of all queries, streams, subtasks, and scheduling decisions.
 
-    `failing` has the streams whose source cannot be read now, with the reason.
+    `failing` maps each stream whose source cannot be read now to the reason.
     """
 
     policy: str
@@ -210,7 +213,7 @@ class MillMetrics:
 
     @property
     def staleness(self) -> float:
-        """Return the weighted mean over all queries (P31)."""
+        """Return the weighted mean of the staleness of all queries (P31)."""
         if not self.queries:
             return math.nan
         return float(
@@ -218,7 +221,7 @@ class MillMetrics:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return metrics as JSON: by query, by time bucket, in total."""
+        """Return all metrics as JSON values: by query, by time bucket, in total."""
         overall = self.overall
         return {
             "policy": self.policy,

@@ -39,17 +39,17 @@ from slicemill.scheduling.balance import SubtaskId
 from slicemill.storage.segments import parse_segment
 from slicemill.time import wall_clock_us
 
-# Worker number, and incarnation of its process.
+# Number of a worker, and number of its current process (incarnation).
 At: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class CurrentStep:
-    """Current or last step of a worker: run and step index."""
+    """Step that a worker executes, or executed last: the run, and the index of the step."""
 
     item: RunTask
     step: int
-    stuck: bool  # the process was killed because of this step
+    stuck: bool  # True if the process was killed because of this step
 
 
 @dataclass(slots=True)
@@ -58,15 +58,17 @@ class AssignedWorker:
 
     incarnation: int
     plans: set[str] = field(default_factory=set)
-    writers: set[str] = field(default_factory=set)  # names of its segment writers
+    # Names of the worker's writers of segments (files of a log).
+    writers: set[str] = field(default_factory=set)
     asked: tuple[Item, ...] = ()
-    asked_s: float = 0.0  # when the current message was sent
+    asked_s: float = 0.0  # time at which the current message was sent
     messages: int = 0
-    cancelled: bool = False  # steps of dropped queries in this message are cancelled
-    left: list[SubtaskId] = field(default_factory=list)  # moved subtasks that are still in its memory
-    # Checkpoints that it is writing, possibly after it has answered the message.
+    cancelled: bool = False  # True if steps of dropped queries in this message are cancelled
+    # Moved subtasks that are still in the worker's memory.
+    left: list[SubtaskId] = field(default_factory=list)
+    # Subtask -> checkpoint that the worker is writing, possibly after its answer to the message.
     writing: dict[SubtaskId, CheckpointTask] = field(default_factory=dict)
-    writing_s: float = 0.0  # when the last message with a checkpoint was sent
+    writing_s: float = 0.0  # time at which the last message with a checkpoint was sent
 
     @property
     def idle(self) -> bool:
@@ -74,9 +76,9 @@ class AssignedWorker:
 
 
 class Assignments:
-    """Workers of a pool, as used by one mill.
+    """Workers of a pool, as used by one running engine.
 
-    With `sync`, files of workers must survive a power failure. `records` is the folder in which workers
+    If `sync` is True, files of workers must survive a power failure. `records` is the folder in which workers
     record their current step.
     """
 
@@ -87,8 +89,8 @@ class Assignments:
         self._records = records
         self._sync = sync
         self._workers: dict[int, AssignedWorker] = {}
-        self._pinned: dict[SubtaskId, int] = {}  # subtask -> worker to which it is assigned
-        self._loaded: dict[SubtaskId, At] = {}  # subtask -> process that has its state in memory
+        self._pinned: dict[SubtaskId, int] = {}  # subtask -> worker to which the subtask is assigned
+        self._loaded: dict[SubtaskId, At] = {}  # subtask -> worker process with its state in memory
         for joined in pool.members():
             self.join(joined)
 
@@ -100,7 +102,7 @@ class Assignments:
 
     @property
     def busy(self) -> bool:
-        """Return True while a message or checkpoint is in progress."""
+        """Return True while any worker processes a message or writes a checkpoint."""
         return any(assigned.asked or assigned.writing for assigned in self._workers.values())
 
     @property
@@ -108,7 +110,7 @@ class Assignments:
         return [worker for worker, assigned in self._workers.items() if assigned.idle]
 
     def busy_since(self) -> dict[int, tuple[float, tuple[Item, ...]]]:
-        """Return the busy workers, with start time and items."""
+        """Map each busy worker to the start time and the items of its current message."""
         return {
             worker: (assigned.asked_s, assigned.asked)
             for worker, assigned in list(self._workers.items())
@@ -116,7 +118,7 @@ class Assignments:
         }
 
     def writing_since(self) -> dict[int, float]:
-        """Return the workers that are writing checkpoints, with the start time."""
+        """Map each worker that is writing a checkpoint to the time at which it was requested."""
         return {
             worker: assigned.writing_s for worker, assigned in list(self._workers.items()) if assigned.writing
         }
@@ -130,7 +132,7 @@ class Assignments:
 
     @property
     def writers(self) -> set[str]:
-        """Names of writers that may still append to their segments."""
+        """Return the names of the writers that may still append rows to segments (files of a log)."""
         return {name for assigned in self._workers.values() for name in assigned.writers}
 
     # -- joining and leaving ---------------------------------------------------------------------------
@@ -139,7 +141,7 @@ class Assignments:
         self._workers[joined.worker] = AssignedWorker(joined.incarnation)
 
     def leave(self, left: WorkerLeft, streams: Iterable[RunningStream]) -> tuple[Item, ...]:
-        """Remove a worker, and return the items that it will not finish."""
+        """Remove a lost worker, and return the work items that it did not finish."""
         assigned = self._workers.get(left.worker)
         if assigned is None or assigned.incarnation != left.incarnation:
             return ()
@@ -150,11 +152,11 @@ class Assignments:
         for stream in streams:
             if stream.loaded is not None and stream.loaded[0] == left.worker:
                 stream.lost()
-        # A checkpoint whose message is not answered yet is in both lists.
+        # A checkpoint is in both lists if its message is not answered yet.
         return (*assigned.asked, *(one for one in assigned.writing.values() if one not in assigned.asked))
 
     def answered(self, answer: WorkerAnswer) -> tuple[Item, ...] | None:
-        """Return the items of an answered message.
+        """Return the work items of a message that a worker has answered.
 
         Return None if the worker was replaced meanwhile.
         """
@@ -165,9 +167,9 @@ class Assignments:
         return asked
 
     def written(self, by: WorkerAnswer | Notice, done: CheckpointDone) -> bool:
-        """Record the end of a checkpoint.
+        """Record that a worker no longer writes the checkpoint of a subtask.
 
-        Return False if this mill does not expect the checkpoint.
+        Return False if this engine does not expect the checkpoint.
         """
         assigned = self._workers.get(by.worker)
         if assigned is None or (assigned.incarnation, self._mill) != (by.incarnation, done.mill):
@@ -175,7 +177,7 @@ class Assignments:
         return assigned.writing.pop((done.task, done.subtask), None) is not None
 
     def discard_checkpoint(self, worker: int, task_id: str) -> None:
-        """Record that a worker could not take the snapshots of a task."""
+        """Record that a worker could not checkpoint its subtasks of a task."""
         writing = self._workers[worker].writing
         for subtask in [subtask for subtask in writing if subtask[0] == task_id]:
             del writing[subtask]
@@ -194,7 +196,7 @@ class Assignments:
         return self._records / f"{self._mill}-{worker}-{incarnation}"
 
     def current_position(self, worker: int) -> StepPosition | None:
-        """Return the position of a worker's current step, or None."""
+        """Return the position of a worker's current step in its message, or None if no step runs."""
         found = current_step(self._record(worker, self._workers[worker].incarnation))
         return None if found is None else found[0]
 
@@ -213,24 +215,24 @@ class Assignments:
         return CurrentStep(item, found[0].step, found[1]) if isinstance(item, RunTask) else None
 
     def cancel(self, worker: int, indices: Collection[StepPosition]) -> None:
-        """Cancel these steps of a worker's current message."""
+        """Cancel the steps at the given positions in a worker's current message."""
         assigned = self._workers[worker]
         if indices and not assigned.cancelled:
             assigned.cancelled = True
             cancel_steps(self._record(worker, assigned.incarnation), assigned.messages, indices)
 
     def end(self, worker: int) -> None:
-        """Kill a stuck worker; `Pool.wait` reports its end."""
+        """Kill a stuck worker. `Pool.wait` reports the end of the worker."""
         self._pool.end_stuck(worker)
 
     def close(self) -> None:
-        """Remove the step records of this mill."""
+        """Remove the files in which workers recorded their steps."""
         remove_records(self._records, self._mill)
 
     # -- assignment of subtasks and streams ---------------------------------------------------------------
 
     def worker_of(self, task: RunningTask, subtask: int) -> int:
-        """Return the worker of a subtask.
+        """Return the worker to which a subtask is assigned.
 
         Assign a new subtask to the worker with the fewest subtasks.
         """
@@ -248,7 +250,7 @@ class Assignments:
         return self._pinned.get(subtask)
 
     def move(self, subtask: SubtaskId, worker: int) -> bool:
-        """Assign a subtask to another worker.
+        """Assign a subtask to another worker, which restores the state of the subtask.
 
         Return False if that worker has left, or already has the subtask.
         """
@@ -261,9 +263,9 @@ class Assignments:
         return True
 
     def take_up(self, task: RunningTask, subtask: int, worker: int) -> bool:
-        """Record that a worker runs a subtask.
+        """Record that a worker runs a subtask from now on.
 
-        Return True if it has the subtask's state in memory.
+        Return True if the worker has the subtask's state in memory.
         """
         at = (worker, self._workers[worker].incarnation)
         known = self._loaded.get((task.id, subtask)) == at
@@ -271,17 +273,17 @@ class Assignments:
         return known and self.resident
 
     def holder_of(self, task: RunningTask, subtask: int) -> int | None:
-        """Return the worker that holds a subtask's state, or None."""
+        """Return the worker that holds a subtask's state in memory, or None."""
         at = self._loaded.get((task.id, subtask))
         return None if at is None else at[0]
 
     def unload(self, task_id: str) -> None:
-        """Mark the in-memory state of a task as invalid."""
+        """Mark the state of a task in the memory of workers as invalid, so that it is restored."""
         for subtask in [subtask for subtask in self._loaded if subtask[0] == task_id]:
             del self._loaded[subtask]
 
     def release(self, task_id: str) -> None:
-        """Remove the assignments of a task that is removed or rescaled."""
+        """Remove the assignments of all subtasks of a task that is removed or rescaled."""
         self.unload(task_id)
         for subtask in [subtask for subtask in self._pinned if subtask[0] == task_id]:
             del self._pinned[subtask]
@@ -289,7 +291,7 @@ class Assignments:
     def reader_of(self, stream: RunningStream, streams: Iterable[RunningStream]) -> int:
         """Return the worker that reads a stream.
 
-        It stays the same as long as possible.
+        A stream keeps its worker as long as possible.
         """
         if stream.loaded is not None and stream.loaded[0] in self._workers:
             return stream.loaded[0]
@@ -297,7 +299,7 @@ class Assignments:
         return min(self._workers, key=lambda worker: (busy.count(worker), -worker))
 
     def readable(self, streams: Iterable[RunningStream]) -> list[RunningStream]:
-        """Return the streams whose worker is idle or not assigned."""
+        """Return the streams that can be read now: their worker is idle, or they have no worker."""
         loaded = [(stream, stream.loaded) for stream in streams]
         return [
             stream for stream, at in loaded if at is None or at[0] not in self._workers or self.is_idle(at[0])
@@ -306,7 +308,7 @@ class Assignments:
     def begin_reading(self, stream: RunningStream, worker: int) -> bool:
         """Record that a worker reads a stream.
 
-        Return True if it has not read the stream before.
+        Return True if the worker has not read the stream before.
         """
         at = (worker, self._workers[worker].incarnation)
         first, stream.loaded = stream.loaded != at or not self.resident, at
@@ -315,7 +317,7 @@ class Assignments:
     # -- messages --------------------------------------------------------------------------------------
 
     def send(self, queues: Mapping[int, list[Item]], plans: Mapping[str, bytes]) -> None:
-        """Send each worker its items in one message, with those of their plans that it lacks."""
+        """Send each worker its items in one message, with the plans that the worker lacks."""
         for worker, queue in queues.items():
             assigned, items = self._workers[worker], list(queue)
             if assigned.left:

@@ -1,6 +1,6 @@
-"""Autoscaler: rescales tasks with busy subtasks, according to the cost model.
+"""Autoscaler: changes the number of subtasks of busy tasks, if a cost model predicts a gain.
 
-The cost model uses rates of rows and of join comparisons since the last measurement. A mill with a fixed
+The cost model uses rates of rows and of join comparisons since the last measurement. An engine with a fixed
 number of subtasks or a fixed placement has no autoscaler.
 """
 
@@ -27,7 +27,7 @@ _LOOK_US = 2 * SECOND_US
 
 @dataclass(slots=True)
 class _TaskCounters:
-    """Counters of a task at the time of a measurement."""
+    """Row, comparison and time counters of a task at a measurement."""
 
     rows: dict[str, int]
     pairs: dict[str, int]
@@ -36,7 +36,7 @@ class _TaskCounters:
 
 @dataclass(slots=True)
 class Autoscaler:
-    """Autoscaler of a mill: periodically measures all tasks and changes their placement."""
+    """Component that periodically measures all tasks and changes their placement on subtasks."""
 
     replacing: Rescaler
     pool: Pool
@@ -46,7 +46,7 @@ class Autoscaler:
     _hysteresis: dict[str, Hysteresis] = field(default_factory=dict)
 
     def look(self) -> None:
-        """Measure tasks, and apply placements that have long been better.
+        """Measure all tasks, and apply placements that were better in several measurements.
 
         The method may be called often. Measurements are _LOOK_US apart.
         """
@@ -63,7 +63,8 @@ class Autoscaler:
             found = self._better_placement(task, known, elapsed_s, workers) if known is not None else None
             wanted = self._hysteresis[task.id].decide(found)
             if wanted is not None and self.replacing.rescale(task, wanted):
-                del self._counted[task.id]  # counters restart with the new subtasks
+                # The new subtasks start their counters at zero, so the old counters are dropped.
+                del self._counted[task.id]
 
     def _better_placement(
         self, task: RunningTask, before: _TaskCounters, elapsed_s: float, workers: int

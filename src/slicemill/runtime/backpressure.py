@@ -16,9 +16,10 @@ from slicemill.time import SECOND_US
 if TYPE_CHECKING:
     from slicemill.runtime.streams import RunningStream
 
-# Share of a core for polling while few rows arrive. The interval between two polls is the cost of a poll and
-# its runs, divided by this share, minus _LET_OFF_S for cheap work. The interval is at most _PART_OF_LEVEL of
-# the strictest service level.
+# Share of a CPU core that polls of sources, and the runs after them, may use while few rows arrive.
+# The interval between two polls is the processor time of a poll and its runs, divided by _PACE.
+# The interval is shortened by _LET_OFF_S seconds, so that cheap polls are not delayed.
+# The interval is at most _PART_OF_LEVEL times the strictest bound on the response time of a query.
 _PACE = 0.25
 _LET_OFF_S = 0.01
 _LONGEST_PAUSE_S = 0.1
@@ -27,15 +28,15 @@ POLL_S = 0.05
 
 
 class PollTimer:
-    """Timer of polls, which measures their processor time.
+    """Timer that delays polls of sources according to the processor time of earlier polls.
 
-    `spend` adds the time of workers. The time of the driver is that of the calling thread.
+    `spend` adds processor time of workers. The driver's part is the processor time of the calling thread.
     """
 
     def __init__(self) -> None:
-        self._cost_s = 0.001  # cost of a poll and the resulting runs
-        self._spent_s = 0.0  # by workers, since the last poll
-        self._thread_s = 0.0  # this thread's processor time at the last poll
+        self._cost_s = 0.001  # processor time of a poll and of the runs after it
+        self._spent_s = 0.0  # processor time of workers since the last poll
+        self._thread_s = 0.0  # processor time of this thread until the last poll
         self._next_s = 0.0
 
     def spend(self, cpu_s: float) -> None:
@@ -46,7 +47,7 @@ class PollTimer:
         return time.monotonic() >= self._next_s
 
     def record_poll(self, streams: Iterable[RunningStream], strictest_s: float) -> None:
-        """Record a poll of the sources, and schedule the next one."""
+        """Record a poll of the sources, and schedule the next poll."""
         pause_s = 0.0
         if not any(stream.catching_up for stream in streams):
             thread_s = time.thread_time()
@@ -58,7 +59,7 @@ class PollTimer:
         self._next_s = time.monotonic() + pause_s
 
     def patience_s(self, streams: Iterable[RunningStream], now_us: int) -> float:
-        """Return the time until the next poll is due."""
+        """Return the time until the next poll of a source is due."""
         moments = [
             stream.next_read_us
             for stream in streams

@@ -23,15 +23,15 @@ from slicemill.runtime.tasks import RunningTask
 from slicemill.scheduling.balance import Balancer, Move, SubtaskId
 from slicemill.time import SECOND_US
 
-# Interval of load measurements.
+# Interval between two measurements of the load of workers.
 _LOOK_US = 1 * SECOND_US
-# A regular checkpoint is due after ten seconds, and then waits for idle workers. After this time a move is
-# urgent.
+# A subtask's move to another worker is urgent if no checkpoint has allowed the move for this long.
+# A regular checkpoint is due after ten seconds, and then waits for idle workers.
 _PATIENT_US = 15 * SECOND_US
 
 
 class Rebalancer:
-    """Rebalancer of a mill, with the moves that are due."""
+    """Component that moves subtasks from busy workers to idle workers."""
 
     def __init__(self, assignments: Assignments, now_us: int) -> None:
         self.moved = 0
@@ -40,11 +40,11 @@ class Rebalancer:
         self._due: dict[SubtaskId, Move] = {}
         self._decided_us = now_us
         self._looked_us = now_us
-        self._subtasks_s: dict[SubtaskId, float] = {}  # at the last measurement
+        self._subtasks_s: dict[SubtaskId, float] = {}  # processor time by subtask, at the last measurement
         self._reads_s: dict[str, float] = {}
 
     def look(self, tasks: Collection[RunningTask], streams: Iterable[RunningStream], now_us: int) -> None:
-        """Measure the load of all workers, and decide on a move."""
+        """Measure the load of all workers, and decide whether a subtask moves to another worker."""
         elapsed_s = (now_us - self._looked_us) / SECOND_US
         if now_us - self._looked_us < _LOOK_US:
             return
@@ -74,15 +74,15 @@ class Rebalancer:
             self._due = {subtask: replace(move, at_once=True) for subtask, move in self._due.items()}
 
     def request(self, move: Move) -> None:
-        """Request the move of a subtask after its task's next checkpoint."""
+        """Request that a subtask moves to another worker after its task's next checkpoint."""
         self._due[move.subtask] = move
 
     def is_urgent(self, task: RunningTask) -> bool:
-        """Return True if an urgent move requires a checkpoint of the task."""
+        """Return True if the task must be checkpointed now, because a subtask moves urgently."""
         return any(move.at_once for subtask, move in self._due.items() if subtask[0] == task.id)
 
     def settle(self, task: RunningTask) -> None:
-        """Move the due subtasks of a checkpointed task, before its next run."""
+        """Carry out the requested moves of subtasks, if their task was just checkpointed."""
         if not self._due or task.dirty:
             return
         for key in [subtask for subtask in self._due if subtask[0] == task.id]:
@@ -91,5 +91,5 @@ class Rebalancer:
                 self.moved += 1
 
     def forget(self, gone: Collection[str]) -> None:
-        """Cancel the moves of tasks that were removed or changed."""
+        """Cancel the moves of subtasks whose tasks were removed or changed."""
         self._due = {subtask: move for subtask, move in self._due.items() if subtask[0] not in gone}

@@ -1,4 +1,4 @@
-"""Cluster: the Spark session and the worker pool of a mill."""
+"""Cluster: the Spark session and the worker pool of a running engine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Cluster:
-    """Spark session and worker pool of a mill.
+    """Spark session and worker pool of a running engine.
 
-    A given `pool` is used instead of Spark's executors, and belongs to the caller. Without a session and a
-    pool a session is started, and stopped at the end.
+    A given `pool` is used instead of Spark's executors, and belongs to the caller. If neither a session nor a
+    pool is given, a session is started, and stopped at the end.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Cluster:
         return self.session
 
     def default_subtasks(self) -> int:
-        """Return half of the workers.
+        """Return half the number of workers, as the default number of subtasks.
 
-        Other workers read sources or run tasks that are not partitioned.
+        The other workers read sources or run tasks that are not partitioned.
         """
         return max(1, worker_count(self.session.sparkContext) // 2) if self.session is not None else 1
 
@@ -65,7 +65,7 @@ class Cluster:
             self.pool.resize(most_workers(self.spark.sparkContext))
 
     def fix_workers(self, count: int | None) -> int:
-        """Check a number of workers, by default all slots; the cluster no longer grows by itself."""
+        """Check and return the number of workers, by default all slots. Stop automatic growth."""
         context = self.session.sparkContext if self.session is not None else None
         if count is None:
             count = max(1, worker_count(context)) if context is not None else 1
@@ -81,6 +81,6 @@ class Cluster:
             return_pool(self.spark.sparkContext, self._execution, self.pool)
 
     def stop_session(self) -> None:
-        """Stop the session if it was started here."""
+        """Stop the Spark session if this object started it."""
         if self._owns_session:
             self.spark.stop()

@@ -20,20 +20,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# After this many failed trials, all remaining suspects are stopped without further trials.
+# Maximum number of failed trials (runs with only some queries) in a search.
+# After that many failures, all queries that may still be the cause are stopped.
 MOST_FAILED_TRIALS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
     suspects: tuple[str, ...]
-    halved: bool = False  # the next trial is the other half of a set that failed
+    # True if the next trial has the other half of a set of queries that failed together.
+    halved: bool = False
 
 
 class CulpritSearch:
-    """Search for culprits.
+    """Search for the queries that make a run fail, by trials with fewer and fewer queries.
 
-    `guilty` has the reason for each query that fails alone.
+    `guilty` maps each query that fails alone to its error.
     """
 
     def __init__(self, suspects: Sequence[str]) -> None:
@@ -46,25 +48,26 @@ class CulpritSearch:
 
     @property
     def over(self) -> bool:
-        """Return True if no trial is left."""
+        """Return True if no trial is left. A trial is a run with only some of the queries."""
         return not self._waiting
 
     @property
     def trial(self) -> tuple[str, ...]:
-        """Return the suspects of the current trial."""
+        """Return the queries that take part in the current trial run."""
         return self._waiting[-1].suspects
 
     def passed(self) -> None:
-        """Record that the current trial succeeded: its suspects are innocent."""
+        """Record that the current trial run succeeded, so that none of its queries fails."""
         if self._waiting.pop().halved and len(other := self._waiting[-1].suspects) > 1:
-            self._waiting.pop()  # the other half must fail, so try its halves instead
+            # A set of queries failed and its first half did not, so the second half must fail.
+            self._waiting.pop()
             self._halve(other)
 
     def failed(self, why: str | Mapping[str, str]) -> None:
-        """Record that the current trial failed.
+        """Record that the current trial run failed.
 
-        Halve its suspects, or record the only suspect as guilty. If the trial without suspects fails, no
-        query is the cause, and all suspects are stopped.
+        Halve the set of suspected queries, or record the only suspect as guilty. If the trial without
+        suspects fails, no query is the cause, and all suspects are stopped.
         """
         suspects = self._waiting.pop().suspects
         self._failed += 1

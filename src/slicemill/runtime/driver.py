@@ -1,4 +1,4 @@
-"""Driver: schedules tasks on workers and commits their results.
+"""Driver: schedules the tasks of all queries on workers and commits their results.
 
     wait for answers ──► ONE journal record ──► deliver ──► policy ──► a message to each idle worker
           ▲                                                                     │
@@ -7,14 +7,14 @@
 There is no barrier: when a worker answers, it gets its next message while other workers are busy. A message
 contains reads of sources first, then runs of tasks in the order of the scheduling policy, up to a quantum of
 estimated cost. While several tasks have input, one run reads at most the rows that fit into a quantum, so
-that the policy can choose again soon. Rows of a task that is not chosen stay in the logs.
+that the policy can choose again soon. The input rows of a task that is not chosen stay in the logs.
 
 Rows that arrive during a round are processed in the next round, so batches grow under load. While few rows
 arrive, `PollTimer` decides when sources are polled.
 
 A checkpoint blocks a worker only while the worker takes a snapshot. When all subtasks have sent the notice
-that their files are complete, one journal record names the files. A pause of the loop waits for these
-notices.
+that their files are complete, one journal record names the files. A pause of the scheduling loop waits for
+all notices.
 """
 
 from __future__ import annotations
@@ -62,29 +62,31 @@ from slicemill.storage.home import Home
 from slicemill.storage.home_state import STEPS
 from slicemill.time import BEGINNING
 
-# Maximum number of tasks in a message. One decision ranks all ready tasks.
+# Maximum number of tasks in a message to a worker.
+# One decision of the scheduling policy ranks all ready tasks.
 _TASKS_PER_ROUND = 256
 _DISK_FULL_PAUSE_S = 0.5
-# A worker is reported as stalled if its message takes longer.
+# A worker is reported as stalled if it takes longer than this to answer a message.
 STALLED_S = 5.0
-# A step is cancelled after CANCEL_S if all its queries are being dropped. After END_S more, its process is
-# killed.
+# A step is cancelled after CANCEL_S seconds if all queries that need it are being dropped.
+# After END_S more seconds, the worker process of the step is killed.
 CANCEL_S, END_S = 1.0, 1.0
-# Shutdown waits for a stalled worker at most this long.
+# Maximum time in seconds that a shutdown waits for a stalled worker.
 _STALLED_ENDS_S = 2.0
 _NAMED = 5
-# After this time without any worker, a problem is reported.
+# A problem is reported after this many seconds in which no worker was connected.
 _ALONE_S, _NO_SLOT = 30.0, "has Spark a free slot for them, and can executors start?"
 _SPARK_STOPPED = (
     "Spark has stopped: its Java process (JVM) has ended, or the session was closed; start slicemill again "
     "with the same home, and it goes on from what is committed"
 )
-# Maximum number of attempts of a read that must succeed. A single failure may be the crash of a worker.
+# Maximum number of attempts of a read that must succeed.
+# A single failure of a read may be the crash of a worker.
 _TRIES = 3
 
 
 class _Round(NamedTuple):
-    """Uncommitted round: journal record, finished runs, streams with fed rows."""
+    """Results of a scheduling round before their commit: journal record, finished runs, fed streams."""
 
     change: Change
     finished: list[tuple[RunningTask, RunRecord]]
@@ -92,7 +94,7 @@ class _Round(NamedTuple):
 
 
 class Dispatcher:
-    """Scheduling loop of a mill, and owner of its workers.
+    """Scheduling loop of a running engine, and owner of its workers.
 
     `after_run` is called with the record of every committed run.
     """
@@ -113,12 +115,13 @@ class Dispatcher:
         self.failure: BaseException | None = None
         self.decisions = Summary()
         self.rounds = 0
-        self.problem: str | None = None  # why the loop cannot continue
+        self.problem: str | None = None  # reason why the scheduling loop cannot continue
         self.streams: dict[str, RunningStream] = {}
         self.running = RunningTasks([], home.logs, {}, clock())
         self.quantum_s = quantum_s
-        self.advance: Callable[[], bool] = lambda: False  # advances backfills; True if it did
-        self.between_rounds: list[Callable[[], None]] = []  # called by the loop
+        # Function that advances backfills (reads of old rows for new queries). True: one has advanced.
+        self.advance: Callable[[], bool] = lambda: False
+        self.between_rounds: list[Callable[[], None]] = []  # callbacks of the scheduling loop
         self._pool = pool
         self._home = home
         self._mill = mill
@@ -129,30 +132,31 @@ class Dispatcher:
         self._assignments = Assignments(pool, mill, records, sync=home.durable)
         self.balancing = Rebalancer(self._assignments, clock())
         self._visitor: RunningTask | None = None
-        self._given_up: list[RunningTask] = []  # tasks whose run failed in the current round
+        self._given_up: list[RunningTask] = []  # tasks whose run failed in the current scheduling round
         self._reads_sources = False
-        # A thread that changes the plan, or runs tasks itself, first waits until the loop is parked.
+        # A thread that changes the plan or runs tasks first waits until the scheduling loop is parked.
         self._control = threading.Condition()
         self._pausing = threading.RLock()
         self._pauses = 0
-        self._begins_checkpoints = True  # False while another thread waits for checkpoints to end
+        self._begins_checkpoints = True  # False while another thread waits for the end of all checkpoints
         self._parked = True
         self._stop = False
         self._thread: threading.Thread | None = None
         self._pace = PollTimer()
-        self._alone_s: float | None = None  # since when there has been no worker
-        self._resume_s = 0.0  # while the disk is full, no message is sent before this time
-        self.full: str | None = None  # why no record can be written now
-        self._refused: str | None = None  # why a worker could not write in this round
-        # Finished work that could not be committed because the disk was full. The next round commits it.
+        self._alone_s: float | None = None  # time since which no worker has been connected
+        self._resume_s = 0.0  # time before which no message is sent to workers, because the disk is full
+        self.full: str | None = None  # reason why no journal record can be written now
+        self._refused: str | None = None  # reason why a worker could not write files in this round
+        # Finished work that could not be committed because the disk was full.
+        # The next round commits this work.
         self._left: _Round | None = None
-        self._ends_s: float | None = None  # deadline of waiting for workers
-        self._stalled_ends_s = math.inf  # the same for stalled workers
-        self._dropping: frozenset[str] = frozenset()  # queries that the current statement drops
+        self._ends_s: float | None = None  # deadline for the answers of all workers, at shutdown
+        self._stalled_ends_s = math.inf  # earlier deadline for the answers of stalled workers
+        self._dropping: frozenset[str] = frozenset()  # queries that the current DROP statement removes
         self._dropping_s = 0.0
-        self._frozen: dict[str, int] | None = None  # watermarks that stay the same, by log
+        self._frozen: dict[str, int] | None = None  # log -> watermark that all its readers use
 
-    # -- for the mill ----------------------------------------------------------------------------------
+    # -- state of the engine ---------------------------------------------------------------------------
 
     @property
     def tasks(self) -> dict[str, RunningTask]:
@@ -160,7 +164,7 @@ class Dispatcher:
 
     @property
     def writers(self) -> set[str]:
-        """Names of writers that may still append to their segments."""
+        """Return the names of the writers that may still append rows to segments (files of a log)."""
         return self._assignments.writers
 
     @property
@@ -173,7 +177,7 @@ class Dispatcher:
         return self._assignments.holder_of(task, subtask)
 
     def describe_stalls(self) -> list[str]:
-        """Describe stalled workers, with the queries or streams that they process."""
+        """Describe each stalled worker, with the queries or streams that it processes."""
         now_s, found = time.monotonic(), []
         for worker, (since_s, items) in self._assignments.busy_since().items():
             took_s = now_s - since_s
@@ -192,7 +196,7 @@ class Dispatcher:
         return found
 
     def _outputs_of_step(self, worker: int, items: Iterable[Item]) -> set[str]:
-        """Return the outputs of a worker's current step."""
+        """Return the logs of all queries that need a worker's current step."""
         at = self._assignments.current_step(worker)
         if at is not None and (task := self._task(at.item.task)) is not None:
             return set(task.logs_behind(at.step))
@@ -221,14 +225,15 @@ class Dispatcher:
         if writer is not None:
             inputs = [self._watermark(read) for read in writer.inputs_of_idle(log)]
             return writer.watermark_now(log, inputs)
-        for fields in self._home.tasks.values():  # the task is stored but has not resumed yet
+        # After a restart, a task is stored in the home directory before it resumes.
+        for fields in self._home.tasks.values():
             if log in fields["outputs"]:
                 return int(fields["output_watermarks"].get(log, BEGINNING))
         return stream_of(log, self.streams).side_watermark(log, self._clock())
 
     @contextmanager
     def frozen_watermarks(self) -> Iterator[None]:
-        """Inside the context, all tasks read the same watermark of a log."""
+        """Keep the watermark of each log constant for all tasks while the context is open."""
         self._frozen = {}
         try:
             yield
@@ -238,14 +243,14 @@ class Dispatcher:
     # -- control ---------------------------------------------------------------------------------------
 
     def resize(self, count: int) -> None:
-        """Add workers, or remove the last ones. The loop must be paused."""
+        """Add workers, or remove the last workers. The scheduling loop must be paused."""
         self._pool.resize(count)
         self._take(self._pool.wait(0))
 
     def replace(self, tasks: Iterable[RunningTask], goals: Mapping[str, Goal] | None = None) -> None:
-        """Replace the running tasks. The loop must be paused.
+        """Replace the running tasks. The scheduling loop must be paused.
 
-        `goals` are by query. With None, the current goals stay.
+        `goals` maps each query to its goal. The value None keeps the current goals.
         """
         fresh = list(tasks)
         kept = {(task.id, task.digest) for task in fresh}
@@ -259,11 +264,11 @@ class Dispatcher:
         self.running = RunningTasks(fresh, self._home.logs, goals, self._clock(), self.running)
 
     def close(self) -> None:
-        """Remove the files that record the steps of workers."""
+        """Remove the files in which workers record their current steps."""
         self._assignments.close()
 
     def notify(self) -> None:
-        """Wake the loop and all threads that wait for a change."""
+        """Wake the scheduling loop and all threads that wait for new results."""
         self._pool.wake()
         with self.changed:
             self.changed.notify_all()
@@ -274,7 +279,7 @@ class Dispatcher:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the loop after the current round."""
+        """End the scheduling loop after the current round."""
         self._stop, self._reads_sources = True, False
         self._pool.wake()
         if self._thread is not None:
@@ -282,23 +287,23 @@ class Dispatcher:
             self._thread = None
 
     def check(self) -> None:
-        """Raise EngineStopped if the dispatcher has failed."""
+        """Raise EngineStopped if the scheduling loop has failed."""
         if isinstance(self.failure, EngineStopped):
             raise EngineStopped(str(self.failure)) from self.failure
         if self.failure is not None:
             raise EngineStopped(f"the dispatcher stopped: {cause(self.failure)}") from self.failure
 
     def end_within(self, seconds: float) -> None:
-        """Limit the time to wait for workers.
+        """Set the deadline for the answers of workers at shutdown.
 
-        After that, unfinished work is abandoned. The limit for stalled workers is shorter.
+        After the deadline, unfinished work is abandoned. The deadline for stalled workers is earlier.
         """
         now_s = time.monotonic()
         self._ends_s, self._stalled_ends_s = now_s + seconds, now_s + _STALLED_ENDS_S
         self._pool.wake()
 
     def _check_waiting(self) -> None:
-        """Raise EngineStopped after a failure or the deadline for workers."""
+        """Raise EngineStopped if the scheduling loop failed or workers missed their deadline."""
         self.check()
         if self._ends_s is None:
             return
@@ -309,11 +314,11 @@ class Dispatcher:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Hold the loop between two rounds, with no message in progress.
+        """Hold the scheduling loop between two rounds while the context is open.
 
-        No checkpoint is in progress either, so the plan may change inside the context. Until the current
-        checkpoints are written, the loop continues to run tasks. Raise StorageFull if the loop waits for disk
-        space.
+        No message to a worker and no checkpoint is in progress, so the plan may change inside the context.
+        Until the current checkpoints are written, the scheduling loop continues to run tasks. Raise
+        StorageFull if the scheduling loop waits for disk space.
         """
         with self._pausing:
             self._await_checkpoints()
@@ -336,7 +341,7 @@ class Dispatcher:
     def _await_checkpoints(self) -> None:
         """Wait until the current checkpoints are written.
 
-        The loop begins no new ones.
+        Meanwhile the scheduling loop begins no new checkpoints.
         """
         self._begins_checkpoints = False
         try:
@@ -352,7 +357,7 @@ class Dispatcher:
 
     @contextmanager
     def dropping(self, names: Iterable[str]) -> Iterator[None]:
-        """Inside the context, cancel slow steps that only these queries need."""
+        """Cancel slow steps that only the dropped queries need, while the context is open."""
         self._dropping, self._dropping_s = frozenset(names), time.monotonic()
         try:
             yield
@@ -381,9 +386,9 @@ class Dispatcher:
                 yield StepPosition(at, step)
 
     def finish(self, task: RunningTask) -> None:
-        """Run a task to the head of its inputs, and checkpoint it.
+        """Run a task over all its pending rows, and checkpoint it.
 
-        The loop must be paused. A backfilling task is only checkpointed. The task need not be in
+        The scheduling loop must be paused. A backfilling task is only checkpointed. The task need not be in
         `self.running`, because its plan may be about to change.
         """
         if not task.catching_up:
@@ -392,16 +397,16 @@ class Dispatcher:
         self._assignments.unload(task.id)
 
     def catch_up(self, task: RunningTask) -> None:
-        """Run a task to the head of its inputs.
+        """Run a task over all its pending rows.
 
-        The loop must be paused.
+        The scheduling loop must be paused.
         """
         self.run_while(task, lambda: task.has_pending)
 
     def catch_up_upstream(self, tasks: Sequence[RunningTask], logs: Collection[str]) -> None:
-        """Run those of the tasks that are upstream of some logs to the heads of their inputs.
+        """Run all tasks from which the given logs are derived over their pending rows.
 
-        The loop must be paused.
+        The scheduling loop must be paused. `logs` are the given logs, `tasks` the candidates in plan order.
         """
         wanted, upstream = set(logs), []
         for task in reversed(tasks):
@@ -424,9 +429,9 @@ class Dispatcher:
             self._visitor = None
 
     def checkpoint(self, tasks: Iterable[RunningTask]) -> None:
-        """Checkpoint tasks, so that their earlier input is not replayed.
+        """Checkpoint tasks, so that a restart does not replay their earlier input.
 
-        The loop must be paused.
+        The scheduling loop must be paused.
         """
         for task in tasks:
             if task.dirty and not task.has_failed:
@@ -439,12 +444,12 @@ class Dispatcher:
             self.checkpoint(self.tasks.values())
 
     def admit_handed(self) -> None:
-        """Write fed rows into the logs of their streams, without running queries."""
+        """Write the rows fed by the program into the logs of their streams. No query runs."""
         with self.paused():
             self._read_while_wanted(handed_only=True)
 
     def read_all(self) -> None:
-        """Read all available rows of the sources, without running queries."""
+        """Read all available rows of all sources. No query runs."""
         with self.paused():
             for stream in self.streams.values():
                 if not stream.handed and not stream.ended:
@@ -452,7 +457,7 @@ class Dispatcher:
             self._read_while_wanted(every=True)
 
     def read_now(self, streams: Iterable[RunningStream]) -> None:
-        """Read all available rows of some streams. The loop must be paused."""
+        """Read all available rows of the given streams. The scheduling loop must be paused."""
         chosen = [stream for stream in streams if not stream.handed and not stream.ended]
         for stream in chosen:
             stream.next_read_us = 0
@@ -460,7 +465,7 @@ class Dispatcher:
             self._wait_for_answers()
 
     def _read_while_wanted(self, *, every: bool = False, handed_only: bool = False) -> None:
-        """Read all streams that have a read due; retry failures at once."""
+        """Read all streams whose next read is due. Retry failed reads at once."""
         while self._send_reads(every=every, handed_only=handed_only):
             self._wait_for_answers()
             for stream in self.streams.values():
@@ -477,12 +482,13 @@ class Dispatcher:
                 if stream.error is None:
                     self.admit_rows(stream)
                     stream.ended = True
-            self.running.wake()  # also paused tasks, so that their outputs end
+            # Paused tasks are woken too, so that their outputs end.
+            self.running.wake()
 
     def admit_rows(self, stream: RunningStream, replay: ReplayedRows | None = None) -> None:
-        """Write replayed rows to the log of a stream.
+        """Write replayed rows of a stream to its log, or flush its held-back rows.
 
-        The loop must be paused. Without a replay, flush the rows that the stream holds back.
+        The scheduling loop must be paused. If no replay is given, flush the rows that the stream holds back.
         """
         for _ in range(_TRIES):
             self._wait_for_workers()
@@ -497,12 +503,12 @@ class Dispatcher:
         raise SlicemillError(f"{stream.name} could not be {'read' if replay else 'ended'}: {stream.error}")
 
     def run_all(self) -> None:
-        """Run tasks until none can run."""
+        """Run tasks until no task can run."""
         while self.run_some():
             pass
 
     def run_some(self) -> bool:
-        """Run the tasks that the policy chooses.
+        """Run the tasks that the scheduling policy chooses, once.
 
         Return False if no task can run.
         """
@@ -524,7 +530,7 @@ class Dispatcher:
                     self._report_missing_workers()
                 elif not self._pauses and not self._stop and time.monotonic() >= self._resume_s:
                     self._give()
-        except BaseException as problem:  # record the failure and wake waiting threads
+        except BaseException as problem:  # The failure is recorded, and the waiting threads are woken.
             self.failure = problem
             with self.changed:
                 self.changed.notify_all()
@@ -534,7 +540,7 @@ class Dispatcher:
                 self._control.notify_all()
 
     def _park(self) -> None:
-        """Park the loop while another thread holds a pause."""
+        """Park the scheduling loop while another thread requires a pause."""
         with self._control:
             while self._pauses and not self._stop:
                 self._parked = True
@@ -550,15 +556,15 @@ class Dispatcher:
             self._take(self._pool.wait(0 if self._left is not None else POLL_S))
 
     def turn(self) -> None:
-        """Run one iteration of the loop; for simulated time."""
+        """Run one iteration of the scheduling loop. Tests and simulations with their own clock call this."""
         self._take(self._pool.wait(0))
         self._send_reads(handed_only=True)
         self._give()
 
     def look(self) -> None:
-        """Run the between-round callbacks, unless the plan is changing.
+        """Call the callbacks that run between two scheduling rounds, unless the plan is changing.
 
-        If the disk is full, a callback is tried again in the next round.
+        A callback that fails because the disk is full is called again in the next round.
         """
         if self._pausing.acquire(blocking=False):
             try:
@@ -584,7 +590,7 @@ class Dispatcher:
     # -- answers ---------------------------------------------------------------------------------------
 
     def _take(self, events: Iterable[object]) -> None:
-        """Process events of workers: commit and deliver their results."""
+        """Process the events of workers: commit their results, then deliver the committed results."""
         change, finished, handed = self._left or _Round(Change(), [], [])
         self._left = None
         stopped = False
@@ -621,9 +627,10 @@ class Dispatcher:
             raise self.failure
 
     def _commit(self, change: Change) -> None:
-        """Write one journal record.
+        """Commit the results of a scheduling round by one journal record.
 
-        While the disk is full, the loop retries and reports the problem. Other threads raise StorageFull.
+        While the disk is full, the scheduling loop retries and reports the problem. Other threads raise
+        StorageFull.
         """
         while True:
             try:
@@ -642,7 +649,7 @@ class Dispatcher:
                 return
 
     def _deliver(self, finished: list[tuple[RunningTask, RunRecord]]) -> None:
-        now = self._clock()  # results are readable since the commit
+        now = self._clock()  # Results are readable since their commit.
         with stage("deliver"):
             for task, record in finished:
                 self.running.ran(task, now)
@@ -701,9 +708,9 @@ class Dispatcher:
         self._pace.spend(cost_s)
 
     def _end_checkpoint(self, by: WorkerAnswer | Notice, done: CheckpointDone, change: Change) -> None:
-        """Process the end of a subtask's checkpoint.
+        """Record that a worker has written, or failed to write, the checkpoint of a subtask.
 
-        If a write has failed, the checkpoint is discarded. The state in memory is intact.
+        If the write has failed, the task's checkpoint is discarded. The state in memory is intact.
         """
         task = self._task(done.task) if self._assignments.written(by, done) else None
         if task is None:
@@ -712,7 +719,7 @@ class Dispatcher:
             task.finish_subtask_checkpoint(done, change)
         else:
             task.drop_checkpoint()
-            self.balancing.forget({task.id})  # cancel moves of its subtasks
+            self.balancing.forget({task.id})  # The moves of the task's subtasks are cancelled.
             self._report_failed_write(done.failed)
 
     def _ran(
@@ -725,7 +732,7 @@ class Dispatcher:
         if task.run.all_done and task.is_repeated():
             self._give_up(task, task.run.errors, change)
         elif task.run.all_done:
-            if task.run.errors:  # the next run omits the failed queries
+            if task.run.errors:  # The next run omits the failed queries.
                 self._assignments.unload(task.id)
             answers = task.run.done
             finished.append((task, task.finish(now, change)))
@@ -772,11 +779,11 @@ class Dispatcher:
         self._given_up.append(task)
 
     def _undo(self, asked: Iterable[Item], why: str, change: Change, step: CurrentStep | None = None) -> None:
-        """Handle items that a worker will not answer.
+        """Handle the runs, reads and checkpoints that a lost worker did not finish.
 
-        They are retried from the committed state. If the worker ended in a `step`, the queries of that step
-        are suspects. If the worker was killed because the step was stuck, these queries fail at once, and the
-        failure does not count for other tasks.
+        This work is retried from the committed state. If the worker ended in a `step`, the queries of that
+        step are suspects. If the worker was killed because the step was stuck, these queries fail at once,
+        and the failure does not count for other tasks.
         """
         now = self._clock()
         for item in asked:
@@ -789,9 +796,9 @@ class Dispatcher:
     # -- work ------------------------------------------------------------------------------------------
 
     def _ranked(self) -> dict[RunningTask, float]:
-        """Rank the tasks that can run, by policy.
+        """Rank the tasks that can run, in the order of the scheduling policy.
 
-        Return, for each task, the share of its pending rows that its run reads.
+        The result maps each task to the share of its pending rows that its next run reads.
         """
         began, now = time.perf_counter(), self._clock()
         self.running.refresh(now)
@@ -832,10 +839,10 @@ class Dispatcher:
     def _send_runs(
         self, tasks: Mapping[RunningTask, float], quantum_s: float, *, checkpoint: bool = False
     ) -> bool:
-        """Send runs of these tasks, in this order, to idle workers.
+        """Send runs of the given tasks, in the given order, to idle workers.
 
-        `tasks` has the share of its pending rows that each run reads. Each worker gets at most a quantum of
-        estimated cost.
+        `tasks` maps each task to the share of its pending rows that the run reads. Each worker gets at most a
+        quantum of estimated cost.
         """
         self._wait_for_workers()
         queues: dict[int, list[Item]] = {worker: [] for worker in self._assignments.idle}
@@ -854,31 +861,36 @@ class Dispatcher:
             if moves and (
                 task.writing or (self._begins_checkpoints and self._snapshots(task, workers, queues))
             ):
-                continue  # the subtasks move before the next run, so that nothing is replayed
+                # The subtasks move before the next run, so that no rows are replayed.
+                continue
             alone = bool(task.strikes) or task.searching or task.catching_up
             if alone and any(queues[worker] for worker in workers):
-                continue  # suspects run alone; so do backfills, because they would delay live tasks
+                # A task with a failed run uses its workers alone, because the run may crash them.
+
+                # A backfill (read of old rows) uses its workers alone, because it would delay live tasks.
+                continue
             backlog = backlog or self.running.backlog(len(self._assignments))
             cost = task.statistics.cost
             watermarks = {log: self.watermark(log) for log in task.plan.task.inputs}
             task.begin(watermarks, self.running.moments(task, self.streams), now, backlog, share)
             assert task.run is not None
             self.running.began(task)
-            # A replay would process rows that were shed, because the log does not record them. So checkpoint.
+            # After load shedding a checkpoint is written, because a replay would process shed rows.
             written = checkpoint or not self._assignments.resident or task.run.shares < 1
             if not written and self._begins_checkpoints and task.checkpoint_overdue(time.monotonic()):
                 self._snapshots(task, workers, queues)
             for subtask, worker in enumerate(workers):
                 known = self._assignments.take_up(task, subtask, worker)
                 queues[worker].append(task.item(subtask, restore=not known, checkpoint=written))
-                load_s[worker] += cost.overhead + cost.per_row * task.run.rows  # cost of the slowest subtask
+                # Estimated cost of the slowest subtask.
+                load_s[worker] += cost.overhead + cost.per_row * task.run.rows
                 if alone:
                     load_s[worker] = math.inf
         self._send_items({worker: queue for worker, queue in queues.items() if queue})
         return any(queues.values())
 
     def _send_due_checkpoint(self) -> None:
-        """Start at most one due checkpoint, on idle workers."""
+        """Start at most one due checkpoint of a task whose workers are idle."""
         now_s, assignments = time.monotonic(), self._assignments
         for task in self.running.tasks if self._begins_checkpoints else ():
             if task.checkpoint_due(now_s) and task.run is None and not task.has_failed:
@@ -894,16 +906,16 @@ class Dispatcher:
         if self._snapshots(task, holders, queues):
             self._send_items(queues)
         else:
-            # A worker has died since the last run. The workers that take over its subtasks replay, then
-            # write a checkpoint.
+            # A worker has died since the last run of the task.
+            # The workers that take over its subtasks replay rows, then write a checkpoint.
             self._send_runs({task: 1.0}, math.inf, checkpoint=True)
 
     def _snapshots(
         self, task: RunningTask, workers: Sequence[int | None], queues: Mapping[int, list[Item]]
     ) -> bool:
-        """Queue a checkpoint of a task, as of its last run.
+        """Queue a checkpoint of the state of a task after its last run.
 
-        Return False, without queueing, if a worker does not hold its subtask in memory or is already
+        Return False, and queue nothing, if a worker does not hold its subtask in memory or is already
         writing a checkpoint. A worker holds at most one snapshot in memory.
         """
         for subtask, worker in enumerate(workers):
@@ -920,23 +932,23 @@ class Dispatcher:
         return True
 
     def forget(self, tasks: Iterable[str], streams: Iterable[str]) -> None:
-        """Release the state of removed tasks and streams in workers.
+        """Release the state of removed tasks and streams from the memory of workers.
 
-        The loop must be paused.
+        The scheduling loop must be paused.
         """
         item = Forget(self._mill, tuple(tasks), tuple(streams))
         self._send_items({worker: [item] for worker in self._assignments})
         self._wait_for_answers()
 
     def _wait_for_workers(self) -> None:
-        """Wait for at least one worker."""
+        """Wait until at least one worker is connected."""
         while not self._assignments:
             self._check_waiting()
             self._take(self._pool.wait(POLL_S))
             self._report_missing_workers()
 
     def _report_missing_workers(self) -> None:
-        """Report a problem if there has been no worker for _ALONE_S seconds."""
+        """Report a problem if no worker has been connected for _ALONE_S seconds."""
         now_s = time.monotonic()
         if self._alone_s is None:
             self._alone_s = now_s
@@ -958,6 +970,6 @@ class Dispatcher:
 
 
 def _abbreviate_names(names: Sequence[str]) -> str:
-    """Return the first names and the number of the remaining ones."""
+    """Return the first _NAMED names of a list, and the number of the other names."""
     shown, more = names[:_NAMED], len(names) - _NAMED
     return f"{', '.join(shown)}{f' and {more} others' if more > 0 else ''}" or "state"

@@ -17,7 +17,7 @@ COMPUTING_S = 60.0
 
 
 class _Overran(BaseException):
-    """Raised in a block that has exceeded its limit.
+    """Raised in a block that has exceeded its limit of processor time.
 
     It is no Exception, so that the block cannot catch it.
     """
@@ -56,7 +56,8 @@ class CpuTimeLimit:
             overran = True
             self._done.set()
         if self._raised and not overran:
-            _raise_in(threading.get_ident(), None)  # cancel an exception that is not raised yet
+            # The requested exception has not been raised yet, and is cancelled.
+            _raise_in(threading.get_ident(), None)
         if overran:
             raise SlicemillError(
                 f"{self._what} took more than {self._seconds:g} s of processor time and was ended; look for "
@@ -66,7 +67,8 @@ class CpuTimeLimit:
     def _watch(self, thread: int, clock: int) -> None:
         until_s = time.clock_gettime(clock) + self._seconds
         left_s = self._seconds
-        while not self._done.wait(left_s):  # processor time is never faster than wall-clock time
+        # The thread sleeps for the remaining time, because processor time never exceeds real time.
+        while not self._done.wait(left_s):
             with self._raising:
                 if self._done.is_set():
                     return

@@ -1,4 +1,4 @@
-"""Load shedding of a task: share of rows or comparisons to process.
+"""Load shedding of a task: how many rows or join comparisons are processed under load.
 
 A join with a load budget keeps all rows but makes only a share of the comparisons: it compares only with rows
 in the newest part of its windows. The driver decides the share once for all subtasks of a task, from their
@@ -35,10 +35,10 @@ _SKIPS_NOTHING = WindowSkipper(0)
 
 
 class LoadControl:
-    """Shedding controllers of a task, by node.
+    """Controllers of load shedding in a task, one for each operator that sheds.
 
-    Drop boxes, classifiers, and joins with age limits have a controller. The current shares and the skipped
-    windows survive restarts.
+    Drop boxes (operators that drop rows), classifiers, and joins with age limits have a controller. The
+    current shares and the skipped windows survive restarts.
     """
 
     def __init__(self, task: Task, graph: QueryGraph, known: Mapping[str, Sequence[Any]]) -> None:
@@ -76,26 +76,26 @@ class LoadControl:
 
     @property
     def weight(self) -> float:
-        """Mean weight of the queries that may shed, or 0."""
+        """Return the mean weight of the queries that may shed rows, or 0 if no query may."""
         weights = [controller.weight for controller in self._controllers.values()]
         return sum(weights) / len(weights) if weights else 0.0
 
     def decide(
         self, epochs: Mapping[str, Sequence[Epoch]], state_bytes: int, backlog: Backlog, now: int
     ) -> dict[str, SheddingDecision]:
-        """Return the shedding decision for a run over these epochs, by node."""
+        """Map each operator that sheds rows to its decision for a run over the given epochs (commits)."""
         if not self._controllers:
             return {}
         pending = [epoch for new in epochs.values() for epoch in new if epoch.rows]
         if not pending:
-            # Windows may end without new rows, and skipped windows stay skipped.
+            # Windows may end in a run without new rows, so the run must know the windows to skip.
             return {node: SheddingDecision(1.0, skipper.spans) for node, skipper in self._skippers.items()}
         rows = sum(epoch.rows for epoch in pending)
         waiting = WaitingLoad(
             waited_s=max(0, now - min(epoch.arrival_us for epoch in pending)) / SECOND_US,
             rows=rows,
             state_bytes=state_bytes,
-            # Size as received. Derived rows in the task are at most as large.
+            # This is the size of received rows. Derived rows in the task are at most as large.
             bytes_per_row=sum(epoch.bytes for epoch in pending) / rows,
             backlog=backlog,
         )
@@ -110,12 +110,12 @@ class LoadControl:
         return decided
 
     def add(self, record: RunRecord) -> None:
-        """Add the comparisons of a run."""
+        """Add the number of comparisons that each join made in a run."""
         for node, join in self._joins.items():
             join.add(record.compared.get(node, ()), record.rows)
 
     def plain(self) -> dict[str, list[Any]] | None:
-        """Return the fields for the journal.
+        """Return the state of all controllers, to be stored in the journal.
 
         Return None if there are no controllers.
         """
@@ -132,7 +132,7 @@ class _MeasuredJoin:
     def __init__(self, join: SharedJoin) -> None:
         self._ages = ComparisonsByAge(len(join.inputs))
         self._limited = [member.name for member in join.members if member.limit is not None]
-        # Window lengths by query and input; 0 for inputs that the query does not join.
+        # Query -> window length of each input, or 0 for inputs that the query does not join.
         lengths = {
             member.name: [
                 longest_us([member.window_of(name)]) if name in member.inputs else 0 for name in join.inputs
@@ -140,8 +140,8 @@ class _MeasuredJoin:
             for member in join.members
         }
         longest = [max(length or 1 for length in side) for side in zip(*lengths.values(), strict=True)]
-        # Lengths relative to the longest window. Empty if a window has no length in time, because rows then
-        # have no age.
+        # Query -> window length of each input, relative to the longest window.
+        # The table is empty if a window is defined by a row count, because rows then have no age.
         timed = all(length is not None for sides in lengths.values() for length in sides)
         self._windows = {
             name: [(length or 0) / most for length, most in zip(sides, longest, strict=True)]
@@ -151,7 +151,7 @@ class _MeasuredJoin:
         self._looked = 1.0
 
     def reaches(self, decided: Mapping[str, SheddingDecision]) -> dict[str, SheddingDecision]:
-        """Return the decision for each query, with its age limit."""
+        """Map each query to its load shedding decision, completed by the maximum age of rows to compare."""
         found = {}
         for name in self._limited:
             share, windows = decided[name].share, self._windows.get(name)

@@ -1,4 +1,4 @@
-"""Unit program: the operators of a task, compiled to steps.
+"""Task program: the operators of a task, compiled to steps.
 
 Workers receive the plan as data and compile it, once per worker and plan version. If a step fails, only the
 queries that depend on the step stop.
@@ -69,11 +69,11 @@ class TaskPlan:
     graph: QueryGraph
     catalog: Catalog
     tables: Mapping[str, Sequence[Row]]
-    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # by input, if there are several subtasks
-    newcomers: Covers = field(default_factory=dict)  # names of states that start empty in the next run
-    # New name of a state -> previous name, for the next run.
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)  # input -> partitioning by subtask
+    newcomers: Covers = field(default_factory=dict)  # names of states that are empty before the next run
+    # New name of an operator's state -> previous name, under which the next run finds the state.
     successors: Mapping[str, str] = field(default_factory=dict)
-    # By node: the calls or columns of its previous definition that provide its state, for the next run.
+    # Graph node -> calls or columns of its previous definition that provide its state in the next run.
     parts_taken: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     @property
@@ -86,14 +86,14 @@ class TaskPlan:
         return Subtask(number, self.subtasks, by_time, any(not exchange.by_key for exchange in exchanges))
 
     def without(self, logs: Collection[str]) -> TaskPlan:
-        """Return the plan without the outputs to these logs."""
+        """Return the plan without the queries that write the given logs."""
         if not logs:
             return self
         task, graph = without_outputs(self.task, self.graph, logs)
         return replace(self, task=task, graph=graph)
 
     def computes_same_as(self, other: TaskPlan) -> bool:
-        """Return True if another plan has equal operators and tables."""
+        """Return True if another plan of the task has equal operators and tables."""
         return (self.task, self.graph, self.tables) == (other.task, other.graph, other.tables)
 
     @property
@@ -108,16 +108,17 @@ class TaskPlan:
         return any(self.graph[node_id].schema.changelog for node_id in self.task.nodes)
 
 
-# Serialization of task plans for workers, node by node.
+# Plans of tasks are serialized node by node, to be sent to workers.
 #
-# Serialized nodes are cached. So when a query is added to a plan of a thousand queries, only its nodes are
-# serialized. Nodes are immutable, and the planner reuses the nodes of unchanged statements (`plan.planner`).
+# Serialized graph nodes are cached, because nodes are immutable.
+# When a query is added to a plan of a thousand queries, only the nodes of that query are serialized.
+# The planner reuses the nodes of unchanged statements (`plan.planner`).
 
-_PACKED_NODES = 1 << 14  # nodes of some thousand queries
+_PACKED_NODES = 1 << 14  # maximum number of cached nodes, enough for some thousand queries
 
 
 def pack_plan(plan: TaskPlan) -> bytes:
-    """Serialize a plan; equal plans have equal bytes."""
+    """Serialize the plan of a task. Equal plans have equal bytes."""
     nodes = [_pack_node(node) for node in plan.graph]
     message: bytes = cloudpickle.dumps((replace(plan, graph=QueryGraph({}, plan.graph.streams)), nodes))
     return message
@@ -131,7 +132,8 @@ def unpack_plan(message: bytes) -> TaskPlan:
 
 @lru_cache(_PACKED_NODES)
 def _pack_node(node: Node) -> bytes:
-    found: bytes = cloudpickle.dumps(node)  # it may contain user-defined functions
+    # Only cloudpickle can serialize the user-defined functions that a node may contain.
+    found: bytes = cloudpickle.dumps(node)
     return found
 
 
@@ -142,7 +144,7 @@ def _unpack_node(packed_node: bytes) -> Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """Output of a run: rows, watermark, and error of each log.
+    """Output of a run: rows and watermark, or the error, of each output log.
 
     `rows` has the number of rows that each operator emitted. `due` has the input watermarks at which
     held-back rows will be emitted.
@@ -153,18 +155,20 @@ class RunOutcome:
     errors: Mapping[str, str]
     rows: Mapping[str, int]
     due: Dues
-    overran: frozenset[str] = frozenset()  # outputs with an error of a step that exceeded its time limit
-    shared: frozenset[str] = frozenset()  # outputs with an error of a step that several outputs share
+    overran: frozenset[str] = frozenset()  # output logs of queries with a step that exceeded its time limit
+    # Output logs of queries with an error in a step that several queries share.
+    shared: frozenset[str] = frozenset()
 
 
 class _Overrun(SlicemillError):
-    """Error: a step exceeded its time limit."""
+    """Error: a step exceeded its limit of processor time."""
 
 
 class TaskProgram:
     """Steps of a task for one subtask.
 
-    `states` are by node. Queries of `failed` outputs are omitted, and their state is dropped.
+    `states` maps each graph node to its state. Queries of `failed` outputs are omitted, and their state is
+    dropped.
     """
 
     def __init__(
@@ -179,13 +183,12 @@ class TaskProgram:
         self.plan = plan = plan.without(failed)
         self.failed = failed
         self._subtask = plan.subtask(subtask)
-        # With a placement by time, all subtasks read the same rows, so only subtask 0 reports counts of nodes
-        # before a join.
+        # If rows are placed by time, all subtasks read the same rows before a join.
+        # Then only subtask 0 reports row counts of the nodes before a join.
         self._repeats = self._subtask.by_time and subtask > 0
-        self._empty: dict[str, pa.Table] = {}  # by input
+        self._empty: dict[str, pa.Table] = {}  # input -> table without rows
         known = states or {}
-        # A query that is dropped and declared again between two runs has the same node ids, but starts
-        # without state.
+        # A query that is dropped and declared again between two runs has the same node ids, but no state.
         self._steps = {
             node_id: self._step(plan.graph[node_id], self._state(plan.graph[node_id], known))
             for node_id in plan.task.nodes
@@ -214,7 +217,7 @@ class TaskProgram:
         self._with_first_row: dict[str, InitialRowStep] = _steps_with_role(self._stateful, InitialRowStep)
 
     def _own_nodes(self) -> list[str]:
-        """Return the nodes whose rows are not repeated in another subtask."""
+        """Return the graph nodes whose rows this subtask counts. Another subtask counts repeated rows."""
         graph, nodes = self.plan.graph, self.plan.task.nodes
         if not self._repeats:
             return list(nodes)
@@ -223,11 +226,11 @@ class TaskProgram:
 
     @property
     def states(self) -> dict[str, object]:
-        """State to keep until the next run, by node."""
+        """Map each graph node to the state that is kept until the next run."""
         return {node_id: step.state for node_id, step in self._stateful.items()}
 
     def state_bytes(self) -> int:
-        """Return the memory that the state uses in this process."""
+        """Return the bytes of memory that the subtask's state uses in this process."""
         return sum(
             step.bytes_kept() if isinstance(step, MemoryReporter) else state_bytes({node_id: step.state})
             for node_id, step in self._stateful.items()
@@ -235,7 +238,7 @@ class TaskProgram:
 
     @property
     def sheds(self) -> dict[str, AccuracyReport]:
-        """Rows that operators with a budget have shed, by node."""
+        """Map each graph node to a report of the rows that it has dropped under load."""
         found: dict[str, AccuracyReport] = {}
         if self._repeats:
             return found
@@ -245,9 +248,9 @@ class TaskProgram:
 
     @property
     def latest(self) -> dict[str, int]:
-        """Greatest row timestamp of this subtask, by node.
+        """Map graph nodes to the greatest row timestamp in this subtask.
 
-        It is returned for nodes that need the maximum over all subtasks.
+        The nodes are those that need the maximum over all subtasks.
         """
         if self.plan.subtasks == 1:
             return {}
@@ -255,12 +258,12 @@ class TaskProgram:
 
     @property
     def compared(self) -> dict[str, Comparisons]:
-        """Comparisons of each join in the last run, by age of rows."""
+        """Map each join to its number of row comparisons in the last run, by age of rows."""
         return {node_id: step.compared for node_id, step in self._comparing.items()}
 
     @property
     def key_work(self) -> KeyWork:
-        """Work per key of the task's only join in the last run."""
+        """Return the work per key of the task's join in the last run, if the task has exactly one join."""
         return self._weighing[0].key_work if len(self._weighing) == 1 else NO_WORK
 
     def run(
@@ -273,12 +276,12 @@ class TaskProgram:
         limit: StepLimit | None = None,
         first_rows: bool = True,
     ) -> RunOutcome:
-        """Run all steps over new input.
+        """Run all steps of the subtask over new input rows.
 
-        `dropping` is the load shedding, by node; by default no rows are shed. `latest` is the greatest row
-        timestamp of all subtasks so far, by node. With several subtasks, inputs end in a run without rows,
-        which knows the timestamps of all subtasks. `heavy` are the keys whose rows go to all subtasks. If
-        `first_rows` is False, global aggregates emit no row before their first input row.
+        `dropping` maps each graph node to its load shedding; by default no rows are shed. `latest` maps each
+        graph node to the greatest row timestamp of all subtasks so far. With several subtasks, inputs end in
+        a run without rows, after the timestamps of all subtasks are known. `heavy` are the keys whose rows go
+        to all subtasks. If `first_rows` is False, global aggregates emit no row before their first input row.
         """
         for node_id, controlled in self._controlled.items():
             controlled.set_load(node_id, dropping)
@@ -305,7 +308,7 @@ class TaskProgram:
         )
 
     def _behind(self, source: str) -> frozenset[str]:
-        """Return the inputs from which the rows of a node are derived."""
+        """Return the input logs from which the rows of a graph node are derived."""
         return self._logs.get(source, frozenset())
 
     def _dues(self) -> Iterator[Mapping[str, int]]:
@@ -328,18 +331,18 @@ class TaskProgram:
         watermarks: Mapping[str, int],
         limit: StepLimit,
     ) -> dict[str, StepResult]:
-        """Run the steps, and return the result of each node."""
+        """Run the steps of all graph nodes in order. Map each node to its result."""
         many = len(self._stateful) > 1
         tables = {log: table.combine_chunks() if many else table for log, table in inputs.items()}
         found: dict[str, StepResult] = {
             node: (tables[log], watermarks[log]) for node, log in self._read.items()
         }
-        parts: dict[str, dict[str, StepResult]] = {}  # by shared node, then by query
+        parts: dict[str, dict[str, StepResult]] = {}  # shared node -> query -> result
         for node_id, sources in self._fed.items():
             operator, step = self.plan.graph[node_id].operator, self._steps[node_id]
             if isinstance(operator, Part):
                 shared = sources[0]
-                # Without parts the shared step has failed, for all its queries.
+                # If a shared step has returned no result per query, it has failed for all its queries.
                 found[node_id] = parts[shared][operator.member] if shared in parts else found[shared]
             elif step is not None:
                 given = [self._given(found[source], source, node_id) for source in sources]
@@ -353,7 +356,7 @@ class TaskProgram:
         return found
 
     def _given(self, part: StepResult, source: str, node_id: str) -> StepResult:
-        """Return an input of a step.
+        """Return the rows and watermark that one step receives from another step.
 
         A changelog may contain results that precede the first row of a stream. Rows of a stream are later
         than `EARLIEST`. So the first step with a changelog gets a watermark after `EARLIEST` even if no row
@@ -366,7 +369,7 @@ class TaskProgram:
         return (part[0], EARLIEST + 1) if stays else part
 
     def schema_of(self, log: str) -> Schema:
-        """Return the schema of an output."""
+        """Return the schema of an output log."""
         (node_id,) = [node_id for node_id, written in self.plan.task.outputs if written == log]
         return self.plan.graph[node_id].schema
 
@@ -377,7 +380,7 @@ class TaskProgram:
         return self._empty[log]
 
     def _state(self, node: Node, known: Mapping[str, object]) -> object | None:
-        """Return the state of a node, or of its previous definition."""
+        """Return the stored state of a graph node, or the state taken over from its previous definition."""
         if node.id in self.plan.newcomers:
             return None
         parts = self.plan.parts_taken.get(node.id)
@@ -403,7 +406,7 @@ class TaskProgram:
 
 
 def _steps_with_role(steps: Mapping[str, object], role: type) -> dict[str, Any]:
-    """Return the steps that implement a role, by node."""
+    """Map graph nodes to their steps. Only steps that implement the protocol `role` are included."""
     one_of_each = {type(step): step for step in steps.values()}
     found = {kind for kind, step in one_of_each.items() if isinstance(step, role)}
     return {node_id: step for node_id, step in steps.items() if type(step) in found}
@@ -434,10 +437,13 @@ def _run(
         return problem
     except MemoryError:
         limit.end(deadly=True)
-        raise  # the process ends, and the run is retried
+        # The worker process ends, and the run is retried.
+        raise
     except OSError:
-        raise  # an error of the machine: the run is retried
-    except Exception as problem:  # queries that do not need this step continue
+        # An operating system error is no error of the query, so the run is retried.
+        raise
+    # Queries that do not need the failed step continue.
+    except Exception as problem:
         return SlicemillError(f"{type(problem).__name__}: {problem}")
     finally:
         limit.end()

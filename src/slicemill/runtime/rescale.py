@@ -1,9 +1,10 @@
 """Rescale: change the number of subtasks of a running task.
 
-All subtasks are checkpointed as of one run. Then one journal record commits the new placement, without heavy
-keys, and records the placement under which the checkpoint was written. A new running task takes over, and
-each of its subtasks restores its rows from the files of all former subtasks (`redistribute_state`). A crash
-before the journal record has no effect. A crash after the record is recovered like any other crash.
+All subtasks are checkpointed after the same run. Then one journal record commits the new placement (which
+subtask stores a row), without heavy keys, and records the placement under which the checkpoint was written. A
+new running task takes over, and each of its subtasks restores its rows from the files of all former subtasks
+(`redistribute_state`). A crash before the journal record has no effect. A crash after the record is recovered
+like any other crash.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from slicemill.storage.home import Home
 
 @dataclass(slots=True)
 class Rescaler:
-    """Changes the number of workers, and the placement of running tasks."""
+    """Component that changes the number of workers, and how tasks distribute rows over subtasks."""
 
     home: Home
     dispatcher: Dispatcher
@@ -46,18 +47,19 @@ class Rescaler:
     cluster: Cluster
 
     def set_workers(self, count: int | None = None) -> None:
-        """Scale to this many workers, by default to all slots.
+        """Change the number of workers, by default to all slots.
 
         Results do not change. Subtasks are rebalanced: new workers take subtasks of busy workers, and removed
         workers hand over theirs.
         """
         count = self.cluster.fix_workers(count)
         with self.dispatcher.paused():
-            self.dispatcher.checkpoint_all()  # so that no subtask is replayed
+            # After a checkpoint, no moved subtask needs to replay rows.
+            self.dispatcher.checkpoint_all()
             self.dispatcher.resize(count)
 
     def rescale(self, task: RunningTask, placement: Placement) -> bool:
-        """Rescale a task.
+        """Change the number and the placement of a task's subtasks.
 
         Return False, without any change, if its state could not be checkpointed.
         """
@@ -71,12 +73,12 @@ class Rescaler:
             dispatcher.checkpoint([task])
             if task.dirty:
                 return False
-            # If no checkpoint was written since the last rescale, keep the older placement of the existing
-            # checkpoint.
+            # A checkpoint from before an earlier rescale keeps the placement under which it was written.
             was = {"placement": before.plain(), "heavy": task.fields.get("heavy") or []}
             checkpoint = {**was, **task.fields["checkpoint"]}
             fields = {"placement": placement.plain(), "heavy": None, "checkpoint": checkpoint}
-            fields["checkpoint_before"] = None  # it has files of the former subtasks
+            # The previous checkpoint has files of the former subtasks, so it cannot be used any more.
+            fields["checkpoint_before"] = None
             self.home.commit(Change(tasks={task.id: fields}))
             plan = replace(task.plan, exchanges=placement.exchanges)
             again = RunningTask(plan, self.home, self.mill, by_key_alone=task.by_key_alone)
@@ -95,18 +97,18 @@ class Rescaler:
         self.dispatcher.forget([task.id], ())
 
 
-# Redistribution of state when a task is rescaled. Each new subtask reads the rows of all former subtasks.
+# When a task is rescaled, each new subtask reads the state of all former subtasks.
 #
-#     checkpoint of all subtasks, as of one run
+#     checkpoint of two former subtasks, read by three new subtasks:
 #       subtask 0 ─┬─► subtask 0'     keeps the rows that it stores from now on
 #       subtask 1 ─┤   subtask 1'     …
-#               └─► subtask 2'
+#                  └─► subtask 2'
 #
-# A task can be rescaled only if all its state consists of rows of joins.
+# A task can be rescaled only if all its state consists of rows stored by joins.
 
 
 def can_change(task: Task, graph: QueryGraph, after: Placement) -> bool:
-    """Return True if a task can be rescaled to a placement."""
+    """Return True if a running task can change to another placement of its subtasks."""
     return not fixed_nodes(task, graph) and divides_state(task, graph, after)
 
 
@@ -116,7 +118,7 @@ def fixed_nodes(task: Task, graph: QueryGraph) -> list[str]:
 
 
 def divides_state(task: Task, graph: QueryGraph, after: Placement) -> bool:
-    """Return True if a placement divides all state that can be redistributed.
+    """Return True if a placement can divide the redistributable state of a task among its subtasks.
 
     Counter-example: a placement by a key that is not stored with the state.
     """
@@ -138,7 +140,7 @@ def redistribute_state(
     heavy: tuple[HeavyKey, ...],
     kept: Sequence[Mapping[str, object]],
 ) -> dict[str, object]:
-    """Return the state of a new subtask, from all former subtasks."""
+    """Return the state of a new subtask, taken from the checkpoints of all former subtasks."""
     found: dict[str, object] = {}
     for node_id in plan.task.stateful_nodes:
         operator, states = plan.graph[node_id].operator, [states.get(node_id) for states in kept]
@@ -163,7 +165,7 @@ def _input_changes(
 
 
 def _dimensions(exchange: Exchange, subtask: int) -> tuple[Dimension, ...]:
-    """Return the dimensions of an exchange, with the subtask's coordinates.
+    """Return the dimensions of the grid in which an exchange places rows, with a subtask's coordinates.
 
     Dimensions along which all subtasks read the same rows are omitted.
     """

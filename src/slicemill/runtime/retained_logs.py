@@ -27,7 +27,7 @@ def streams_with_retention(catalog: Catalog) -> list[Stream]:
 
 
 def log_retention_us(catalog: Catalog, results_us: int) -> dict[str, int]:
-    """Return, by log, how long consumed rows are retained.
+    """Map each log to the time for which its rows are retained after all queries have read them.
 
     `results_us` applies to results, late rows and bad rows without RETAIN.
     """
@@ -40,13 +40,13 @@ def log_retention_us(catalog: Catalog, results_us: int) -> dict[str, int]:
             kept[relation.name] = relation.retain_us or 0
             kept |= {relation.name + LATE: aside_us, relation.name + ERRORS: aside_us}
         elif isinstance(relation, DerivedStream) and relation.retain_us is not None:
-            # A query that begins in the past needs all changes, to build the table.
+            # A query that starts with retained rows needs all changes of a changelog, to build its table.
             kept[relation.name] = END if relation.schema.changelog else relation.retain_us
     return kept
 
 
 def changed_retention(streams: Iterable[Stream], home: Home) -> dict[str, dict[str, Any]]:
-    """Return the changed journal fields of streams that begin or end RETAIN."""
+    """Map each stream whose RETAIN clause was added or removed to its changed journal fields."""
     changed: dict[str, dict[str, Any]] = {}
     for stream in streams:
         known = home.streams.get(stream.name, {})

@@ -18,7 +18,7 @@ from slicemill.time import SECOND_US
 
 
 class RunMetrics:
-    """Metrics of all queries, each since the creation of the query."""
+    """Metrics of all queries. The metrics of a query start at its creation."""
 
     def __init__(self, dispatcher: Dispatcher, clock: Callable[[], int]) -> None:
         self._dispatcher = dispatcher
@@ -27,7 +27,7 @@ class RunMetrics:
         self._queries: dict[str, QueryMetrics] = {}
 
     def begin(self, query: QueryDefinition) -> QueryMetrics:
-        """Start the metrics of a new query."""
+        """Create the metrics of a new query."""
         counted = QueryMetrics(
             query=query.name,
             since_s=self._clock() / SECOND_US,
@@ -38,7 +38,7 @@ class RunMetrics:
         return counted
 
     def add(self, log: str, run: RunRecord, *, readable: bool) -> None:
-        """Add a run to the metrics of a query whose results are readable, or paused."""
+        """Add a run of a task to the metrics of a query. `readable` is True if it wrote readable results."""
         metrics = self._queries[log]
         metrics.cpu_s += run.cpu_s
         metrics.python_s += run.python_s
@@ -62,7 +62,7 @@ class RunMetrics:
         return metrics
 
     def of_mill(self, queries: Iterable[QueryMetrics]) -> MillMetrics:
-        """Return the metrics of these queries, with totals."""
+        """Return the metrics of the given queries, of all streams and of all subtasks."""
         dispatcher, found = self._dispatcher, list(queries)
         running = dispatcher.running
         for metrics in found:

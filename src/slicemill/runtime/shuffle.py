@@ -36,25 +36,29 @@ from slicemill.operators.subtask import HeavyKey
 from slicemill.plan.partitioning import Along, Exchange
 from slicemill.types import Schema
 
-# Time to read 64 000 rows on one worker, with the order stored / computed on reading:
+# Minimum number of rows of a batch that is stored with its order by subtask, in total and per subtask.
+# The two numbers are chosen from measurements of the time in which one worker reads 64 000 rows.
+# The left figure is for batches whose order by subtask was stored when the batch was written.
+# The right figure is for batches whose order is computed by the reader.
 #   batches of 16 000 rows:   2 subtasks 6.9 / 6.3 ms,   8 subtasks 7.3 / 7.6 ms
 #   batches of 64 000 rows:  64 subtasks 6.8 / 7.8 ms
-#   batches of  4 000 rows:   8 subtasks 15 / 9 ms,     64 subtasks 52 / 12 ms (each subtask reads each batch)
-# A stored order is computed once, an order on reading once per worker.
+#   batches of  4 000 rows:   8 subtasks 15 / 9 ms,     64 subtasks 52 / 12 ms
+# The order is computed once if it is stored, and otherwise once in each worker that reads the batch.
 _LARGE, _LARGE_PER_SUBTASK = 16_000, 1_000
-# Sample size per written batch, to find frequent keys. A key with 1/64 of the rows is sampled 32 ± 6 times.
+# Number of rows that are sampled of each written batch, to find frequent keys.
+# A key with 1/64 of the rows is sampled 32 ± 6 times.
 _SAMPLED, _GOLDEN = 2_048, 0.6180339887498949
 _NOWHERE = np.zeros(0, np.intp)
 
 
 def is_large(rows: int, exchanges: Iterable[Exchange]) -> bool:
-    """Return True if such a batch is stored with its subtask order."""
+    """Return True if a batch of `rows` rows is so large that its order by subtask is stored."""
     parts = max((exchange.parts for exchange in exchanges), default=1)
     return parts > 1 and rows >= max(_LARGE, _LARGE_PER_SUBTASK * parts)
 
 
 def add_subtask_order(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> pa.Table:
-    """Add the columns of the order by subtask, for each exchange.
+    """Add columns with the order of the rows by subtask, for each exchange (partitioning).
 
     The rows of a log are sorted by (`_ts`, `_seq`).
     """
@@ -70,7 +74,7 @@ def add_subtask_order(table: pa.Table, exchanges: Iterable[Exchange], schema: Sc
 
 
 def sample_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) -> dict[str, KeySample]:
-    """Return the frequent keys of a batch, by exchange."""
+    """Map the id of each exchange (partitioning) by key to the frequent keys of a batch."""
     found = {}
     keyed = [exchange for exchange in exchanges if exchange.by_key and exchange.subtasks > 1]
     if keyed and table.num_rows:
@@ -85,7 +89,7 @@ def sample_keys(table: pa.Table, exchanges: Iterable[Exchange], schema: Schema) 
 
 
 def _sample_positions(rows: int) -> NDArray[np.int64]:
-    """Return evenly spread row positions without a period.
+    """Return the positions of the rows to sample: evenly spread, but not periodic.
 
     A periodic sample would be biased if keys are periodic.
     """
@@ -97,7 +101,7 @@ def _sample_positions(rows: int) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _OrderedRows:
-    """Rows with a stored order by part.
+    """Batch that was stored with the order of its rows by part (rows for one subtask or more).
 
     The rows of a part are `order[borders[part]:borders[part + 1]]`.
     """
@@ -105,8 +109,8 @@ class _OrderedRows:
     table: pa.Table
     order: NDArray[np.integer]
     borders: NDArray[np.intp]
-    everywhere: NDArray[np.intp]  # rows that belong to all parts
-    row_bytes: float = 0.0  # stored bytes per row; a part can be read alone
+    everywhere: NDArray[np.intp]  # positions of rows that belong to all parts
+    row_bytes: float = 0.0  # stored bytes of a row; one part can be read alone
 
     def part(self, part: int) -> pa.Table:
         begin, end = self.borders[part : part + 2]
@@ -120,7 +124,7 @@ class _OrderedRows:
 
 @dataclass(frozen=True)
 class _UnorderedRows:
-    """Rows with the part of each row, not ordered by part."""
+    """Batch in time order, with the part (for one subtask or more) to which each row belongs."""
 
     table: pa.Table
     parts: Subtasks
@@ -136,8 +140,8 @@ class _UnorderedRows:
 class PartitionedRows:
     """Rows of a log, partitioned by subtask.
 
-    `tables` are as stored, each with its arrival time. With an exchange by key, rows of `heavy` keys go to
-    all subtasks.
+    `tables` are the stored batches, each with its arrival time. If rows are partitioned by key, rows of
+    `heavy` keys go to all subtasks.
     """
 
     def __init__(
@@ -180,14 +184,14 @@ class PartitionedRows:
         return self._parts[part]
 
     def take_bytes(self) -> int:
-        """Return the bytes of the log read since the last call."""
+        """Return the number of bytes of the log that were read since the last call."""
         read, self._bytes = self._bytes, 0
         return read
 
     def _as_stored(self, stored: pa.Table, table: pa.Table) -> _OrderedRows | None:
-        """Return the rows with their stored order.
+        """Return the rows of a batch with the order by subtask that was stored with the batch.
 
-        Return None if no order is stored.
+        Return None if no order was stored.
         """
         order, parts = _columns(self._exchange)
         if order not in stored.column_names:
@@ -198,20 +202,20 @@ class PartitionedRows:
         return _OrderedRows(table, indices, borders, self._everywhere(table), row_bytes)
 
     def _everywhere(self, table: pa.Table) -> NDArray[np.intp]:
-        """Return the positions of rows with heavy keys."""
+        """Return the positions of rows with heavy keys, which go to all subtasks."""
         if not self._heavy:
             return _NOWHERE
         hashes = self._spreader.key_hashes(table).hashes
         return np.flatnonzero(broadcast_mask(self._heavy, hashes, to_array(table.column(TS)).to_numpy()))
 
     def _borders(self, parts: Subtasks) -> NDArray[np.intp]:
-        # uint16 like `parts`, because a wider type would make NumPy copy `parts`
+        # The type is uint16 like that of `parts`, because NumPy would copy `parts` for a wider type.
         count = self._exchange.parts
         return np.append(np.searchsorted(parts, np.arange(count, dtype=np.uint16)), len(parts))
 
 
 class _Partitioner:
-    """Function from rows to parts, compiled once per process."""
+    """Function that computes the part of each row. It is compiled once per process."""
 
     def __init__(self, exchange: Exchange, schema: Schema) -> None:
         self._spread = [
@@ -225,14 +229,13 @@ class _Partitioner:
             if keys is None:
                 found = stripes_of(to_array(table.column(SEQ)).to_numpy(), count)
             else:
-                # If the key of a row raises an error, the row still goes to a subtask, where its query
-                # reports the error.
+                # A row whose key raises an error still goes to a subtask, which reports the error.
                 found = subtasks_of(keys(table), table.num_rows, count)
             parts = parts * np.uint32(count) + found
         return parts.astype(np.uint16)
 
     def key_hashes(self, table: pa.Table) -> HashedKeys:
-        """Return the hashes of keys, as a join computes them."""
+        """Return the hashes of the key of each row, equal to the hashes that a join computes."""
         ((_, keys),) = self._spread
         assert keys is not None, "rows go by keys"
         return hash_keys([pa.chunked_array([to_array(key)]) for key in keys(table)], table.num_rows)

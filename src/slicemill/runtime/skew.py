@@ -1,9 +1,9 @@
-"""Skew: heavy keys of a join that is partitioned by key (S37-S38).
+"""Skew: handling of heavy keys (with very many rows) in a join that is partitioned by key (S37-S38).
 
 After each run, subtasks report the work per key. When enough work is known, a key that makes its subtask much
-slower than the mean becomes heavy: its rows go to all subtasks. A key that has become light again goes only
-to its home subtask. Stored rows do not move, because a decision applies only to timestamps after all rows
-read so far.
+slower than the mean becomes heavy, and its rows go to all subtasks from then on. A key that has become light
+again goes only to its home subtask. Stored rows do not move, because a decision applies only to timestamps
+after all rows read so far.
 
 The writer of a log reports frequent keys before any subtask reads the rows. So the work of a run over many
 rows can be predicted, and the rows of its heavy keys go to all subtasks from the first row on:
@@ -30,7 +30,7 @@ _MOST_KEYS = 64
 
 @dataclass(frozen=True, slots=True)
 class SkewLimits:
-    """Thresholds for heavy keys.
+    """Thresholds at which a key becomes heavy (its rows go to all subtasks) or light again.
 
     A key becomes heavy if its subtask has more than `uneven` times the mean work. A heavy key becomes light
     if its work is below `light` times the mean. A decision needs `enough_work` per subtask, in comparisons;
@@ -50,7 +50,7 @@ LIMITS = SkewLimits()
 
 @dataclass(frozen=True, slots=True)
 class SkewedSide:
-    """Logs and window of a join input.
+    """Input of a join: the logs from which its rows come, and its window.
 
     A window without a length is unbounded.
     """
@@ -65,9 +65,9 @@ class SkewedSide:
         return SkewedSide(logs, None if counts else window.extent, window.extent if counts else None)
 
     def met(self, sample: KeySample, rows: float) -> float:
-        """Return how many of a key's `rows` are concurrently in the window.
+        """Return the mean number of a key's sampled `rows` that are in the window at the same time.
 
-        A row of the other input joins with that many rows.
+        A row of the other input joins with this number of rows.
         """
         if self.window_us is not None and sample.span_us > self.window_us:
             rows *= self.window_us / sample.span_us
@@ -79,7 +79,7 @@ class SkewedSide:
 def predict_work(
     sides: Sequence[SkewedSide], samples: Mapping[str, Sequence[KeySample]], subtasks: int
 ) -> list[KeyWork]:
-    """Predict the work of each subtask for sampled rows.
+    """Predict the work that sampled, not yet joined rows cause in each subtask.
 
     Only pairs of frequent keys among these rows are counted. Pairs of other keys, and pairs with earlier
     rows, are ignored.
@@ -105,12 +105,12 @@ def predict_work(
     return [KeyWork(others + rows, pairs, own) for (rows, pairs), own in zip(sums, keys, strict=True)]
 
 
-# key -> (rows, pairs) for each subtask
+# hash of a key -> (rows, pairs of compared rows) of each subtask
 _WorkByKey: TypeAlias = dict[int, list[tuple[float, float]]]
 
 
 class HeavyKeys:
-    """Heavy keys of a task.
+    """Heavy keys of a task: keys with so many rows that their rows go to all subtasks.
 
     `longest_us` is the longest window of the task, or None if a window is unbounded.
     """
@@ -124,8 +124,8 @@ class HeavyKeys:
     ) -> None:
         self.keys = tuple(HeavyKey(*fields) for fields in known)
         if longest_us is not None:
-            # While a key fades, a query with a longer window may be added. The query reads rows of the key in
-            # all subtasks.
+            # While a key fades (is heavy no longer, but has rows in all subtasks), windows may grow.
+            # A new query with a longer window reads rows of the key in all subtasks.
             self.keys = tuple(
                 replace(key, over=max(key.over, key.fades + longest_us)) if key.fades < END else key
                 for key in self.keys
@@ -136,15 +136,15 @@ class HeavyKeys:
         self._work = [0.0] * subtasks
         self._by_key: _WorkByKey = {}
         self._sides = sides
-        self._samples: dict[str, list[KeySample]] = {}  # by log, for rows that no run has read yet
-        self._foreseen, self._found = 0.0, 0.0  # predicted and actual number of pairs
+        self._samples: dict[str, list[KeySample]] = {}  # log -> key samples of unread rows
+        self._foreseen, self._found = 0.0, 0.0  # predicted and actual number of compared row pairs
 
     def plain(self) -> list[tuple[int, ...]]:
-        """Return the fields for the journal."""
+        """Return the heavy keys in the form in which the journal stores them."""
         return [astuple(key) for key in self.keys]
 
     def add(self, subtask: int, found: KeyWork) -> None:
-        """Add the work that a subtask reports for a run."""
+        """Add the work per key that a subtask reports for a run."""
         self._work[subtask] += self._weight(found.rows, found.pairs)
         self._found += found.pairs
         for key, (rows, pairs) in found.keys.items():
@@ -152,11 +152,11 @@ class HeavyKeys:
             known[subtask] = (known[subtask][0] + rows, known[subtask][1] + pairs)
 
     def arrived(self, log: str, sample: KeySample) -> None:
-        """Add a sample of rows that a later run will read."""
+        """Add a sample of the keys of new rows, which a later run will read."""
         self._samples.setdefault(log, []).append(sample)
 
     def predict(self, next_ts: int) -> None:
-        """Predict heavy keys of the next run, and make them heavy.
+        """Predict the keys that overload a subtask in the next run, and add them to the heavy keys.
 
         `next_ts` is later than all rows read so far.
         """
@@ -178,9 +178,10 @@ class HeavyKeys:
             self._work, self._by_key = [0.0] * self._subtasks, {}
 
     def decide(self, next_ts: int) -> bool:
-        """Decide which keys become heavy or light at `next_ts`.
+        """Add keys that overload a subtask to the heavy keys, and let keys with little work fade.
 
-        Return True if any did. `next_ts` is later than all rows read so far.
+        Return True if any key has changed. The change applies to rows from `next_ts` on. `next_ts` is later
+        than all rows read so far.
         """
         if sum(self._work) < self._limits.enough_work * self._subtasks or next_ts >= END:
             return False
@@ -189,10 +190,10 @@ class HeavyKeys:
         self._spread(self._work, self._by_key, next_ts)
         self._foreseen, self._found = self._foreseen / 2, self._found / 2
         if self.keys != before:
-            # Measurements before the change do not apply to the work after it.
+            # When the heavy keys have changed, the work measured before is no longer valid.
             self._work, self._by_key = [0.0] * self._subtasks, {}
             return True
-        # Exponential decay: halve all counts, and drop small ones.
+        # All counts are halved, and small counts are dropped (exponential decay).
         self._work = [work / 2 for work in self._work]
         halves = {
             key: [(rows / 2, pairs / 2) for rows, pairs in subtasks] for key, subtasks in self._by_key.items()
@@ -201,13 +202,13 @@ class HeavyKeys:
         return False
 
     def forget(self, reached: int) -> bool:
-        """Drop keys that ended before `reached`, since no replay needs them.
+        """Drop former heavy keys whose rows had left all windows by `reached`. No replay needs them.
 
-        Return True if any.
+        Return True if a key was dropped.
         """
         gone = [key for key in self.keys if key.over <= reached]
         for key in gone:
-            # Several subtasks have reported the key, so its home subtask is unknown until the next report.
+            # Several subtasks have reported the key, so its own subtask is unknown until the next report.
             self._by_key.pop(key.hash, None)
         self.keys = tuple(key for key in self.keys if key not in gone)
         return bool(gone)
@@ -225,14 +226,14 @@ class HeavyKeys:
                 self.keys = (*self.keys[:index], fading, *self.keys[index + 1 :])
 
     def _spread(self, by_subtask: Sequence[float], by_key: _WorkByKey, next_ts: int) -> None:
-        """Make keys of overloaded subtasks heavy while that improves the balance."""
+        """Spread keys of overloaded subtasks over all subtasks while that improves the balance."""
         work = list(by_subtask)
         light: dict[int, dict[int, tuple[float, float]]] = {subtask: {} for subtask in range(self._subtasks)}
         heavy = {key.hash for key in self.keys if key.fades == END}
         for key, subtasks in by_key.items():
             if key in heavy:
-                # Assume even work. It is uneven only while earlier rows of the key are stored in its home
-                # subtask.
+                # The work of a heavy key is assumed to be even over all subtasks.
+                # The work is uneven only while earlier rows of the key are stored in its home subtask.
                 total = sum(self._weight(*one) for one in subtasks)
                 work = [
                     own + total / self._subtasks - self._weight(*one)
@@ -255,10 +256,10 @@ class HeavyKeys:
             self._begin(heaviest, slowest, next_ts)
 
     def _home(self, key: int, subtasks: Sequence[tuple[float, float]]) -> int | None:
-        """Return the home subtask of a key.
+        """Return the home subtask of a key, which gets the key's rows while the key is not heavy.
 
-        Return None if it is unknown. For a key in `self.keys` all subtasks report work, so the home is taken
-        from there.
+        Return None if the home subtask is unknown. For a key in `self.keys` all subtasks report work, so the
+        home subtask is taken from `self.keys`.
         """
         listed = next((one.home for one in self.keys if one.hash == key), None)
         if listed is not None:
@@ -270,13 +271,13 @@ class HeavyKeys:
         return rows * self._limits.row_work + pairs
 
     def _begin(self, hash_: int, home: int, next_ts: int) -> None:
-        # If a fading key becomes heavy again, its rows have gone to all subtasks without interruption.
+        # If a fading key becomes heavy again, all subtasks have received its rows without interruption.
         ended = (replace(key, over=min(key.over, next_ts)) if key.hash == hash_ else key for key in self.keys)
         self.keys = (*ended, HeavyKey(hash_, home, next_ts))
 
 
 def _total(subtasks: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return the total rows and pairs of a key.
+    """Return the total number of rows, and of compared row pairs, of a key.
 
     Each subtask has all rows of a heavy key, but only a part of the pairs.
     """

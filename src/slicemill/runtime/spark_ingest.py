@@ -6,9 +6,9 @@
 Spark commits a batch after the journal has recorded the batch. The offset of the stream is the number of the
 batch, so a batch that Spark replays is recognized.
 
-The silence of a stream is known as follows. A batch contains all rows that had arrived when Spark polled the
-source, and Spark polls again after the batch. Without new rows, Spark reports the time of its poll
-(`_IdleListener`).
+The following tells slicemill that a stream has no new rows. A batch contains all rows that had arrived when
+Spark polled the source, and Spark polls again after the batch. If there are no new rows, Spark reports the
+time of its poll (`_IdleListener`).
 
 Each stream has its own Spark query: the checkpoint of a query belongs to a fixed set of sources, and the
 failure of a source must not stop other sources. A failed source is retried with back-off.
@@ -60,9 +60,9 @@ _LOGGER = logging.getLogger("slicemill")
 
 _CHECKPOINT = "checkpoint"
 _TEND_EVERY_S = 0.25
-# Interval of Spark's idle events in milliseconds, and the name of the setting.
+# Interval in milliseconds at which Spark reports that it has no new rows, and the name of the setting.
 _IDLE_MS, _IDLE_SETTING = 200, "spark.sql.streaming.noDataProgressEventInterval"
-# Schema of the description of an extent that a task has written.
+# Schema of the record that describes an extent (part of a file) written by a Spark task.
 _LINE = "bad boolean, segment string, position bigint, length bigint, rows bigint, crc bigint"
 _NAMES = [part.split()[0] for part in _LINE.split(", ")]
 _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64())
@@ -70,7 +70,7 @@ _TYPES = (pa.bool_(), pa.string(), pa.int64(), pa.int64(), pa.int64(), pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class RawWriter:
-    """Writes good and bad rows of a task as separate raw extents."""
+    """Function of a Spark task that writes good and bad rows to separate parts of a file."""
 
     folder: Path
 
@@ -99,7 +99,7 @@ class _LastPoll:
 
 
 class _IdleListener(StreamingQueryListener):
-    """Listener that notifies a stream of Spark's empty polls."""
+    """Listener that tells a stream when a poll by Spark found no new rows."""
 
     def __init__(
         self, spark: SparkSession, looked: _LastPoll, stream: RunningStream, notify: Callable[[], None]
@@ -130,7 +130,7 @@ class _IdleListener(StreamingQueryListener):
 
 @dataclass(slots=True)
 class _IngestQuery:
-    """Stream that Spark reads.
+    """Streaming query of Spark that reads one stream.
 
     `query` is None while a failed source awaits its retry.
     """
@@ -139,10 +139,10 @@ class _IngestQuery:
     need: SourceProjection
     query: StreamingQuery | None = None
     listener: _IdleListener | None = None
-    failing: bool = False  # the source has failed, and no rows have been read since
+    failing: bool = False  # True if the source has failed and no rows have been read since
 
     def stop(self) -> None:
-        """Stop reading.
+        """Stop the Spark query that reads the stream.
 
         A Spark query that does not end in time is abandoned.
         """
@@ -174,7 +174,7 @@ class _IngestQuery:
 
 @dataclass(slots=True)
 class SparkIngest:
-    """All Spark queries by which a mill reads streams.
+    """All streaming queries of Spark that read streams for one engine.
 
     `frames` are the streaming DataFrames that the program has declared.
     """
@@ -190,9 +190,9 @@ class SparkIngest:
     _stopped: threading.Event | None = None
 
     def start(self, streams: Mapping[str, RunningStream], poll_ms: int) -> None:
-        """Start the queries of streams that are read through Spark.
+        """Start the Spark queries of all streams that are read through Spark.
 
-        A query that already reads the needed rows and columns continues.
+        A Spark query that already reads the needed rows and columns continues.
         """
         with self._lock:
             self._poll_ms = poll_ms
@@ -211,11 +211,11 @@ class SparkIngest:
                 ).start()
 
     def is_outdated(self, needs: Mapping[str, SourceProjection]) -> bool:
-        """Return True if a query lacks needed rows or columns."""
+        """Return True if a Spark query does not read rows or columns that are needed now."""
         return any(reading.need != needs[name] for name, reading in self._running.items())
 
     def retry_due(self, now: int) -> None:
-        """Record failed sources, and retry sources whose back-off is over."""
+        """Record sources that have failed, and retry sources whose back-off is over."""
         with self._lock:
             for reading in self._running.values():
                 if reading.query is not None:
@@ -233,7 +233,7 @@ class SparkIngest:
             self.retry_due(self.clock())
 
     def read_to_the_end(self, streams: Mapping[str, RunningStream]) -> None:
-        """Read all available rows, and record errors in the streams."""
+        """Read all available rows of all sources, and record errors in the streams."""
         self.stop()
         self.start(streams, 0)
         while any(reading.query is not None and reading.query.isActive for reading in self._running.values()):
@@ -264,7 +264,7 @@ class SparkIngest:
         return self.spark
 
     def _rows(self, stream: RunningStream) -> DataFrame:
-        """Return a DataFrame whose tasks write extents and return their positions."""
+        """Return a DataFrame whose Spark tasks write rows to files and return their positions there."""
         declared = stream.stream
         given = self.frames.get(stream.name.lower())
         frame = (
@@ -279,13 +279,14 @@ class SparkIngest:
         return rows.mapInArrow(RawWriter(stream.feed_folder), _LINE)
 
     def _begin(self, reading: _IngestQuery, now: int) -> None:
-        """Start the query of a stream.
+        """Start the Spark query that reads a stream.
 
         If the declaration is wrong, the first start raises the error.
         """
         try:
             self._start(reading)
-        except Exception as problem:  # every source has its own exceptions
+        # Every source has its own types of exceptions.
+        except Exception as problem:
             if isinstance(problem, SlicemillError) and not reading.failing:
                 raise
             reading.failed(problem, now)
@@ -301,7 +302,8 @@ class SparkIngest:
         else:
             timed = writer.trigger(processingTime=f"{self._poll_ms} milliseconds")
             if stream.stream.skew_us is None:
-                reading.query = timed.start()  # without SKEW, the silence of a stream has no effect
+                # A stream without SKEW does not need to know whether its source has new rows.
+                reading.query = timed.start()
             else:
                 reading.query, reading.listener = self._start_with_listener(timed, looked, stream)
         stream.through_spark = reading.query
@@ -309,7 +311,7 @@ class SparkIngest:
     def _start_with_listener(
         self, timed: DataStreamWriter, looked: _LastPoll, stream: RunningStream
     ) -> tuple[StreamingQuery, _IdleListener]:
-        """Start a query with a listener for its idle events."""
+        """Start a Spark query with a listener for its reports of no new rows."""
         spark = self._session()
         listener = _IdleListener(spark, looked, stream, self.dispatcher.notify)
         spark.streams.addListener(listener)
@@ -321,9 +323,9 @@ class SparkIngest:
 
 @contextmanager
 def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Change a session setting while a query starts.
+    """Change a setting of the Spark session while a Spark query starts.
 
-    The query keeps the value.
+    The Spark query keeps the value.
     """
     before = str(spark.conf.get(name))
     spark.conf.set(name, value)
@@ -336,7 +338,7 @@ def _setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 def _committer(
     stream: RunningStream, looked: _LastPoll, notify: Callable[[], None], *, looks_again: bool
 ) -> Callable[[DataFrame, int], None]:
-    """Return the `foreachBatch` function of a stream.
+    """Return the function that Spark calls with each batch of a stream (`foreachBatch`).
 
     The function passes each batch to the driver and waits for its commit.
     """

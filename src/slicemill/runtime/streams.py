@@ -55,18 +55,19 @@ from slicemill.time import END, wall_clock_us
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-# Field of a stream whose source was changed: earlier rows cannot be read from the new source.
+# Journal field that is set when a stream's source was changed.
+# Rows of the former source cannot be read from the new source.
 MOVED = "moved"
-# Maximum number of rows per read, so that a large file does not delay other work.
+# Maximum number of rows that one read returns, so that a large file does not delay other work.
 ROWS_PER_READ = 200_000
-# After a read with this many rows, the next read follows at once. Otherwise rows may accumulate.
+# After a read with fewer rows than this, the next read may wait until more rows have accumulated.
 _MANY_ROWS = 1_000
-# Maximum delay of a notice from a reader's thread to the driver.
+# Maximum delay of the notice by which a reader's thread tells the driver of new rows.
 _NOTICE_US = 50_000
 # Poll interval of a source without new rows.
 _LOOK_US = 100_000
-# Maximum idle time of a socket: Spark ends a Python process without tasks after a minute, which closes the
-# socket.
+# Maximum time between two reads of a socket.
+# Spark ends a Python process without tasks after a minute, which would close the socket.
 _KEPT_US = 20_000_000
 _FIRST_PAUSE_US, _LONGEST_PAUSE_US = 200_000, 30_000_000
 _DOUBLINGS = 8
@@ -74,20 +75,20 @@ _DOUBLINGS = 8
 
 @dataclass(slots=True)
 class StreamCounts:
-    """Row counts of a stream since the mill was created.
+    """Row counts of a stream since the engine was started.
 
     `read` minus the other counts is the number of rows that are held back for sorting.
     """
 
     read: int = 0
-    rows: int = 0  # written to the stream's log
-    unneeded: int = 0  # not stored, because no query needs them
+    rows: int = 0  # number of rows written to the stream's log
+    unneeded: int = 0  # number of rows not stored, because no query needs them
     late: int = 0
     bad: int = 0
 
 
 def logs_of(stream: Stream) -> dict[str, Any]:
-    """Return the logs of a stream by role: name and columns."""
+    """Map each role of a stream's logs (rows, errors, late, held) to the log's name and columns."""
     columns = to_arrow(stream.schema)
     logs = {"rows": (stream.name, columns), "errors": (stream.name + ERRORS, to_arrow(ERROR_SCHEMA))}
     if HELD in stream.sides:
@@ -104,7 +105,7 @@ def stream_of(log: str, streams: Mapping[str, RunningStream]) -> RunningStream:
 
 @dataclass(frozen=True, slots=True)
 class ReplayedRows:
-    """Rows of a replay, and stream fields to commit with them."""
+    """Rows of a stream to replay, and stream fields to commit together with these rows."""
 
     handed: HandedRows
     fields: Mapping[str, Any]
@@ -121,11 +122,11 @@ def streams_to_read(
     running: Mapping[str, RunningStream],
     altered: Collection[str] = (),
 ) -> list[Stream]:
-    """Return the streams to read.
+    """Return the declared streams that the engine must read.
 
-    A stream is read if a query needs it, if it has RETAIN, or if this home has read it before. Raise if a
-    running stream was declared differently, unless it is in `altered` and may have a new source or new
-    columns.
+    A stream is read if a query needs it, if it has RETAIN, or if the home directory has earlier rows of it.
+    Raise if a running stream was declared differently, unless it is in `altered` and may have a new source or
+    new columns.
     """
     read = {op.stream for node in graph.sources if isinstance(op := node.operator, Source)}
     before = {name for name in home.streams if isinstance(catalog.relation(name), Stream)}
@@ -141,7 +142,7 @@ def streams_to_read(
 
 
 def check_sources(streams: Iterable[RunningStream]) -> None:
-    """Raise if the source of a stream cannot be read."""
+    """Raise SourceFailed if the source of any stream cannot be read."""
     told = [
         f"reading {stream.name} stopped: {stream.error}" for stream in streams if stream.error is not None
     ]
@@ -150,7 +151,7 @@ def check_sources(streams: Iterable[RunningStream]) -> None:
 
 
 class Supply(Enum):
-    """Component that supplies the rows of a stream."""
+    """Way in which the rows of a stream reach slicemill."""
 
     READER = "a reader, in a worker"
     SPARK = "a query of Spark's, by way of the driver"
@@ -158,7 +159,7 @@ class Supply(Enum):
 
 
 class RunningStream:
-    """Declared stream of an open mill."""
+    """Declared stream of a running engine: its source position, reads and watermark."""
 
     def __init__(
         self, stream: Stream, home: Home, mill: str, folder: Path, clock: Callable[[], int], supply: Supply
@@ -167,36 +168,36 @@ class RunningStream:
         self.name = stream.name
         self.supply = supply
         self.counts = StreamCounts()
-        self.cpu_s = 0.0  # processor time of reading
+        self.cpu_s = 0.0  # processor time of all reads of the stream
         self.ended = False
         self.error: str | None = None
         self.warning: str | None = None  # problem of the source that does not prevent reading
-        self.loaded: tuple[int, int] | None = None  # the reading worker and its incarnation
-        self.reading_us: int | None = None  # when the current read was sent
-        # None: the next read follows a notice of the reader, or fed rows.
+        self.loaded: tuple[int, int] | None = None  # worker that reads the stream, and number of its process
+        self.reading_us: int | None = None  # time at which the current read was sent
+        # The value None means that the next read follows a notice of the reader, or fed rows.
         self.next_read_us: int | None = 0 if supply is Supply.READER else None
-        self.retry_us = 0  # when a failed source is retried
-        self._admit_us = 0  # when a failed read of fed rows is retried
-        self.behind = False  # the last read left available rows in the source
-        self.catching_up = False  # the last read left rows, and returned many
+        self.retry_us = 0  # time at which a failed source is retried
+        self._admit_us = 0  # time at which a failed read of fed rows is retried
+        self.behind = False  # True if the last read left available rows in the source
+        self.catching_up = False  # True if the last read returned many rows, and left rows
         self._inbox: deque[HandedRows] = deque()
         self._home = home
         self._mill = mill
         self._folder = folder
         self._clock = clock
-        self.failures = 0  # consecutive failures
-        # Fields of the intake, including those too minor for a journal record, such as the time of the last
-        # poll.
+        self.failures = 0  # number of consecutive failed reads
+        # Journal fields of the intake, which sorts arriving rows and detects late rows.
+        # Minor fields, such as the time of the last poll, cause no journal record.
         self.fields: dict[str, Any] = dict(home.streams.get(self.name, {}))
         self._asked = False
-        self._fields_to_set: Mapping[str, Any] = {}  # committed with the current read
-        self.through_spark: StreamingQuery | None = None  # the Spark query that reads the stream, if any
+        self._fields_to_set: Mapping[str, Any] = {}  # stream fields to commit with the current read
+        self.through_spark: StreamingQuery | None = None  # Spark query that reads the stream, if any
         self._noticed = False
-        self._asks = supply is Supply.READER  # the source must be polled, because it sends no notices
-        self._seen_us: int | None = None  # by then Spark has handed over all arrived rows
-        self._look: Callable[[], bool] | None = None  # cheap check for new data, in this process
-        self._read_us = 0  # when the last read ended
-        self._looked_us: int | None = None  # all rows that the source had by then are admitted
+        self._asks = supply is Supply.READER  # True if the source sends no notices, so that it must be polled
+        self._seen_us: int | None = None  # time until which Spark has passed on all rows
+        self._look: Callable[[], bool] | None = None  # cheap check for new data in this process
+        self._read_us = 0  # time at which the last read ended
+        self._looked_us: int | None = None  # time until which all rows of the source are read
         self._announced = Announced()
         self._line = slack_line(stream)
         self._side_line = TimeLine()
@@ -206,7 +207,7 @@ class RunningStream:
         remove_tree(LOCAL, self.feed_folder)
 
     def is_at_position_of(self, again: RunningStream) -> bool:
-        """Return True if another reading of the stream has the same position."""
+        """Return True if another reader of the same stream has reached the same position in the source."""
         one, other = (stream.fields.get("offsets", {}) for stream in (self, again))
         if one.keys() != other.keys():
             return False
@@ -223,7 +224,7 @@ class RunningStream:
 
     @property
     def handed(self) -> bool:
-        """Return True if rows arrive through the driver."""
+        """Return True if the driver receives the rows of the stream, from a program or from Spark."""
         return self.supply is not Supply.READER
 
     @property
@@ -231,17 +232,17 @@ class RunningStream:
         return self._home.source_folder(self.name) / "handed"
 
     def is_same_source(self, stream: Stream) -> bool:
-        """Return True if the declarations differ at most in RETAIN and BEGIN."""
+        """Return True if a new declaration of the stream differs at most in RETAIN and BEGIN."""
         return replace(self.stream, retain_us=stream.retain_us, begin_us=stream.begin_us) == stream
 
     def declare(self, stream: Stream, changed: Mapping[str, Any]) -> None:
-        """Apply a declaration with another RETAIN or additional columns."""
+        """Apply a new declaration of the stream, in which RETAIN differs or columns were added."""
         self.stream = stream
         fields = {**self.fields, **changed}
         self.fields = {name: value for name, value in fields.items() if value is not None}
 
     def source_change_fields(self, stream: Stream, supply: Supply) -> dict[str, Any]:
-        """Return the fields to set when the stream gets another source.
+        """Return the journal fields to set when the stream gets another source.
 
         The new source is read from its start. An exception is a socket with another address: the spool
         contains lines already received, so reading continues in the spool. Raise if rows would be lost or
@@ -266,7 +267,7 @@ class RunningStream:
         return {} if before else {"offsets": {}, MOVED: True}
 
     def moved(self, supply: Supply, fields: Mapping[str, Any]) -> None:
-        """Switch to another source; sequence numbers and watermark continue."""
+        """Switch the stream to another source. Its sequence numbers and watermark continue."""
         self.supply = supply
         self.fields = {**self.fields, **fields}
         self._look = self._looked_us = None
@@ -274,9 +275,9 @@ class RunningStream:
         self.retry_us = self._admit_us = 0
 
     def need(self, need: SourceProjection, exchanges: tuple[Exchange, ...] = ()) -> None:
-        """Set the rows and columns that queries need.
+        """Set the rows and columns of the stream that queries need.
 
-        `exchanges` are those of tasks with several subtasks.
+        `exchanges` are the partitionings for tasks with several subtasks.
         """
         logs = {role: self._home.logs[name].folder for role, name in self._roles.items()}
         spool = self._home.source_folder(self.name)
@@ -298,7 +299,7 @@ class RunningStream:
     # -- reading ---------------------------------------------------------------------------------------
 
     def hand(self, handed: HandedRows) -> None:
-        """Queue rows to be admitted in this order.
+        """Queue rows from a program or from Spark, to be written to the stream's log in order.
 
         The rows are committed when the stream's offset reaches `handed.offset`. A batch that Spark replays is
         ignored if it is already committed.
@@ -307,7 +308,7 @@ class RunningStream:
             self._inbox.append(handed)
 
     def feed(self, table: pa.Table, now: int) -> None:
-        """Check and queue rows of a program."""
+        """Check the rows that a program feeds to the stream, and queue them."""
         check_columns(self.stream.source_schema, table.column_names)
         stamp = self.stream.stamp_column
         if stamp is not None and stamp.lower() in (name.lower() for name in table.column_names):
@@ -327,12 +328,12 @@ class RunningStream:
         )
 
     def record_empty_poll(self, seen_us: int) -> None:
-        """Record that Spark had no more rows at this time."""
+        """Record that Spark had no more rows of the stream at a time."""
         self._seen_us = max(seen_us, self._seen_us or seen_us)
 
     @property
     def has_handed(self) -> bool:
-        """Return True if handed-over rows are still uncommitted."""
+        """Return True if rows from a program or from Spark are queued and not committed yet."""
         return bool(self._inbox)
 
     def wait_committed(self, partition: str, offset: int) -> None:
@@ -344,7 +345,7 @@ class RunningStream:
 
     @property
     def asked(self) -> bool:
-        """Return True if the source has been polled."""
+        """Return True if the source of the stream has been polled at least once."""
         if self.through_spark is not None:
             return self.through_spark.lastProgress is not None or not self.through_spark.isActive
         return self._asked or self.handed
@@ -357,16 +358,17 @@ class RunningStream:
         return self.next_read_us is not None and self.next_read_us <= now
 
     def poll_soon(self, now: int) -> None:
-        """Poll a source that sends notices, in jobs mode.
+        """Schedule a poll of a source that normally notifies the driver of new rows.
 
-        In jobs mode a notice arrives only with the answer of the next job.
+        If each read is a Spark job of its own (jobs mode), a notice arrives only with the answer of the next
+        job.
         """
         if not (self._asks or self.handed or self.ended):
             self._asks = True
             self.next_read_us = now + _LOOK_US
 
     def is_idle(self, now: int) -> bool:
-        """Return True, and postpone the next poll, if there is no new data.
+        """Return True, and postpone the next poll, if the source has no new data.
 
         The check costs one system call. It avoids a read, which is a whole Spark job in jobs mode.
         """
@@ -383,7 +385,7 @@ class RunningStream:
         return not self._releases_held_rows(now)
 
     def _releases_held_rows(self, now: int) -> bool:
-        """Return True if held-back rows are due because the source is silent."""
+        """Return True if held-back rows can be released, because no earlier rows have arrived in time."""
         moment, seen = self._release_us(), self._silent_until(now)
         return moment is not None and seen is not None and moment <= seen
 
@@ -392,7 +394,7 @@ class RunningStream:
         return None if held_from is None else time_of_watermark(self.stream, self.fields, held_from)
 
     def handle_notice(self) -> None:
-        """Handle a reader's notice that the source has rows."""
+        """Schedule a read at once, because the reader has reported new rows of the source."""
         self._noticed = self._asks = True
         self.next_read_us = 0
 
@@ -422,7 +424,7 @@ class RunningStream:
         )
 
     def _nothing(self, now: int) -> HandedRows:
-        """Return an empty batch, whose time releases held-back rows."""
+        """Return a batch of zero rows. Its arrival time releases rows that are held back for sorting."""
         seen_us = self._silent_until(now)
         moment = now if seen_us is None else seen_us
         return HandedRows(
@@ -435,7 +437,7 @@ class RunningStream:
         )
 
     def done(self, done: ReadDone, now: int, change: Change) -> None:
-        """Add the results of a read to a change."""
+        """Add the results of a finished read to the next journal record."""
         assert self.reading_us is not None
         self.reading_us, self._read_us = None, now
         self.record_source_success()
@@ -443,7 +445,7 @@ class RunningStream:
         for ts, at_us in done.moments:
             self._line.arrived(ts, at_us)
         before = self.fields
-        # The end of a stream applies only to this mill; reading may continue after a restart.
+        # The end of a stream is not stored, so that reading may continue after a restart.
         said = {**before, **done.progress, "offsets": dict(done.offsets), ENDED: None, **self._fields_to_set}
         self.fields = {name: value for name, value in said.items() if value is not None}
         if WATERMARK in self.fields:
@@ -470,7 +472,7 @@ class RunningStream:
             self.next_read_us = self._release_us() if done.again_us is None else now + done.again_us
 
     def _free_held(self, change: Change) -> None:
-        """Free the log of held-back rows that have been released."""
+        """Delete rows from the log of rows held back for sorting, if they have been released."""
         if "held" not in self._roles:
             return
         held = self._home.logs[self._roles["held"]]
@@ -484,7 +486,7 @@ class RunningStream:
             change.freed[held.name] = freed + 1
 
     def drop_committed_rows(self) -> None:
-        """Remove handed-over rows that are committed."""
+        """Remove the files of rows from a program or from Spark that are committed."""
         while self._inbox and self._inbox[0].offset <= self._offset(ONLY):
             handed = self._inbox.popleft()
             for extent in (*handed.rows, *handed.errors):
@@ -493,12 +495,12 @@ class RunningStream:
             self._committed.notify_all()
 
     def lost(self) -> None:
-        """Forget the worker that read the stream; it sends no more notices."""
+        """Forget the worker that read the stream. The lost worker sends no more notices."""
         self.loaded, self._asks = None, not self.handed
         self.next_read_us = None if self.handed else 0
 
     def failed(self, error: str, now: int) -> None:
-        """Record a failed read and schedule a retry with back-off."""
+        """Record a failed read of the stream and schedule a retry with back-off."""
         self.reading_us = None
         self.lost()
         self.record_source_failure(error, now)
@@ -508,37 +510,37 @@ class RunningStream:
             self.next_read_us = self.retry_us
 
     def retry_now(self) -> None:
-        """Retry without back-off, because a caller waits for the read."""
+        """Retry a failed read without back-off, because a caller waits for the read."""
         self._admit_us = 0
         if not self.handed:
             self.next_read_us = 0
 
     def record_source_failure(self, error: str, now: int) -> None:
-        """Record a failure of the source and schedule a retry."""
+        """Record a failure of the stream's source and schedule a retry."""
         self.error = redact(error)
         self._asked = True
         self.retry_us = now + min(_LONGEST_PAUSE_US, _FIRST_PAUSE_US * 2 ** min(self.failures, _DOUBLINGS))
         self.failures += 1
 
     def record_source_success(self) -> None:
-        """Record a successful read, which may be empty."""
+        """Record a successful read of the stream, which may have returned no rows."""
         self.error, self.failures = None, 0
 
     # -- time ------------------------------------------------------------------------------------------
 
     def announce_at_least(self, log: str, ts: int) -> None:
-        """Restore a watermark that a task had received before a restart."""
+        """Raise the announced watermark of a log to at least `ts`, for example after a restart."""
         rows, sides = self._announced
         of_rows = log == self.name
         self._announced = Announced(max(rows, ts) if of_rows else rows, sides if of_rows else max(sides, ts))
 
     def moments(self, log: str, after: int) -> TimeMoments:
-        """Return the times at which a log's watermark reached timestamps after `after`."""
+        """Return the timestamps later than `after` that a log's watermark has reached, each with the time."""
         return (self._line if log == self.name else self._side_line).after(after)
 
     @property
     def announced(self) -> int:
-        """Last announced watermark of the stream's rows."""
+        """Return the last announced watermark of the stream's rows."""
         return self._announced.rows
 
     def watermark(self, now: int) -> int:
@@ -556,7 +558,7 @@ class RunningStream:
         return self._announced.rows
 
     def side_watermark(self, log: str, now: int) -> int:
-        """Announce and return the watermark of late and bad rows."""
+        """Announce and return the watermark of the logs of late and bad rows."""
         found = END if self._is_over else side_watermark(self.fields, now, self._pending_since())
         if found > self._announced.sides:
             self.announce_at_least(log, found)
@@ -571,18 +573,18 @@ class RunningStream:
         return self.ended and self.reading_us is None and not self._inbox
 
     def _pending_since(self) -> int | None:
-        """Return the earliest time of unadmitted input, or None.
+        """Return the earliest arrival time of rows that are not in the stream's log yet, or None.
 
-        This is the time at which the current read was sent, or at which the oldest unadmitted row arrived.
+        This is the time at which the current read was sent, or at which the oldest queued row arrived.
         """
         moments = (self.reading_us, self._inbox[0].arrival_us if self._inbox else None)
         return min((moment for moment in moments if moment is not None), default=None)
 
     def _silent_until(self, now: int) -> int | None:
-        """Return the time up to which all arrived rows are admitted.
+        """Return the time up to which all arrived rows are in the stream's log.
 
-        Return None if only a poll of the source can tell. A source that sends notices has no new rows unless
-        a notice is on its way.
+        Return None if this time is unknown until the source is polled. A source that sends notices has no new
+        rows unless a notice is on its way.
         """
         if self.reading_us is not None or self._inbox:
             return None
@@ -591,14 +593,14 @@ class RunningStream:
         return self._seen_us if self.supply is Supply.SPARK else now - _NOTICE_US
 
     def _passed(self, ts: int) -> None:
-        """Record when the clock advanced the watermark to a timestamp."""
+        """Record the time at which the clock advanced the stream's watermark to a timestamp."""
         moment = time_of_watermark(self.stream, self.fields, ts)
         if moment is not None:
             self._line.passed(ts, moment)
 
 
 def _has_advanced(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Return True if a read has advanced watermark or sequence number."""
+    """Return True if a read has advanced the watermark or the sequence number of a stream."""
     return any(before.get(name) != after.get(name) for name in (WATERMARK, HELD_FROM, "next_seq"))
 
 

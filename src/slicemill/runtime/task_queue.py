@@ -30,9 +30,10 @@ from slicemill.storage.log import Log
 from slicemill.time import BEGINNING, END, SECOND_US
 
 _LEAST_WAIT_S = 1e-6
-# Minimum share of a worker's time for a backfilling task, also under load.
+# Minimum share of a worker's time for a task that backfills (reads old rows for a new query).
 LEAST_SHARE = 0.1
-# Permitted share of overhead in a run of a backfill. Such runs are short, so that live tasks do not wait.
+# Permitted share of fixed overhead in the time of a backfill run (over old rows for a new query).
+# Runs of a backfill are short, so that live tasks do not wait.
 _PAST_OVERHEAD = 0.5
 _FIRST_ROWS = 50.0
 
@@ -51,7 +52,7 @@ class Goal:
 
 
 class RunningTasks:
-    """Table of running tasks, by position.
+    """Table of all running tasks, in which each task has a row number (position).
 
     A new table takes over the waiting times of the previous table, `before`.
     """
@@ -78,7 +79,7 @@ class RunningTasks:
         self._heads = {log: logs[log].head for log in read}
         self._origins: dict[str, tuple[str, ...]] = {}
         self.writers = {log: task for task in tasks for _, log in task.plan.task.outputs}
-        # Positions of tasks that write a log for other tasks or read such a log; upstream tasks first.
+        # Positions of tasks that write logs for other tasks or read such logs, upstream tasks first.
         self._along_derived = [
             position
             for position, task in enumerate(tasks)
@@ -99,21 +100,24 @@ class RunningTasks:
         self._worth_of_row = {log: np.ones(count) for log in read}
         self._kept = np.ones(count)
         self._oldest_us = np.full(count, END)
-        self._due = np.full(count, END)  # smallest due watermark, for tasks with one input
+        # For each task with one input: smallest watermark at which held-back rows are due.
+        self._due = np.full(count, END)
         self._holds = np.zeros(count, np.bool_)
         self._begins = np.zeros(count, np.bool_)
-        self._dues: dict[int, Dues] = {}  # for tasks with several inputs
+        # Position of a task with several inputs -> watermarks at which its held-back rows are due.
+        self._dues: dict[int, Dues] = {}
         self._free = np.ones(count, np.bool_)
-        self._rest: bool = before is None or before._rest  # skip tasks whose outputs are all failed or paused
+        # True to skip tasks whose outputs are all failed or paused
+        self._rest: bool = before is None or before._rest
         self._catching_up = np.zeros(count, np.bool_)
         self._usual_rows = np.zeros(count)
-        self._usual_s = np.zeros(count)  # usual duration of a run
-        # Tasks of backfilling queries that are still separate from a shared task.
+        self._usual_s = np.zeros(count)  # usual duration of a run of each task
+        # Tasks of new queries that still read old rows (backfill) and have not joined a shared task.
         self.apart = [task for task in tasks if BACKFILL in task.fields]
         self._not_ended = {log: np.ones(count, np.bool_) for log in read}
         self._ready_since_us = np.full(count, END)
         self._last_run_us = np.zeros(count, np.int64)
-        self._ends_us = np.full(count, np.inf)  # estimated ends of windows
+        self._ends_us = np.full(count, np.inf)  # estimated end of the next window of each task
         self._late_us = np.array([self._allowed_us(task) for task in tasks])
         self._has_windows = bool(np.isfinite(self._late_us).any())
         self.figures = TaskColumns(count)
@@ -143,24 +147,25 @@ class RunningTasks:
         return None if position is None else self.tasks[position]
 
     def moments(self, task: RunningTask, streams: Mapping[str, RunningStream]) -> tuple[TimeMoments, ...]:
-        """Return the time lines of the streams behind a task's results.
+        """Return the times at which the source streams of a task's results reached recent timestamps.
 
-        The time lines contain timestamps after the task's watermark.
+        Recent timestamps are those after the task's watermark.
         """
         if not task.plan.task.stateful:
-            return ()  # a stateless task does not emit by time
+            # A stateless task emits rows at once, so it needs no times of its source streams.
+            return ()
         after = min(task.input_watermarks().values(), default=BEGINNING)
         return tuple(stream_of(log, streams).moments(log, after) for log in self._origins_of(task))
 
     def warm_us(self, task: RunningTask, now_us: int) -> int:
-        """Return when a task and its upstream tasks had run once."""
+        """Return the time by which a task and all its upstream tasks had completed their first run."""
         before = [
             self.warm_us(self.writers[log], now_us) for log in task.plan.task.inputs if log in self.writers
         ]
         return max([now_us if task.warm_us is None else task.warm_us, *before])
 
     def _origins_of(self, task: RunningTask) -> tuple[str, ...]:
-        """Return the logs of the streams behind a task's results."""
+        """Return the logs of the source streams from which a task's results are derived."""
         known = self._origins.get(task.id)
         if known is None:
             found = [
@@ -171,7 +176,7 @@ class RunningTasks:
         return known
 
     def wake(self) -> None:
-        """From now on, run paused tasks too."""
+        """Include paused tasks in all following scheduling decisions."""
         self._rest = False
         for position, task in enumerate(self.tasks):
             self._free[position] = task.run is None and not task.has_failed
@@ -179,7 +184,7 @@ class RunningTasks:
     # -- incremental updates ---------------------------------------------------------------------------
 
     def refresh(self, now_us: int) -> None:
-        """Add new epochs of all logs to the reading tasks."""
+        """Count new rows of all logs as pending work of the tasks that read these logs."""
         before_us, self._counted_us = self._counted_us, now_us
         self.waiting.passed(self.rows, now_us)
         for log, head in self._heads.items():
@@ -193,8 +198,8 @@ class RunningTasks:
             if self._has_joins:
                 self._worth[readers] += rows * self._worth_of_row[log][readers]
             if log not in self.writers:
-                # Rows of a stream may have arrived since the last refresh. Rows written by tasks arrive at a
-                # refresh.
+                # Rows of a source stream may have arrived at any time since the last refresh.
+                # Rows written by other tasks count as arrived at this refresh.
                 for epoch in epochs:
                     self.waiting.came(readers, epoch.rows, max(epoch.arrival_us, before_us))
             oldest = min(epoch.arrival_us for epoch in epochs)
@@ -203,7 +208,10 @@ class RunningTasks:
         self.waiting.now(self.rows)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Record the frequent keys of rows written to a log, by exchange."""
+        """Pass the frequent keys of rows written to a log on to the tasks that read the log.
+
+        `samples` maps the id of each exchange (partitioning of the log) to its key sample.
+        """
         for task in self.tasks if samples else ():
             task.arrived(log, samples)
 
@@ -214,7 +222,7 @@ class RunningTasks:
             self._free[position] = False
 
     def ran(self, task: RunningTask, now_us: int) -> None:
-        """Recompute the entry of a task after its run."""
+        """Recompute the row of a task in this table after its run."""
         position = self.position.get(task.id)
         if position is None or self.tasks[position] is not task:
             return
@@ -241,7 +249,7 @@ class RunningTasks:
         watermarks = task.input_watermarks()
         self._ends_us[position] = np.inf
         if dues and watermarks:
-            # Estimate the end of the next window, as if the watermark advanced with the clock.
+            # The end of the next window is estimated as if the watermark advanced with the clock.
             left_us = min(max([0, *(ts - watermarks[log] for log, ts in due.items())]) for due in dues)
             self._ends_us[position] = now_us + left_us + self._late_us[position]
         for log in task.plan.task.inputs:
@@ -254,16 +262,16 @@ class RunningTasks:
         self.figures.set(position, self.work_tree(position), cost.mean_rows)
 
     def is_catching_up(self, task_id: str) -> bool:
-        """Return True while a task is backfilling."""
+        """Return True while a task is backfilling, that is, reading old rows for a new query."""
         position = self.position.get(task_id)
         return position is not None and bool(self._catching_up[position])
 
     def mark_live(self, task: RunningTask) -> None:
-        """Treat a task as live, because its backfill has ended."""
+        """Treat a task as live (not backfilling), because its backfill has ended."""
         self._catching_up[self.position[task.id]] = False
 
     def _count_pending(self, position: int, task: RunningTask) -> None:
-        """Count the pending rows of a task, up to the recorded heads."""
+        """Count the pending rows of a task that the last refresh has seen."""
         waiting = {log: task.waiting(log, self._heads[log]) for log in task.plan.task.inputs}
         self._epochs[position] = sum(epochs for epochs, _, _ in waiting.values())
         self.rows[position] = sum(rows for _, rows, _ in waiting.values())
@@ -276,7 +284,7 @@ class RunningTasks:
     # -- scheduling decisions ---------------------------------------------------------------------------
 
     def logs_to_check(self) -> list[str]:
-        """Return the inputs of idle tasks, whose watermarks `ready` needs.
+        """Return the input logs of tasks without new rows. `ready` needs the watermarks of these logs.
 
         Reading the watermark of a stream announces it, so watermarks of other logs are not read.
         """
@@ -286,20 +294,20 @@ class RunningTasks:
     def ready(
         self, watermarks: Mapping[str, int], now_us: int, quantum_s: float = np.inf
     ) -> tuple[Positions, Batches]:
-        """Return the positions and the pending work of tasks that can run.
+        """Return the tasks that can run, by their positions in this table, and their pending work.
 
-        `watermarks` are those of `logs_to_check`. While several tasks can run, a run is limited to a quantum.
+        `watermarks` are the watermarks of the logs in `logs_to_check`. While several tasks can run, a run is
+        limited to a quantum.
         """
         positions = np.flatnonzero(self._can_run(watermarks))
         self._ready_since_us[positions] = np.minimum(self._ready_since_us[positions], now_us)
         return positions, self.batches(positions, now_us, quantum_s)
 
     def batches(self, positions: Positions, now_us: int, quantum_s: float = np.inf) -> Batches:
-        """Return the pending work of these tasks, even if they cannot run."""
+        """Return the pending work of the tasks at the given positions, even if they cannot run now."""
         oldest = np.minimum(self._oldest_us, self._ready_since_us)[positions]
         wait = np.maximum((now_us - oldest) / SECOND_US, _LEAST_WAIT_S)
-        # Rows that will be shed add neither cost nor value, so the policy and the shedder use the same load
-        # (P38).
+        # Rows that load shedding will drop add neither cost nor value to the pending work (P38).
         kept = self._kept[positions]
         pending = np.maximum(kept * self.rows[positions], 1.0)
         overhead, per_row = self._own[:2].take(positions, axis=1)
@@ -324,7 +332,7 @@ class RunningTasks:
         )
 
     def _backfill_rows(self, positions: Positions, quantum_s: float) -> Floats:
-        """Return the maximum number of rows per run of backfilling tasks.
+        """Return the maximum number of rows per run of tasks that backfill (read old rows).
 
         Live rows may arrive at any time. They should wait at most half as long as their own run takes. The
         first runs read few rows, to measure the cost per row.
@@ -339,7 +347,7 @@ class RunningTasks:
     def order_backfills_last(
         self, ranked: Mapping[RunningTask, float], now_us: int
     ) -> dict[RunningTask, float]:
-        """Order backfilling tasks behind live tasks.
+        """Order tasks that backfill (read old rows) behind live tasks, unless they have run too little.
 
         Live tasks keep the order of the policy. A backfilling task goes first if it has run for less than
         LEAST_SHARE of the time.
@@ -363,7 +371,10 @@ class RunningTasks:
     def within_components(
         self, policies: Mapping[str, Policy], positions: Positions
     ) -> list[tuple[Policy, Positions]]:
-        """Return the components with their own policy, and their tasks' indexes."""
+        """Return each policy that is set for a plan component, with the indexes of the component's tasks.
+
+        A component is a set of tasks that share no logs with other tasks. `policies` maps a log to a policy.
+        """
         chosen = self._by_component(policies)
         if not chosen:
             return []
@@ -371,11 +382,11 @@ class RunningTasks:
         return [(policy, np.flatnonzero(components == number)) for number, policy in chosen.items()]
 
     def policy_within(self, policies: Mapping[str, Policy], log: str) -> Policy | None:
-        """Return the own policy of a log's component, or None."""
+        """Return the scheduling policy of the plan component to which a log belongs, or None."""
         return self._by_component(policies).get(self._component_of.get(log, -1))
 
     def _by_component(self, policies: Mapping[str, Policy]) -> dict[int, Policy]:
-        """Return the policies by component number; the last entry applies."""
+        """Map the number of each plan component to its policy. If several are given, the last applies."""
         return {self._component_of[log]: p for log, p in policies.items() if log in self._component_of}
 
     def _slack(self, positions: Positions, wait: Floats, now_us: int) -> Floats:
@@ -398,19 +409,20 @@ class RunningTasks:
     def backlog(self, cores: int) -> Backlog:
         """Estimate the time to process all pending rows (P38)."""
         overhead, per_row, weight = self._own
-        rows = np.where(self._catching_up, 0, self.rows)  # a backfill is not overload
+        # The many pending rows of a backfill (read of old rows) are no sign of overload.
+        rows = np.where(self._catching_up, 0, self.rows)
         rows_s = per_row * rows
         certain_s = float(overhead[rows > 0].sum() + rows_s[weight == 0].sum())
         return Backlog(certain_s / cores, float((weight * rows_s).sum()) / cores)
 
     @property
     def _has_work(self) -> npt.NDArray[np.bool_]:
-        """Tasks with new rows, and tasks that run once without input before the first row."""
+        """Return, for each task, True if it has new rows or must run once before its first row."""
         found: npt.NDArray[np.bool_] = (self._epochs > 0) | self._begins
         return found
 
     def _can_run(self, watermarks: Mapping[str, int]) -> npt.NDArray[np.bool_]:
-        """Find the tasks that can run.
+        """Return, for each task, True if the task can run.
 
         A task can run if it has work, rows that are due by time, or an ended input. Each task runs once at
         the end of an input, even if it holds back no rows, because other tasks read its logs.
@@ -433,7 +445,7 @@ class RunningTasks:
         return can & self._free
 
     def _tasks_on_demand(self, can: npt.NDArray[np.bool_], known: Mapping[str, int]) -> Iterator[int]:
-        """Yield tasks that must run only to advance a watermark (M25).
+        """Yield tasks that must run without new rows, only to advance a watermark (M25).
 
         A downstream task holds rows back until the watermark of a log reaches a time. If the inputs of the
         task that writes the log have reached that time, a run without rows advances the watermark. Otherwise
@@ -463,7 +475,7 @@ class RunningTasks:
         return self._dues.get(position, ())
 
     def work_tree(self, position: int) -> WorkTree:
-        """Return the work of a task with all downstream tasks."""
+        """Return the estimated work of a task and of all its downstream tasks."""
         task = self.tasks[position]
         readers = [
             (task.statistics.selectivity(log), self.work_tree(int(reader)))
@@ -473,12 +485,12 @@ class RunningTasks:
         return replace(self._trees[position], readers=tuple(readers))
 
     def _tree(self, task: RunningTask) -> WorkTree:
-        """Return the work of a task without downstream tasks."""
+        """Return the estimated work of a task alone, not of its downstream tasks."""
         cost = task.statistics.cost
         return WorkTree(cost.overhead, cost.per_row, tuple(self._served(task)))
 
     def _served(self, task: RunningTask) -> Iterator[QueryGroup]:
-        """Yield the queries of a task, grouped by ideal time."""
+        """Yield groups of a task's queries. Queries of a group have equal response times without load."""
         alike: dict[MadeOf, list[str]] = {}
         for _, log in task.plan.task.outputs:
             if log in self.goals and log not in task.failed:
@@ -500,7 +512,7 @@ class RunningTasks:
             )
 
     def _allowed_us(self, task: RunningTask) -> float:
-        """Return the permitted delay of results after the end of a window."""
+        """Return the time within which a task must emit results after the end of a window."""
         levels = [
             goal.within_s if np.isfinite(goal.within_s) else 0.0
             for _, log in task.plan.task.outputs
@@ -509,7 +521,7 @@ class RunningTasks:
         return min(levels, default=np.inf) * SECOND_US
 
     def _pairs_with_windows(self) -> tuple[Positions, Positions]:
-        """Return pairs (task, downstream task with windows), as two arrays."""
+        """Return all pairs of a task and a downstream task that computes windows, as two arrays."""
         pairs = {
             (position, behind)
             for position in range(len(self.tasks))
@@ -538,18 +550,18 @@ class RunningTasks:
         return ideal_time(log, self._written)
 
     def rows_waiting(self, task: str) -> tuple[int, float, int]:
-        """Return the current, average and maximum waiting rows of a task."""
+        """Return the current, average and maximum number of pending rows of a task."""
         position = self.position[task]
         return int(self.rows[position]), *self.waiting.of(position)
 
     def longest_wait_s(self, task: str, now_us: int) -> float:
-        """Return how long the oldest row of a task has waited."""
+        """Return the time since the arrival of the oldest pending row of a task."""
         oldest = int(self._oldest_us[self.position[task]])
         return 0.0 if oldest == END else max(0.0, (now_us - oldest) / SECOND_US)
 
 
 def _components(tasks: Sequence[RunningTask]) -> dict[str, int]:
-    """Return the number of each log's connected component (M1)."""
+    """Map each log to the number of its connected component of the plan (M1)."""
     found: dict[str, int] = {}
     for number, task in enumerate(tasks):
         logs = {*task.plan.task.inputs, *(log for _, log in task.plan.task.outputs)}
@@ -562,6 +574,6 @@ def _components(tasks: Sequence[RunningTask]) -> dict[str, int]:
 
 
 def _is_join(written: Mapping[str, LogOrigin], task: RunningTask) -> bool:
-    """Return True if an output combines rows of several inputs."""
+    """Return True if an output of a task combines rows of several inputs."""
     made = [written[log].made_of for _, log in task.plan.task.outputs]
     return any(not isinstance(parts, str) and parts.joined for parts in made)

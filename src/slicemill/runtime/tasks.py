@@ -87,24 +87,25 @@ from slicemill.time import BEGINNING, END
 
 _LOGGER = logging.getLogger("slicemill")
 
-# Maximum number of rows of one input per run, to bound memory. After a failed run, the maximum is divided by
-# _FEWER.
+# Maximum number of rows of one input that a run reads, to bound memory.
+# After a failed run, this maximum is divided by _FEWER.
 _ROWS_PER_RUN, _FEWER = 1_000_000, 16
 BACKFILL = "backfill"
-# A task is stopped after this many consecutive runs that crash a worker or fail completely.
+# Number of consecutive failed runs after which a task is stopped.
+# A run fails if it crashes a worker or if all its queries fail.
 _STRIKES = 3
-# A step is interrupted after STEP_S of processor time, or after _FAR_LONGER times the usual time if that is
-# more.
+# A step of a run is interrupted after STEP_S seconds of processor time.
+# If _FAR_LONGER times the usual time of the run is longer, the step may take that time.
 STEP_S, _FAR_LONGER = 10.0, 20.0
-# A checkpoint is due after this many rows or seconds, whichever is first.
+# A checkpoint of a task is due after this many rows or this many seconds.
 CHECKPOINT_ROWS, CHECKPOINT_S = 200_000, 10.0
-# A due checkpoint waits for idle workers, for at most this many checkpoint intervals.
+# Maximum number of checkpoint intervals that a due checkpoint waits for idle workers.
 _OVERDUE = 4
 
 
 @dataclass(slots=True, kw_only=True)
 class TaskRun:
-    """Run in progress: its epochs, input watermarks, and answers of subtasks."""
+    """Current run of a task: its input rows and watermarks, and the answers of its subtasks."""
 
     task: RunningTask
     number: int
@@ -112,22 +113,22 @@ class TaskRun:
     input_watermarks: Mapping[str, int]
     shares: float
     done: list[RunDone] = field(default_factory=list)
-    lost: int = 0  # subtasks whose run failed
+    lost: int = 0  # number of subtasks whose run failed
     failed: str | None = None
     disk_full: bool = False
     checkpoint_damaged: bool = False
-    suspects: Sequence[str] = ()  # outputs that need the step in which the worker ended
-    stuck: str | None = None  # reason why the worker was killed in that step
-    blameless: bool = False  # the worker was killed because of a stuck step, possibly of another task
+    suspects: Sequence[str] = ()  # logs of the queries that need the step in which a worker ended
+    stuck: str | None = None  # reason why a worker was killed in a stuck step
+    blameless: bool = False  # True if a worker was killed in a stuck step, even one of another task
 
     @property
     def errors(self) -> dict[str, str]:
-        """Errors of all subtasks so far, by output."""
+        """Return the errors that subtasks have reported so far, by output log."""
         return {log: why for done in self.done for log, why in done.errors.items()}
 
     @property
     def rows(self) -> int:
-        """Number of rows that the run reads and does not shed."""
+        """Return the number of rows that the run processes, without rows dropped by load shedding."""
         return sum(self.rows_by_input().values())
 
     def rows_by_input(self) -> dict[str, int]:
@@ -146,18 +147,18 @@ class TaskRun:
 
 @dataclass(frozen=True, slots=True)
 class PendingCheckpoint:
-    """Checkpoint that workers are writing, with the files that are complete."""
+    """Checkpoint of a task that workers are writing, with the files that are complete."""
 
     run: int
     cursors: Mapping[str, int]
     input_watermarks: Mapping[str, int]
-    rows: int  # read since the previous checkpoint
+    rows: int  # number of rows read since the previous checkpoint
     begun_s: float
     files: dict[int, tuple[Any, ...]]
 
 
 class RunningTask:
-    """Unit that the driver schedules; its persistent fields are in a home.
+    """Operators that the driver schedules as one task. Their persistent fields are in the journal.
 
     If rows are distributed by key, rows of heavy keys go to all subtasks, unless `by_key_alone` is set.
     """
@@ -165,21 +166,24 @@ class RunningTask:
     def __init__(self, plan: TaskPlan, home: Home, mill: str, *, by_key_alone: bool = False) -> None:
         self._home = home
         self.plan = plan
-        self.read_by: Mapping[str, tuple[Exchange, ...]] = {}  # exchanges of the tasks that read each log
+        self.read_by: Mapping[
+            str, tuple[Exchange, ...]
+        ] = {}  # log -> exchanges (partitionings) of its readers
         self.id = plan.task.id
         self.packed = pack_plan(self.plan)
         self.digest = hashlib.sha256(self.packed).hexdigest()
         self.statistics = TaskStatistics()
         self.statistics.restore(self._field("statistics"))
-        self.sheds: dict[str, AccuracyReport] = {}  # by node
+        self.sheds: dict[str, AccuracyReport] = {}  # graph node -> report of its load shedding
         self.state_bytes = 0
         self.strikes = 0
-        self.warm_us: int | None = None  # time of the first run in this mill
+        self.warm_us: int | None = None  # time of the first run since the engine started
         self.run: TaskRun | None = None
         self._search: CulpritSearch | None = None
-        self._failed_run: TaskRun | None = None  # run that the search repeats
-        self._cleared = False  # the last search found no culprit, and no run has succeeded since
-        self.kept_share = 1.0  # share of the last run's rows that were not shed
+        self._failed_run: TaskRun | None = None  # failed run that the search for its cause repeats
+        # True if the last search found no failing query, and no run has succeeded since that search
+        self._cleared = False
+        self.kept_share = 1.0  # share of the last run's rows that were processed, not shed
         self._mill = mill
         self._runs = 0
         self._committed_run = 0
@@ -191,11 +195,11 @@ class RunningTask:
         self._heavy = None if by_key_alone else self._heavy_keys()
         self._load = LoadControl(self.plan.task, self.plan.graph, self._field("load"))
         self._needed = self._columns_needed()
-        # Inputs that each output log depends on.
+        # Output log -> inputs on which it depends.
         self._read_by = logs_read(plan.task, plan.graph)
 
     def inherit_from(self, before: RunningTask) -> None:
-        """Take over statistics and load control of the task before a rescale."""
+        """Take over the statistics and the load control that the task had before a rescale."""
         self.statistics, self.sheds, self.state_bytes = before.statistics, before.sheds, before.state_bytes
         self.statistics.subtasks = {}
         self.warm_us, self.strikes = before.warm_us, before.strikes
@@ -221,15 +225,16 @@ class RunningTask:
 
     @property
     def resumable(self) -> Sequence[str]:
-        """Failed outputs that can resume from the committed state without losing rows."""
+        """Return the failed outputs that can resume from the committed state and lose no rows."""
         found: list[str] = self.fields.get("resumable", [])
         return found
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Outputs that the next run omits.
+        """Return the output logs that the next run omits.
 
-        These are the failed outputs; in a trial, all outputs that are not tried.
+        They are the failed outputs. In a search for failing queries, they are all outputs that are not on
+        trial.
         """
         if self._search is None:
             return frozenset(self.failed)
@@ -237,7 +242,7 @@ class RunningTask:
 
     @property
     def searching(self) -> bool:
-        """Return True during a search for culprits (`CulpritSearch`)."""
+        """Return True during a search for the queries that make a run fail (`CulpritSearch`)."""
         return self._search is not None
 
     @property
@@ -248,7 +253,7 @@ class RunningTask:
     @property
     def is_idle(self) -> bool:
         """Return True if all outputs have failed or are paused."""
-        # A query that is still joining a shared plan has no log yet and counts as active.
+        # A new query has no log until it has joined the shared plan, and counts as active.
         logs = self._home.logs
         return all(
             log in self.failed or (log in logs and logs[log].hold is not None)
@@ -257,7 +262,7 @@ class RunningTask:
 
     @property
     def since(self) -> Mapping[str, int | None]:
-        """Greatest input timestamp at the time each query was added."""
+        """Map each query to the greatest input timestamp at the time when the query was added."""
         return self._field("since")
 
     def input_watermarks(self) -> Mapping[str, int]:
@@ -269,44 +274,44 @@ class RunningTask:
         return int(self._field("output_watermarks").get(log, BEGINNING))
 
     def inputs_of_idle(self, log: str) -> frozenset[str]:
-        """Return the inputs whose watermarks advance an output without a run (M23).
+        """Return the inputs whose watermarks alone advance the watermark of an idle output (M23).
 
         An idle task holds back no rows. The set is empty if the output's watermark advances only by a run.
         """
         inputs = self._read_by[log]
-        # Rows that wait for other inputs do not hold back this output's watermark.
+        # Held-back rows limit an output's watermark only if they wait just for inputs of this output.
         if self.begins or self.run is not None or any(due.keys() <= inputs for due in self.due):
             return frozenset()
         behind = any(self._home.logs[read].head > self.cursor(read) for read in inputs)
         return frozenset() if behind else inputs
 
     def watermark_now(self, log: str, inputs: Iterable[int]) -> int:
-        """Return the current watermark of an output, given those of `inputs_of_idle`.
+        """Return the current watermark of an output, given the watermarks of its inputs.
 
-        The watermark is the minimum of the inputs, minus the SLACK of the task's operators. At the end of
-        input the task must run, because it may emit more rows.
+        The inputs are those of `inputs_of_idle`. The watermark is the minimum of their watermarks, minus the
+        SLACK of the task's operators. At the end of input the task must run, because it may emit more rows.
         """
         own, least = self.watermark(log), min(inputs, default=END)
         return own if least == END else max(own, least - self._slack_us[log])
 
     @cached_property
     def _slack_us(self) -> dict[str, int]:
-        """Lag of each output's watermark behind the input watermarks."""
+        """Map each output log to the lag of its watermark behind the input watermarks."""
         task, graph = self.plan.task, self.plan.graph
         slack = {id_: kind_of(graph[id_].operator).slack_us(graph[id_].operator) for id_ in task.nodes}
         return {log: sum(slack.get(id_, 0) for id_ in graph.ancestors(root)) for root, log in task.outputs}
 
     @property
     def due(self) -> Dues:
-        """Input watermarks at which held-back rows are emitted.
+        """Return the input watermarks at which the task emits rows that it holds back.
 
-        Rows are emitted when all logs of any one entry have reached their watermarks.
+        The rows are emitted when, in any one entry, all input logs have reached their watermarks.
         """
         return tuple(self.fields.get("due", ()))
 
     @property
     def begins(self) -> bool:
-        """Return True if results that precede the first row are still unemitted."""
+        """Return True if the task must still emit the results that exist before the first input row."""
         return self._has_changes and not self.fields.get("begun", False)
 
     @cached_property
@@ -315,14 +320,14 @@ class RunningTask:
 
     @cached_property
     def made_of(self) -> dict[str, MadeOf]:
-        """Logs from which the rows of each output are made."""
+        """Map each output log to the input logs from which its rows are made."""
         task, graph = self.plan.task, self.plan.graph
         known: dict[str, MadeOf] = {graph.streams.get(log, log): log for log in task.inputs}
         return {log: made_of(root, graph, known) for root, log in task.outputs}
 
     @cached_property
     def logs_released_by_time(self) -> list[str]:
-        """Output logs whose rows are emitted when windows end."""
+        """Return the output logs whose rows are emitted when windows end."""
         task, graph = self.plan.task, self.plan.graph
         waiting = {
             node_id
@@ -335,22 +340,22 @@ class RunningTask:
 
     @property
     def catching_up(self) -> bool:
-        """Return True while the task is backfilling."""
+        """Return True while the task is backfilling, that is, reading old rows for a new query."""
         backfill = self.fields.get(BACKFILL)
         return backfill is not None and "done" not in backfill
 
     @property
     def rows_left(self) -> int:
-        """Number of unread input rows."""
+        """Return the number of input rows that the task has not read."""
         return sum(self._home.logs[log].rows_after(self.cursor(log)) for log in self.plan.task.inputs)
 
     def reads(self, log: str) -> frozenset[str]:
-        """Return the inputs that an output depends on."""
+        """Return the input logs on which an output log depends."""
         return self._read_by[log]
 
     @property
     def load_weight(self) -> float:
-        """Mean weight of the queries that may shed rows, or 0."""
+        """Return the mean weight of the queries that may shed rows, or 0 if no query may."""
         return self._load.weight
 
     def cursor(self, log: str) -> int:
@@ -360,7 +365,7 @@ class RunningTask:
         return self._home.logs[log].epochs(after=self.cursor(log), of_now=True)
 
     def pending(self) -> list[Epoch]:
-        """Return the epochs written since the last run."""
+        """Return the epochs (commits) appended to the inputs since the task's last run."""
         return [epoch for log in self.plan.task.inputs for epoch in self.new_epochs(log)]
 
     @property
@@ -368,14 +373,15 @@ class RunningTask:
         return any(self._home.logs[log].head > self.cursor(log) for log in self.plan.task.inputs)
 
     def waiting(self, log: str, upto: int) -> tuple[int, int, int | None]:
-        """Return unread epochs, unread rows, and their oldest arrival time."""
+        """Return the numbers of unread commits and unread rows of an input, and the oldest arrival time."""
         return self._home.logs[log].waiting(self.cursor(log), upto)
 
     @property
     def needed_from(self) -> Mapping[str, int]:
-        """By input, the last epoch that will never be read again.
+        """Map each input log to the number of its last epoch (commit) that is no longer needed.
 
-        A replay may start from the last checkpoint or from the previous one.
+        The task and its replays need all later epochs. A replay may start from the last checkpoint or from
+        the previous one.
         """
         if not self.plan.task.stateful:
             return self._field("cursors")
@@ -395,8 +401,8 @@ class RunningTask:
     ) -> TaskRun:
         """Start a run over the oldest `share` of the pending rows.
 
-        `moments` are the time lines of the source streams. During a search for culprits, a run reads the rows
-        of the failed run.
+        `moments` has the times at which the source streams reached timestamps. During a search for failing
+        queries, a run reads the rows of the failed run.
         """
         self._runs += 1
         if (failed := self._failed_run) is not None:
@@ -415,16 +421,16 @@ class RunningTask:
             most = _ROWS_PER_RUN / _FEWER**self.strikes
             taken, next_ts = opened.take(cursor, min(share * opened.rows_after(cursor), most))
             left = [] if next_ts is None else [next_ts]
-            # A log is sorted by time, so its last row advances the watermark of all subtasks.
+            # The last row of a time-sorted log advances the watermark of every subtask.
             read = [epoch.max_ts for epoch in taken if epoch.max_ts is not None]
-            # Rows left for the next run limit the watermark.
+            # Rows that are left for the next run limit the watermark of this run.
             marks[log] = max(min([marks[log], *left]), self.input_watermarks().get(log, BEGINNING), *read)
             if read and marks[log] == END and self.subtasks > 1 and self.plan.emits_at_end:
-                # Rows emitted at the end depend on the greatest timestamp of all subtasks, so the next run
-                # gets END.
+                # Rows emitted at the end of input depend on the greatest timestamp of all subtasks.
+                # This timestamp is known after this run, so the next run gets the watermark END.
                 marks[log] = max(read)
             epochs[log] = taken
-        # A backfill is not overload, so it sheds no rows.
+        # The many rows of a backfill (read of old rows) are no sign of overload, so no rows are shed.
         behind = self.catching_up
         dropping = {} if behind else self._load.decide(epochs, self.state_bytes, backlog, now)
         shares = min((dropped.share for dropped in dropping.values()), default=1.0)
@@ -438,14 +444,14 @@ class RunningTask:
         return self.run
 
     def item(self, subtask: int, *, restore: bool, checkpoint: bool) -> RunTask:
-        """Return the message item that runs one subtask."""
+        """Return the work item by which a worker runs one subtask."""
         outputs = {
             log: OutputLog(
                 self._home.logs[log].folder, self.read_by.get(log, ()), self._incomplete_until(log)
             )
             for _, log in self.plan.task.outputs
-            if log in self._home.logs  # a query that is still joining a shared plan has no log
-            and not self.searching
+            # A new query has no log until it has joined the shared plan.
+            if log in self._home.logs and not self.searching
         }
         return RunTask(
             mill=self._mill,
@@ -469,7 +475,7 @@ class RunningTask:
         )
 
     def _incomplete_until(self, log: str) -> int | None:
-        """Return the time up to which an output is incomplete, or None.
+        """Return the time up to which the rows of an output are incomplete, or None.
 
         A row is incomplete if its window began before the query was created. It looks like a complete row, so
         the task does not emit it.
@@ -482,9 +488,9 @@ class RunningTask:
 
     @cached_property
     def _histories(self) -> dict[str, int]:
-        """By output, the time span of input that contributes to a row.
+        """Map each output log to the time span of input rows that contribute to one of its rows.
 
-        The span is 0 if incomplete rows are emitted.
+        The span is 0 if the output also emits incomplete rows.
         """
         graph, found = self.plan.graph, {}
         for root, log in self.plan.task.outputs:
@@ -495,7 +501,7 @@ class RunningTask:
         return found
 
     def _computes_windows(self, root: str) -> bool:
-        """Return True if an output is computed over windows.
+        """Return True if the rows of an output are computed over windows of rows.
 
         Rows of joins and look-ups are complete, regardless of when the query was created.
         """
@@ -505,18 +511,18 @@ class RunningTask:
 
     @property
     def limit_s(self) -> float:
-        """Processor seconds that one step of the run may take."""
+        """Return the processor seconds that one step of the current run may take."""
         cost, rows = self.statistics.cost, self.run.rows if self.run is not None else 0
         return max(STEP_S, _FAR_LONGER * (cost.overhead + cost.per_row * rows))
 
     def logs_behind(self, step: int) -> list[str]:
-        """Return the outputs that depend on a step and have not failed."""
+        """Return the output logs that depend on a step of the task and have not failed."""
         task, graph, left_out = self.plan.task, self.plan.graph, self.left_out
         node_id = task.nodes[step]
         return [log for root, log in task.outputs if log not in left_out and node_id in graph.ancestors(root)]
 
     def note_end(self, run: int, step: int | None, *, stuck: bool) -> None:
-        """Record in which step the worker of a run ended."""
+        """Record which step of a run was executing when the worker process ended."""
         if self.run is None or self.run.number != run:
             return
         self.run.blameless = stuck
@@ -584,15 +590,17 @@ class RunningTask:
             from_ts = None
         needed, whole = self._needed[log], self._home.streams.get(log.removesuffix(LATE), {}).get(WHOLE)
         if whole is not None and epochs and epochs[0].number > whole[0]:
-            needed = frozenset()  # the column was added after these rows were stored
+            # A column was added to the stream after these rows were stored.
+            needed = frozenset()
         return LogSpan(opened.folder, opened.columns, tuple(epochs), watermark, needed, from_ts)
 
     def is_repeated(self) -> bool:
-        """Return True to repeat a finished run, False to commit it.
+        """Return True if a finished run must be repeated, and False if it can be committed.
 
         If all remaining outputs fail, nothing is committed, so that they can resume from the committed state
         after the cause is fixed. If only some outputs fail, the run is repeated once, and then the other
-        outputs continue alone. If a step that several queries share failed, trials find the culprits.
+        outputs continue alone. If a step that several queries share failed, repeated runs with fewer queries
+        find the failing queries.
         """
         assert self.run is not None
         errors = self.run.errors
@@ -600,11 +608,11 @@ class RunningTask:
             return self.searching
         overran = any(done.overran for done in self.run.done)
         left = [log for _, log in self.plan.task.outputs if log not in errors and log not in self.failed]
-        # A step that exceeded its time limit would exceed it again.
+        # A step that exceeded its time limit would exceed the limit again.
         return not left or not (self.strikes or overran) or bool(self._shared_errors(self.run))
 
     def finish(self, now: int, change: Change) -> RunRecord:
-        """Add a finished run to a change; return its record."""
+        """Add the results of a finished run to a journal record. Return the statistics of the run."""
         run = self.run
         assert run is not None
         self.run, self.strikes, self._committed_run, self._cleared = None, 0, run.number, False
@@ -640,7 +648,7 @@ class RunningTask:
             fields["load"] = load
         files = [done.checkpoint for done in sorted(run.done, key=lambda done: done.subtask)]
         if self.plan.task.stateful and all(part is not None for part in files):
-            # A checkpoint in progress is older than this one.
+            # A checkpoint in progress is older than the checkpoint of this run.
             self.drop_checkpoint()
             self._note_checkpoint(fields, fields["cursors"], fields["input_watermarks"], files)
             self._rows_since_checkpoint = 0
@@ -648,14 +656,14 @@ class RunningTask:
         return record
 
     def _record(self, run: TaskRun, failed: Mapping[str, str]) -> RunRecord:
-        """Return the record of a finished run, before its commit."""
+        """Return the statistics of a finished run, before its commit."""
         outputs = [log for _, log in self.plan.task.outputs]
         arrivals: dict[str, Arrivals] = {}
         emitted: dict[str, int] = {}
         compared: dict[str, list[Comparisons]] = {}
         sheds: dict[str, list[AccuracyReport]] = {}
         for done in run.done:
-            # Rows of a backfill are counted, but their response times are meaningless.
+            # The rows of a backfill (read of old rows) are counted, but their response times are meaningless.
             for log, pairs in () if self.catching_up else done.arrivals.items():
                 arrivals[log] = (*arrivals.get(log, ()), *pairs)
             for node_id, rows in done.rows.items():
@@ -680,14 +688,14 @@ class RunningTask:
         )
 
     def record_of_failure(self) -> RunRecord:
-        """Return the record of an abandoned run, after its commit."""
+        """Return the statistics of an abandoned run, after the failure was committed."""
         written = {log: 0 for _, log in self.plan.task.outputs}
         return RunRecord(task=self.id, written=written, failed=self.failed)
 
     def _heavy_keys(self) -> HeavyKeys | None:
-        """Return the heavy keys of a join that is partitioned by key.
+        """Return the heavy keys (keys with very many rows) of a join that is partitioned by key.
 
-        Return None if the plan does not allow spreading keys over subtasks.
+        Return None if the plan does not allow the rows of one key on several subtasks.
         """
         plan = self.plan
         hybrid = {**self.fields["placement"], "kind": PlacementKind.HYBRID.value}
@@ -705,7 +713,9 @@ class RunningTask:
         return HeavyKeys(self.subtasks, longest, self.fields.get("heavy") or (), sides)
 
     def arrived(self, log: str, samples: Mapping[str, KeySample]) -> None:
-        """Record the frequent keys of rows written to a log, by exchange."""
+        """Record the frequent keys among new rows of an input log.
+
+        `samples` maps the id of each exchange (partitioning of the log) to its key sample."""
         exchange = self.plan.exchanges.get(log)
         if self._heavy is not None and exchange is not None and exchange.id in samples:
             self._heavy.arrived(log, samples[exchange.id])
@@ -721,7 +731,7 @@ class RunningTask:
             fields["heavy"] = self._heavy.plain()
 
     def _latest(self, parts: Sequence[RunDone]) -> dict[str, int]:
-        """Return the greatest row timestamp of all subtasks, by node."""
+        """Map each graph node to the greatest row timestamp in all subtasks."""
         known = self._field("latest")
         return {
             node_id: max([known.get(node_id, ts), *(part.latest[node_id] for part in parts)])
@@ -729,13 +739,13 @@ class RunningTask:
         }
 
     def abandon(self, why: str | Mapping[str, str], change: Change) -> None:
-        """Abandon a failed run, which is then retried.
+        """Abandon the failed run of the task. The scheduler then retries the run.
 
         Each failure is a strike. After _STRIKES strikes the queries of the task are stopped, or only the
         queries of the step that failed. A step that was stuck or too slow counts as _STRIKES strikes, and so
-        does a shared step that has failed before. If several queries may be the cause, trials find the
-        culprits first. A full disk is no strike: the run waits for space. `why` is one reason, or a reason
-        for each log.
+        does a shared step that has failed before. If several queries may be the cause, repeated
+        runs with fewer queries find the failing queries first. A full disk is no strike: the run waits for
+        space. `why` is one reason, or a reason for each log.
         """
         run = self.run
         assert run is not None
@@ -769,15 +779,15 @@ class RunningTask:
         self._stop({log: words if isinstance(why, str) else why.get(log, words) for log in suspects}, change)
 
     def _shared_errors(self, run: TaskRun) -> list[str]:
-        """Return the outputs with an error of a shared step."""
+        """Return the output logs that failed in a step which several queries share."""
         return [log for _, log in self.plan.task.outputs if any(log in done.shared for done in run.done)]
 
     def _judge(
         self, search: CulpritSearch, run: TaskRun, why: str | Mapping[str, str], change: Change
     ) -> None:
-        """Process the result of a trial.
+        """Process the result of a trial, a repetition of a failed run with only some queries.
 
-        Stop the culprits at the end of the search. If there are no culprits, the failed run is retried.
+        Stop the failing queries at the end of the search. If no query fails alone, the failed run is retried.
         """
         if run.all_done and not run.errors:
             search.passed()
@@ -790,14 +800,15 @@ class RunningTask:
             self._stop(search.guilty, change)
 
     def _stop(self, reasons: Mapping[str, str], change: Change) -> None:
-        """Stop queries, given the reason for each output."""
+        """Stop queries of the task. `reasons` maps the output log of each query to the reason."""
         fields = change.tasks.setdefault(self.id, {})
         fields["failed"] = {**self.failed, **reasons}
         if all(log in fields["failed"] for _, log in self.plan.task.outputs):
-            fields["resumable"] = sorted(reasons)  # otherwise the other outputs continue
+            # If only some outputs fail, the other outputs continue, so the failed outputs cannot resume.
+            fields["resumable"] = sorted(reasons)
 
     def _fall_back(self, change: Change) -> bool:
-        """Fall back to the previous checkpoint; return False if there is none."""
+        """Replace the last checkpoint by the previous checkpoint. Return False if that is impossible."""
         before = self._field(BEFORE)
         if not before or not all(self._home.logs[log].covers(at) for log, at in before["cursors"].items()):
             return False
@@ -812,10 +823,10 @@ class RunningTask:
     ) -> Appended:
         whole = merge_appended(parts)
         if isinstance(self.plan.graph[node_id].operator, QueryResults):
-            # The response time of results ends now, when they become readable.
+            # The response time of a result ends now, when the result becomes readable.
             whole.arrival_us = now
         else:
-            # Rows of a derived stream are not results yet, so they keep their oldest arrival.
+            # Rows of a derived stream are not results yet, so their oldest arrival time is kept.
             came = [moment for done in run.done for moment, _ in done.arrivals.get(log, ())]
             whole.arrival_us = min(came, default=now)
         return whole
@@ -824,15 +835,12 @@ class RunningTask:
 
     @property
     def dirty(self) -> bool:
-        """Return True if workers have state that is not in a checkpoint."""
+        """Return True if workers have state of the task that is not in a checkpoint."""
         return self.plan.task.stateful and self._rows_since_checkpoint > 0
 
     @property
     def is_checkpoint_outdated(self) -> bool:
-        """Return True if the last checkpoint is outdated.
-
-        It is outdated if input was read or queries were added after it.
-        """
+        """Return True if input was read or queries were added after the last checkpoint."""
         written, fields = self._field("checkpoint"), self.fields
         return self.plan.task.stateful and (
             written["cursors"] != fields["cursors"]
@@ -844,23 +852,23 @@ class RunningTask:
 
     @property
     def writing(self) -> bool:
-        """Return True while workers write a checkpoint."""
+        """Return True while workers write a checkpoint of the task."""
         return self._begun is not None
 
     def checkpoint_due(self, now_s: float) -> bool:
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= 1
 
     def checkpoint_overdue(self, now_s: float) -> bool:
-        """Return True if a checkpoint must be taken before the next run."""
+        """Return True if the task must be checkpointed before its next run."""
         return self.dirty and not self.writing and self._checkpoint_age(now_s) >= _OVERDUE
 
     def _checkpoint_age(self, now_s: float) -> float:
-        """Return the age of the last checkpoint, in checkpoint intervals."""
+        """Return the age of the last checkpoint as a number of checkpoint intervals."""
         rows, seconds = self._rows_since_checkpoint, now_s - self._checkpointed_s
         return max(rows / CHECKPOINT_ROWS, seconds / CHECKPOINT_S)
 
     def begin_checkpoint(self) -> None:
-        """Begin a checkpoint of the committed state."""
+        """Begin a checkpoint of the committed state of the task."""
         self._begun = PendingCheckpoint(
             self._committed_run,
             dict(self._field("cursors")),
@@ -871,14 +879,14 @@ class RunningTask:
         )
 
     def drop_checkpoint(self) -> None:
-        """Discard the checkpoint in progress."""
+        """Discard the checkpoint of the task that is in progress."""
         self._begun = None
 
     def checkpoint_item(self, subtask: int) -> CheckpointTask:
         return CheckpointTask(self._mill, self.id, subtask, self._committed_run, self.state_folder)
 
     def finish_subtask_checkpoint(self, done: CheckpointDone, change: Change) -> None:
-        """Record that the snapshot of a subtask is written.
+        """Record that a worker has written the checkpoint of a subtask.
 
         The last subtask completes the checkpoint of the task.
         """
@@ -917,7 +925,7 @@ class RunningTask:
         fields["statistics"] = self.statistics.plain()
 
     def _columns_needed(self) -> dict[str, frozenset[str]]:
-        """Return the columns that are read of each declared stream.
+        """Map each input log to the columns that the task reads.
 
         The set is empty for logs that store all columns.
         """

@@ -1,4 +1,4 @@
-"""Worker task: reads sources and runs subtasks of tasks.
+"""Worker: reads sources and runs subtasks of tasks, inside a long-running Spark task.
 
 A worker has in memory the programs of its subtasks with their state, the readers and intakes of its streams,
 compiled plans, and open segments. All of this may be lost at any time, and is restored from a checkpoint and
@@ -79,11 +79,11 @@ from slicemill.time import wall_clock_us
 from slicemill.types import Schema
 
 _STAGES = ("run: open", "run: kernels", "run: write")
-# Result batches with at least this many rows are compressed: LZ4 takes less time than writing the saved
-# bytes.
+# Minimum number of rows of a result batch that is compressed.
+# LZ4 then takes less time than writing the saved bytes.
 _COMPRESSED_ROWS = 2_000
-# Interval of counting bytes of state. Counting takes at most a twentieth of the time of runs, but happens at
-# least every _COUNT_BYTES_ANYHOW_S.
+# Minimum and maximum interval in seconds at which the bytes of a subtask's state are counted.
+# Between these limits, counting takes at most 1/_RUNS_PER_COUNT of the processor time of runs.
 _COUNT_BYTES_S, _COUNT_BYTES_ANYHOW_S, _RUNS_PER_COUNT = 0.5, 30.0, 20
 
 # Function that runs another function in the background.
@@ -91,28 +91,28 @@ InBackground: TypeAlias = Callable[[Callable[[], None]], None]
 
 
 def in_thread(work: Callable[[], None]) -> None:
-    """Run a function in a daemon thread."""
+    """Run a function in a new daemon thread."""
     threading.Thread(target=work, name="slicemill checkpoint", daemon=True).start()
 
 
 @dataclass(slots=True)
 class LoadedSubtask:
-    """Program of a subtask in memory. `run` is the last finished run."""
+    """Compiled steps and state of a subtask in memory. `run` is the last finished run."""
 
     plan: str
     run: int
     program: TaskProgram
     bytes: int = 0
-    counted_s: float = -math.inf  # when its bytes were counted
-    counting_cpu_s: float = 0.0  # processor time of the last count
-    ran_cpu_s: float = 0.0  # processor time of runs since the last count
+    counted_s: float = -math.inf  # time at which the bytes of the state were counted
+    counting_cpu_s: float = 0.0  # processor time of the last count of bytes
+    ran_cpu_s: float = 0.0  # processor time of runs since the last count of bytes
 
     def goes_on_with(self, item: RunTask) -> bool:
-        """Return True if the program has the state for a run."""
+        """Return True if the subtask in memory has the state that a run needs."""
         return (self.plan, self.run, self.program.failed) == (item.plan, item.after, item.failed)
 
     def count_bytes(self, now_s: float, *, at_once: bool) -> None:
-        """Count the bytes of the state if a count is due."""
+        """Count the bytes of the subtask's state if a count is due."""
         since_s = now_s - self.counted_s
         cheap = self.ran_cpu_s >= _RUNS_PER_COUNT * self.counting_cpu_s or since_s >= _COUNT_BYTES_ANYHOW_S
         if at_once or (since_s >= _COUNT_BYTES_S and cheap):
@@ -123,16 +123,16 @@ class LoadedSubtask:
 
 @dataclass(slots=True)
 class Worker:
-    """Handler of messages to a worker."""
+    """Handler of the messages from the driver to a worker."""
 
     context: WorkerContext
     _writers: SegmentWriters
-    _ordered: SegmentWriters  # for batches ordered by subtask, because a segment has one schema
+    _ordered: SegmentWriters  # writers of batches with the columns of the order by subtask
     subtasks: dict[tuple[str, str, int], LoadedSubtask] = field(default_factory=dict)
     streams: dict[tuple[str, str], OpenStream] = field(default_factory=dict)
     _plans: dict[str, bytes] = field(default_factory=dict)
     _stream_plans: dict[str, StreamPlan] = field(default_factory=dict)
-    _sync: bool = False  # durability 'machine': sync files before an answer
+    _sync: bool = False  # True to write files to disk (sync) before an answer
     _taken: LoadedSubtask | None = None
     _bytes_read: int = 0  # bytes of logs that the current subtask has read
     _record: StepRecord | None = None
@@ -159,16 +159,18 @@ class Worker:
         return reply
 
     def _open_record(self, path: Path | None) -> None:
-        """Record steps in this file, if the driver may kill this process."""
+        """Open the file in which this worker records its steps, if the driver may kill the process."""
         if path is None or not self.context.separate:
             return
         if self._record is None or self._record.path != path:
-            if current_step(path) is not None:  # Spark has retried the task of a killed process
+            # The file already has a step if Spark has restarted the task of a killed process.
+            if current_step(path) is not None:
                 raise SlicemillError("its process ended in a step")
             if self._record is not None:
                 self._record.close()
                 self._record = None
-            with suppress(OSError):  # without a record, a stuck worker is killed only later
+            # If steps cannot be recorded, a stuck worker is killed only after a longer time-out.
+            with suppress(OSError):
                 self._record = StepRecord(path)
         if self._record is not None:
             self._record.take_up()
@@ -192,7 +194,7 @@ class Worker:
 
     def _run(self, item: RunTask, index: int) -> RunDone:
         began, clock = time.process_time(), [time.perf_counter()]
-        # Remove the subtask during its run, because a failed run leaves no valid state.
+        # The subtask is removed during its run, because a failed run leaves no valid state.
         program = self._program(item)
         self._bytes_read = 0
         tables = self._inputs(item.inputs, program, item)
@@ -244,7 +246,7 @@ class Worker:
         )
 
     def _keep(self, item: RunTask, program: TaskProgram, ran_cpu_s: float) -> LoadedSubtask:
-        """Put a program back after its run; count bytes if due."""
+        """Keep the state of a subtask after its run. Count the bytes of the state if that is due."""
         known = self._taken or LoadedSubtask(item.plan, item.run, program)
         known.run = item.run
         known.ran_cpu_s += ran_cpu_s
@@ -282,7 +284,7 @@ class Worker:
         return program
 
     def _restore_state(self, item: RunTask, restore: Restore, plan: TaskPlan) -> dict[str, object]:
-        """Return the state of a subtask at its checkpoint, by node."""
+        """Map each graph node to the state of a subtask at its checkpoint."""
         if restore.before is None:
             return read_checkpoint(item.state_folder, restore.files, whole=True)
         kept = [read_checkpoint(item.state_folder, files, whole=True) for files in restore.files]
@@ -291,7 +293,7 @@ class Worker:
     def _inputs(
         self, spans: Mapping[str, LogSpan], program: TaskProgram, item: RunTask
     ) -> dict[str, pa.Table]:
-        """Return the input rows of a subtask, by log."""
+        """Map each input log to the rows that a subtask must read."""
         found = {}
         for log, span in spans.items():
             exchange = program.plan.exchanges.get(log)
@@ -309,7 +311,7 @@ class Worker:
         return found
 
     def _spread(self, span: LogSpan, exchange: Exchange, heavy: tuple[HeavyKey, ...]) -> PartitionedRows:
-        """Return epochs of a log partitioned by subtask; computed once per message."""
+        """Return rows of a log, partitioned by subtask. All runs of a message share the result."""
         key = (exchange, heavy, span.folder, tuple(epoch.number for epoch in span.epochs), span.needed)
         if key not in self._spreads:
             stored = read_stored_tables(span.folder, span.epochs, span.needed)
@@ -317,9 +319,9 @@ class Worker:
         return self._spreads[key]
 
     def _checkpoint(self, item: CheckpointTask) -> CheckpointDone | None:
-        """Take a snapshot of a subtask's state and write it.
+        """Write a checkpoint of a subtask: take a snapshot of its state and write it to files.
 
-        Return None if a thread writes the snapshot; a notice follows.
+        Return None if a background thread writes the snapshot. The thread then notifies the driver.
         """
         subtask = self.subtasks.get((item.mill, item.task, item.subtask))
         if subtask is None or subtask.run != item.run:
@@ -407,13 +409,13 @@ class Worker:
             if mill == item.mill and (everything or stream in item.streams):
                 self.streams.pop((mill, stream)).close()
 
-    # -- segments --------------------------------------------------------------------------------------
+    # -- appending to logs -----------------------------------------------------------------------------
 
     def _append(
         self, output: OutputLog, table: pa.Table, schema: Schema, *, compress: bool = False
     ) -> Appended:
         if is_large(table.num_rows, output.exchanges) and not ties_of(table):
-            # Uncompressed, so that subtasks can memory-map their rows.
+            # The batch is not compressed, so that subtasks can map their rows into memory.
             stored = add_subtask_order(table, output.exchanges, schema)
             extent = self._ordered.append(output.folder, stored)
         else:
@@ -430,7 +432,7 @@ def make(context: WorkerContext) -> Worker:
 
 
 def _write_snapshot(item: CheckpointTask, snapshot: EncodedStates, *, durable: bool) -> CheckpointDone:
-    """Write a snapshot to files, and return the notice for the driver."""
+    """Write the snapshot of a subtask's state to files. Return the notice for the driver."""
     try:
         with paced():
             files, failed = write(item.state_folder, snapshot, durable=durable), None
@@ -457,13 +459,14 @@ def _describe_failure(item: Item, problem: Exception) -> ItemFailed | None:
 
 
 def _stages(names: Sequence[str], clock: Sequence[float]) -> dict[str, float]:
-    """Return the duration of each stage, given the times between stages."""
+    """Map each stage to its duration. `clock` has the times at which stages began or ended."""
     return {name: after - before for name, (before, after) in zip(names, pairwise(clock), strict=True)}
 
 
 def _arrivals(table: pa.Table) -> Arrivals:
     arrivals = table.column(ARRIVAL).to_numpy()
-    if (first := arrivals.min()) == arrivals.max():  # usual case: one arrival time
+    # In the usual case all rows have the same arrival time.
+    if (first := arrivals.min()) == arrivals.max():
         return ((int(first), len(arrivals)),)
     moments, rows = np.unique(arrivals, return_counts=True)
     return tuple(zip(moments.tolist(), rows.tolist(), strict=True))

@@ -24,14 +24,14 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from pathlib import Path
 from typing import TypeAlias
 
-# Kinds of frames that workers send:
+# Kinds of frames (messages on a connection) that workers send.
 HELLO, READY, ANSWER, NOTICE, LEAVING = b"H", b"R", b"A", b"N", b"L"
-# Kinds of frames that the driver sends:
+# Kinds of frames (messages on a connection) that the driver sends.
 MESSAGE, END = b"M", b"E"
 
-# Time-out for a peer to prove its key and to send HELLO.
+# Time in seconds within which a peer must prove its key and send HELLO.
 HANDSHAKE_S = 10.0
-# Maximum number of concurrent handshakes. Further connections are closed.
+# Maximum number of concurrent handshakes. Further connections are closed at once.
 _HANDSHAKES = 256
 _HEADER = struct.Struct("!i")
 _LONG_HEADER = struct.Struct("!Q")
@@ -63,7 +63,7 @@ def encode(kind: bytes, value: object) -> memoryview:
 def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
     """Connect a worker to the driver.
 
-    Both sides prove their key.
+    Both sides prove that they have the same key.
     """
     if isinstance(address, str):
         near = socket.socket(socket.AF_UNIX)
@@ -83,7 +83,7 @@ def connect(address: Address, key: bytes) -> Connection[bytes, bytes]:
 
 
 def prove(connection: Connection[bytes, bytes], key: bytes) -> None:
-    """Prove the key to the driver, and verify the driver's key."""
+    """Prove to the driver that this worker has the key, and verify that the driver has it too."""
     answer_challenge(connection, key)
     deliver_challenge(connection, key)
 
@@ -112,7 +112,7 @@ def _is_abandoned(path: str) -> bool:
 def _tune(tcp: socket.socket) -> None:
     # A message of 20 KB is written in two parts. With Nagle's algorithm the second part would wait 40 ms.
     tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # Detect the loss of a host after half a minute, not after hours.
+    # With keep-alive packets, the loss of a host is detected after half a minute, not after hours.
     tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
@@ -120,7 +120,7 @@ def _tune(tcp: socket.socket) -> None:
 
 
 class Channel:
-    """Driver's end of a connection to a worker. Never blocks."""
+    """Driver's end of a connection to a worker. Its methods never block."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -135,7 +135,7 @@ class Channel:
 
     @property
     def sending(self) -> bool:
-        """Return True while output is pending, because the worker does not read."""
+        """Return True while bytes wait to be sent, because the worker does not read."""
         return bool(self._out)
 
     def send(self, frame: memoryview | bytes) -> None:
@@ -148,7 +148,7 @@ class Channel:
         self.flush()
 
     def flush(self) -> None:
-        """Send pending output until the socket would block."""
+        """Send waiting bytes until the socket would block."""
         while self._out:
             part = self._out[0]
             try:
@@ -161,7 +161,7 @@ class Channel:
                 self._out[0] = part[sent:]
 
     def receive(self) -> list[memoryview]:
-        """Return the complete frames that have arrived.
+        """Return the complete frames that have arrived from the worker.
 
         Raise EOFError if the connection is closed and no frame is left.
         """
@@ -207,7 +207,7 @@ class Channel:
             if len(here) == size:
                 frames.append(memoryview(here))
                 continue
-            # Receive the rest of a large frame directly into its buffer.
+            # The rest of a large frame is received directly into the buffer of the frame.
             self._body = memoryview(bytearray(size))
             self._body[: len(here)] = here
             self._filled = len(here)
@@ -218,10 +218,10 @@ class Channel:
 
 
 class WorkerListener:
-    """Listening socket for workers.
+    """Listening socket of the driver, to which workers connect.
 
-    It is a Unix socket, or a TCP socket if `listen` has an address. Each connection has a thread and limited
-    time for the handshake. Then the socket is passed to `admit`.
+    The socket is a Unix socket, or a TCP socket if `listen` has an address. Each connection has a thread and
+    limited time for the handshake. Then the socket is passed to `admit`.
     """
 
     def __init__(
@@ -235,7 +235,9 @@ class WorkerListener:
         self._key = key
         self._admit = admit
         self._limit_s = limit_s
-        self._peers: dict[threading.Thread, socket.socket] = {}  # handshakes in progress
+        self._peers: dict[
+            threading.Thread, socket.socket
+        ] = {}  # thread of each handshake in progress -> socket
         self._changing = threading.Lock()
         self._folder: Path | None = None
         self._stopping = threading.Event()
@@ -283,7 +285,7 @@ class WorkerListener:
             try:
                 peer, _ = self._socket.accept()
             except OSError:
-                # The peer has disconnected, or file descriptors are exhausted. Continue to listen.
+                # The listener goes on if a peer has disconnected or file descriptors are exhausted.
                 self._stopping.wait(0.01)
                 continue
             if len(self._peers) == _HANDSHAKES:
@@ -297,7 +299,7 @@ class WorkerListener:
             greeter.start()
 
     def _greet(self, peer: socket.socket) -> None:
-        # The limit covers the whole handshake, so that a peer cannot prolong it by sending single bytes.
+        # The time limit covers the whole handshake, which a peer could prolong by sending single bytes.
         late = threading.Timer(self._limit_s, _hang_up, (peer,))
         late.daemon = True
         late.start()
@@ -323,7 +325,7 @@ class WorkerListener:
             hello = pickle.loads(frame[1:]) if frame[:1] == HELLO else None
             return hello if isinstance(hello, Hello) else None
         except Exception:
-            # An unauthenticated peer may send any bytes.
+            # Any bytes of a peer without the key are ignored.
             return None
         finally:
             if connection is not None:

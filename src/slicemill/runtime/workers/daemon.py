@@ -1,4 +1,4 @@
-"""Spark's Python worker daemon, with preloaded modules for a fast start.
+"""Replacement of Spark's Python worker daemon, which preloads modules for a fast start of workers.
 
 Spark puts `pyspark.zip` first on the path. The archive has no compiled files, so each import would compile
 the source again. If the same version is installed as a folder, the daemon uses the folder.
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from slicemill.runtime.workers.retire import is_retired
 
-# Modules that tasks import. They must not start threads, because forked processes would lack them.
+# Modules that tasks import. The modules must not start threads, because a forked process has no threads.
 PRELOADED = ("pyspark.worker", "slicemill.runtime.worker", "slicemill.runtime.workers.worker")
 
 Worker = Callable[[socket.socket, bool], int]
@@ -38,7 +38,7 @@ _VERSION = re.compile(r"""^__version__[^=]*=\s*["']([^"']+)""", re.MULTILINE)
 
 
 def remove_pyspark_zip(path: list[str]) -> list[str]:
-    """Return the path without pyspark.zip, if the same version is installed."""
+    """Return the import path. Omit pyspark.zip if the same version is installed as a folder."""
     zips = [entry for entry in path if Path(entry).name == _ZIP and zipfile.is_zipfile(entry)]
     folders = (Path(entry) / "pyspark" / "version.py" for entry in path if entry not in zips)
     installed = next((file for file in folders if file.is_file()), None)
@@ -58,7 +58,7 @@ def silence_broken_pipes(worker: Worker) -> Worker:
         try:
             status = worker(sock, authenticated)
         except (BrokenPipeError, ConnectionResetError):
-            # Exit without flushing buffers, because that would fail and print again.
+            # The process exits at once, because flushing its buffers would fail and print again.
             os._exit(1)
         if is_retired():
             os._exit(status)
@@ -82,7 +82,7 @@ class SparseCollector:
 def be_killed_before_java() -> None:
     """Make the kernel's OOM killer prefer workers to the JVM.
 
-    Killed workers are restarted; the JVM is not.
+    Killed workers are restarted. A killed JVM (Java process of Spark) is not restarted.
     """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(str(_KILLED_FIRST))
@@ -97,9 +97,9 @@ def run() -> None:
 
     for module in PRELOADED:
         importlib.import_module(module)
-    # Compile or load kernels before forking, so that workers load machine code in a few milliseconds.
+    # Kernels (compiled loops) are loaded before forking, so that workers start in a few milliseconds.
     initialise_numba()
-    # Replace names that the daemon's loop looks up in its module.
+    # The main loop of Spark's daemon finds its worker function and `gc` as global names of its module.
     vars(daemon)["worker"] = silence_broken_pipes(daemon.worker)
     vars(daemon)["gc"] = SparseCollector()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Events of a worker pool, and the context of a handler."""
+"""Events of a worker pool, and the context of a worker's message handler."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class WorkerAnswer:
     worker: int
     incarnation: int
     message: object
-    sent_us: int  # when the message was sent, by the driver's clock
+    sent_us: int  # time at which the message was sent, by the driver's clock
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Unsolicited message of a worker, for example about new source data."""
+    """Message that a worker sends on its own, for example about new rows of a source."""
 
     worker: int
     incarnation: int
@@ -60,7 +60,7 @@ Event: TypeAlias = WorkerJoined | WorkerLeft | WorkerAnswer | Notice
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Exception of a handler.
+    """Exception that a worker's message handler has raised.
 
     The worker continues, unless its memory was exhausted.
     """
@@ -71,12 +71,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """Arguments for the factory of a worker's handler."""
+    """Arguments for the factory of a worker's message handler."""
 
     worker: int
     incarnation: int
-    name: str  # globally unique, so that files can be named after it
-    notify: Callable[[object], None]  # may be called from any thread
+    name: str  # globally unique name for the files of the worker
+    notify: Callable[[object], None]  # function that sends a notice; any thread may call it
     resident: bool  # True if all messages to this worker reach the same process
     separate: bool = True  # False if the worker runs in the driver's process, which must not be killed
 
@@ -93,7 +93,7 @@ def writer_name(worker: int, incarnation: int) -> str:
 
 
 def make_handler(path: str, context: WorkerContext) -> Handler:
-    """Create a handler with a factory, named as "package.module:factory"."""
+    """Create a message handler by a factory that is named as "package.module:factory"."""
     module, _, factory = path.partition(":")
     if not factory:
         raise SlicemillError(f"{path!r} does not name a factory; write package.module:factory")

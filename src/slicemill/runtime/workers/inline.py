@@ -69,7 +69,7 @@ class InlinePool:
         self._events.append(self._joined(worker))
 
     def resize(self, count: int) -> None:
-        """Add workers or remove the last ones."""
+        """Add workers, or remove the last workers."""
         while len(self._handlers) > count:
             self._handlers.pop()
             gone = len(self._handlers)
@@ -78,7 +78,8 @@ class InlinePool:
             if worker == len(self._incarnations):
                 self._incarnations.append(0)
             else:
-                self._incarnations[worker] += 1  # new incarnation of a removed worker, without its state
+                # A removed worker that is added again has a new process number and no state.
+                self._incarnations[worker] += 1
             self._handlers.append(self._made(worker))
             self._events.append(self._joined(worker))
         self._awake.set()
@@ -90,7 +91,7 @@ class InlinePool:
         if not self._events:
             self._awake.wait(timeout_s)
         self._awake.clear()
-        # Other threads may append notices meanwhile, so remove events one by one.
+        # Events are removed one by one, because other threads may append notices meanwhile.
         return [self._events.popleft() for _ in range(len(self._events))]
 
     def wake(self) -> None:

@@ -41,7 +41,8 @@ from slicemill.runtime.workers.retire import retire
 from slicemill.runtime.workers.worker import answer_message
 from slicemill.time import wall_clock_us
 
-# Task attempts that run the message. The second attempt may also be a speculative execution.
+# Number of attempts of a Spark task in which the message is handled.
+# The second attempt may also be a speculative execution.
 _ATTEMPTS = 2
 _CANCEL_S = 10.0
 
@@ -57,13 +58,13 @@ class _SentMessage:
 @dataclass(frozen=True, slots=True)
 class _JobAnswer:
     worker: int
-    answer: bytes | None  # None if the process died in all attempts
+    answer: bytes | None  # the value None means that the process died in all attempts
     notices: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Function that runs the message of a task; pickled with the job."""
+    """Function that handles the message of one Spark task. It is pickled with the job."""
 
     pool: str
     handler: str
@@ -93,7 +94,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class _TaskHandler:
-    """Handler in a task process, with notices for the next answer."""
+    """Message handler in a Python process of Spark, with its notices to send with the next answer."""
 
     handler: Handler
     notices: queue.SimpleQueue[object]
@@ -106,7 +107,7 @@ class _TaskHandler:
         return tuple(found)
 
 
-# Handlers in this process, by pool and worker.
+# (pool, worker) -> message handler in this process.
 _handlers: dict[tuple[str, int], _TaskHandler] = {}
 
 
@@ -123,7 +124,7 @@ def _handler(work: _Work, worker: int, attempt: int) -> _TaskHandler:
 
 
 class JobPool:
-    """Pool with the interface of `WorkerPool` that runs ordinary Spark jobs."""
+    """Pool with the interface of `WorkerPool`, in which each batch of messages is a Spark job."""
 
     resident = False
 
@@ -135,7 +136,7 @@ class JobPool:
         self._collected: list[_SentMessage] = []
         self._outstanding: dict[int, _SentMessage] = {}
         self._told: set[int] = set()
-        self._events: deque[list[Event]] = deque()  # appended by the threads of jobs
+        self._events: deque[list[Event]] = deque()  # new events, which the threads of jobs append
         self._awake = threading.Event()
         self._threads: set[threading.Thread] = set()
         self._interrupts = Interrupts()
@@ -160,7 +161,7 @@ class JobPool:
         self._collected.append(sent)
 
     def resize(self, count: int) -> None:
-        """Change the maximum number of tasks per job."""
+        """Change the number of workers, which is the maximum number of Spark tasks per job."""
         events: list[Event] = []
         for worker in range(count, len(self._incarnations)):
             if worker in self._told:
@@ -173,7 +174,7 @@ class JobPool:
         self._awake.set()
 
     def end_stuck(self, worker: int) -> None:
-        """Do nothing: the task kills itself after its own time-out."""
+        """Do nothing. A Spark task with a stuck message ends its own process after `limit_s` seconds."""
 
     def wait(self, timeout_s: float | None) -> list[Event]:
         """Submit the queued messages as a job, and return new events."""
@@ -213,9 +214,9 @@ class JobPool:
         return WorkerJoined(worker, incarnation, socket.gethostname(), os.getpid())
 
     def _run(self, job: list[_SentMessage]) -> None:
-        """Run a job and append its events.
+        """Run a Spark job for a list of messages, and append the resulting events.
 
-        Called in a thread of its own.
+        Each job has its own thread, which calls this method.
         """
         by_worker = {sent.worker: sent for sent in job}
         events: list[Event] = []

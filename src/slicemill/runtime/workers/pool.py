@@ -49,11 +49,11 @@ from slicemill.runtime.workers.events import Event, Notice, WorkerAnswer, Worker
 from slicemill.runtime.workers.worker import Ticket, task_of
 from slicemill.time import wall_clock_us
 
-# Time-out for creating a handler, which may compile kernels.
+# Time in seconds for the creation of a worker's message handler, which may compile kernels.
 _READY_S = 300.0
-# Time for a worker to end by itself before it is killed.
+# Time in seconds in which a worker can end by itself before it is killed.
 _GRACE_S = 2.0
-# Time for Spark to end a cancelled job.
+# Time in seconds that the pool waits until Spark has ended a cancelled job.
 _CANCEL_S = 10.0
 
 _GONE = "its process ended"
@@ -61,16 +61,16 @@ _GONE = "its process ended"
 
 @dataclass(slots=True)
 class _Connection:
-    """Connection of a worker, from HELLO until the worker leaves."""
+    """Connection of a worker, from its first message (HELLO) until the worker leaves."""
 
     hello: Hello
     channel: Channel
-    process: psutil.Process | None  # None if the process is on another machine
+    process: psutil.Process | None  # the value None means a process on another machine
     deadline: float | None
     ready: bool = False
-    sent_us: int | None = None  # when the unanswered message was sent
-    writing: bool = False  # the selector also waits until the socket is writable
-    reason: str = _GONE  # why the worker leaves
+    sent_us: int | None = None  # time at which the unanswered message was sent
+    writing: bool = False  # True if the selector waits until the socket is writable
+    reason: str = _GONE  # reason why the worker leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ _Report: TypeAlias = _Arrival | _JobEnded
 
 @dataclass(slots=True)
 class _WorkerSlot:
-    """State of a worker number across incarnations."""
+    """State of a worker number, which is kept when the worker process is replaced."""
 
     newest: int = -1
     connection: _Connection | None = None
-    connected: bool = False  # since the end of its last job
-    lost: list[WorkerLeft] = field(default_factory=list)  # detected while sending
+    connected: bool = False  # True if a worker has connected since the last job ended
+    lost: list[WorkerLeft] = field(default_factory=list)  # workers whose connection broke while sending
 
 
 class WorkerPool:
@@ -138,12 +138,12 @@ class WorkerPool:
         self._stopped = False
 
     def start(self) -> None:
-        """Submit the workers' jobs; `wait` reports workers that have joined."""
+        """Submit a Spark job for each worker. `wait` reports the workers that have joined."""
         listen = None if self._local else listen_address(self._context)
         self._entrance = WorkerListener(listen, self._key, self._arrived)
         self.address = address = self._entrance.address
         if not isinstance(address, str):
-            # Executors may reach the driver by a name on which the driver cannot listen.
+            # Workers connect to the driver's host name, which may differ from the address of its socket.
             address = (self._context.getConf().get("spark.driver.host") or address[0], address[1])
         self._reached_at = address
         self._supervisors = [self._supervisor(worker) for worker in range(self._count)]
@@ -152,14 +152,14 @@ class WorkerPool:
             supervisor.start()
 
     def _supervisor(self, worker: int) -> Supervisor:
-        # On another machine, a worker kills itself a little after the driver's time-out.
+        # A worker on another machine ends its own process a little after the driver's time-out.
         limit_s = None if self._local else self._limit_s + 1.0
         ticket = Ticket(worker, self._reached_at, self._key, self._handler, limit_s)
         group = f"slicemill-worker-{secrets.token_hex(4)}-{worker}"
         return Supervisor(self._context, group, f"worker {worker}", task_of(ticket), self._ended(worker))
 
     def resize(self, count: int) -> None:
-        """Add workers, or remove the last ones.
+        """Add workers, or remove the last workers.
 
         `wait` reports the workers that have joined and left. Call this method in the thread that calls
         `wait`, or while that thread does not wait.
@@ -170,7 +170,7 @@ class WorkerPool:
             supervisor.stop()
             if slot.connection is None:
                 supervisor.cancel()
-            else:  # its job ends when the connection is closed
+            else:  # the worker's Spark job ends when the connection is closed
                 slot.lost.append(self._remove_worker(slot, "it was not wanted any more"))
         for worker in range(before, count):
             if worker == len(self._slots):
@@ -228,7 +228,7 @@ class WorkerPool:
                 connection.channel.send(END)
 
     def wait(self, timeout_s: float | None) -> list[Event]:
-        """Return new events. Wait for an event, the time-out or `wake`."""
+        """Wait for an event, the time-out or a call of `wake`. Return the new events."""
         limit = self._until_deadline()
         if limit is not None and (timeout_s is None or limit < timeout_s):
             timeout_s = limit
@@ -257,13 +257,13 @@ class WorkerPool:
         return events
 
     def wake(self) -> None:
-        """Make `wait` return. May be called by any thread."""
-        # If the buffer is full, the thread wakes anyway. After `stop`, no thread waits.
+        """Make `wait` return at once. Any thread may call this method."""
+        # An error means that the waiting thread wakes anyway, or that no thread waits after `stop`.
         with contextlib.suppress(OSError):
             self._wake.send(b"\0")
 
     def stop(self) -> None:
-        """Stop all workers and their jobs; no process remains.
+        """Stop all workers and their Spark jobs, so that no process remains.
 
         Busy workers get _GRACE_S to finish. Call this method in the thread that calls `wait`, or when that
         thread no longer waits.
@@ -293,7 +293,7 @@ class WorkerPool:
         self._woken.close()
         self._interrupts.give_back()
 
-    # Methods of the thread that calls `send` and `wait`.
+    # The following methods are called only by the thread that calls `send` and `wait`.
 
     def _connections(self) -> list[_Connection]:
         return [slot.connection for slot in self._slots if slot.connection is not None]
@@ -310,7 +310,7 @@ class WorkerPool:
                 pass
 
     def _watch(self, connection: _Connection) -> None:
-        """While output is pending, wait also for the socket to become writable."""
+        """Make `wait` also watch whether a worker's socket is writable, while bytes wait to be sent."""
         if connection.channel.sending == connection.writing:
             return
         connection.writing = connection.channel.sending
@@ -376,12 +376,12 @@ class WorkerPool:
         slot.connection = _Connection(hello, channel, process, self._clock() + _READY_S)
         slot.newest, slot.connected = hello.incarnation, True
         self._selector.register(channel, selectors.EVENT_READ, hello.worker)
-        # Frames may have arrived together with HELLO.
+        # Further frames may have arrived together with the HELLO frame.
         self._serve(slot, events)
 
     def _job_ended(self, report: _JobEnded, events: list[Event]) -> None:
         slot = self._slots[report.worker]
-        # The channel reports the end of a connected worker, possibly later.
+        # The end of a connected worker is reported by its connection, possibly later.
         if not report.goes_on:
             incarnation = -1 if slot.connection is None else slot.connection.hello.incarnation
             if slot.connection is not None:
@@ -411,7 +411,7 @@ class WorkerPool:
                 _end(slot.connection)
                 self._remove_worker(slot, _GONE)
 
-    # Methods of other threads.
+    # The following methods may be called by any thread.
 
     def _arrived(self, hello: Hello, sock: socket.socket) -> None:
         self._reports.append(_Arrival(hello, sock))
@@ -444,33 +444,33 @@ def _end(connection: _Connection) -> None:
 
 
 def _kill(process: psutil.Process) -> None:
-    # psutil compares start times, so that a reused process id is not killed.
+    # No other process with a reused id is killed, because psutil compares start times.
     with contextlib.suppress(psutil.Error):
         process.kill()
 
 
-# Supervisor: a thread that keeps one worker running.
+# A supervisor is a thread that keeps one worker running.
 #
-# It submits Spark jobs with a single task, one after the other. Each worker has its own job, because Spark
-# counts task failures per job, and the fourth failure ends the job with all its tasks. After the first
-# failures of a job, Spark itself restarts the task, on another executor if necessary.
+# The supervisor submits Spark jobs with a single task, one after the other.
+# Each worker has its own job, because the fourth failure of a task ends the job with all its tasks.
+# After the first failures, Spark itself restarts the task, on another executor if necessary.
 
 
-# A job that lasted at least this long resets the back-off.
+# Minimum duration in seconds of a job after which the next job starts without back-off.
 _GOOD_S = 60.0
 _LONGEST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 0.25
 
 Task = Callable[[Iterable[Any]], Iterable[Any]]
-# Called after each job with the reason why it ended (result of its task, or error), and True if another job
-# follows.
+# Function that a supervisor calls after each job.
+# Its arguments are the reason why the job ended, and True if another job follows.
 Report = Callable[[str | None, bool], None]
 
 
 def pause_s(failures: int) -> float:
-    """Return the back-off after this many consecutive short jobs.
+    """Return the back-off in seconds after a number of consecutive short jobs.
 
-    It is 0 after the first short job, then _FIRST_PAUSE_S, and doubles with each further job.
+    The back-off is 0 after the first short job, then _FIRST_PAUSE_S, and doubles with each further job.
     """
     return 0.0 if failures < 2 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 2, 16))
 
@@ -489,11 +489,11 @@ class Supervisor:
         self._thread.start()
 
     def stop(self) -> None:
-        """Submit no further jobs; the current job continues."""
+        """Submit no further jobs. The current job continues."""
         self._stopping.set()
 
     def cancel(self) -> None:
-        """Cancel the current job."""
+        """Cancel the current Spark job of the worker."""
         with contextlib.suppress(Exception):
             self._context.cancelJobGroup(self._group)
 
@@ -506,7 +506,7 @@ class Supervisor:
         while not self._stopping.wait(pause_s(failures)):
             began = time.monotonic()
             reason = self._job()
-            # Short jobs without an error count too, for example of a worker that cannot create its handler.
+            # A short job without an error is a failure too: its worker may not have created its handler.
             failures = 0 if time.monotonic() - began >= _GOOD_S else failures + 1
             if self._stopping.is_set():
                 return
@@ -542,15 +542,16 @@ def job_failure_cause(error: BaseException) -> str:
     return chosen[0][:500]
 
 
-# Ctrl-C while workers run. PySpark's handler cancels all jobs before it raises KeyboardInterrupt, which would
-# kill workers during their runs. While a pool runs, Ctrl-C only raises KeyboardInterrupt. The code that
-# catches the exception stops the pool.
+# PySpark's handler of Ctrl-C cancels all jobs before it raises KeyboardInterrupt.
+# The cancelled jobs would kill workers during their runs.
+# While a pool runs, Ctrl-C only raises KeyboardInterrupt.
+# The code that catches the exception stops the pool.
 
 
 class Interrupts:
-    """Replaces PySpark's handler, and restores it later.
+    """Replacement of PySpark's handler of Ctrl-C while a pool runs.
 
-    Handlers of the program are not replaced.
+    A handler that the program has set is not replaced.
     """
 
     def __init__(self) -> None:

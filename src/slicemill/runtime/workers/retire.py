@@ -11,11 +11,11 @@ _retired = False
 
 
 def retire() -> None:
-    """Let this process end after its current task."""
+    """Let this process end after its current Spark task."""
     global _retired
     _retired = True
 
 
 def is_retired() -> bool:
-    """Return True if this process ends after its current task."""
+    """Return True if this process ends after its current Spark task."""
     return _retired

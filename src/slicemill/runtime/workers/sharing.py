@@ -1,6 +1,6 @@
-"""Sharing of worker pools between the mills of a Spark session.
+"""Sharing of worker pools between the engines (`Mill`) of one Spark session.
 
-A pool is started once. One mill at a time uses it.
+A pool is started once. One engine at a time uses the pool.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from slicemill.runtime.workers.pool import WorkerPool
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-# "workers": long-running tasks. "jobs": ordinary Spark jobs, where tasks must not occupy slots permanently.
+# With "workers", workers are long-running tasks of Spark.
+# With "jobs", messages are ordinary Spark jobs, for clusters where no task may occupy a slot permanently.
 Execution: TypeAlias = Literal["workers", "jobs"]
 
 HANDLER = "slicemill.runtime.worker:make"
-# Time-out of a message. Its work is limited: a run by its rows, a replay by the checkpoint interval.
+# Time in seconds within which a worker must answer a message.
+# The work is limited, by the rows of a run or by the checkpoint interval of a replay.
 _LIMIT_S = 300.0
 
 
@@ -45,7 +47,7 @@ class Pool(Protocol):
 
 
 class _IdlePools:
-    """Idle pools of the Spark contexts whose workers stay alive."""
+    """Idle worker pools, by Spark context, that are kept for the next engine."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -57,7 +59,7 @@ _kept = _IdlePools()
 
 
 def borrow_pool(context: SparkContext, execution: Execution) -> Pool:
-    """Return a started pool for one mill. `return_pool` gives it back."""
+    """Return a started worker pool for one engine. The engine gives the pool back by `return_pool`."""
     with _kept.lock:
         idle = _kept.idle.get((id(context), execution), [])
         if idle:
@@ -73,7 +75,8 @@ def borrow_pool(context: SparkContext, execution: Execution) -> Pool:
 def return_pool(context: SparkContext, execution: Execution, pool: Pool) -> None:
     with _kept.lock:
         if id(context) in _kept.contexts:
-            pool.resize(max(1, worker_count(context)))  # back to the default size
+            # The pool returns to its default size.
+            pool.resize(max(1, worker_count(context)))
             _kept.idle.setdefault((id(context), execution), []).append(pool)
             return
     pool.stop()
@@ -81,7 +84,7 @@ def return_pool(context: SparkContext, execution: Execution, pool: Pool) -> None
 
 @contextmanager
 def keep_workers(context: SparkContext) -> Iterator[None]:
-    """Inside the context, keep workers alive between mills."""
+    """Keep workers alive from one engine to the next, while the context is open."""
     with _kept.lock:
         _kept.contexts.add(id(context))
     try:
@@ -93,7 +96,7 @@ def keep_workers(context: SparkContext) -> Iterator[None]:
 
 
 def stop_idle(context: SparkContext) -> None:
-    """Stop the idle workers of a Spark context, which frees their slots."""
+    """Stop the idle workers of a Spark context, so that their slots are free."""
     with _kept.lock:
         pools = [pool for key in list(_kept.idle) if key[0] == id(context) for pool in _kept.idle.pop(key)]
     for pool in pools:

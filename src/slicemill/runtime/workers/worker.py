@@ -53,21 +53,21 @@ SHORT_OF_MEMORY = "a message took more memory than there is"
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """Arguments of a worker's task."""
+    """Arguments with which the driver starts a worker."""
 
     worker: int
     address: Address
     key: bytes
     handler: str
-    limit_s: float | None  # time-out of a message; None if the driver kills stuck workers
+    limit_s: float | None  # seconds for a message; None: the driver kills the worker
 
     def __repr__(self) -> str:
-        # Omit the key, because the text may be logged.
+        # The key is omitted, because the text may be logged.
         return f"Ticket(worker={self.worker}, address={self.address!r})"
 
 
 def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
-    """Run a worker in a Spark task, until the driver ends it."""
+    """Run a worker in a Spark task, until the driver ends the worker."""
     task = TaskContext.get()
     assert task is not None
     retire()
@@ -76,7 +76,7 @@ def serve(ticket: Ticket, _: Iterable[object]) -> Iterator[object]:
     except (EOFError, OSError, AuthenticationError) as error:
         where = ticket.address if isinstance(ticket.address, str) else "{}:{}".format(*ticket.address)
         return iter([f"it could not connect to {where}: {failure(error).error}"])
-    # These errors mean that the driver has ended, has stopped this pool, or has accepted a newer attempt.
+    # These errors mean that the driver has ended, stopped this pool, or accepted a newer worker process.
     with contextlib.suppress(EOFError, OSError), connection:
         _Worker(ticket, task.taskAttemptId(), connection).run()
     clear_abandoned(ticket.address)
@@ -89,7 +89,7 @@ class _Worker:
         self._connection = connection
         self._incarnation = incarnation
         self._sending = threading.Lock()
-        self._early: list[memoryview] | None = []  # notices sent before the worker is ready
+        self._early: list[memoryview] | None = []  # notices to send when the worker is ready
 
     def run(self) -> None:
         ticket, name = self._ticket, writer_name(self._ticket.worker, self._incarnation)
@@ -113,7 +113,7 @@ class _Worker:
         with Path(os.devnull).open("w") as nowhere:
             while (frame := self._connection.recv_bytes())[:1] == MESSAGE:
                 if limit_s is not None:
-                    # faulthandler ends the process even if the hanging code holds the interpreter lock.
+                    # faulthandler ends the process even if hanging code holds the interpreter lock.
                     faulthandler.dump_traceback_later(limit_s, exit=True, file=nowhere)
                     with ended_by_frames(self._connection):
                         answer, lives = answer_message(handler, memoryview(frame)[1:])
@@ -131,7 +131,7 @@ class _Worker:
             if self._early is not None:
                 self._early.append(frame)
                 return
-            # If the connection is closed, the main thread detects that.
+            # Errors are ignored here, because the main thread detects a closed connection.
             with contextlib.suppress(OSError):
                 self._connection.send_bytes(frame)
 
@@ -142,7 +142,7 @@ class _Worker:
 
 @contextlib.contextmanager
 def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
-    """End this process with SIGPROF if a frame arrives inside the context.
+    """End this process with SIGPROF if the driver sends a message (frame) while the context is open.
 
     The driver sends only END to a busy worker. The kernel delivers the signal even while machine code holds
     the interpreter lock.
@@ -152,7 +152,7 @@ def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
     fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGPROF)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_ASYNC)
-    if connection.poll():  # the frame has already arrived
+    if connection.poll():  # a frame of the driver has already arrived
         os.kill(os.getpid(), signal.SIGPROF)
     try:
         yield
@@ -161,11 +161,11 @@ def ended_by_frames(connection: Connection[bytes, bytes]) -> Iterator[None]:
 
 
 def answer_message(handler: Handler, pickled: memoryview) -> tuple[memoryview, bool]:
-    """Return the encoded answer, and False if the process must end."""
+    """Return the encoded answer to a message, and whether the process can go on (False: it must end)."""
     try:
         return encode(ANSWER, handler(pickle.loads(pickled))), True
     except MemoryError as error:
-        # Release the memory that the frames of the traceback reference.
+        # The local variables of the traceback are cleared, to release their memory.
         traceback.clear_frames(error.__traceback__)
         return encode(ANSWER, Failure(f"MemoryError: {SHORT_OF_MEMORY}", "")), False
     except (Exception, SystemExit) as error:
@@ -173,5 +173,5 @@ def answer_message(handler: Handler, pickled: memoryview) -> tuple[memoryview, b
 
 
 def task_of(ticket: Ticket) -> functools.partial[Iterator[object]]:
-    """Return the function for `mapPartitions` that runs a worker."""
+    """Return the function that runs a worker when Spark calls it in `mapPartitions`."""
     return functools.partial(serve, ticket)
