@@ -214,7 +214,7 @@ class SessionAnswers:
         return {
             TS: pa.array(listed.until),
             SEQ: pa.array(rows.integers(SEQ)[heads]),
-            # The watermark causes these rows, not the arrival of a tuple, so their arrival time is 0.
+            # Arrival time 0 marks rows that the watermark causes, not the arrival of a tuple.
             ARRIVAL: pa.array(np.zeros(len(heads), np.int64)),
             **{name: normalize_zeros(_take_values(rows.column(name), heads)) for name in self._keys},
             "window_start": fixed_width(rows.integers(TS)[heads], None, _INSTANT),
