@@ -1,4 +1,4 @@
 """Operators whose results change: groups, early windows and sessions, joins, top-n, EMIT.
 
-All of them emit changes by one protocol (`retraction`).
+All these operators emit changes by one protocol (`retraction`).
 """

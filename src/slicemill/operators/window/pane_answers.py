@@ -50,7 +50,7 @@ _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop":
 
 @dataclass(frozen=True)
 class PaneAggregate:
-    """Evaluation of an aggregate call over panes: its partial aggregates, and the function for its results."""
+    """Evaluation of an aggregate call over panes: partial aggregates, and the function for the results."""
 
     partials: tuple[PartialAggregate, ...]
     over: Callable[[PaneView, Spans], pa.Array]
