@@ -52,7 +52,7 @@ class GroupCallsStep:
     ) -> None:
         schema = context.schemas[0]
         self.state = state
-        self.latest_elsewhere = BEGINNING  # timestamp of the last row in all subtasks, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any subtask, set before `run`
         self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
         self._arguments = CompiledColumns([call.arguments for call in operator.calls], schema)
@@ -66,7 +66,7 @@ class GroupCallsStep:
         if not state.calls:
             state.keys = [Keys()]
             state.calls = [uda.start() for uda in udas]
-        # The rows of TERMINATE follow all other rows of their group.
+        # The rows that TERMINATE parts return follow all other rows of their group.
         self._numbering = Numbering(context.seq_bits, ranks=True, fans=True)
         self._assembly = Assembly(state.assembly, self._names, numbering=self._numbering)
 

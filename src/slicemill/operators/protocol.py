@@ -1,4 +1,4 @@
-"""Registration of operators for the planner, EXPLAIN and the engine.
+"""Interface by which an operator describes itself to the planner, EXPLAIN and the engine.
 
 The `spec.py` of each operator has its dataclass, followed by its `OperatorKind`. `registry` lists all kinds.
 No other module tests the class of an operator. Execution steps are named by strings and imported on
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Operator:
-    """Specification of a node: a frozen dataclass that `operators.registry` lists."""
+    """Specification of a graph node: a frozen dataclass whose class is listed in `operators.registry`."""
 
     __slots__ = ()
 
@@ -56,7 +56,7 @@ KeysBelow: TypeAlias = "tuple[tuple[str, Keys], ...]"
 
 
 class Role(StrEnum):
-    """Role of a node in the graph."""
+    """Role of a node in the query graph."""
 
     SOURCE = "source"
     TABLE = "table"
@@ -162,7 +162,7 @@ class OperatorKind(Generic[S]):
     # -- names and description -------------------------------------------------------------------------
 
     def words(self, operator: S, node: Node, graph: QueryGraph) -> Description:
-        """Describe the operator in EXPLAIN."""
+        """Return the description of the operator for EXPLAIN."""
         raise NotImplementedError
 
     def own_name(self, operator: S) -> str | None:
@@ -198,7 +198,7 @@ class OperatorKind(Generic[S]):
     # -- inputs ----------------------------------------------------------------------------------------
 
     def refer(self, operator: S, renamed: Callable[[str], str]) -> S:
-        """Return the operator with the ids of other nodes replaced."""
+        """Return the operator after nodes were renamed, with the new ids of the nodes it refers to."""
         return operator
 
     def fed_by(self, operator: S, node: Node, graph: QueryGraph) -> tuple[str, ...]:

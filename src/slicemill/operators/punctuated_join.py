@@ -1,6 +1,7 @@
-"""Punctuation-window join, row by row.
+"""Punctuation-window join, processed row by row.
 
-The state has the rows of open windows.
+A row that satisfies a condition (punctuation) closes the window of its key. The state has the rows of open
+windows.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ class PunctuatedRows:
         return self.advance(END)
 
     def held_from(self) -> int | None:
-        """Return None, because unmatched rows follow all results so far."""
+        """Return None, because no stored row causes results that are older than emitted results."""
         return None
 
     def due(self) -> int | None:

@@ -38,7 +38,7 @@ def _by_class() -> Mapping[type[Operator], OperatorKind[Any]]:
 
 
 def kind_of(operator: Operator) -> OperatorKind[Any]:
-    """Return the registration of an operator's class."""
+    """Return the registration (planning properties) of an operator's class."""
     return _by_class()[type(operator)]
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source(Operator):
-    """Declared stream.
+    """Source node of a declared stream.
 
     Rows that are late by at most the slack are reordered.
     """
@@ -54,7 +54,7 @@ class Source(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Operator):
-    """Table, or view over tables: a finite relation that does not change."""
+    """Source node of a table, or of a view over tables."""
 
     relation: str
 
@@ -207,7 +207,7 @@ class ProjectKind(OperatorKind[Project]):
         return True
 
     def columns_read(self, project: Project, port: int, wanted: Collection[str]) -> ColumnsRead:
-        # An item that no consumer reads is computed too, because it may raise an error.
+        # All SELECT items are computed, because an item that no consumer reads may raise an error.
         return ColumnsRead([item.expr for item in project.items], ())
 
     def keys_below(self, project: Project, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
@@ -318,7 +318,7 @@ def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
 
 
 def _feeds_only_joins(node: Node, graph: QueryGraph) -> bool:
-    """Return True if every consumer is a join, possibly behind filters."""
+    """Return True if every consumer of a node is a join, possibly behind filters and projections."""
     from slicemill.operators.registry import kind_of  # cyclic import
 
     readers = graph.consumers(node.id)
@@ -652,7 +652,7 @@ class AsOfJoinKind(OperatorKind[AsOfJoin]):
         return join.window_us
 
     def numbered_by(self, join: AsOfJoin, node: Node, graph: QueryGraph) -> Iterable[str]:
-        # Results have the sequence numbers of the first input.
+        # The results of an ASOF join have the sequence numbers of the first input.
         return node.inputs[:1]
 
 

@@ -48,9 +48,9 @@ class EmitStep:
     def __init__(self, operator: Emit, context: StepContext) -> None:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, EmitState) else EmitState()
-        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any subtask, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any subtask, set before `run`
         self._every = operator.every
-        self._counts = not operator.key  # without a key there is a single subtask
+        self._counts = not operator.key  # True if a single subtask has all rows, and numbers them
         self._input = schema
         self._schema = with_system_columns(to_arrow(context.node.schema))
 
@@ -60,7 +60,7 @@ class EmitStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, until = self.state, complete[0]
-        # Drop field metadata such as nullability, which may differ in later tables.
+        # Select columns without field metadata such as nullability, which may differ in later tables.
         names = [*_SYSTEM, *self._input.names]
         table = pa.table([tables[0].column(name) for name in names], names=names)
         rows = table if state.waiting is None else concat_with_nulls([state.waiting, table])

@@ -106,7 +106,7 @@ class GroupChangesStep:
         self._columns = CompiledColumns([keys, *arguments, *self._counted_values], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
-        # count(*) changes with every row, so its changes need no comparison.
+        # count(*) changes with every input row, so old and new result rows are never equal.
         counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._compared = [] if counts_all else self._value_names
         self._schema = with_system_columns(to_arrow(context.node.schema))
@@ -305,7 +305,7 @@ class RetractingGroupsStep:
         ops = ops_of(table)
         groups_of, *arguments = self._columns.of(table)
         numbered = state.keys.number(distinct_keys(groups_of, len(ops)), groups_of)
-        # No change is emitted after an update_before row if its update_after row is in the same group.
+        # An update_before row causes no change if its update_after row belongs to the same group.
         emits, halves = np.ones(len(ops), np.bool_), np.flatnonzero(ops == UPDATE_BEFORE)
         emits[halves] = numbered[halves] != numbered[halves + 1]
         signs = np.where(adds(ops), np.int64(1), np.int64(-1))
@@ -383,7 +383,7 @@ def retracting_groups(operator: GroupChanges, context: StepContext) -> Retractin
 
 @dataclass(frozen=True, slots=True)
 class GlobalAggregateRow:
-    """Values of a global aggregate over no rows, as a table of one row."""
+    """Result row of an aggregate without GROUP BY (global aggregate) over no input rows."""
 
     values: pa.Table
 

@@ -1,4 +1,4 @@
-"""GROUP BY over a changelog, row by row, with retractable aggregates.
+"""GROUP BY over a changelog, processed row by row, with retractable aggregates.
 
 Counts, sums, moments, percentiles and distinct values are maintained incrementally and exactly. For other
 aggregates the rows of a group are stored in arrival order, and evaluated again after each change.
@@ -37,7 +37,7 @@ NOTHING = object()
 
 
 class RetractableAccumulator(Protocol):
-    """Accumulator of a group that supports retraction."""
+    """Accumulator of one aggregate and one group, from which rows can be removed again."""
 
     def add(self, args: Row) -> None: ...
     def remove(self, args: Row) -> None: ...
@@ -47,7 +47,7 @@ class RetractableAccumulator(Protocol):
 
 
 class SortedValues:
-    """Accumulator of min and max: a sorted multiset, NaN last."""
+    """Accumulator of min and max: sorted list of all values, in which NaN is last."""
 
     def __init__(self, greatest: bool) -> None:
         self._index = -1 if greatest else 0

@@ -1,4 +1,4 @@
-"""Join of changelogs, row by row.
+"""Join of changelogs, processed row by row.
 
 The rows of both inputs are stored by join key.
 """

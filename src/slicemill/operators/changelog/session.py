@@ -120,7 +120,7 @@ class ChangingSessions:
         )
 
     def _early(self) -> int | None:
-        """Return the time of the next early emission."""
+        """Return the time of the next early emission; None if no session has unemitted changes."""
         every = self.operator.every_us
         return None if self._since is None else (self._since // every + 1) * every
 

@@ -145,7 +145,7 @@ class WindowChanges(Operator):
     grow: bool = False
 
     def ends(self, ts: int) -> range:
-        """Return the ends of the windows that contain a row."""
+        """Return the ends of all windows that contain a row with the timestamp `ts`."""
         extent, slide = self.extent_us, self.slide_us
         last = (ts // extent + 1) * extent if self.grow else ts + extent
         return range((ts // slide + 1) * slide, last + 1, slide)
@@ -238,7 +238,7 @@ class SessionChangesKind(OperatorKind[SessionChanges]):
         return SEQ_BITS
 
 
-# Joins of a changelog with another changelog, or with a stream's history.
+# Joins of a changelog with another changelog, or with all rows of a stream so far.
 #
 #     sold            (clock, 10) ─────────────► (clock, 15)            a changelog
 #     shop            (clock, 'Oslo')       (clock, 'Rome')             another one, or a stream
@@ -246,7 +246,7 @@ class SessionChangesKind(OperatorKind[SessionChanges]):
 #             insert             (clock, 10, 'Rome')
 #             update                  (clock, 10 → 15, 'Oslo'), (clock, 10 → 15, 'Rome')
 #
-# The result is a changelog. Its changes up to any time give the join of both tables at that time.
+# The result is a changelog. If its changes up to a time are applied, the table is the join at that time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class JoinChangesKind(OperatorKind[JoinChanges]):
         return SEQ_BITS
 
 
-# Specification of top-n: `ROW_NUMBER() OVER (…) <= n`, ORDER BY … LIMIT n.
+# Specification of top-n: queries with `ROW_NUMBER() OVER (…) <= n` or with ORDER BY … LIMIT n.
 
 
 @dataclass(frozen=True, slots=True)

@@ -377,7 +377,7 @@ class SeveralRowsStep:
         if not new.num_rows:
             return self._schema.empty_table(), complete[0]
         numbered = self._groups.numbers(new, state.keys)
-        # Drop field metadata such as nullability, which may differ in later tables.
+        # Select columns without field metadata such as nullability, which may differ in later tables.
         fresh = pa.table([new.column(name) for name in self._names], names=self._names)
         distinct, local = distinct_numbers(numbered)
         indices, chains = state.chains(distinct)
@@ -509,7 +509,7 @@ class CandidatesStep:
         indices = np.empty(len(rows), np.int64)
         indices[order] = arrival
         if by.function != "row_number":
-            # Rows with equal sort keys have the position of the first of these rows.
+            # For RANK and DENSE_RANK, rows with equal sort keys have the position of their first row.
             other = np.zeros(len(rows), np.bool_)
             for code in codes:
                 other[1:] |= code[order][1:] != code[order][:-1]
@@ -523,9 +523,9 @@ class CandidatesStep:
         return table.filter(pa.array(chosen[len(stored) :]))
 
 
-# Top-n, row by row.
+# Top-n, processed row by row.
 #
-# Each input row emits the changes of the visible rows.
+# Each input row causes the changes that replace the old rows within the limit by the new rows.
 
 
 class RankedRow(NamedTuple):

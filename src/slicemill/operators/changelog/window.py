@@ -81,7 +81,7 @@ class ChangingWindows:
         return self.due()
 
     def due(self) -> int | None:
-        """Return the time of the next emission.
+        """Return the time of the next emission; None if no open window has unemitted changes.
 
         An emission is due at the end of a window, and at each multiple of the EARLY interval before this end.
         """

@@ -1,4 +1,4 @@
-"""Aggregate values of ended sessions, for all queries at once.
+"""Computation of the aggregate values of ended sessions, for all queries at once.
 
 The sessions of all queries are sorted by query, end and first tuple. Times, keys and bounds are computed once
 for all queries. Each distinct aggregate call is evaluated once, over the sessions of all queries with this
@@ -62,7 +62,7 @@ class PassedSessions:
 
 
 class _SessionsByQuery:
-    """Sessions of each query, sorted by query, end and first tuple."""
+    """Ended sessions of all queries, sorted by query, then by end, then by first tuple."""
 
     def __init__(self, rows: StoredRows, found: PassedSessions) -> None:
         self.rows, self.indices, ended = rows, found.indices, found.ended
@@ -120,7 +120,7 @@ class _ConcatenatedSessions:
 def _expand_sessions(
     indices: Int64s, starts: Int64s, stops: Int64s, rows: int
 ) -> tuple[Int64s, NDArray[np.int32]]:
-    """Return the row positions of sessions, and each row's session number."""
+    """Return the positions of the rows of all sessions, and the session number of each row."""
     out, owners = np.empty(rows, np.int64), np.empty(rows, np.int32)
     position = 0
     for i in range(len(starts)):
@@ -131,9 +131,9 @@ def _expand_sessions(
 
 
 class SessionAnswers:
-    """Evaluator of the aggregates of all queries.
+    """Evaluator of the session aggregates of all queries.
 
-    `columns` has the names of stored columns by expression, and `keys` the names of the key columns.
+    `columns` maps expressions to the names of stored columns. `keys` has the names of the key columns.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class SessionAnswers:
 
 
 class _MemberOutput:
-    """Builder of a query's output from common columns and shared call values."""
+    """Builder of the output of one query, from columns and aggregate values that queries share."""
 
     def __init__(self, member: SessionMember, context: StepContext) -> None:
         operator = member.operator
@@ -295,7 +295,7 @@ def _evaluate_queries(evaluates: Sequence[Evaluate], sessions: _ConcatenatedSess
 
 
 def _alone(evaluates: Sequence[Evaluate], listed: _SessionsByQuery, name: str) -> CallValues | SlicemillError:
-    """Evaluate one query, so that errors of other queries have no effect."""
+    """Evaluate calls for one query only, so that errors in other queries' sessions have no effect."""
     try:
         return _evaluate_queries(evaluates, _ConcatenatedSessions(listed, [name]))[0]
     except SlicemillError as problem:

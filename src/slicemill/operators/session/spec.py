@@ -1,4 +1,4 @@
-"""Operators: aggregates over session windows, for one query or shared by several."""
+"""Specifications of aggregates over session windows, for one query or shared by several queries."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ class SessionMemberState:
 @stored_as("sessions", version=1)
 @dataclass(slots=True)
 class SessionState:
-    """Rows of open sessions in order of arrival (`SessionRows`).
+    """State of session windows: the rows of open sessions, in order of arrival (`SessionRows`).
 
-    Some rows of ended sessions may remain. `taken` counts all rows that have arrived.
+    Some rows of ended sessions may remain. `taken` counts all rows that have arrived so far.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -48,7 +48,7 @@ class SessionState:
     members: dict[str, SessionMemberState] = field(default_factory=dict)
 
     def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
-        """Rename the state of replaced queries to the names of their successors."""
+        """Move the state of each replaced query to the query that replaces it."""
         for name, before in successors.items():
             if name in definitions and before in self.members:
                 self.members[name] = replace(self.members.pop(before), definition=definitions[name])
@@ -167,7 +167,7 @@ class SessionRows:
         return found
 
     def add(self, new: pa.Table) -> Int32s:
-        """Add rows in order of arrival, and return their key numbers."""
+        """Append new rows, which are in order of arrival, and return their key numbers."""
         if not len(new):
             return _no_numbers()
         self.rows.add(new)
@@ -351,7 +351,7 @@ FOREVER = 2**62  # an end that is never reached
 
 @dataclass(frozen=True, slots=True)
 class EndedSessions:
-    """Ended sessions: gap index, row range [start, stop), and end time."""
+    """Ended sessions, each with the index of its gap, its range [start, stop) of sorted rows, and its end."""
 
     gaps: Int64s
     starts: Int64s
@@ -378,7 +378,7 @@ class SessionSegments:
 def sessions_of_gaps(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
 ) -> SessionSegments:
-    """Return the sessions for several ascending gaps.
+    """Find the sessions of several ascending gaps in one pass over rows sorted by key and time.
 
     Sessions that ended before `closed` are omitted.
 
@@ -408,7 +408,10 @@ def _segments(
 def _find_sessions(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Bools]:
-    """Return the ended sessions of all gaps, in the order of the pass, and open rows."""
+    """Return the ended sessions of all gaps in the order in which the pass finds them.
+
+    The last result marks the rows of open sessions.
+    """
     rows, many = len(keys), len(gaps)
     most = many  # upper bound of the number of sessions
     for i in range(1, rows):

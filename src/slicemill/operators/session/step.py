@@ -1,4 +1,4 @@
-"""Session windows of all queries of one stream and key.
+"""Execution of the session windows of all queries with the same stream and key.
 
 Rows of open sessions are stored once, linked by key (`operators.session.state`). A micro-batch reads the
 keys with new rows, and the keys with a session whose end the watermark has passed. One pass over the rows

@@ -1,4 +1,4 @@
-"""Aggregates over windows, evaluated by one of several strategies.
+"""Execution of aggregates over windows, by one of several strategies.
 
     rows, watermark                                         rows and watermark of each query
           |                                                             ^

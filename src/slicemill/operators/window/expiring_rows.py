@@ -138,7 +138,7 @@ def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table
 
 
 TIME, EXPIRY = "time", "end"
-_AT_ONCE = 1 << 20  # maximum number of copied rows at a time
+_AT_ONCE = 1 << 20  # maximum number of rows that are copied at a time
 
 
 @stored_as("lives", version=1)
@@ -188,7 +188,7 @@ class UnexpiredRowsEvaluator:
         return found
 
     def due(self) -> int | None:
-        """Return the end of the next non-empty window."""
+        """Return the end of the next non-empty window; None if there is no such window, or no slide."""
         now = self.state.now
         if self._slide is None or now == END:
             return None
@@ -206,7 +206,7 @@ class UnexpiredRowsEvaluator:
             some = asked[first:last]
             indices, sizes = _rows_in_windows(head, times, ends, some)
             parts.append(self._values(rows, order[indices], sizes))
-        # Restore the order of arrival.
+        # Sort the results in the order in which their rows arrived.
         found = self._concat_values(rows, parts)
         shown = order[asked][found.windows]
         return self._results(rows, _numpy(rows, TIME)[shown], shown, np.argsort(shown, kind="stable"), found)
@@ -220,7 +220,7 @@ class UnexpiredRowsEvaluator:
         moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
         for low, high in _periods(first, last, slide):
             indices, at = _repeat_rows(np.maximum(first, low), np.minimum(last, high), slide)
-            # Sort by end. Rows with the same end stay sorted by group.
+            # Sort by window end. Rows of the same window stay sorted by group.
             by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
             indices, at = indices[by_end], at[by_end]
             begins = np.ones(len(indices), np.bool_)
@@ -360,7 +360,7 @@ def _numpy(table: pa.Table, name: str) -> Int64s:
 # GROUP BY over windows whose rows expire in any order.
 #
 # There are two cases. In a join each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP
-# BY k`. A window by rows may have a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
+# BY k`. A window that counts rows may have a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
 
 
 _START, _END = "window_start", "window_end"

@@ -1,4 +1,4 @@
-"""Aggregates with OVER.
+"""Execution of built-in aggregates with OVER.
 
 Rows are sorted by partition, then by arrival. A window is then a range of neighbouring rows, and windows of
 later tuples begin and end later:
@@ -216,7 +216,7 @@ def _narrow_state(
     return replace(kept, slices=slices, last=last)
 
 
-# Evaluation of all OVER calls of one operator, on whole tables.
+# Evaluation of all OVER calls of one operator, on whole tables of rows:
 #
 #     windows = WindowCalls(calls, schema)
 #     table, complete = windows.run(new_rows, complete)
@@ -277,7 +277,7 @@ class WindowCalls:
         *,
         apart: bool = False,
     ) -> None:
-        """Compile the calls and restore their state.
+        """Compile the OVER calls and restore their state.
 
         If `apart` is set, an argument whose evaluation fails stops only the calls that read the argument.
         `failed` then has the errors of these arguments.
@@ -449,7 +449,7 @@ class WindowCalls:
         extent = placed.group.window.extent
         assert extent is not None
         left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
-        # At equal timestamps, arriving tuples precede expiring tuples.
+        # At equal timestamps, the arrivals of tuples precede the expiries of tuples.
         seqs = rank_seqs(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
         tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
         rows = len(tuples)
@@ -483,7 +483,7 @@ class WindowCalls:
     # -- eviction of partitions --------------------------------------------------------------------------
 
     def _forget(self, index: int) -> None:
-        """Evict partitions without rows if there are many partitions.
+        """Evict partitions (keys) without stored rows if there are many partitions.
 
         No partition is evicted if a call counts all tuples since the query started.
         """

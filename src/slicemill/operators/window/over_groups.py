@@ -35,7 +35,7 @@ from slicemill.operators.window.running import GroupedRows, RunningAggregate, ad
 from slicemill.time import BEFORE_ALL
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
-LEAST_PANE = 32  # minimum rows of a pane; a smaller pane needs more memory than it saves
+LEAST_PANE = 32  # minimum number of rows in a pane; a smaller pane needs more memory than it saves
 
 
 @stored_as("over.group", version=2, upgrade={1: lambda plain: {**plain, "running": None, "last": None}})
@@ -171,7 +171,7 @@ class OverGroup:
         return answers
 
     def _accumulate(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
-        """Evaluate an unbounded window with one accumulator per partition."""
+        """Evaluate an unbounded window with one running accumulator for each partition."""
         if state.running is None:
             state.running = running_aggregate(self._call)
             assert state.running is not None, "seen when the group was made"
@@ -313,7 +313,7 @@ class OverGroup:
         if window.extent is None:
             return rows.head
         if self.pane is not None:
-            # Windows begin at the start of a pane, so it does not matter which row of the pane is stored.
+            # Windows begin at the start of a pane, so any row of the pane may represent the pane.
             assert rows.numbers is not None
             return starts_from(rows.head, rows.numbers, rows.numbers - extent)
         if self.by_rows:
@@ -346,7 +346,7 @@ class OverGroup:
             return None, []
         leaves = rows.ts + self._extent
         ends = ends_until(rows.head, rows.ts, leaves)
-        # No row is emitted if the window is then empty (X13).
+        # No row is emitted for an expired tuple if its window is empty afterwards (X13).
         going = (leaves >= span.before) & (leaves < span.now) & (ends > np.arange(len(ends)) + 1)
         indices = np.flatnonzero(going)
         values = self._values(seen, [Windows(indices + 1, ends[indices])] * len(seen))
@@ -482,7 +482,7 @@ def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
 
 
 def _kept_rows(state: OverGroupState) -> pa.Table | None:
-    """Return the stored rows that have not expired, in order of arrival."""
+    """Return the stored rows of a call group that have not expired, in order of arrival."""
     if state.past is not None:
         return state.past
     if not state.slices:

@@ -140,7 +140,7 @@ class PaneState:
     newest: int = BEGINNING
 
     def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
-        """Rename the state of replaced queries to the names of their successors."""
+        """Move the state of each replaced query to the query that replaces it."""
         taken = {
             before: name
             for name, before in successors.items()
@@ -170,7 +170,7 @@ class PaneState:
         return self.patterns.index(names)
 
     def release(self, since: dict[str, int]) -> None:
-        """Evict entries that no window will read again, and keys without entries.
+        """Evict entries (partial aggregates) that no window will read again, and keys without entries.
 
         `since` is the start of the earliest pane that each query still reads.
         """

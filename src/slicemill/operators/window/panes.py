@@ -1,4 +1,4 @@
-"""Sliding-window aggregates of several queries, computed from shared panes.
+"""Window aggregates of several queries, computed from shared panes.
 
 All queries have the same stream and keys. A pane is the interval between two neighbouring points where a
 window of any query begins or ends. A *pattern* is the set of queries whose conditions a tuple satisfies. The
@@ -150,7 +150,7 @@ def _pane_aggregate(call: PaneCall) -> PaneAggregate:
     return aggregate
 
 
-# Evaluation of all queries over shared panes.
+# Evaluation of the windows of all queries over shared panes.
 #
 # A micro-batch adds new tuples to panes, emits the windows that have ended, and evicts entries that no window
 # will read. An error in one query does not stop other queries. Each entry stores the set of queries to which
@@ -527,7 +527,7 @@ class GroupWindows:
     length: int
     slide: int
     key_names: tuple[str, ...]
-    aggregates: Mapping[str, PaneAggregate]  # by column name
+    aggregates: Mapping[str, PaneAggregate]  # aggregate of each result column
     columns: tuple[Column, ...]
     grows: bool = field(default=False, kw_only=True)
 
@@ -605,7 +605,7 @@ def _take_at(column: pa.Array, indices: Int32s) -> pa.Array:
 
 @dataclass(frozen=True)
 class ValueGroupWindows(GroupWindows):
-    """Like `GroupWindows`, for calls that read all values of a window (`call_values`)."""
+    """GROUP BY over windows with aggregates that read all values of a window (`call_values`)."""
 
     values: tuple[ValueList, ...]  # argument values of all calls
     evaluates: tuple[Evaluate, ...]

@@ -175,7 +175,7 @@ class ValueList(NamedPartial):
 # | doubles | pairs of doubles `hi`, `lo` | Python integers `x`, in units of the smallest double |
 #
 # Infinities and NaNs are counted in separate columns (`nan`, `up`, `down`), because they cannot be subtracted
-# from a sum. If parts have different columns, all are converted to Python integers.
+# from a sum. If sets of entries have different columns, all sums are converted to Python integers.
 
 
 _SAFE = 2.0**62
@@ -326,7 +326,7 @@ class SumIndex:
         return Totals(self.partial.units, hi=hi, lo=lo, nonfinite=nonfinite)
 
 
-# Minimum and maximum of any span of entries, by sparse tables (C17).
+# Minimum and maximum of any range of entries, by sparse tables (C17).
 #
 # Of equal values the first value is returned. This matters only for 0.0 and -0.0. If a column has -0.0, each
 # entry stores its first zero in the column `zero`: twice the position in the log, plus 1 for -0.0.
@@ -334,7 +334,7 @@ class SumIndex:
 
 _FLIP = np.int64(2**63 - 1)
 _NOTHING = 2**63 - 1
-_NEGATIVE_ZERO = np.int64(-(2**63))  # the bits of -0.0
+_NEGATIVE_ZERO = np.int64(-(2**63))  # integer with the bits of -0.0
 _RANKED = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
 _PLAIN = (
     Kind.BOOLEAN,
@@ -348,7 +348,7 @@ _PLAIN = (
 
 
 def sortable(type_: Type) -> bool:
-    """Return True if panes support minimum and maximum of this type."""
+    """Return True if panes support minimum and maximum of values of a type."""
     return type_.kind in _PLAIN or type_.kind in _RANKED
 
 

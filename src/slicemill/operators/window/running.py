@@ -1,4 +1,4 @@
-"""Running aggregates of groups, stored as arrays with one accumulator per group.
+"""Running aggregates of groups, whose state is one array with an accumulator for each group.
 
 Counts, sums, means and deviations support retractions. Distinct counts, minima and maxima support only
 inserts. Rows are sorted by group once for all aggregates:
@@ -399,7 +399,7 @@ class RunningSum:
         if call.name.lower() == "sum":
             convert = result_converter(call.columns[0].type)
             for index in np.flatnonzero(wide if rows.emits is None else wide & rows.emits):
-                # The sum does not fit into its column. Raise the same error as row-by-row evaluation.
+                # The sum does not fit into its column, so raise the same error as row-by-row evaluation.
                 assert convert is not None
                 convert((int(upper[index]) << _LOW_BITS) + int(lower[index]))
             return bigints(sums, None if valid.all() else valid)
@@ -483,9 +483,9 @@ class RunningExtreme:
 
 
 def values_counted(call: Call) -> tuple[Expr, ...]:
-    """Return the columns whose values `count(DISTINCT …)` counts.
+    """Return the expressions whose distinct values a `count(DISTINCT …)` call counts.
 
-    With FILTER the argument is a CASE expression. The column inside the CASE is then returned.
+    If the call has FILTER, its argument is a CASE expression. The column inside the CASE is then returned.
     """
     if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
         value = case.branches[0][1]

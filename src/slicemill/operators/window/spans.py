@@ -158,7 +158,7 @@ def _search(begin: Int64s, start: Int64s, length: int, rank: Int64s, end: Int64s
     return los, his
 
 
-# Assignment of timestamps to panes, given the grids of pane borders (`window.spec.edge_grids`).
+# Assignment of timestamps to panes, given the step and offset of pane borders (`window.spec.edge_grids`).
 
 
 def cut(ts: Int64s, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[Int64s, Int64s]:

@@ -72,7 +72,7 @@ class WindowMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(SharedOperator):
-    """Sliding-window aggregates of several queries with equal input and keys."""
+    """Window aggregates of several queries that share panes. All queries have the same input and keys."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
@@ -261,7 +261,7 @@ def combines_panes(call: PaneCall, catalog: Catalog) -> bool:
     return kinds[0] not in _NO_ORDER
 
 
-# Specifications of aggregates with OVER, for one query or for several.
+# Specifications of aggregates with OVER, for one query or for several queries.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Steps of operators over windows, and the interface of the strategies that the steps drive."""
+"""Execution steps of window operators, and the interface of the strategies that evaluate windows."""
 
 from __future__ import annotations
 

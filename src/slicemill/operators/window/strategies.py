@@ -1,4 +1,4 @@
-"""Choice of the strategy of an operator over windows."""
+"""Choice of the strategy that evaluates a window operator."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class TopWindows:
         groups = [ts]
         if keys:
             found = distinct_keys(keys, len(ts))
-            groups.append(np.asarray(found.rows)[found.codes])  # number partitions by their first rows
+            groups.append(np.asarray(found.rows)[found.codes])  # a partition's number is its first row
         order = sort_positions([*groups, *codes], -arrival if self._by.latest_first else arrival)
         if self._limit is None:
             return rows.take(pa.array(order))
@@ -94,7 +94,7 @@ def _begins(codes: Sequence[Int64s], order: Int64s) -> NDArray[np.bool_]:
 
 
 def _ranks(function: str, first: NDArray[np.bool_], other: NDArray[np.bool_]) -> Int64s:
-    """Return the ranks of sorted rows.
+    """Return the rank of each sorted row in its partition.
 
     `first` marks the first row of each partition. `other` marks rows that differ from the previous row.
     """
