@@ -127,13 +127,13 @@ class MemberKind(Generic[M]):
         return None
 
     def holds(self, kept: M, member: M) -> bool:
-        """Return True if the stored rows of a running member (`kept`) suffice for a new `member`."""
+        """Return True if the state stored for a running query (`kept`) suffices for a new query (`member`)."""
         return False
 
     def columns_stored(self, member: M) -> Iterable[object] | None:
-        """Return the columns of an input row that the operator state stores for the member.
+        """Return the columns of input rows that the state of the shared operator stores for one query.
 
-        Return None if the stored columns do not depend on the consumers of the results.
+        Return None if the stored columns do not depend on the consumers of the query's results.
         """
         return None
 
@@ -202,7 +202,7 @@ class OperatorKind(Generic[S]):
         return operator
 
     def fed_by(self, operator: S, node: Node, graph: QueryGraph) -> tuple[str, ...]:
-        """Return the ids of the nodes whose rows the execution step of the operator reads, in input order."""
+        """Return the ids of the nodes whose rows the execution step reads, in the order of the step's inputs."""
         return node.inputs
 
     def alias(self, operator: S, port: int) -> str:
@@ -252,7 +252,7 @@ class OperatorKind(Generic[S]):
         return 0
 
     def lag_us(self, operator: S) -> int | None:
-        """Return the latency bound of an operator that processes fewer values under load.
+        """Return the latency bound that the operator meets by processing fewer values under load.
 
         Return None if the operator always processes all values.
         """
@@ -290,7 +290,7 @@ class OperatorKind(Generic[S]):
         return False
 
     def joins(self, operator: S) -> InnerJoin | None:
-        """Describe an inner join, where each result row combines one row of each input.
+        """Return the properties of a join in which each result row combines one row of each input.
 
         Return None for other operators.
         """

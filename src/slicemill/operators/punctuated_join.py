@@ -95,7 +95,7 @@ class PunctuatedRows:
         return self.advance(END)
 
     def held_from(self) -> int | None:
-        """Return None, because no stored row causes results that are older than emitted results."""
+        """Return None: no output is held back, because unmatched rows are later than all results so far."""
         return None
 
     def due(self) -> int | None:

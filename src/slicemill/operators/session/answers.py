@@ -258,7 +258,7 @@ class _MemberOutput:
         if self._one_each:
             for names, values in zip(self._renamed, answers, strict=True):
                 columns |= {names[name]: array for name, array in values.columns.items()}
-            # No two sessions of a query have the same first tuple, so each row has number 0 among its ties.
+            # Each session has another first tuple, so the lowest bits of the sequence numbers can stay 0.
             columns[SEQ] = pa.array(numbers(columns[SEQ]) << fan_bits)
             return self._made(columns)
         named = [

@@ -258,7 +258,7 @@ def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> 
         return codes, n_codes
     both = codes * n_patterns + patterns
     if n_codes * n_patterns <= _SPARE_CELLS * len(both):
-        return both, n_codes * n_patterns  # some numbers are unused, but dense numbers would cost more time
+        return both, n_codes * n_patterns  # numbers with gaps are faster to compute than dense numbers
     encoded = pc.dictionary_encode(pa.array(both))
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 

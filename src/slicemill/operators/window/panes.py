@@ -378,7 +378,7 @@ class PaneInput:
 class SelectedTuples:
     """Tuples that at least one query selects, with their group keys.
 
-    `words` has bits for each tuple. A bit tells whether the tuple satisfies one of the queries' conditions.
+    `words` has one bit for each condition and tuple. The bit is set if the tuple satisfies the condition.
     """
 
     table: pa.Table

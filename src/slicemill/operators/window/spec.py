@@ -254,8 +254,7 @@ def combines_panes(call: PaneCall, catalog: Catalog) -> bool:
     if call.name == "count":
         return True
     if call.name in MEANS:
-        # For means of decimals with OVER, the state has rows, as in earlier versions, and no partial
-        # aggregates.
+        # For means of decimals with OVER, the state stores single rows, as in earlier versions.
         decimal = isinstance(call, WindowCall) and kinds[0] is Kind.DECIMAL
         return not decimal and kinds[0] not in (Kind.NULL, Kind.ANY)
     return kinds[0] not in _NO_ORDER
