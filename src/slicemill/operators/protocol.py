@@ -127,7 +127,7 @@ class MemberKind(Generic[M]):
         return None
 
     def holds(self, kept: M, member: M) -> bool:
-        """Return True if the state stored for a running query (`kept`) suffices for a new query (`member`)."""
+        """Return True if the state of a running query (`kept`) suffices for a new query (`member`)."""
         return False
 
     def columns_stored(self, member: M) -> Iterable[object] | None:
@@ -202,7 +202,7 @@ class OperatorKind(Generic[S]):
         return operator
 
     def fed_by(self, operator: S, node: Node, graph: QueryGraph) -> tuple[str, ...]:
-        """Return the ids of the nodes whose rows the execution step reads, in the order of the step's inputs."""
+        """Return the ids of the nodes whose rows the execution step reads, in the order of its inputs."""
         return node.inputs
 
     def alias(self, operator: S, port: int) -> str:

@@ -797,7 +797,7 @@ class GroupAggregateKind(OperatorKind[GroupAggregate]):
 
 
 # Joins over punctuation windows. A row that satisfies a condition closes the window of its key (S2).
-# In the example, streams a and b have the key k = 7, and the row a3 closes the window.
+# In the example, the rows of streams a and b have the key k = 7, and the row a3 closes the window.
 #
 #     a, k = 7    ·  a1        a2            a3, closes            a4
 #     b, k = 7          b1          b2               ·  b3   b4

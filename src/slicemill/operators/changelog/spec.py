@@ -122,8 +122,9 @@ class GroupChangesKind(OperatorKind[GroupChanges]):
 #     EARLY EVERY d            ·     ↑insert     ↑update   ↑update at the end
 #     LATE d                                                              ↑update, up to d after the end
 #
-# The result is the changelog of a table with a row per group and window. Rows are emitted when the watermark
-# passes a multiple of d, and when it passes the end of the window. The clock does not trigger emissions.
+# The result is the changelog of a table with a row per group and window. Changes are emitted when the
+# watermark passes a multiple of d, and when it passes the end of the window. A late row updates the result at
+# once. The clock does not trigger emissions.
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,7 @@ class ChangingWindows:
 
     def restore(self, state: Any) -> None:
         self._since = state["since"]
-        if "windows" in state:  # the checkpoint is of an early version, which stored a list of windows
+        if "windows" in state:  # the checkpoint is of an early version, which stored a dict of windows
             self._restore_windows(state["windows"], state["changed"])
             return
         self._groups, self._changes = state["groups"].opened(_plain, self._restored), state["changes"]

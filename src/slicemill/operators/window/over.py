@@ -55,7 +55,7 @@ from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
 
-# Built-in OVER aggregates that read only the newest rows (`is_plain`), for all queries of one stream and key.
+# Built-in OVER aggregates that read only the rows in their window, for all queries of one stream and key.
 #
 # A cohort is the set of queries that started together. The rows of the longest window in the cohort are
 # stored once for all its queries. A query that starts later has read fewer tuples, and therefore joins
@@ -521,9 +521,9 @@ def _group_calls(
 ) -> list[CallGroup]:
     """Group OVER calls by PARTITION BY and window.
 
-    Calls that read only the newest rows (`is_plain`) share the rows of the longest window, separately for
-    time windows and row windows. A call over an unbounded window or over panes of rows gets a group of its
-    own, because it compacts its rows.
+    Calls that read only the rows in their window (`is_plain`) share the rows of the longest window,
+    separately for time windows and row windows. A call over an unbounded window or over panes of rows gets a
+    group of its own, because it compacts its rows.
     """
     members: dict[tuple[int, Window | FrameUnit, int | None], list[int]] = {}
     for index, call in enumerate(calls):

@@ -118,7 +118,7 @@ class OverGroup:
     """Evaluator of OVER calls that share stored rows.
 
     `indices` has the argument columns of each call. All calls have the same window, or windows of several
-    lengths that read only the newest rows (`is_plain`). Rows are stored for the longest window.
+    lengths that read only the rows in their window (`is_plain`). Rows are stored for the longest window.
     """
 
     def __init__(self, calls: Sequence[WindowCall], indices: Sequence[Sequence[int]]) -> None:

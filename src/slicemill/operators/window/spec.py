@@ -289,7 +289,8 @@ class OverMember:
 class SharedOver(SharedOperator):
     """Aggregates with OVER of several queries, which share stored rows.
 
-    All queries have the same input and partition keys. All calls read only the newest rows (`is_plain`).
+    All queries have the same input and partition keys. All calls read only the rows in their window
+    (`is_plain`).
     """
 
     keys: tuple[Expr, ...]
@@ -411,8 +412,8 @@ class OverMemberKind(MemberKind[OverMember]):
     def holds(self, kept: OverMember, member: OverMember) -> bool:
         """Return True if the rows stored for a running query (`kept`) suffice for a new query (`member`).
 
-        The calls of both queries read only the newest rows. Each argument of the new query must be stored for
-        a window that is at least as long.
+        The calls of both queries read only the rows in their window. Each argument of the new query must be
+        stored for a window that is at least as long.
         """
         return all(
             any(
