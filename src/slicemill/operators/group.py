@@ -26,9 +26,11 @@ from slicemill.time import BEGINNING, END
 @stored_as("group", version=1)
 @dataclass(slots=True)
 class GroupState:
-    """Keys of groups, state of routines, and pending rows.
+    """State of GROUP BY over all history.
 
-    `first_seqs` has the sequence number of the first row of each group.
+    `keys` has the GROUP BY values of all groups, and `calls` the state of each aggregate call. `assembly` has
+    pending rows: rows that wait for the results of other calls. `first_seqs` has the sequence number of the
+    first row of each group.
     """
 
     keys: list[Keys] = field(default_factory=list)
@@ -40,9 +42,9 @@ class GroupState:
 
 
 class GroupCallsStep:
-    """GROUP BY that emits a row whenever an aggregate returns a row.
+    """Execution step of GROUP BY that emits a row whenever an aggregate returns a row.
 
-    The rows of TERMINATE are emitted at the end of input.
+    The rows that the TERMINATE part of an aggregate returns are emitted at the end of input.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class GroupCallsStep:
     ) -> None:
         schema = context.schemas[0]
         self.state = state
-        self.latest_elsewhere = BEGINNING  # timestamp of the last row in all subtasks, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any subtask, set before `run`
         self.udas = udas
         self._types = [[argument.type for argument in call.arguments] for call in operator.calls]
         self._arguments = CompiledColumns([call.arguments for call in operator.calls], schema)
@@ -64,7 +66,7 @@ class GroupCallsStep:
         if not state.calls:
             state.keys = [Keys()]
             state.calls = [uda.start() for uda in udas]
-        # The rows of TERMINATE follow all other rows of their group.
+        # The rows that TERMINATE parts return follow all other rows of their group.
         self._numbering = Numbering(context.seq_bits, ranks=True, fans=True)
         self._assembly = Assembly(state.assembly, self._names, numbering=self._numbering)
 
@@ -106,9 +108,9 @@ class GroupCallsStep:
             self.state.first_seqs = np.concatenate([known, seqs[rows[numbers >= len(known)]]])
 
     def _terminate_groups(self) -> pa.Table:
-        """Return the rows of TERMINATE, ordered by their groups' first rows.
+        """Return the rows that the TERMINATE parts of aggregates return, in the order of the groups.
 
-        Their timestamp is that of the last row.
+        Groups are ordered by their first rows. The emitted rows have the timestamp of the last input row.
         """
         state = self.state
         if not len(state.keys[0]) and not self._always:

@@ -1,4 +1,4 @@
-"""Registration of operators for the planner, EXPLAIN and the engine.
+"""Interface by which an operator describes itself to the planner, EXPLAIN and the engine.
 
 The `spec.py` of each operator has its dataclass, followed by its `OperatorKind`. `registry` lists all kinds.
 No other module tests the class of an operator. Execution steps are named by strings and imported on
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 
 
 class Operator:
-    """Specification of a node: a frozen dataclass that `operators.registry` lists."""
+    """Specification of a graph node: a frozen dataclass whose class is listed in `operators.registry`."""
 
     __slots__ = ()
 
 
 class SharedOperator(Operator):
-    """One operator for several queries. Each query has a member.
+    """One operator that serves several queries.
 
-    A `Part` node that reads this operator provides the result of one member.
+    A member is one query's use of the shared operator. A `Part` node reads the shared operator and provides
+    the result of one member.
     """
 
     __slots__ = ()
@@ -44,7 +45,7 @@ class SharedOperator(Operator):
 
 
 def with_members(shared: SharedOperator, members: Iterable[Any]) -> SharedOperator:
-    """Return the shared operator with other members."""
+    """Return a copy of the shared operator that serves other members (one member per query)."""
     return cast(SharedOperator, replace(cast(Any, shared), members=tuple(members)))
 
 
@@ -55,7 +56,7 @@ KeysBelow: TypeAlias = "tuple[tuple[str, Keys], ...]"
 
 
 class Role(StrEnum):
-    """Role of a node in the graph."""
+    """Role of a node in the query graph."""
 
     SOURCE = "source"
     TABLE = "table"
@@ -65,7 +66,7 @@ class Role(StrEnum):
 
 
 class TaskOf(Enum):
-    """Rule for which queries share a task with a stateful operator."""
+    """Rule that selects the queries whose operators run in the same task as a stateful operator."""
 
     QUERY = "none: it runs alone"
     KEYS = "all that keep something of the same log by the same keys"
@@ -74,7 +75,10 @@ class TaskOf(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsRead:
-    """Expressions over an input, and columns that are passed through."""
+    """Columns that an operator reads of one input.
+
+    The operator evaluates `exprs` over the input columns, and passes the columns `names` to its output.
+    """
 
     exprs: Sequence[Expr]
     names: Collection[str]
@@ -82,11 +86,11 @@ class ColumnsRead:
 
 @dataclass(frozen=True, slots=True)
 class InnerJoin:
-    """Description of a join for partitioning.
+    """Properties of a join from which the planner chooses how to partition its rows.
 
-    `windows` has for each input the longest window of all members. `equal` are sets of expressions with equal
-    values, as (input, expression over the input's columns). `columns` maps a result column to an input and
-    its column.
+    `windows` has for each input the longest window of all queries that share the join. Each element of
+    `equal` is a set of expressions that have equal values in a result row. An expression is given as (input,
+    expression over the columns of the input). `columns` maps a result column to an input and its column.
     """
 
     windows: tuple[Window, ...]
@@ -95,30 +99,42 @@ class InnerJoin:
 
 
 class MemberKind(Generic[M]):
-    """Properties of the members of a shared operator, for their `Part` nodes."""
+    """Planning properties of a member: one query's use of a shared operator.
+
+    The `Part` node, which provides the result of one member, reads these properties.
+    """
 
     def words(self, member: M) -> Description:
-        """Describe a member in EXPLAIN, like an operator that is not shared."""
+        """Return the description of a member for EXPLAIN, as if its query did not share the operator."""
         raise NotImplementedError
 
     def history_us(self, member: M) -> int | None:
-        """Return the age up to which input rows affect the member's results; None if unlimited."""
+        """Return the age up to which input rows affect the results of a member; None if unlimited."""
         raise NotImplementedError
 
     def seq_bits(self, member: M, bits: int, catalog: Catalog) -> int:
-        """Return the bits of the results' sequence numbers, given those of the input."""
+        """Return the bit width of the sequence numbers of results.
+
+        The sequence numbers of the input rows are `bits` wide.
+        """
         raise NotImplementedError
 
     def keys_below(self, shared: Any, member: M, keys: Keys) -> tuple[Keys, ...] | None:
-        """Map keys over the output to keys of each input of the shared operator, or None."""
+        """Rewrite expressions over the output columns as expressions over the columns of each input.
+
+        Return None if an input lacks columns for an expression.
+        """
         return None
 
     def holds(self, kept: M, member: M) -> bool:
-        """Return True if the state of `kept` has all that `member` needs."""
+        """Return True if the state of a running query (`kept`) suffices for a new query (`member`)."""
         return False
 
     def columns_stored(self, member: M) -> Iterable[object] | None:
-        """Return the columns that the state stores of a row; None if consumers do not matter."""
+        """Return the columns of input rows that the state of the shared operator stores for one query.
+
+        Return None if the stored columns do not depend on the consumers of the query's results.
+        """
         return None
 
 
@@ -131,135 +147,174 @@ class OperatorKind(Generic[S]):
 
     spec: type[S]
     role: Role = Role.STATELESS
-    step: str | None = None  # creates the step, as `module:name`; None if consumers do the work
-    keeps_state: bool = True  # False if the operator has no state between runs
-    computes: bool = True  # False for a drop box, which only passes a share of the rows
-    task: TaskOf = TaskOf.QUERY  # queries that share a task with the operator
-    keeps_keys: bool = False  # the output has the columns of the only input, so keys stay the same
-    ties: bool = False  # adds or passes on ties to rows that several subtasks find (`columns.merge`)
-    last_words: bool = False  # emits rows at the end of input, at the time of the last row
-    over_windows: bool = False  # results are wrong when rows of a window are missing
-    member: MemberKind[Any] | None = None  # for a shared operator
-    taken_over: str | None = None  # builds the state from that of a former operator, as `module:name`
-    redistribute: str | None = None  # builds a subtask's state from all old subtasks, as `module:name`
+    step: str | None = None  # `module:name` of the step's constructor; None if consumers do the work
+    keeps_state: bool = True  # False if the operator has no state between micro-batches
+    computes: bool = True  # False for a drop box, which only removes rows under load
+    task: TaskOf = TaskOf.QUERY  # rule that selects the queries whose operators share a task
+    keeps_keys: bool = False  # True if the output has all columns of the only input
+    ties: bool = False  # True if tie columns, which order equal rows, are added or kept (`columns.merge`)
+    last_words: bool = False  # True if rows are emitted at the end of input, at the time of the last row
+    over_windows: bool = False  # True if results are wrong when rows of a window are missing
+    member: MemberKind[Any] | None = None  # properties of one query's use of a shared operator
+    taken_over: str | None = None  # `module:name` of the function that converts a replaced operator's state
+    redistribute: str | None = None  # `module:name` of the function that builds the state of a new subtask
 
     # -- names and description -------------------------------------------------------------------------
 
     def words(self, operator: S, node: Node, graph: QueryGraph) -> Description:
-        """Describe the operator in EXPLAIN."""
+        """Return the description of the operator for EXPLAIN."""
         raise NotImplementedError
 
     def own_name(self, operator: S) -> str | None:
-        """Return the name of the stream, query or table, for a source, sink or table."""
+        """Return the catalog name of a source (stream), sink (query) or table; None for other operators."""
         return None
 
     def relation(self, operator: S) -> str | None:
-        """Return the name of the finite relation, for a table or view. Its output has no log."""
+        """Return the name of the table or view that the operator provides; None for other operators.
+
+        A table or view has no output log.
+        """
         return None
 
     def label(self, operator: S) -> str | None:
-        """Return the name in node ids, for a node of one query."""
+        """Return the operator name in the ids of nodes that belong to one query."""
         return None
 
     def shared_label(self, operator: S) -> str | None:
-        """Return the name in node ids, for a node that queries share; None if it is `label`."""
+        """Return the operator name in the ids of nodes that several queries share.
+
+        Return None if such nodes have the same name as nodes of one query (`label`).
+        """
         return None
 
     def details(self, operator: S) -> Mapping[str, Any]:
-        """Return additional keys of the node in the JSON of EXPLAIN."""
+        """Return operator-specific entries for the node in the JSON output of EXPLAIN."""
         return {}
 
     def stored(self) -> Mapping[str, type]:
-        """Return the classes in the state, by their names in checkpoints."""
+        """Map names in checkpoints to the classes whose instances the operator state stores."""
         return {}
 
     # -- inputs ----------------------------------------------------------------------------------------
 
     def refer(self, operator: S, renamed: Callable[[str], str]) -> S:
-        """Return the operator with the ids of other nodes replaced."""
+        """Return the operator after nodes were renamed, with the new ids of the nodes it refers to."""
         return operator
 
     def fed_by(self, operator: S, node: Node, graph: QueryGraph) -> tuple[str, ...]:
-        """Return the nodes whose rows the step reads, in order."""
+        """Return the ids of the nodes whose rows the execution step reads, in the order of its inputs."""
         return node.inputs
 
     def alias(self, operator: S, port: int) -> str:
-        """Return the alias of an input, or ""."""
+        """Return the FROM alias of an input, or "" if its columns are not qualified."""
         return ""
 
     def looked_up(self, operator: S, port: int) -> bool:
-        """Return True if an input provides rows for lookups."""
+        """Return True if input `port` is the table or view that a lookup join searches for matches."""
         return False
 
     def selections(self, operator: S, ports: Sequence[int]) -> tuple[Expr | None, ...]:
-        """Return conditions on the rows of some inputs; None among them if all rows are needed."""
+        """Return the conditions that select the rows which the operator needs of the inputs `ports`.
+
+        An element is None if the operator needs all rows.
+        """
         return (None,)
 
     def columns_read(self, operator: S, port: int, wanted: Collection[str]) -> ColumnsRead | None:
-        """Return the columns read of an input, given the wanted output columns; None for all columns."""
+        """Return the columns that the operator reads of an input to compute the `wanted` output columns.
+
+        Return None if the operator reads all columns.
+        """
         return None
 
     def by_position(self, operator: S) -> bool:
-        """Return True if the state has rows by column position, so that inputs cannot get columns."""
+        """Return True if the state identifies columns of stored rows by position.
+
+        The planner then adds no columns to the inputs of a running operator.
+        """
         return False
 
     # -- time and order --------------------------------------------------------------------------------
 
     def slack_us(self, operator: S) -> int:
-        """Return how far the output watermark is behind the input watermarks."""
+        """Return the time in microseconds by which the output watermark lags the input watermarks."""
         return 0
 
     def waits_for_time(self, operator: S, kind: TimestampKind) -> bool:
-        """Return True if idle-waiting-prone (IWP, M21), given the timestamp kind of the inputs."""
+        """Return True if an input without rows can block the operator (idle-waiting-prone, M21).
+
+        `kind` is the timestamp kind of the inputs.
+        """
         return False
 
     def history_us(self, operator: S, node: Node, graph: QueryGraph) -> int | None:
-        """Return the age up to which input rows affect results; None if unlimited."""
+        """Return the age in microseconds up to which input rows affect results; None if unlimited."""
         return 0
 
     def lag_us(self, operator: S) -> int | None:
-        """Return the latency that the operator keeps by processing fewer values under load, or None."""
+        """Return the latency bound that the operator meets by processing fewer values under load.
+
+        Return None if the operator always processes all values.
+        """
         return None
 
     def seq_bits(self, operator: S, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
-        """Return the bits of the results' sequence numbers, given those of the input (`columns.order`)."""
+        """Return the bit width of the sequence numbers of results (`columns.order`).
+
+        The sequence numbers of the input rows are `bits` wide.
+        """
         return bits
 
     def numbered_by(self, operator: S, node: Node, graph: QueryGraph) -> Iterable[str]:
-        """Return the nodes that assign the sequence numbers."""
+        """Return the ids of the nodes from whose rows the results take their sequence numbers."""
         return self.fed_by(operator, node, graph)
 
     # -- sharing and partitions ------------------------------------------------------------------------
 
     def for_all(self, operator: S, node: Node, graph: QueryGraph) -> bool:
-        """Return True if the output does not depend on the start of a query, so queries share the node."""
+        """Return True if queries that start at different times can share the node.
+
+        The output of such a node does not depend on the start of a query.
+        """
         return False
 
     def keys(self, operator: S) -> tuple[Keys, ...] | None:
-        """Return by input the expressions that can partition the work, or None."""
+        """Return for each input the expressions by whose values its rows can be partitioned.
+
+        Return None if the operator cannot be partitioned by expressions.
+        """
         return None
 
     def split_by_any(self, operator: S, node: Node, graph: QueryGraph) -> bool:
-        """Return True if any keys of the consumers can partition the work."""
+        """Return True if the input rows can be partitioned by any keys of the consumers."""
         return False
 
     def joins(self, operator: S) -> InnerJoin | None:
-        """Return the description of a join whose results have one row of each input."""
+        """Return the properties of a join in which each result row combines one row of each input.
+
+        Return None for other operators.
+        """
         return None
 
     def keys_below(self, operator: S, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-        """Map keys over the output to keys over the nodes below; None if a node lacks the keys."""
+        """Rewrite keys over the output columns as keys over the columns of the input nodes.
+
+        Return None if an input node lacks columns for a key.
+        """
         return ((node.inputs[0], keys),) if self.keeps_keys else None
 
     def takes(self, before: S, operator: S) -> Sequence[int] | None:
-        """Return the calls or columns of a former operator that provide the state, if they suffice."""
+        """Return the calls or columns of a replaced operator from which a new operator takes its state.
+
+        `before` is the replaced operator. Return None if its state does not suffice.
+        """
         return None
 
 
 def longest_us(windows: Iterable[Window]) -> int | None:
-    """Return the longest window.
+    """Return the length of the longest window in microseconds.
 
-    None if a window is unbounded or counts rows.
+    Return None if a window is unbounded or counts rows.
     """
     lengths = [window.extent if window.frame is FrameUnit.RANGE else None for window in windows]
     known = [length for length in lengths if length is not None]
@@ -274,9 +329,9 @@ Fact: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """Description of an operator: symbol, title and facts.
+    """Description of an operator in EXPLAIN: symbol, title and facts.
 
-    A fact is (what, text). The symbol may be empty. The most important fact is first.
+    A fact is a label and its text. The symbol may be empty. The most important fact is first.
     """
 
     symbol: str
@@ -298,7 +353,10 @@ def pluralize(number: int, word: str) -> str:
 
 
 def each(aliases: Sequence[str], windows: Sequence[str]) -> str:
-    """Return the window of each input, or the common window."""
+    """Return the windows of the inputs as text.
+
+    If all inputs have the same window, the text has the window once, followed by "each".
+    """
     if len(windows) > 1 and len(set(windows)) == 1:
         return f"{windows[0]} each"
     return ", ".join(f"{alias} {window}".strip() for alias, window in zip(aliases, windows, strict=True))
@@ -321,7 +379,10 @@ def call_text(call: AggregateCall | WindowCall) -> str:
 
 
 def window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
-    """Return the calls and their windows. A common window is shown once."""
+    """Return the facts that describe OVER calls in EXPLAIN.
+
+    If all calls have the same window and PARTITION BY, one fact has all calls, and one fact the window.
+    """
     if len({(call.window, call.partition_by) for call in calls}) > 1:
         return tuple(("compute", f"{call_text(call)} OVER ({_over(call)})") for call in calls)
     computed = ", ".join(call_text(call) for call in calls)
@@ -330,7 +391,7 @@ def window_calls(calls: Sequence[WindowCall]) -> tuple[Fact, ...]:
 
 
 def length_of(window: Window) -> str:
-    """Return a window without its slide, as text."""
+    """Return the length of a window as text, without the slide (distance of two windows)."""
     return str(Window(window.frame, window.extent))
 
 

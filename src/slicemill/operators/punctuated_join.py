@@ -1,6 +1,7 @@
-"""Punctuation-window join, row by row.
+"""Punctuation-window join, processed row by row.
 
-The state has the rows of open windows.
+A row that satisfies a condition (punctuation) closes the window of its key. The state has the rows of open
+windows.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from slicemill.types import Row, Schema, Timed
 
 @dataclass(slots=True)
 class _WindowRow:
-    """Row of an open window, and whether it has a match."""
+    """Row of an open window, with a flag that is set when the row has a match."""
 
     timed: Timed
     matched: bool = False
 
 
-# By input: the rows of a window by number, in arrival order.
+# Rows of one window, as a dict for each input. It maps arrival numbers to rows, in arrival order.
 _Window: TypeAlias = tuple[dict[int, _WindowRow], dict[int, _WindowRow]]
 
 
 @dataclass(slots=True)
 class PunctuatedRows:
-    """Row operator of a punctuation-window join.
+    """Punctuation-window join, which processes rows one by one.
 
     `keys` and `closes` are functions of an input's row, and `matches` is a function of a joined row. `widths`
     are the column counts of the inputs.
@@ -49,7 +50,7 @@ class PunctuatedRows:
     inputs: int = 2
     waits_for_time: bool = True
     _windows: ObjectsByKey[Row, _Window] = field(default_factory=lambda: ObjectsByKey(_plain, _made))
-    # (time, key, number) of arrived rows, for inputs with a maximum age.
+    # (time, key, arrival number) of each stored row, for inputs whose rows have a maximum age.
     _ages: tuple[deque[tuple[int, Row, int]], ...] = field(default_factory=lambda: (deque(), deque()))
     _arrived: int = 0
 
@@ -94,7 +95,7 @@ class PunctuatedRows:
         return self.advance(END)
 
     def held_from(self) -> int | None:
-        """Return None, because unmatched rows follow all results so far."""
+        """Return None: no output is held back, because unmatched rows are later than all results so far."""
         return None
 
     def due(self) -> int | None:
@@ -108,7 +109,10 @@ class PunctuatedRows:
         )
 
     def _expire(self, port: int, key: Row, number: int) -> _WindowRow | None:
-        """Expire a row. Return None if its window is already closed."""
+        """Delete a row that has reached its maximum age, and return it.
+
+        Return None if the window of the row is already closed.
+        """
         window = self._windows.change(key)
         member = None if window is None else window[port].pop(number, None)
         if window is not None and not any(window):
@@ -132,7 +136,7 @@ class PunctuatedRows:
         self._arrived = state["arrived"]
         if "by_key" in state:
             self._windows = state["by_key"].opened(_plain, _made)
-        else:  # written by versions without snapshots by key
+        else:  # the checkpoint is of an early version, which stored all windows in one list
             for key, sides in state["windows"]:
                 self._windows.put(key, _made(sides))
         for port, length in enumerate(self.operator.lengths):
@@ -167,7 +171,7 @@ def punctuated_join(operator: PunctuatedJoin, context: StepContext) -> RowStep:
 
 
 def closings(operator: PunctuatedJoin, schemas: Sequence[Schema]) -> list[Callable[[Row], bool]]:
-    """Return by input the predicate for rows that close their window."""
+    """Return for each input a predicate that is true for rows which close the window of their key."""
     return [
         (lambda _: False) if close is None else predicate(close, schema)
         for close, schema in zip(operator.closes, schemas, strict=True)

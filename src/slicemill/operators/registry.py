@@ -27,7 +27,7 @@ _KINDS: tuple[OperatorKind[Any], ...] = (
 
 @cache
 def kinds() -> tuple[OperatorKind[Any], ...]:
-    """Return the registrations of all operators, extensions last."""
+    """Return the registrations of all operators; those of extensions come last."""
     hooks = [operators for extension in extensions().values() for operators in extension.operators]
     return (*_KINDS, *(kind for operators in hooks for kind in load(operators.kinds)))
 
@@ -38,14 +38,14 @@ def _by_class() -> Mapping[type[Operator], OperatorKind[Any]]:
 
 
 def kind_of(operator: Operator) -> OperatorKind[Any]:
-    """Return the registration of an operator's class."""
+    """Return the registration (planning properties) of an operator's class."""
     return _by_class()[type(operator)]
 
 
 def partition_keys(operator: Operator) -> tuple[Keys, ...] | None:
-    """Return by input the keys by which an operator can be partitioned.
+    """Return for each input of an operator the keys by which its rows can be partitioned.
 
-    None without keys.
+    Return None if an input has no keys.
     """
     keys = kind_of(operator).keys(operator)
     return keys if keys is not None and all(keys) else None

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Source(Operator):
-    """Declared stream.
+    """Source node of a declared stream.
 
     Rows that are late by at most the slack are reordered.
     """
@@ -54,16 +54,16 @@ class Source(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Scan(Operator):
-    """Table, or view over tables: a finite relation that does not change."""
+    """Source node of a table, or of a view over tables."""
 
     relation: str
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResults(Operator):
-    """Sink with the results of a query.
+    """Sink that stores the results of a query.
 
-    With `incomplete`, the results include windows that began before the query.
+    If `incomplete` is set, the results include windows that began before the query started.
     """
 
     query: str
@@ -147,9 +147,9 @@ def _items(items: Sequence[SelectItem]) -> str:
 
 
 def _short_names(items: Sequence[SelectItem]) -> dict[str, str]:
-    """Map names of OVER calls to unambiguous names without windows.
+    """Map column names of OVER calls to short names, in which "…" replaces the window.
 
-    Empty if these names would be ambiguous. EXPLAIN shows the windows in the operator below.
+    Return an empty dict if short names would be ambiguous. EXPLAIN shows the windows in the operator below.
     """
     names = sorted({name for item in items for name in columns_of(item.expr) if " OVER (" in name})
     short = {name: f"{name.split(' OVER (')[0]} OVER (…)" for name in names}
@@ -207,7 +207,7 @@ class ProjectKind(OperatorKind[Project]):
         return True
 
     def columns_read(self, project: Project, port: int, wanted: Collection[str]) -> ColumnsRead:
-        # An item that no consumer reads is computed too, because it may raise an error.
+        # All SELECT items are computed, because an item that no consumer reads may raise an error.
         return ColumnsRead([item.expr for item in project.items], ())
 
     def keys_below(self, project: Project, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
@@ -218,14 +218,14 @@ class ProjectKind(OperatorKind[Project]):
         return ((node.inputs[0], below),)
 
 
-# Specifications of drop boxes, and of filters for complete windows.
+# Specifications of drop boxes, which remove rows under load, and of filters for complete windows.
 
 
 @dataclass(frozen=True, slots=True)
 class Drop(Operator):
-    """Drop box, which passes only a share of the rows under load (S54).
+    """Drop box: operator that passes only a share of the rows under load (S54).
 
-    `weight` is the weight of the queries that read the box. `utility` ranks rows by importance. If whole
+    `weight` is the weight of the queries that read the drop box. `utility` ranks rows by importance. If whole
     windows are dropped, `range_us` is the length of the queries' windows.
     """
 
@@ -237,7 +237,10 @@ class Drop(Operator):
 
 @dataclass(frozen=True, slots=True)
 class WholeWindows(Operator):
-    """Passes only results of windows from which `box` has dropped no row."""
+    """Filter that passes the result of a window only if the drop box `box` has removed no row of the window.
+
+    A drop box is an operator that removes rows under load.
+    """
 
     box: str
 
@@ -265,8 +268,8 @@ class DropKind(OperatorKind[Drop]):
         return "drop box"
 
     def for_all(self, drop: Drop, node: Node, graph: QueryGraph) -> bool:
-        # Queries with the same budget share a drop box, so that they can also share the operators that read
-        # it.
+        # Queries with the same load budget share one drop box (operator that removes rows under load).
+        # These queries can then also share the operators that read the drop box.
         return True
 
     def columns_read(self, drop: Drop, port: int, wanted: Collection[str]) -> ColumnsRead:
@@ -293,21 +296,21 @@ class WholeWindowsKind(OperatorKind[WholeWindows]):
 
 @dataclass(frozen=True, slots=True)
 class Merge(Operator):
-    """UNION: sort-merge of its inputs by timestamp (M14, M21)."""
+    """UNION of streams: merges its sorted inputs by timestamp (M14, M21)."""
 
 
 def input_ranks(node: Node) -> int:
-    """Return the bits that are needed to number the inputs."""
+    """Return the number of bits that represent the index of any input."""
     return (len(node.inputs) - 1).bit_length()
 
 
 def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
-    """Return True if rows are numbered by (input, number).
+    """Return True if UNION forms sequence numbers from the input index and the number of the input row.
 
-    The number is that of the row in its input. Such numbers do not depend on the number of subtasks. All
-    inputs must be declared streams, possibly behind filters and projections, because the numbers of
-    declared streams leave enough bits. All consumers must be joins. Aggregates order groups by their first
-    rows, for which numbers must increase with time. In all other cases rows are renumbered.
+    Such sequence numbers do not depend on the number of subtasks. All inputs must be declared streams,
+    possibly behind filters and projections, because the sequence numbers of declared streams leave enough
+    bits. All consumers must be joins. Aggregates order groups by their first rows, for which sequence numbers
+    must increase with time. In all other cases UNION assigns new sequence numbers.
     """
     behind = (graph[node_id].operator for node_id in graph.ancestors(node.id) - {node.id})
     plain = all(isinstance(operator, Source | Filter | Project) for operator in behind)
@@ -315,7 +318,7 @@ def keeps_numbers(_: Merge, node: Node, graph: QueryGraph) -> bool:
 
 
 def _feeds_only_joins(node: Node, graph: QueryGraph) -> bool:
-    """Return True if every consumer is a join, possibly behind filters."""
+    """Return True if every consumer of a node is a join, possibly behind filters and projections."""
     from slicemill.operators.registry import kind_of  # cyclic import
 
     readers = graph.consumers(node.id)
@@ -341,16 +344,16 @@ class MergeKind(OperatorKind[Merge]):
         return "union"
 
     def waits_for_time(self, union: Merge, kind: TimestampKind) -> bool:
-        # Latent rows have no timestamp, and are passed on at once.
+        # Rows of a stream without timestamps (latent) are passed on at once.
         return kind is not TimestampKind.LATENT
 
     def split_by_any(self, union: Merge, node: Node, graph: QueryGraph) -> bool:
         return keeps_numbers(union, node, graph)
 
     def keys_below(self, union: Merge, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-        """Map keys to the columns of each input by position.
+        """Rewrite keys over the output columns as keys over the columns of each input.
 
-        None if types differ.
+        Columns correspond by position. Return None if the types of corresponding columns differ.
         """
         if not keeps_numbers(union, node, graph):
             return None
@@ -382,10 +385,10 @@ class MergeKind(OperatorKind[Merge]):
 
 @dataclass(frozen=True, slots=True)
 class Lookup(Operator):
-    """Join each stream row (input 0) with a finite relation (input 1).
+    """Join each stream row (input 0) with a table or view (input 1).
 
-    `stream_alias` is empty if the columns of the stream already have aliases. With `left`, a row without a
-    match is emitted with NULLs.
+    `stream_alias` is empty if the columns of the stream already have aliases. If `left` is set, a row without
+    a match is emitted with NULLs.
     """
 
     stream_alias: str
@@ -396,9 +399,9 @@ class Lookup(Operator):
 
 @dataclass(frozen=True, slots=True)
 class Materialize(Operator):
-    """View over a stream: the content of its window (M40).
+    """View over a stream, which stores the rows in the window of the stream (M40).
 
-    A row of another stream reads the content as of the row's own time.
+    A row of another stream reads the content of the view as of the row's own time.
     """
 
     view: str
@@ -406,7 +409,7 @@ class Materialize(Operator):
 
 
 def in_table(_: Lookup, node: Node, graph: QueryGraph) -> bool:
-    """Return True for a table, False for a view of a stream."""
+    """Return True if a lookup reads a table, False if the lookup reads a view of a stream."""
     return isinstance(graph[node.inputs[1]].operator, Scan)
 
 
@@ -437,10 +440,10 @@ class LookupKind(OperatorKind[Lookup]):
         return in_table(lookup, node, graph)
 
     def fed_by(self, lookup: Lookup, node: Node, graph: QueryGraph) -> tuple[str, ...]:
-        """Return the input streams of a lookup.
+        """Return the nodes of the streams whose rows a lookup join reads.
 
-        A table is not an input stream. The stream of a view precedes the probing stream, so that a row
-        matches view rows with its own timestamp.
+        A table is not a stream. The stream of a view precedes the probing stream, so that a row matches view
+        rows with its own timestamp.
         """
         stream, relation = node.inputs
         return (stream,) if in_table(lookup, node, graph) else (graph[relation].inputs[0], stream)
@@ -455,9 +458,9 @@ class LookupKind(OperatorKind[Lookup]):
         return ColumnsRead([] if lookup.condition is None else [lookup.condition], wanted)
 
     def keys_below(self, lookup: Lookup, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-        """Map keys to columns of the stream.
+        """Rewrite keys over the output columns as keys over the columns of the input stream.
 
-        None if a key has other columns.
+        Return None if a key reads columns that the stream does not have.
         """
         prefix = f"{lookup.stream_alias}." if lookup.stream_alias else ""
         own = {prefix + name for name in graph[node.inputs[0]].schema.names}
@@ -491,10 +494,10 @@ class MaterializeKind(OperatorKind[Materialize]):
 
 @dataclass(frozen=True, slots=True)
 class TableCall(Operator):
-    """Join each row of a stream with the rows of `query`.
+    """Join of each stream row with the rows that a table function returns for this row.
 
-    The body of the function is `query`. The `arguments` are computed from the row, and `query` reads them by
-    name. `stream_alias` is empty if the columns of the stream already have aliases.
+    The body of the function is `query`. The `arguments` are computed from the stream row, and `query` reads
+    the arguments by name. `stream_alias` is empty if the columns of the stream already have aliases.
     """
 
     stream_alias: str
@@ -505,9 +508,9 @@ class TableCall(Operator):
 
 
 def stream_keys_below(alias: str, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-    """Map keys to columns of the stream.
+    """Rewrite keys over the output columns as keys over the columns of the input stream.
 
-    None if a key has other columns.
+    Return None if a key reads columns that the stream does not have.
     """
     prefix = f"{alias}." if alias else ""
     own = {prefix + name for name in graph[node.inputs[0]].schema.names}
@@ -553,9 +556,9 @@ class TableCallKind(OperatorKind[TableCall]):
 
 @dataclass(frozen=True, slots=True)
 class Unnest(Operator):
-    """Join each row with the elements of `list`, in list order.
+    """Join of each row with the elements of the row's `list`, in list order.
 
-    With `left`, a row whose list is empty or NULL is emitted with a NULL. `stream_alias` is empty if the
+    If `left` is set, a row whose list is empty or NULL is emitted with a NULL. `stream_alias` is empty if the
     columns of the stream already have aliases.
     """
 
@@ -594,10 +597,11 @@ class UnnestKind(OperatorKind[Unnest]):
 
 
 # ASOF join: each row of the first stream is joined with the latest row of its key in the second stream.
+# In the example, stream a is joined with stream b. All rows have key k = 1, and time runs to the right.
 #
 #     b   k=1: x         y              z
 #     a               1        1  1        1
-#     result         (1,x)   (1,y)(1,y)   (1,z)       at the times of a
+#     result         (1,x)   (1,y)(1,y)   (1,z)       result rows have the times of a
 #
 # The second stream is a versioned table: the version of a key is its latest row (FOR SYSTEM_TIME AS OF).
 
@@ -606,9 +610,10 @@ class UnnestKind(OperatorKind[Unnest]):
 class AsOfJoin(Operator):
     """ASOF join; output columns are named `alias.column`.
 
-    Results have the timestamps of input 0. `keys` are over the columns of each input. A row of input 1
-    matches if it is not later than the row of input 0, or earlier if `strict`. If `window_us` is set, the row
-    must also be less than `window_us` older. With `left`, a row without a match is emitted with NULLs.
+    Results have the timestamps of input 0. `keys` are expressions over the columns of each input. A row of
+    input 1 matches if it is not later than the row of input 0. If `strict` is set, the row must be earlier.
+    If `window_us` is set, the row must also be less than `window_us` older. If `left` is set, a row without a
+    match is emitted with NULLs.
     """
 
     aliases: tuple[str, str]
@@ -647,7 +652,7 @@ class AsOfJoinKind(OperatorKind[AsOfJoin]):
         return join.window_us
 
     def numbered_by(self, join: AsOfJoin, node: Node, graph: QueryGraph) -> Iterable[str]:
-        # Results have the sequence numbers of the first input.
+        # The results of an ASOF join have the sequence numbers of the first input.
         return node.inputs[:1]
 
 
@@ -658,8 +663,8 @@ class AsOfJoinKind(OperatorKind[AsOfJoin]):
 class Reorder(Operator):
     """Set the timestamp of rows to `column`, and reorder the rows.
 
-    Rows whose new timestamp is more than `slack_us` before the old timestamp are dropped. This does not
-    depend on other rows.
+    Rows whose new timestamp is more than `slack_us` before the old timestamp are dropped. The decision does
+    not depend on other rows.
     """
 
     column: str
@@ -690,23 +695,26 @@ class ReorderKind(OperatorKind[Reorder]):
         return operator.slack_us
 
 
-# Specification of the result of one member of a shared operator.
+# Specification of a part: the result of a shared operator for one of its queries.
 
 
 @dataclass(frozen=True, slots=True)
 class Part(Operator):
-    """Result of one member of the shared operator in the input."""
+    """Result of a shared operator for one query (`member`). The shared operator is the node's input."""
 
     member: str
 
 
 def member_of(shared: SharedOperator, part: Part) -> Any:
-    """Return the member of a part."""
+    """Return the member (one query's use) of a shared operator whose result a `Part` node provides."""
     return next(member for member in shared.members if member.name == part.member)
 
 
 def _member_of_part(part: Part, node: Node, graph: QueryGraph) -> tuple[MemberKind[Any], Any]:
-    """Return the kind of the member, and the member."""
+    """Return the planning properties of the member whose result a `Part` node provides, and the member.
+
+    A member is one query's use of a shared operator.
+    """
     from slicemill.operators.registry import kind_of  # cyclic import
 
     shared = graph[node.inputs[0]].operator
@@ -722,14 +730,14 @@ class PartKind(OperatorKind[Part]):
     ties = True
 
     def keys_below(self, part: Part, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-        """Return the corresponding keys of the shared operator's inputs."""
+        """Rewrite keys over the output columns as keys over the inputs of the shared operator."""
         kind, member = _member_of_part(part, node, graph)
         shared = graph[node.inputs[0]]
         below = kind.keys_below(shared.operator, member, keys)
         return None if below is None else tuple(zip(shared.inputs, below, strict=True))
 
     def words(self, part: Part, node: Node, graph: QueryGraph) -> Description:
-        """Describe the member like an operator that is not shared."""
+        """Return the description of one query's part of a shared operator, as if it were not shared."""
         kind, member = _member_of_part(part, node, graph)
         return kind.words(member)
 
@@ -741,7 +749,7 @@ class PartKind(OperatorKind[Part]):
         return graph[node.inputs[0]].inputs
 
     def seq_bits(self, part: Part, bits: int, catalog: Catalog, node: Node, graph: QueryGraph) -> int:
-        """Return the bits of the sequence numbers of a member's results."""
+        """Return the bit width of the sequence numbers in one query's results of a shared operator."""
         kind, member = _member_of_part(part, node, graph)
         return kind.seq_bits(member, bits, catalog)
 
@@ -789,6 +797,7 @@ class GroupAggregateKind(OperatorKind[GroupAggregate]):
 
 
 # Joins over punctuation windows. A row that satisfies a condition closes the window of its key (S2).
+# In the example, the rows of streams a and b have the key k = 7, and the row a3 closes the window.
 #
 #     a, k = 7    ·  a1        a2            a3, closes            a4
 #     b, k = 7          b1          b2               ·  b3   b4
@@ -803,10 +812,11 @@ class GroupAggregateKind(OperatorKind[GroupAggregate]):
 class PunctuatedJoin(Operator):
     """Join over punctuation windows; output columns are named `alias.column`.
 
-    `condition` is over the output columns. `keys` are the equal expressions in `condition`. `closes` are the
-    conditions of closing rows. `keys` and `closes` are over the columns of each input. `lengths` are the
-    maximum ages of rows; None if rows stay until their window is closed. For outer, semi and anti joins
-    (`kind`), an unmatched row is emitted when no match is possible any more.
+    `condition` is an expression over the output columns. `keys` are the equal expressions in `condition`. A
+    row that satisfies `closes` closes the window of its key. `keys` and `closes` are expressions over the
+    columns of each input. `lengths` are the maximum ages of rows; None if rows stay until their window is
+    closed. For outer, semi and anti joins (`kind`), an unmatched row is emitted when no match is possible any
+    more.
     """
 
     aliases: tuple[str, str]

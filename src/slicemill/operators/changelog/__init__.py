@@ -1,4 +1,4 @@
-"""Operators whose results change: groups, early windows and sessions, joins, top-n, EMIT.
+"""Operators whose result is a changelog: GROUP BY, early emissions of windows, joins, top-n and EMIT.
 
-All of them emit changes by one protocol (`retraction`).
+All these operators emit changes by one protocol (`retraction`).
 """

@@ -1,4 +1,4 @@
-"""Execution step of DISTINCT: drop rows whose values have been seen."""
+"""Execution step of DISTINCT, which drops a row if an earlier row has the same values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DistinctStep:
         known = len(self.state.met)
         columns = [table.column(name) for name in self._names]
         numbered = self.state.met.number(distinct_keys(columns, table.num_rows), columns)
-        # Keys are numbered in order of appearance.
+        # Distinct rows are numbered in order of appearance.
         found, rows = np.unique(numbered, return_index=True)
         return table.take(pa.array(np.sort(rows[found >= known]))), complete[0]
 

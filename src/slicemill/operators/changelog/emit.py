@@ -1,4 +1,4 @@
-"""Execution step of EMIT: net changes of each interval.
+"""Execution step of EMIT EVERY and EMIT FINAL: emits the net changes of each interval.
 
 The net change of a row compares the row before the first and after the last change of the interval.
 """
@@ -33,7 +33,10 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("emit", version=1)
 @dataclass(slots=True)
 class EmitState:
-    """Pending changes (first and last of each row), and next row number."""
+    """State of EMIT: pending changes of the current interval, and the sequence number of the next output row.
+
+    Of the changes of one row, only the first change and the last change are stored.
+    """
 
     waiting: pa.Table | None = None
     latest_ts: int = BEGINNING
@@ -45,9 +48,9 @@ class EmitStep:
     def __init__(self, operator: Emit, context: StepContext) -> None:
         (schema,) = context.schemas
         self.state = context.state if isinstance(context.state, EmitState) else EmitState()
-        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any subtask, set before each run
+        self.latest_elsewhere = BEGINNING  # timestamp of the last row in any subtask, set before `run`
         self._every = operator.every
-        self._counts = not operator.key  # without a key there is a single subtask
+        self._counts = not operator.key  # True if a single subtask has all rows, and numbers them
         self._input = schema
         self._schema = with_system_columns(to_arrow(context.node.schema))
 
@@ -57,7 +60,7 @@ class EmitStep:
 
     def run(self, tables: Sequence[pa.Table], complete: Sequence[int]) -> tuple[pa.Table, int]:
         state, until = self.state, complete[0]
-        # Drop field metadata such as nullability, which may differ in later tables.
+        # Select columns without field metadata such as nullability, which may differ in later tables.
         names = [*_SYSTEM, *self._input.names]
         table = pa.table([tables[0].column(name) for name in names], names=names)
         rows = table if state.waiting is None else concat_with_nulls([state.waiting, table])
@@ -84,7 +87,7 @@ class EmitStep:
         return int(self._ends(waiting).min())
 
     def _ends(self, rows: pa.Table) -> Int64s:
-        """Return the end of each change's interval.
+        """Return for each change the end of the EMIT interval that contains the change.
 
         Changes before the first row have an interval of their own.
         """
@@ -114,7 +117,10 @@ class EmitStep:
         return version_changes(causes, stamped.select(names), before, after, names)
 
     def _by_values(self, rows: pa.Table, ends: Int64s) -> pa.Table:
-        """Return net inserts and deletes of equal rows, for changelogs without key."""
+        """Return the net inserts and deletes of a changelog without key.
+
+        In each interval, inserts and deletes of equal rows cancel out.
+        """
         left = _surviving_changes(rows, ends, self._input)
         rows, ends = rows.take(pa.array(left)), ends[left]
         codes, first = _number_rows(rows, ends, self._input.own)
@@ -126,7 +132,7 @@ class EmitStep:
         return with_ops(stamped.take(pa.array(np.repeat(first[order], counts))), ops)
 
     def _stamped(self, rows: pa.Table, ends: Int64s) -> pa.Table:
-        """Set the time of changes to the end of their interval."""
+        """Set the timestamps of changes to the end of their EMIT interval."""
         stamps = np.where(ends == EARLIEST + 1, EARLIEST, ends)
         if self._every is None:
             stamps = np.full(len(ends), max(self.state.latest_ts, self.latest_elsewhere))
@@ -135,7 +141,7 @@ class EmitStep:
 
 
 def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
-    """Return the changes that suffice to compute the net changes."""
+    """Return the positions of the pending changes that suffice to compute the net changes."""
     if schema.key is None:
         return _surviving_changes(rows, ends, schema)
     first, last = _first_and_last(rows, ends, schema)
@@ -143,10 +149,10 @@ def _sufficient_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
 
 
 def _surviving_changes(rows: pa.Table, ends: Int64s, schema: Schema) -> Int64s:
-    """Return the changes that remain after equal inserts and deletes cancel out.
+    """Return the changes that remain after inserts and deletes of equal rows cancel out.
 
     An insert and a delete of equal rows in one interval cancel out. The first changes since the count of a
-    row was last 0 remain, so that the choice does not depend on run boundaries.
+    row was last 0 remain, so that the choice does not depend on the borders of micro-batches.
     """
     codes, first = _number_rows(rows, ends, schema.own)
     order, grouped, _ = by_partition(codes.astype(np.int32), len(first))
@@ -169,9 +175,9 @@ def _first_and_last(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64
 
 
 def _number_rows(rows: pa.Table, ends: Int64s, schema: Schema) -> tuple[Int64s, Int64s]:
-    """Give equal rows of an interval the same number.
+    """Assign the same number to equal changed rows in one EMIT interval.
 
-    Return the number of each row, and the first row of each number.
+    Return the number of each row, and the position of the first row with each number.
     """
     found = distinct_keys([pa.array(ends), *(rows.column(name) for name in schema.names)], rows.num_rows)
     return found.codes, found.rows

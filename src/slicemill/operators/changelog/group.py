@@ -1,9 +1,9 @@
-"""GROUP BY over all history: group values before and after each row.
+"""GROUP BY over all history, whose result is a changelog of group rows.
 
-Each input row updates its group, from the aggregate values before the row to those after it. The values after
-a row come from running accumulators (`operators.window.running`), or from unbounded OVER windows partitioned
-by the group keys. The values before a row are those after the previous row of its group. If the previous row
-is not in this run, these values are stored as the last emitted row.
+Each input row changes the result row of its group. The aggregate values after the input row come from running
+accumulators (`operators.window.running`), or from unbounded OVER windows partitioned by the group keys. The
+values before the input row are the values after the previous row of its group. If the previous row is not in
+this micro-batch, the state has these values as the last emitted row of the group.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ _UPGRADES = {
 )
 @dataclass(slots=True)
 class GroupChangesState:
-    """Groups, accumulators, windows, and the last emitted row by group.
+    """Group keys, accumulators, windows, and the last emitted row of each group.
 
-    Version 1 had all calls and the groups in windows; version 2 had one table of emitted rows.
+    Version 1 of the state had all calls and the groups in windows. Version 2 had one table of emitted rows.
     """
 
     keys: Keys | None = None
-    accumulators: list[RunningAggregate | None] | None = None  # by call; None for a windowed call
+    accumulators: list[RunningAggregate | None] | None = None  # one for each call; None for a windowed call
     windows: WindowState | None = None
     emitted: RowsByNumber = field(default_factory=RowsByNumber)
 
 
 class GroupChangesStep:
-    """Execution step for insert-only input."""
+    """Execution step of GROUP BY over insert-only input."""
 
     def __init__(self, operator: GroupChanges, context: StepContext) -> None:
         (schema,) = context.schemas
@@ -106,7 +106,7 @@ class GroupChangesStep:
         self._columns = CompiledColumns([keys, *arguments, *self._counted_values], schema)
         self._group_names = [item.name for item in operator.group_by]
         self._value_names = [column.name for call in operator.calls for column in call.columns]
-        # count(*) changes with every row, so its changes need no comparison.
+        # count(*) changes with every input row, so old and new result rows are never equal.
         counts_all = any(call.name.lower() == "count" and not call.arguments for call in operator.calls)
         self._compared = [] if counts_all else self._value_names
         self._schema = with_system_columns(to_arrow(context.node.schema))
@@ -114,13 +114,13 @@ class GroupChangesStep:
         self.emits_first_row = False
         begun = any(len(accumulator.counts) for _, accumulator in self._accumulators)
         self._stored_groups = len(state.keys) if operator.group_by else int(begun)
-        # State that was taken over has groups that are not in the table of the new definition yet.
+        # After a query was replaced, the table of the new query lacks the groups of the state it took over.
         self._emits_all = state.emitted.used < self._stored_groups
 
     def _share_values(self) -> None:
-        """Let calls that count the same values share a value numbering.
+        """Let `count(DISTINCT …)` calls over the same columns use one numbering of distinct values.
 
-        Older states have one numbering for each call.
+        States of earlier versions have one numbering for each call.
         """
         shared: dict[tuple[Expr, ...], Keys] = {}
         for (_, accumulator), counted in zip(self._accumulators, self._counted_values, strict=True):
@@ -144,10 +144,10 @@ class GroupChangesStep:
         return pa.concat_tables([first, made]) if first.num_rows else made, until
 
     def _inserts(self, table: pa.Table, complete: int) -> pa.Table:
-        """Return inserts of all groups that have not been emitted.
+        """Return the inserts of all stored groups whose row has not been emitted.
 
-        The inserts precede the rows of the run. An accumulator returns its current value for a row with NULL
-        arguments and weight 0.
+        The inserts precede the output rows of the micro-batch. An accumulator returns its current value for a
+        row with NULL arguments and weight 0.
         """
         keys, emitted = self.state.keys, self.state.emitted
         assert keys is not None, "set when the step was made"
@@ -195,9 +195,9 @@ class GroupChangesStep:
     def _accumulated(
         self, rows: GroupedRows, arguments: Sequence[list[pa.Array]], counted: Sequence[list[pa.Array]]
     ) -> dict[str, pa.Array]:
-        """Return the result column of each accumulator."""
+        """Return for each accumulator its result column, with the value after each input row."""
         found = {}
-        numbered: dict[int, Int32s] = {}  # by numbering of values, which several calls may share
+        numbered: dict[int, Int32s] = {}  # value numbers of the rows, by numbering (shared by several calls)
         for (call, accumulator), columns, values in zip(self._accumulators, arguments, counted, strict=True):
             if isinstance(accumulator, RunningDistinct):
                 numbering = id(accumulator.values)
@@ -221,7 +221,10 @@ def _nulls(expr: Expr, count: int) -> pa.Array:
 
 
 def taken_over(_: GroupChanges, state: object, calls: Sequence[int]) -> GroupChangesState:
-    """Return the state of a new definition; `calls` are its former calls' positions."""
+    """Build the state of a query from the state of the query that it replaces.
+
+    `calls` has for each new call the position of the former call whose accumulator it takes over.
+    """
     accumulators = state.accumulators if isinstance(state, GroupChangesState) else None
     if accumulators is None or any(accumulators[call] is None for call in calls):
         raise not_taken_over()
@@ -251,7 +254,7 @@ def group_changes(
 #     update_after    b       7          7     insert b 7
 
 
-_EVICTED = 1_000  # minimum number of empty groups that are evicted together
+_EVICTED = 1_000  # empty groups are evicted only if there are at least this many
 
 
 @stored_as(
@@ -262,7 +265,7 @@ _EVICTED = 1_000  # minimum number of empty groups that are evicted together
 )
 @dataclass(slots=True)
 class RetractingGroupsState:
-    """Groups, their row counts and last emitted values, and accumulators."""
+    """Group keys, and the row count, accumulators and last emitted values of each group."""
 
     accumulators: list[RetractableAggregate]
     keys: Keys = field(default_factory=Keys)
@@ -272,7 +275,7 @@ class RetractingGroupsState:
 
 
 class RetractingGroupsStep:
-    """Execution step for changelog input."""
+    """Execution step of GROUP BY over a changelog."""
 
     def __init__(self, operator: GroupChanges, context: StepContext, state: RetractingGroupsState) -> None:
         (schema,) = context.schemas
@@ -302,7 +305,7 @@ class RetractingGroupsStep:
         ops = ops_of(table)
         groups_of, *arguments = self._columns.of(table)
         numbered = state.keys.number(distinct_keys(groups_of, len(ops)), groups_of)
-        # No change is emitted after an update_before row if its update_after row is in the same group.
+        # An update_before row causes no change if its update_after row belongs to the same group.
         emits, halves = np.ones(len(ops), np.bool_), np.flatnonzero(ops == UPDATE_BEFORE)
         emits[halves] = numbered[halves] != numbered[halves + 1]
         signs = np.where(adds(ops), np.int64(1), np.int64(-1))
@@ -319,7 +322,7 @@ class RetractingGroupsStep:
         emitting = emits[rows.order]
         order, groups = rows.order[emitting], rows.groups[emitting]
         versions, before, after = replace_emitted(state.emitted, rows.touched, groups, order, now)
-        if self._grouped:  # a group without rows has no version
+        if self._grouped:  # a group without rows has no result row
             exists = sizes[order] > 0
             first = np.ones(len(order), np.bool_)
             first[1:] = groups[1:] != groups[:-1]
@@ -336,7 +339,7 @@ class RetractingGroupsStep:
         return made.cast(self._schema)
 
     def _evict(self) -> None:
-        """Evict empty groups once there are many."""
+        """Evict groups without rows if there are many such groups."""
         state = self.state
         alive = state.rows > 0
         empty = len(alive) - int(np.count_nonzero(alive))
@@ -352,10 +355,10 @@ class RetractingGroupsStep:
 
 
 def retracting_groups(operator: GroupChanges, context: StepContext) -> RetractingGroupsStep | None:
-    """Return the step; None if rows must be processed one by one.
+    """Return the execution step of GROUP BY over a changelog, for whole batches of rows.
 
-    This is necessary if a call has no retractable accumulator, or if the stored state is that of the row
-    operator.
+    Return None if rows must be processed one by one. This is necessary if a call has no retractable
+    accumulator, or if the stored state is of the operator that processes rows one by one.
     """
     if isinstance(context.state, RetractingGroupsState):
         return RetractingGroupsStep(operator, context, context.state)
@@ -380,13 +383,13 @@ def retracting_groups(operator: GroupChanges, context: StepContext) -> Retractin
 
 @dataclass(frozen=True, slots=True)
 class GlobalAggregateRow:
-    """Values of a global aggregate over no rows, as a table of one row."""
+    """Result row of an aggregate without GROUP BY (global aggregate) over no input rows."""
 
     values: pa.Table
 
     @staticmethod
     def of(operator: GroupChanges, context: StepContext) -> GlobalAggregateRow | None:
-        """Return the row, or None for an aggregate with GROUP BY."""
+        """Return the result row of an aggregate without GROUP BY over no rows; None with GROUP BY."""
         if operator.group_by:
             return None
         definitions = [context.definition(call) for call in operator.calls]
@@ -395,7 +398,10 @@ class GlobalAggregateRow:
         return GlobalAggregateRow(plain_table([row], context.node.schema.own))
 
     def enter(self, emitted: RowsByNumber) -> bool:
-        """Record the row as emitted, unless a row was emitted before."""
+        """Store the row of a global aggregate as emitted, unless a row was emitted before.
+
+        Return True if the row was stored.
+        """
         emitted.reach(1)
         if emitted.indices[0] >= 0:
             return False
@@ -403,9 +409,9 @@ class GlobalAggregateRow:
         return True
 
     def as_insert(self, schema: pa.Schema) -> pa.Table:
-        """Return the change that inserts the row.
+        """Return the insert of the global aggregate's row over no input rows.
 
-        The insert precedes all other rows, so its sequence number is 0.
+        The insert precedes all other changes, so its sequence number is 0.
         """
         system = {TS: EARLIEST, SEQ: 0, ARRIVAL: 0, OP: INSERT}
         columns = [

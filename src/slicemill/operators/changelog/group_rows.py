@@ -1,4 +1,4 @@
-"""GROUP BY over a changelog, row by row, with retractable aggregates.
+"""GROUP BY over a changelog, processed row by row, with retractable aggregates.
 
 Counts, sums, moments, percentiles and distinct values are maintained incrementally and exactly. For other
 aggregates the rows of a group are stored in arrival order, and evaluated again after each change.
@@ -37,7 +37,7 @@ NOTHING = object()
 
 
 class RetractableAccumulator(Protocol):
-    """Accumulator of a group that supports retraction."""
+    """Accumulator of one aggregate and one group, from which rows can be removed again."""
 
     def add(self, args: Row) -> None: ...
     def remove(self, args: Row) -> None: ...
@@ -47,7 +47,7 @@ class RetractableAccumulator(Protocol):
 
 
 class SortedValues:
-    """Accumulator of min and max: a sorted multiset, NaN last."""
+    """Accumulator of min and max: sorted list of all values, in which NaN is last."""
 
     def __init__(self, greatest: bool) -> None:
         self._index = -1 if greatest else 0
@@ -79,7 +79,7 @@ def _in_order(value: Any) -> tuple[bool, Any]:
 
 
 class GroupRows:
-    """Accumulator of any aggregate: stores the group's rows in arrival order."""
+    """Accumulator for any aggregate, which stores the argument rows of a group in arrival order."""
 
     def __init__(self, definition: RowAggregate) -> None:
         self._name, self._base = definition.name, base_of(definition)
@@ -93,7 +93,10 @@ class GroupRows:
         del self._rows[next(index for index, row in enumerate(self._rows) if comparable(row) == wanted)]
 
     def value(self) -> object:
-        """Evaluate the aggregate; NOTHING if a user-defined aggregate returns no row."""
+        """Evaluate the aggregate over all stored rows.
+
+        Return NOTHING if a user-defined aggregate returns no row.
+        """
         returned = evaluate(self._base, self._rows)
         if len(returned) > 1:
             raise SlicemillError(
@@ -126,10 +129,10 @@ def retractable_accumulator(
 
 @dataclass(slots=True)
 class ChangingGroup:
-    """Group: output key values, accumulators, and last emitted row.
+    """State of one group: output key values, accumulators, and last emitted row.
 
-    `rows` counts the rows of a group of GROUP BY. `changed` is the number of the first change of a group of a
-    window since its row was emitted, None without a change.
+    `rows` is the row count of a group of GROUP BY. For a group of a window, `changed` is the number of its
+    first change since its row was emitted; None if the group has not changed.
     """
 
     values: Row
@@ -139,17 +142,20 @@ class ChangingGroup:
     changed: int | None = None
 
     def emit(self, now: Row | None) -> Sequence[Row]:
-        """Return the changes from the last emitted row to the row `now`."""
+        """Store `now` as the result row of the group, and return the changes to emit.
+
+        The changes replace the last emitted row of the group by `now`. None means that the group has no row.
+        """
         before, self.emitted = self.emitted, now
         return row_changes(before, now)
 
     def stored(self) -> list[Any]:
-        """Return the states of the accumulators."""
+        """Return the states of the group's accumulators, for a checkpoint."""
         return [accumulator.state() for accumulator in self.accumulators]
 
 
 class GroupCalls:
-    """Aggregate calls over changing groups."""
+    """Aggregate calls over groups whose rows can be retracted."""
 
     def __init__(self, calls: Sequence[AggregateCall], context: StepContext) -> None:
         (schema,) = context.schemas
@@ -161,11 +167,11 @@ class GroupCalls:
         self._arguments = [row_of_expressions(call.arguments, schema) for call in calls]
 
     def group(self, values: Row) -> ChangingGroup:
-        """Return a new group with these key values."""
+        """Return a new group with the given key values and empty accumulators."""
         return ChangingGroup(normalize_zeros(values), [make() for make in self._makes])
 
     def restored(self, values: Row, states: Sequence[Any], emitted: Row | None) -> ChangingGroup:
-        """Return a group with stored accumulators."""
+        """Return a group whose accumulators have the given stored states."""
         group = ChangingGroup(values, [make() for make in self._makes], emitted=emitted)
         for accumulator, state in zip(group.accumulators, states, strict=True):
             accumulator.restore(state)
@@ -183,7 +189,10 @@ class GroupCalls:
         return len(self._definitions)
 
     def row(self, group: ChangingGroup) -> Row | None:
-        """Return the key values and the results; None if the calls return no row."""
+        """Return the result row of a group: its key values, then its aggregate results.
+
+        Return None if the aggregates return no row.
+        """
         values = [accumulator.value() for accumulator in group.accumulators]
         rows = align(self._definitions, [[] if value is NOTHING else [value] for value in values])
         return group.values + rows[0] if rows else None
@@ -191,10 +200,10 @@ class GroupCalls:
 
 @dataclass(slots=True)
 class ChangingGroups:
-    """Row operator of GROUP BY over a changelog.
+    """GROUP BY over a changelog, which processes rows one by one.
 
-    With `retracts` the first input column is the operation. Without GROUP BY there is a single group, which
-    also exists without rows.
+    If `retracts` is set, the first input column is the operation. An aggregate without GROUP BY has a single
+    group, which exists even if it has no rows.
     """
 
     group: Callable[[Row], Row] | None
@@ -210,7 +219,7 @@ class ChangingGroups:
         self._incoming = IncomingChanges(self.retracts)
 
     def begin(self) -> Sequence[Timed]:
-        """Return the row of a global aggregate over no rows."""
+        """Return the initial insert of an aggregate without GROUP BY, whose row exists before any input."""
         if self.group is not None or self._groups.get(()) is not None:
             return ()
         key, group = self._group_of(())
@@ -262,7 +271,7 @@ class ChangingGroups:
         self._incoming.before = state["before"]
         if "by_key" in state:
             self._groups = state["by_key"].opened(_plain, self._restored)
-        else:  # stored by versions without snapshots by key
+        else:  # the checkpoint is of an early version, which stored all groups in one dict
             for key, group in state["groups"].items():
                 self._groups.put(key, self._restored(group))
 

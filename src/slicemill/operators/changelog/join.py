@@ -1,6 +1,6 @@
-"""Join of changelogs, row by row.
+"""Join of changelogs, processed row by row.
 
-The rows of both inputs are stored by key.
+The rows of both inputs are stored by join key.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from slicemill.operators.row_step import RowStep, predicate, row_of_expressions,
 from slicemill.operators.step import StepContext
 from slicemill.types import Row, Schema, Timed
 
-# Rows by the number of their arrival; an update keeps the number of the old row.
+# Stored rows by arrival number. The new row of an update has the arrival number of the old row.
 Rows: TypeAlias = dict[int, Row]
-# Result rows by the numbers of their input rows; 0 for a missing row.
+# Result rows by the arrival numbers of their two input rows. Number 0 stands for a missing input row.
 Results: TypeAlias = dict[tuple[int, int], Row]
 
 
 @dataclass(slots=True)
 class JoinChangesByRows:
-    """Row operator of a join of changelogs.
+    """Join of two changelogs, which processes rows one by one.
 
-    `keys` are functions of an input's row as it arrives, `matches` is a function of a joined row. `widths`
-    are the numbers of columns of the inputs.
+    `keys` has for each input the function that returns the join key of an arriving row. `matches` returns
+    True if a joined row satisfies the join condition. `widths` are the numbers of columns of the inputs.
     """
 
     operator: JoinChanges
@@ -37,7 +37,7 @@ class JoinChangesByRows:
     widths: tuple[int, int]
     inputs: int = 2
     waits_for_time: bool = True
-    # Rows of both inputs by key, with one part for each input.
+    # Stored rows by join key. Each key has one dict of rows for each input.
     _sides: ObjectsByKey[Row, Rows] = field(default_factory=lambda: ObjectsByKey(_same, _same))
     _incoming: tuple[IncomingChanges, ...] = field(init=False)
     _arrived: int = 0
@@ -74,7 +74,7 @@ class JoinChangesByRows:
         own, stored = self._own(port, row), self._sides.change(key, port)
         assert stored is not None, "a retracted row was inserted before"
         wanted = comparable(own)
-        # Of equal rows, delete the row that arrived first.
+        # If several stored rows are equal to the retracted row, delete the row that arrived first.
         number = min(number for number, other in stored.items() if comparable(other) == wanted)
         del stored[number]
         if not stored:
@@ -106,13 +106,13 @@ class JoinChangesByRows:
             stored[number] = own
 
     def _partners(self, port: int, key: Row, own: Row) -> Iterator[tuple[int, Row]]:
-        """Yield the rows of the other side that a row matches."""
+        """Yield the stored rows of the other input that match a row, with their arrival numbers."""
         for number, other in (self._sides.get(key, 1 - port) or {}).items():
             if self.matches(self._joined(port, own, other)):
                 yield number, other
 
     def _emits_unmatched(self, port: int) -> bool:
-        """Return True if unmatched rows of a side are emitted."""
+        """Return True if rows of input `port` are emitted even if they have no match."""
         return port in self.operator.kind.outer_inputs
 
     def _own(self, port: int, row: Row) -> Row:
@@ -136,7 +136,7 @@ class JoinChangesByRows:
             incoming.before = before
         if "rows" in state:
             self._sides = state["rows"].opened(_same, _same)
-        else:  # stored by versions without snapshots by key
+        else:  # the checkpoint is of an early version, which stored one list for each input
             for port, side in enumerate(state["sides"]):
                 for key, rows in side:
                     self._sides.put(key, rows, port)

@@ -1,7 +1,7 @@
-"""Retraction protocol: the changes from the last emitted version of a row to the next.
+"""Retraction protocol: the changes that replace the last emitted version of a result row by the next version.
 
-An operator with changing results stores the last emitted version of each row. A new version is emitted as a
-change. Equal versions are suppressed:
+An operator with changing results stores the last emitted version of each result row. A new version is emitted
+as a change. A version that is equal to the last emitted version is suppressed:
 
     last emitted    next version    changes
     none            (clock, 10)     insert (clock, 10)
@@ -11,8 +11,8 @@ change. Equal versions are suppressed:
 
 If an input row changes several rows at once, deletes precede updates, and updates precede inserts.
 
-Operators over columns use `replace_emitted` and `version_changes`. Row operators use `IncomingChanges`,
-`row_changes` and `changes_between`.
+Operators that process whole batches use `replace_emitted` and `version_changes`. Operators that process rows
+one by one use `IncomingChanges`, `row_changes` and `changes_between`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ K = TypeVar("K")
 def replace_emitted(
     emitted: RowsByNumber, numbers: Int64s, groups: Int32s, order: Int64s, new: pa.Table
 ) -> tuple[pa.Table, Int64s, Int64s]:
-    """Replace the emitted versions of groups by new versions.
+    """Replace the last emitted result rows of groups by new versions of these rows.
 
     `order` has the positions in `new` of the new versions, sorted by group. `groups` has the index in
-    `numbers` of each new version's group. Returns a table of versions. For each new version, also returns the
+    `numbers` of each new version's group. Return a table of versions. For each new version, also return the
     positions of the previous version and of the new version in this table. The previous position is -1 for
     the first version of a group.
     """
@@ -60,10 +60,11 @@ def replace_emitted(
 def version_changes(
     causes: pa.Table, versions: pa.Table, before: Int64s, after: Int64s, compared: Sequence[str] = ()
 ) -> pa.Table:
-    """Return the changes from `versions[before]` to `versions[after]`, with `_op`.
+    """Return the changelog rows that replace old versions of result rows by new versions.
 
-    Position -1 stands for no version. `causes` has one row per change, with the system columns first.
-    Updates that leave all columns of `compared` equal are suppressed.
+    The old versions are the rows `before` of `versions`, and the new versions are the rows `after`. Position
+    -1 stands for no version. The column `_op` has the operation of each change. `causes` has one row per
+    change, with the system columns first. Updates that leave all columns of `compared` equal are suppressed.
     """
     was, is_ = before >= 0, after >= 0
     if compared:
@@ -83,19 +84,19 @@ def version_changes(
 
 @dataclass(slots=True)
 class IncomingChanges:
-    """Reader of changes that arrive row by row.
+    """Reader of changelog rows that arrive one by one.
 
-    With `retracts`, the first column of a row is its operation. Otherwise all rows are inserts. `before` is
-    an update_before row that waits for its update_after row.
+    If `retracts` is set, the first column of a row is its operation. Otherwise all rows are inserts. `before`
+    is an update_before row that waits for its update_after row.
     """
 
     retracts: bool
     before: Row | None = None
 
     def read(self, row: Row) -> tuple[Row | None, Row | None] | None:
-        """Return the retracted and the inserted row, with their operations.
+        """Return the retracted row and the inserted row of a change, with their operations.
 
-        None for an update_before row, which is returned together with its update_after row.
+        Return None for an update_before row, because it is returned together with its update_after row.
         """
         op = row[0] if self.retracts else "insert"
         if op == "update_before":
@@ -108,7 +109,10 @@ class IncomingChanges:
 
 
 def row_changes(before: Row | None, now: Row | None) -> Sequence[Row]:
-    """Return the changes from one version of a row to the next."""
+    """Return the changes that replace the version `before` of a result row by the version `now`.
+
+    None means that the row does not exist.
+    """
     if before is None:
         return () if now is None else (("insert", *now),)
     if now is None:
@@ -119,7 +123,7 @@ def row_changes(before: Row | None, now: Row | None) -> Sequence[Row]:
 
 
 def changes_between(before: Mapping[K, Row], now: Mapping[K, Row]) -> Iterator[Row]:
-    """Yield the changes between two versions of several rows.
+    """Yield the changes that replace the rows of `before` by the rows of `now` with the same keys.
 
     Deletes precede updates, and updates precede inserts.
     """

@@ -1,4 +1,4 @@
-"""Sessions with early emissions, row by row; state is the open sessions."""
+"""Session windows with early emissions, processed row by row. The state has the open sessions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from slicemill.types import Row, Schema, Timed
 class _ChangingSession:
     """Session of a group, from `start` to `end`.
 
-    The end moves as rows arrive; None if it is not known.
+    The end moves as rows arrive. It is None if it is not known.
     """
 
     group: ChangingGroup
@@ -34,9 +34,9 @@ class _ChangingSession:
 
 @dataclass(slots=True)
 class ChangingSessions:
-    """Row operator of sessions with early emissions.
+    """Session aggregates with early emissions, which process rows one by one.
 
-    `group` returns the group keys of a row. `end_of` returns the session end that a row causes, None for an
+    `group` returns the group keys of a row. `end_of` returns the session end that a row causes; None for an
     open end. `closes` returns True for a row that ends its session.
     """
 
@@ -47,13 +47,12 @@ class ChangingSessions:
     calls: GroupCalls
     inputs: int = 1
     waits_for_time: bool = True
-    # Sessions by number; the number of each group's last session; and the time of the first unemitted change.
-    _sessions: ObjectsByKey[int, _ChangingSession] = field(init=False)
-    _latest: dict[Row, int] = field(default_factory=dict)
-    _begun: int = 0
-    _since: int | None = None
+    _sessions: ObjectsByKey[int, _ChangingSession] = field(init=False)  # open sessions by session number
+    _latest: dict[Row, int] = field(default_factory=dict)  # number of the last session of each group
+    _begun: int = 0  # number of sessions so far
+    _since: int | None = None  # time of the first unemitted change
     _changed: set[int] = field(default_factory=set)  # numbers of sessions with unemitted changes
-    # Heap of (end, session number). An entry is outdated if its session has been extended since.
+    # Heap of pairs (session end, session number). A pair is outdated if its session has been extended.
     _ends: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -74,7 +73,10 @@ class ChangingSessions:
         return ()
 
     def _session(self, key: Row, values: Row, ts: int) -> tuple[int, _ChangingSession]:
-        """Return the number and the open or new session of a row's group."""
+        """Return the session to which a row belongs, and the number of the session.
+
+        If the group of the row has no open session at this time, a new session begins.
+        """
         number = self._latest.get(key, -1)
         session = self._sessions.change(number)
         if session is None or session.closed or (session.end is not None and ts > session.end):
@@ -86,7 +88,7 @@ class ChangingSessions:
         return number, session
 
     def advance(self, ts: int) -> Sequence[Timed]:
-        """Emit early results and ended sessions up to a time.
+        """Emit early results, and the results of sessions that ended before `ts`.
 
         A row at the very end of a session still belongs to the session.
         """
@@ -118,12 +120,12 @@ class ChangingSessions:
         )
 
     def _early(self) -> int | None:
-        """Return the time of the next early emission."""
+        """Return the time of the next early emission; None if no session has unemitted changes."""
         every = self.operator.every_us
         return None if self._since is None else (self._since // every + 1) * every
 
     def _end(self) -> int | None:
-        """Return the end of the next session."""
+        """Return the end of the open session that ends next; None if no session has a known end."""
         while self._ends:
             end, number = self._ends[0]
             session = self._sessions.get(number)
@@ -135,7 +137,7 @@ class ChangingSessions:
         return None
 
     def _pop_ended(self, end: int) -> list[int]:
-        """Return the numbers of the sessions that end at `end`, in order."""
+        """Remove the sessions that end at `end` from the heap of ends, and return their sorted numbers."""
         found = set()
         while self._end() == end:
             found.add(heappop(self._ends)[1])
@@ -157,7 +159,7 @@ class ChangingSessions:
 
     def restore(self, state: Any) -> None:
         self._begun, self._since = state["begun"], state["since"]
-        if "latest" in state:  # stored by versions without snapshots by key
+        if "latest" in state:  # the checkpoint is of an early version, which stored a list of sessions
             for number, group, rest in state["sessions"]:
                 self._sessions.put(number, self._restored((group, rest)))
         else:
@@ -192,9 +194,9 @@ def session_changes(operator: SessionChanges, context: StepContext) -> RowStep:
 def session_ends(
     session: SessionWindow, schema: Schema
 ) -> tuple[Callable[[Timed], int | None], Callable[[Row], bool]]:
-    """Return functions for a row's session end, and for closing rows.
+    """Return two functions of a row: the session end that the row causes, and whether it ends its session.
 
-    The end is None if the session stays open.
+    The session end is None if the session stays open.
     """
     until = row_of_expressions((session.until,), schema) if session.until is not None else None
 

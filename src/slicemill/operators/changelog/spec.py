@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupChanges(Operator):
-    """Aggregates of groups, emitted after each change of a group.
+    """GROUP BY aggregates over all history, emitted after each change of a group.
 
-    With `retracts` the input is a changelog.
+    If `retracts` is set, the input is a changelog.
     """
 
     group_by: tuple[SelectItem, ...]
@@ -46,13 +46,13 @@ class GroupChanges(Operator):
 
     @property
     def by_rows(self) -> bool:
-        """True if rows are processed individually: no kernel has the argument types."""
+        """True if rows are processed one by one, because no kernel supports the types of the arguments."""
         kinds = {argument.type.kind for call in self.calls for argument in call.arguments}
         return not kinds.isdisjoint((Kind.ANY, Kind.NULL, Kind.PERIOD))
 
     @property
     def one_subtask(self) -> bool:
-        """True if a single partition (subtask) has all groups and renumbers rows."""
+        """True if a single subtask has all groups, and assigns new sequence numbers to result rows."""
         return self.retracts or self.by_rows
 
 
@@ -75,14 +75,14 @@ class GroupChangesKind(OperatorKind[GroupChanges]):
         return ColumnsRead([*(item.expr for item in group.group_by), *arguments], (OP,) * group.retracts)
 
     def keys(self, group: GroupChanges) -> tuple[Keys, ...] | None:
-        """Return the partition keys; None if there is a single subtask.
+        """Return the expressions by whose values input rows are partitioned; None for a single subtask.
 
-        The two rows of an update may belong to different groups, and must be read together.
+        Over a changelog, the two rows of an update may belong to different groups, and must be read together.
         """
         return None if group.one_subtask else (tuple(item.expr for item in group.group_by),)
 
     def keys_below(self, group: GroupChanges, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-        """Map keys over the groups to keys over the input."""
+        """Rewrite keys over the group columns as keys over the columns of the input."""
         groups = {item.name: item.expr for item in group.group_by}
         read = {name for key in keys for name in columns_of(key)}
         if group.one_subtask or not read <= groups.keys():
@@ -98,11 +98,11 @@ class GroupChangesKind(OperatorKind[GroupChanges]):
     def seq_bits(
         self, group: GroupChanges, bits: int, catalog: Catalog, node: Node, graph: QueryGraph
     ) -> int:
-        # Both rows of an update have the sequence number of the row that causes the update.
+        # The two rows of an update have the sequence number of the input row that causes the update.
         return SEQ_BITS if group.one_subtask else bits
 
     def takes(self, kept: GroupChanges, group: GroupChanges) -> Sequence[int] | None:
-        """Map calls to former calls with the same accumulator.
+        """Map each call to a call of the replaced query that has the same accumulator.
 
         Return None unless all calls have accumulators, because only accumulators can emit the whole table
         again.
@@ -115,24 +115,26 @@ class GroupChangesKind(OperatorKind[GroupChanges]):
 
 
 # Windows with early and late emissions: EMIT EARLY … LATE ….
+# The arrows show when the result row of the group is inserted and updated.
 #
 #     rows of a group          x     x  x        x                       x, late
 #     window                [─────────────────────────)
 #     EARLY EVERY d            ·     ↑insert     ↑update   ↑update at the end
 #     LATE d                                                              ↑update, up to d after the end
 #
-# The result is the changelog of a table with a row per group and window. The watermark triggers emissions,
-# not a clock: when it passes a multiple of d, and when it passes the end of the window.
+# The result is the changelog of a table with a row per group and window. Changes are emitted when the
+# watermark passes a multiple of d, and when it passes the end of the window. A late row updates the result at
+# once. The clock does not trigger emissions.
 
 
 @dataclass(frozen=True, slots=True)
 class WindowChanges(Operator):
-    """Aggregates of groups over windows [e - extent, e).
+    """Group aggregates over tumbling, hopping or cumulative windows, with early and late emissions.
 
-    The ends e are multiples of the slide. `every_us` is the interval of early emissions. With `late`, the
-    input also has late rows, at the time of their arrival. Late rows update windows that ended at most
-    `late.within_us` ago. Windows that `grow` begin at the last multiple of the extent before their end
-    (CUMULATE).
+    A window ends at each multiple of the slide, and is `extent_us` long. `every_us` is the interval of early
+    emissions. If `late` is set, the input also has late rows, at the time of their arrival. Late rows update
+    windows that ended at most `late.within_us` ago. If `grow` is set, a window begins at the last multiple of
+    the extent before its end (CUMULATE).
     """
 
     group_by: tuple[SelectItem, ...]
@@ -144,7 +146,7 @@ class WindowChanges(Operator):
     grow: bool = False
 
     def ends(self, ts: int) -> range:
-        """Return the ends of the windows that contain a row."""
+        """Return the ends of all windows that contain a row with the timestamp `ts`."""
         extent, slide = self.extent_us, self.slide_us
         last = (ts // extent + 1) * extent if self.grow else ts + extent
         return range((ts // slide + 1) * slide, last + 1, slide)
@@ -185,6 +187,7 @@ class WindowChangesKind(OperatorKind[WindowChanges]):
 
 
 # Sessions with early emissions: FROM S [SESSION gap] … EMIT EARLY EVERY d.
+# The arrows show when the result row of the session is inserted and updated.
 #
 #     rows of a group       x   x     x                         x
 #     session               [──────────────────)                [─────
@@ -236,7 +239,7 @@ class SessionChangesKind(OperatorKind[SessionChanges]):
         return SEQ_BITS
 
 
-# Joins of a changelog with another changelog, or with a stream's history.
+# Joins of a changelog with another changelog, or with all rows of a stream so far.
 #
 #     sold            (clock, 10) ─────────────► (clock, 15)            a changelog
 #     shop            (clock, 'Oslo')       (clock, 'Rome')             another one, or a stream
@@ -244,16 +247,16 @@ class SessionChangesKind(OperatorKind[SessionChanges]):
 #             insert             (clock, 10, 'Rome')
 #             update                  (clock, 10 → 15, 'Oslo'), (clock, 10 → 15, 'Rome')
 #
-# The result is a changelog. Its changes up to any time give the join of both tables at that time.
+# The result is a changelog. If its changes up to a time are applied, the table is the join at that time.
 
 
 @dataclass(frozen=True, slots=True)
 class JoinChanges(Operator):
     """Join of changelogs; output columns are the operation and `alias.column`.
 
-    `condition` is over output columns. `keys` are its equal expressions, over the inputs' own columns.
-    `retracts` is True for each input that is a changelog. Rows of both inputs are kept until their
-    retraction.
+    `condition` is an expression over the output columns. `keys` are the equal expressions in `condition`,
+    over the columns of each input. `retracts` is True for each input that is a changelog. The state has the
+    rows of both inputs until their retraction.
     """
 
     aliases: tuple[str, str]
@@ -293,15 +296,15 @@ class JoinChangesKind(OperatorKind[JoinChanges]):
         return SEQ_BITS
 
 
-# Specification of top-n: `ROW_NUMBER() OVER (…) <= n`, ORDER BY … LIMIT n.
+# Specification of top-n: queries with `ROW_NUMBER() OVER (…) <= n` or with ORDER BY … LIMIT n.
 
 
 @dataclass(frozen=True, slots=True)
 class TopN(Operator):
-    """Rows whose rank is at most `limit`.
+    """Rows whose rank in their partition is at most `limit`.
 
-    `shown` is the rank column, if any. With `retracts` the input is a changelog. The output is a changelog
-    too, unless the operator `appends`: ordered by time, the first rows never change.
+    `shown` is the rank column, if any. If `retracts` is set, the input is a changelog. The output is a
+    changelog too, unless rows are ordered by time, because then the first rows never change (`appends`).
     """
 
     by: RankedBy
@@ -311,7 +314,10 @@ class TopN(Operator):
 
     @property
     def updates_by_position(self) -> bool:
-        """True if a row that takes another row's place updates it."""
+        """True if result rows are identified by rank.
+
+        A row that gets the rank of another row is then emitted as an update of the other row.
+        """
         return self.by.is_keyed_by_rank(self.limit, self.shown, Schema((), self.retracts))
 
     @property
@@ -320,12 +326,12 @@ class TopN(Operator):
 
     @property
     def one_each(self) -> bool:
-        """True for one row per partition, which only a better row replaces."""
+        """True for top-1 without retractions: a row is replaced only by a row with a better rank."""
         return self.limit == 1 and self.by.function == "row_number" and not self.retracts
 
     @property
     def several(self) -> bool:
-        """True for several rows per partition with distinct ranks."""
+        """True if a partition has several result rows with distinct ranks, and none is retracted."""
         return self.by.function == "row_number" and not (self.appends or self.one_each or self.retracts)
 
 
@@ -363,7 +369,7 @@ class TopNKind(OperatorKind[TopN]):
         return None if top.retracts else (top.by.partition_by,)
 
     def keys_below(self, top: TopN, node: Node, graph: QueryGraph, keys: Keys) -> KeysBelow | None:
-        """Pass keys to the input, unless they use the rank."""
+        """Return the output keys as keys of the input; None if a key reads the rank column."""
         below = set(graph[node.inputs[0]].schema.own.names)
         read = {name for key in keys for name in columns_of(key)}
         return ((node.inputs[0], keys),) if read <= below and not top.retracts else None
@@ -384,10 +390,10 @@ class TopNKind(OperatorKind[TopN]):
 
 @dataclass(frozen=True, slots=True)
 class Emit(Operator):
-    """Emit the net changes of each interval at its end.
+    """EMIT EVERY and EMIT FINAL: emits the net changes of each interval at its end.
 
-    Without `every` (microseconds), emit the table at the end of input. `key` are the key columns of the
-    changelog, if any.
+    `every` is the interval in microseconds. If `every` is None, the whole table is emitted at the end of
+    input. `key` has the key columns of the changelog, if any.
     """
 
     every: int | None
@@ -427,7 +433,7 @@ class EmitKind(OperatorKind[Emit]):
 
 @dataclass(frozen=True, slots=True)
 class Distinct(Operator):
-    """Emit a row if it is the first with its values.
+    """SELECT DISTINCT: emits a row if no earlier row has the same values.
 
     `columns` are all columns of the row.
     """

@@ -1,9 +1,9 @@
 """Execution steps of top-n: `ROW_NUMBER() OVER (…) <= n`.
 
-- `FirstRowsStep`: ordered by time, so the first rows of a partition never change
-- `BestRowsStep`: one row for each partition
-- `SeveralRowsStep`: several rows for each partition, with distinct ranks
-- `TopRows`: all other cases, row by row; `CandidatesStep` filters its input
+- `FirstRowsStep`: rows are ordered by time, so the first rows of a partition never change
+- `BestRowsStep`: each partition has one result row
+- `SeveralRowsStep`: each partition has several result rows, with distinct ranks
+- `TopRows`: all other cases, processed row by row; `CandidatesStep` filters the input of `TopRows`
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ _SYSTEM = (TS, SEQ, ARRIVAL)
 @stored_as("top.first", version=1)
 @dataclass(slots=True)
 class FirstRowsState:
-    """Partitions, and the number of rows that each partition has received."""
+    """Partition keys, and the number of rows that each partition has received."""
 
     keys: Keys = field(default_factory=Keys)
     rows: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 class FirstRowsStep:
-    """Top-n by time: the first rows of a partition never change."""
+    """Execution step of top-n ordered by time, where the first rows of a partition never change."""
 
     def __init__(self, operator: TopN, context: StepContext) -> None:
         (schema,) = context.schemas
@@ -94,14 +94,14 @@ class FirstRowsStep:
 )
 @dataclass(slots=True)
 class BestRowsState:
-    """Partitions, and the best row of each partition by its number."""
+    """Partition keys, and the best row of each partition: the row with rank 1 so far."""
 
     keys: Keys = field(default_factory=Keys)
     best: RowsByNumber = field(default_factory=RowsByNumber)
 
 
 class BestRowsStep:
-    """Top-1 per partition: emits an update whenever the first row changes.
+    """Execution step of top-1 per partition, which emits an update whenever the best row changes.
 
     Stored and new rows are numbered in sort order. The best row of a partition so far is the running
     minimum of these numbers. A constant is subtracted in each partition, so that one running minimum over
@@ -146,7 +146,7 @@ class BestRowsStep:
         best = np.ones(len(order), np.bool_)
         best[1:] = lowered[1:] < np.minimum.accumulate(lowered)[:-1]
         sorted_indices = np.arange(len(order))
-        # Before each row, the best row is at the last position with a new minimum.
+        # For each row, find the previous best row of its partition: the last earlier row that became best.
         latest = np.maximum.accumulate(np.where(best, sorted_indices, 0))
         before = np.concatenate([np.zeros(1, np.int64), latest[:-1]])
         replaces = best & (order >= old)
@@ -168,7 +168,7 @@ class BestRowsStep:
 
 
 def _plain(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Drop field metadata such as nullability, which may differ in later tables."""
+    """Select columns without field metadata such as nullability, which may differ in later tables."""
     return pa.table([table.column(name) for name in names], names=list(names))
 
 
@@ -188,8 +188,8 @@ def top(
 
 # Top-n with several rows per partition and distinct ranks: `ROW_NUMBER() <= n`.
 #
-# A new row within the limit gets its position, and the rows after it move by one. The row beyond the limit is
-# dropped:
+# A new row within the limit is inserted at its position, and the rows behind it move by one position. The row
+# that moves beyond the limit is dropped. In the example, the limit is 3:
 #
 #     places      1    2    3                   changes for the row 7, if places are shown
 #     before      9    5    3                   update of place 2: 5 becomes 7
@@ -203,9 +203,10 @@ def _no_positions() -> Int64s:
 
 @kernel
 def insert_positions(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int64s, Int64s]:
-    """Return each row's position on arrival, and the row count then.
+    """Return for each row its position in its partition on arrival, and the partition's row count then.
 
-    Positions start at 0; -1 marks rows beyond the limit. Rows are ordered by partition, then by arrival.
+    Positions start at 0. Position -1 marks rows beyond the limit. Rows are ordered by partition, then by
+    arrival.
     """
     lowest = np.empty(limit, np.int64)
     taken, counts = np.full(len(ranks), -1, np.int64), np.zeros(len(ranks), np.int64)
@@ -232,10 +233,10 @@ def insert_positions(partitions: Int32s, ranks: Int64s, limit: int) -> tuple[Int
 def emit_changes(
     partitions: Int32s, taken: Int64s, caused: Int64s, limit: int, shown: bool
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Int64s]:
-    """Return the changes: causing row, row before, row after, and position.
+    """Return the changes of top rows, as columns: causing row, row before, row after, and position.
 
-    Rows before and after are -1 if there is none. `caused` is the number of changes that each row causes. The
-    last result has the rows that stay within the limit.
+    A missing row before or after is -1. `caused` is the number of changes that each row causes. The last
+    result has the rows that stay within the limit.
     """
     total = caused.sum()
     cause, index = np.empty(total, np.int64), np.zeros(total, np.int64)
@@ -278,9 +279,9 @@ def emit_changes(
 
 @kernel
 def collect_chains(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
-    """Return the positions of linked lists, and the list of each position.
+    """Return the positions of all rows in some linked lists, and the index of the list of each row.
 
-    Each list starts at its head; -1 ends a list.
+    Each list starts at a row of `heads`. `following` has the position of the next row; -1 ends a list.
     """
     count = 0
     for head in heads:
@@ -302,9 +303,10 @@ def collect_chains(heads: Int64s, following: Int64s) -> tuple[Int64s, Int32s]:
 @stored_as("top.several", version=2, upgrade={1: lambda plain: _chain_by_partition(**plain)})
 @dataclass(slots=True)
 class SeveralRowsState:
-    """Top rows by partition, as linked lists in rank order.
+    """Top rows of each partition, as one linked list in rank order.
 
-    `heads` has the first row of each partition, `following` the next row of each row; -1 for none.
+    `heads` has the first row of each partition. `following` has the next row after each row. -1 stands for no
+    row.
 
     added   a1 b1 a2 a3       heads   a  b       following   a1 b1 a2 a3       a: a3, a1
                                       3  1                   -1 -1 -1  0       b: b1
@@ -317,19 +319,19 @@ class SeveralRowsState:
     used: int = 0
 
     def chains(self, numbers: Int64s) -> tuple[Int64s, Int32s]:
-        """Return the top rows of some partitions, with partition indexes."""
+        """Return the positions of the top rows of some partitions, and the index of each row's partition."""
         self.heads = extend_array(self.heads, len(self.keys) or 1, -1)
         return collect_chains(self.heads[numbers], self.following)
 
     def keep(self, numbers: Int64s, indices: Int64s, chains: Int32s) -> None:
-        """Replace the top rows of some partitions; none of them becomes empty."""
+        """Store new top rows for the partitions `numbers`. Each partition must have at least one row."""
         self.following = extend_array(self.following, self.added.rows, -1)
         last = last_of_each(chains)
         self.following[indices] = np.where(last, -1, np.roll(indices, -1))
         self.heads[numbers] = indices[np.roll(last, 1)]
 
     def tidy(self) -> None:
-        """Delete rows that are no longer within the limit."""
+        """Delete stored rows that are no longer within the limit, if they are the majority."""
         if not mostly_unused(self.added.rows, self.used):
             return
         stay = np.sort(collect_chains(self.heads, self.following)[0])
@@ -339,12 +341,12 @@ class SeveralRowsState:
 
 
 def _new_positions(indices: Int64s, stay: Int64s) -> Int64s:
-    """Return the new positions of rows if only `stay` remains."""
+    """Map positions of rows to their new positions after all rows except `stay` were deleted."""
     return np.where(indices < 0, -1, np.searchsorted(stay, indices))
 
 
 def _chain_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[str, object]:
-    """Upgrade version 1: one table of all rows, sorted by partition."""
+    """Upgrade a state of version 1, which has one table of all rows, sorted by partition."""
     found = SeveralRowsState(keys)
     if rows is not None and rows.num_rows:
         order = np.argsort(of, kind="stable")
@@ -356,7 +358,7 @@ def _chain_by_partition(keys: Keys, rows: pa.Table | None, of: Int32s) -> dict[s
 
 
 class SeveralRowsStep:
-    """Execution step for insert-only input."""
+    """Execution step of top-n with distinct ranks, for insert-only input."""
 
     def __init__(self, operator: TopN, context: StepContext) -> None:
         (schema,) = context.schemas
@@ -375,7 +377,7 @@ class SeveralRowsStep:
         if not new.num_rows:
             return self._schema.empty_table(), complete[0]
         numbered = self._groups.numbers(new, state.keys)
-        # Drop field metadata such as nullability, which may differ in later tables.
+        # Select columns without field metadata such as nullability, which may differ in later tables.
         fresh = pa.table([new.column(name) for name in self._names], names=self._names)
         distinct, local = distinct_numbers(numbered)
         indices, chains = state.chains(distinct)
@@ -408,7 +410,10 @@ class SeveralRowsStep:
         return self._numbering.apply(made.select(self._schema.names).cast(self._schema)), complete[0]
 
     def _ranks(self, rows: pa.Table, old: int) -> Int64s:
-        """Return the rank of each row; stored rows precede equal new rows."""
+        """Return the rank of each row among all stored and new rows.
+
+        Stored rows precede new rows with equal sort keys, unless the latest row is ranked first.
+        """
         columns = self._order.of(rows)[0]
         codes = [order_codes(column, falls) for column, falls in zip(columns, self._falls, strict=True)]
         arrival = np.arange(rows.num_rows)
@@ -422,16 +427,16 @@ class SeveralRowsStep:
         return None
 
 
-# Pre-filter of top-n: new rows that can be within the limit on arrival.
+# Pre-filter of top-n, which passes only new rows that can be within the limit on arrival.
 
 
 @kernel
 def among_first(
     partitions: NDArray[np.int32], indices: Int64s, limit: int, differ: bool
 ) -> NDArray[np.bool_]:
-    """Mark rows whose position is among the `limit` lowest so far.
+    """Mark each row whose sort position is among the `limit` lowest positions of its partition on arrival.
 
-    Rows are ordered by partition and arrival. With `differ`, equal positions count once.
+    Rows are ordered by partition and arrival. If `differ` is set, equal positions count once.
     """
     lowest = np.empty(limit, np.int64)
     out = np.zeros(len(indices), np.bool_)
@@ -458,7 +463,10 @@ def among_first(
 
 
 class CandidatesStep:
-    """Runs the row operator of top-n on candidate rows only."""
+    """Execution step of top-n that processes only candidates: rows that can be within the limit on arrival.
+
+    The candidates are processed one by one (`TopRows`).
+    """
 
     def __init__(self, operator: TopN, rows: TopRows, step: RowStep, schema: Schema) -> None:
         self._operator = operator
@@ -501,7 +509,7 @@ class CandidatesStep:
         indices = np.empty(len(rows), np.int64)
         indices[order] = arrival
         if by.function != "row_number":
-            # Rows with equal sort keys have the position of the first of these rows.
+            # For RANK and DENSE_RANK, rows with equal sort keys have the position of their first row.
             other = np.zeros(len(rows), np.bool_)
             for code in codes:
                 other[1:] |= code[order][1:] != code[order][:-1]
@@ -515,9 +523,9 @@ class CandidatesStep:
         return table.filter(pa.array(chosen[len(stored) :]))
 
 
-# Top-n, row by row.
+# Top-n, processed row by row.
 #
-# Each input row emits the changes of the visible rows.
+# Each input row causes the changes that replace the old rows within the limit by the new rows.
 
 
 class RankedRow(NamedTuple):
@@ -530,10 +538,10 @@ class RankedRow(NamedTuple):
 
 @dataclass(slots=True)
 class TopRows:
-    """Row operator of top-n.
+    """Top-n that processes rows one by one.
 
-    `partition` and `order` are functions of a row. With `retracts` the first column of a row is its
-    operation. Without retractions, rows beyond the limit can never return and are dropped.
+    `partition` and `order` are functions of a row. If the input is a changelog, the first column of a row is
+    its operation. Otherwise rows beyond the limit can never return and are dropped.
     """
 
     operator: TopN
@@ -559,7 +567,7 @@ class TopRows:
             if row is not None:
                 key = comparable(self.partition(row))
                 visible.setdefault(key, self._visible(key))
-        follows: dict[int, int] = {}  # arrival number of a replaced row -> that of the row that replaces it
+        follows: dict[int, int] = {}  # arrival number of each replaced row -> arrival number of the new row
         if retracted is not None:
             replaced = self._remove(retracted)
             if inserted is not None:
@@ -576,7 +584,7 @@ class TopRows:
         return ()
 
     def stored_rows(self, rows: Sequence[Timed]) -> list[Row]:
-        """Return the stored rows of some rows' partitions, in arrival order."""
+        """Return all stored rows of the partitions to which `rows` belong, in arrival order."""
         keys = dict.fromkeys(comparable(self.partition(timed.row)) for timed in rows)
         entries = [entry for key in keys for entry in self._partitions.get(key) or ()]
         return [entry.row for entry in sorted(entries, key=lambda entry: abs(entry.arrival))]
@@ -604,14 +612,14 @@ class TopRows:
         stored = self._partitions.change(key)
         assert stored is not None, "a retracted row was inserted before"
         found = [index for index, entry in enumerate(stored) if comparable(entry.row[1:]) == wanted]
-        # Of equal rows, delete the row that arrived first.
+        # If several stored rows are equal to the retracted row, delete the row that arrived first.
         left = stored.pop(min(found, key=lambda index: abs(stored[index].arrival)))
         if not stored:
             self._partitions.remove(key)
         return left
 
     def _ranks(self, stored: Sequence[RankedRow]) -> list[int]:
-        """Return the ranks of sorted rows, up to the limit."""
+        """Return the ranks of the sorted rows of a partition, up to the limit."""
         ranks: list[int] = []
         function, limit = self.operator.by.function, self.operator.limit
         for index, entry in enumerate(stored):
@@ -626,7 +634,7 @@ class TopRows:
         return ranks
 
     def _visible(self, key: Row) -> list[tuple[RankedRow, Row]]:
-        """Return the rows of a partition within the limit, as emitted."""
+        """Return the rows of a partition that are within the limit, each with its output row."""
         stored = self._partitions.get(key) or []
         first = 1 if self.operator.retracts else 0
         return [
@@ -639,7 +647,7 @@ class TopRows:
     ) -> list[Row]:
         now = self._visible(key)
         if self.operator.updates_by_position:
-            # The rank is the key, so a row that takes the rank of another row updates it.
+            # Result rows are identified by rank, so the new row of a rank is an update of the old row.
             pairs = zip_longest((row for _, row in before), (row for _, row in now))
             return [change for pair in pairs for change in row_changes(*pair)]
         previous = {follows.get(entry.arrival, entry.arrival): row for entry, row in before}
@@ -652,7 +660,7 @@ class TopRows:
         self._arrived, self._incoming.before = state["arrived"], state["before"]
         if "ranked" in state:
             self._partitions = state["ranked"].opened(_plain_partition, self._made)
-        else:  # stored by versions without snapshots by key
+        else:  # the checkpoint is of an early version, which stored all partitions in one dict
             for key, stored in state["partitions"].items():
                 self._partitions.put(key, self._made(stored))
 

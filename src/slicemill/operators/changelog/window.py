@@ -1,4 +1,4 @@
-"""Windows with early and late emissions, row by row."""
+"""Window aggregates with early and late emissions, processed row by row."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from slicemill.types import Row, Timed
 
 @dataclass(slots=True)
 class ChangingWindows:
-    """Row operator of windows; state is groups of windows that can change.
+    """Window aggregates with early and late emissions, which process rows one by one.
 
-    `group` returns the group keys of a row. `time` returns the event time of a row, if late rows are read.
+    The state has the groups of all windows whose results can still change. `group` returns the group keys of
+    a row. `time` returns the event time of a row; None if the operator does not read late rows.
     """
 
     operator: WindowChanges
@@ -28,11 +29,11 @@ class ChangingWindows:
     calls: GroupCalls
     inputs: int = 1
     waits_for_time: bool = True
-    # Groups by key, with one part for each window end.
+    # State of each group in each window, by group keys and window end.
     _groups: ObjectsByKey[Row, ChangingGroup] = field(init=False)
-    # By open window, the groups with unemitted changes; and the time of the first such change.
+    # Keys of the groups with unemitted changes, by the end of their open window.
     _changed: dict[int, dict[Row, None]] = field(default_factory=dict)
-    _since: int | None = None
+    _since: int | None = None  # time of the first unemitted change
     _changes: int = 0
 
     def __post_init__(self) -> None:
@@ -80,9 +81,9 @@ class ChangingWindows:
         return self.due()
 
     def due(self) -> int | None:
-        """Return the time of the next emission.
+        """Return the time of the next emission; None if no open window has unemitted changes.
 
-        This is the end of a window, or an earlier multiple of the EARLY interval.
+        An emission is due at the end of a window, and at each multiple of the EARLY interval before this end.
         """
         every, end = self.operator.every_us, min(self._changed, default=None)
         if end is None or every is None or self._since is None:
@@ -117,7 +118,7 @@ class ChangingWindows:
 
     def restore(self, state: Any) -> None:
         self._since = state["since"]
-        if "windows" in state:  # stored by versions without snapshots by key
+        if "windows" in state:  # the checkpoint is of an early version, which stored a dict of windows
             self._restore_windows(state["windows"], state["changed"])
             return
         self._groups, self._changes = state["groups"].opened(_plain, self._restored), state["changes"]

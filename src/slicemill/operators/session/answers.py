@@ -1,8 +1,8 @@
-"""Aggregate values of ended sessions, for all queries at once.
+"""Computation of the aggregate values of ended sessions, for all queries at once.
 
 The sessions of all queries are sorted by query, end and first tuple. Times, keys and bounds are computed once
-for all queries. Each distinct call is evaluated once, over the sessions of all queries with this call. The
-output of a query consists of slices of these columns.
+for all queries. Each distinct aggregate call is evaluated once, over the sessions of all queries with this
+call. The output of a query consists of slices of the computed columns.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Outcome: TypeAlias = pa.Table | SlicemillError
 
 @dataclass(frozen=True)
 class PassedSessions:
-    """Sessions that one pass over the rows has found.
+    """Sessions that one pass over the stored rows has found, for several queries.
 
     `indices` are the positions of the rows that the queries of the pass read, sorted by key. `members` has
     the names of these queries, by gap.
@@ -62,7 +62,7 @@ class PassedSessions:
 
 
 class _SessionsByQuery:
-    """Sessions of each query, sorted by query, end and first tuple."""
+    """Ended sessions of all queries, sorted by query, then by end, then by first tuple."""
 
     def __init__(self, rows: StoredRows, found: PassedSessions) -> None:
         self.rows, self.indices, ended = rows, found.indices, found.ended
@@ -81,7 +81,7 @@ class _SessionsByQuery:
 
 
 def _in_order(ended: EndedSessions, seqs: Int64s) -> Int64s:
-    """Return the order of the sessions by gap, end and first tuple.
+    """Return the positions that sort the sessions by gap, then by end, then by first tuple.
 
     Ends are rarely equal, so that a single sort by gap and end is usually enough.
     """
@@ -96,7 +96,7 @@ def _in_order(ended: EndedSessions, seqs: Int64s) -> Int64s:
 
 
 class _ConcatenatedSessions:
-    """Rows of the sessions of some queries, session after session."""
+    """Copies of the rows of some queries' sessions; the rows of each session are neighbours."""
 
     def __init__(self, listed: _SessionsByQuery, names: Sequence[str]) -> None:
         parts = [slice(*listed.of_member[name]) for name in names]
@@ -120,7 +120,7 @@ class _ConcatenatedSessions:
 def _expand_sessions(
     indices: Int64s, starts: Int64s, stops: Int64s, rows: int
 ) -> tuple[Int64s, NDArray[np.int32]]:
-    """Return the row positions of sessions, and each row's session number."""
+    """Return the positions of the rows of all sessions, and the session number of each row."""
     out, owners = np.empty(rows, np.int64), np.empty(rows, np.int32)
     position = 0
     for i in range(len(starts)):
@@ -131,9 +131,9 @@ def _expand_sessions(
 
 
 class SessionAnswers:
-    """Evaluator of the aggregates of all queries.
+    """Evaluator of the session aggregates of all queries.
 
-    `columns` has the names of stored columns by expression, and `keys` the names of the key columns.
+    `columns` maps expressions to the names of stored columns. `keys` has the names of the key columns.
     """
 
     def __init__(
@@ -161,7 +161,10 @@ class SessionAnswers:
             self._members[member.name] = own
 
     def of(self, rows: StoredRows, found: Sequence[PassedSessions]) -> dict[str, Outcome]:
-        """Return each query's rows, sorted by end and first tuple, or its error."""
+        """Return the output rows of each query, or the error that stopped the query.
+
+        The rows are sorted by session end, then by the first tuple of the session.
+        """
         out: dict[str, Outcome] = {}
         for passed in found:
             out |= {name: self._members[name].nothing for names in passed.members for name in names}
@@ -186,7 +189,10 @@ class SessionAnswers:
         return out
 
     def _values(self, listed: _SessionsByQuery) -> list[dict[str, CallValues | SlicemillError]]:
-        """Return the values of each set of calls, by query."""
+        """Return the aggregate values of each query, as one dict for each distinct set of calls.
+
+        The dicts map query names to values, or to the error that stopped the query.
+        """
         users: list[list[str]] = [[] for _ in self._evaluates]
         for name in listed.of_member:
             for number in self._members[name].evaluations:
@@ -208,7 +214,7 @@ class SessionAnswers:
         return {
             TS: pa.array(listed.until),
             SEQ: pa.array(rows.integers(SEQ)[heads]),
-            # The watermark triggers these rows, so they have no arrival time of a tuple.
+            # Arrival time 0 marks rows that the watermark causes, not the arrival of a tuple.
             ARRIVAL: pa.array(np.zeros(len(heads), np.int64)),
             **{name: normalize_zeros(_take_values(rows.column(name), heads)) for name in self._keys},
             "window_start": fixed_width(rows.integers(TS)[heads], None, _INSTANT),
@@ -217,18 +223,17 @@ class SessionAnswers:
 
 
 class _MemberOutput:
-    """Builder of a query's output from common columns and shared call values."""
+    """Builder of the output of one query, from columns and aggregate values that queries share."""
 
     def __init__(self, member: SessionMember, context: StepContext) -> None:
         operator = member.operator
         self._schema = with_system_columns(to_arrow(Schema(member.columns)))
         self.nothing = self._schema.empty_table()
         self._keys = {item.name: f"key {index}" for index, item in enumerate(operator.group_by)}
-        self._renamed: list[
-            dict[str, str]
-        ] = []  # by set of calls: its columns, and their names in this query
+        # For each set of calls, the output column names of this query by the names of the shared columns.
+        self._renamed: list[dict[str, str]] = []
         self.calls: list[Calls] = []
-        self.evaluations: list[int] = []  # the numbers of the sets of calls
+        self.evaluations: list[int] = []  # number of each set of calls among the sets of all queries
         apart = []
         for call in operator.calls:
             if has_group_kernel(call, context.catalog):
@@ -253,7 +258,7 @@ class _MemberOutput:
         if self._one_each:
             for names, values in zip(self._renamed, answers, strict=True):
                 columns |= {names[name]: array for name, array in values.columns.items()}
-            # Sessions of a query have different first tuples, so each row has fan-out number 0.
+            # Each session has another first tuple, so the lowest bits of the sequence numbers can stay 0.
             columns[SEQ] = pa.array(numbers(columns[SEQ]) << fan_bits)
             return self._made(columns)
         named = [
@@ -271,7 +276,10 @@ class _MemberOutput:
 
 
 def _evaluate_queries(evaluates: Sequence[Evaluate], sessions: _ConcatenatedSessions) -> list[CallValues]:
-    """Return the values of each query, with its sessions numbered from 0."""
+    """Evaluate calls over the sessions of several queries, and return the values of each query.
+
+    The sessions of each query are numbered from 0.
+    """
     windows = sessions.windows
     made = [evaluate(sessions.tuples, windows) for evaluate in evaluates]
     values = made[0] if len(made) == 1 else align_results(made, len(windows))
@@ -287,7 +295,7 @@ def _evaluate_queries(evaluates: Sequence[Evaluate], sessions: _ConcatenatedSess
 
 
 def _alone(evaluates: Sequence[Evaluate], listed: _SessionsByQuery, name: str) -> CallValues | SlicemillError:
-    """Evaluate one query, so that errors of other queries have no effect."""
+    """Evaluate calls for one query only, so that errors in other queries' sessions have no effect."""
     try:
         return _evaluate_queries(evaluates, _ConcatenatedSessions(listed, [name]))[0]
     except SlicemillError as problem:
@@ -295,7 +303,7 @@ def _alone(evaluates: Sequence[Evaluate], listed: _SessionsByQuery, name: str) -
 
 
 def _take_values(array: pa.Array, indices: Int64s) -> pa.Array:
-    """Return the values at these positions.
+    """Return the values of an array at the given positions.
 
     NumPy is twice as fast as Arrow for plain numbers.
     """

@@ -1,4 +1,4 @@
-"""Operators: aggregates over session windows, for one query or shared by several."""
+"""Specifications of aggregates over session windows, for one query or shared by several queries."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionAggregate(Operator):
-    """Base aggregates over the sessions of each group.
+    """Aggregates over the sessions of each group.
 
-    A row is emitted when a session has ended, with the end as timestamp.
+    A row is emitted when a session has ended. The timestamp of the row is the end of the session.
     """
 
     group_by: tuple[SelectItem, ...]
@@ -49,16 +49,16 @@ class SessionAggregate(Operator):
 
     @property
     def exprs(self) -> tuple[Expr, ...]:
-        """Return the expressions that are evaluated for a tuple, except the keys."""
+        """Return all expressions that are evaluated for each tuple, other than the group keys."""
         arguments = [argument for call in self.calls for argument in call.arguments]
         return tuple(dict.fromkeys([*arguments, *self.session.exprs]))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionMember:
-    """Session aggregate of one of the queries that share stored rows.
+    """Session aggregate of one query that shares stored rows with other queries.
 
-    `conditions` select its tuples. `name` is stable for the lifetime of the query.
+    `conditions` select the tuples of the query. `name` is stable for the lifetime of the query.
     """
 
     name: str
@@ -69,7 +69,7 @@ class SessionMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedSessions(SharedOperator):
-    """Session aggregates of several queries, over shared rows.
+    """Session aggregates of several queries, which share stored rows.
 
     All queries have the same input and keys.
     """
@@ -140,7 +140,7 @@ class SessionMemberKind(MemberKind[SessionMember]):
         return fan_out_bits(bits)
 
     def holds(self, kept: SessionMember, member: SessionMember) -> bool:
-        """Return True if the rows stored for `kept` are sufficient for `member`."""
+        """Return True if the rows stored for a running query (`kept`) suffice for a new query (`member`)."""
         same = replace(kept.operator, calls=()) == replace(member.operator, calls=())
         return (
             same

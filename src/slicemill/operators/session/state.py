@@ -22,10 +22,10 @@ from slicemill.time import BEFORE_ALL, BEGINNING, END
 @stored_as("sessions.member", version=1)
 @dataclass(slots=True)
 class SessionMemberState:
-    """Progress of one query.
+    """State of one query that shares stored rows with other queries.
 
-    `first` is the number of its first row. Sessions that ended before `closed` have been emitted. `held`
-    is the earliest end of an open session.
+    `first` is the number of the first row that the query reads. Sessions that ended before `closed` have been
+    emitted. `held` is the earliest end of an open session.
     """
 
     definition: object
@@ -38,9 +38,9 @@ class SessionMemberState:
 @stored_as("sessions", version=1)
 @dataclass(slots=True)
 class SessionState:
-    """Rows of open sessions in order of arrival (`SessionRows`).
+    """State of session windows: the rows of open sessions, in order of arrival (`SessionRows`).
 
-    Some rows of ended sessions may remain. `taken` counts all rows that have arrived.
+    Some rows of ended sessions may remain. `taken` counts all rows that have arrived so far.
     """
 
     pieces: list[Slice] = field(default_factory=list)
@@ -48,15 +48,15 @@ class SessionState:
     members: dict[str, SessionMemberState] = field(default_factory=dict)
 
     def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
-        """Rename the state of replaced queries to the names of their successors."""
+        """Move the state of each replaced query to the query that replaces it."""
         for name, before in successors.items():
             if name in definitions and before in self.members:
                 self.members[name] = replace(self.members.pop(before), definition=definitions[name])
 
     def adopt(self, definitions: Mapping[str, object]) -> None:
-        """Restore state for these queries.
+        """Restrict the state to the queries in `definitions`.
 
-        New queries start empty; state of removed queries is dropped.
+        New queries start with empty state. The state of removed queries is dropped.
         """
         known = {
             name: member
@@ -69,10 +69,9 @@ class SessionState:
         }
 
     def fit(self, schema: pa.Schema) -> None:
-        """Convert stored rows to these columns.
+        """Convert the stored rows to `schema`: add missing columns, and drop columns that no query reads.
 
-        New columns are NULL in old rows, which no query reads there. Columns that no query reads are
-        dropped.
+        A new column is NULL in old rows. No query reads the column in these rows.
         """
         if all(piece.table.schema.equals(schema) for piece in self.pieces):
             return
@@ -98,12 +97,12 @@ def _fit_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
 #     key         a   b   a   c   b   a         last      a  b  c
 #     previous    -   -   0   -   1   2                   5  4  3
 #
-# A run reads only the keys with new rows and the keys whose sessions have ended. If these keys have many of
-# the rows, all rows are sorted by key instead. When a session has ended, its rows are unlinked. Unlinked rows
-# are dropped when they are the majority.
+# A micro-batch reads only the keys with new rows and the keys whose sessions have ended. If these keys have
+# many of the rows, all rows are sorted by key instead. When a session has ended, its rows are unlinked: they
+# are removed from the list of their key. Unlinked rows are dropped when they are the majority.
 
 
-_DENSE = 8  # all rows are sorted if at least one of this number of rows is read
+_DENSE = 8  # if more than 1/8 of the linked rows are read, all rows are sorted by key
 
 
 def _no_positions() -> Int64s:
@@ -116,9 +115,10 @@ def _no_numbers() -> Int32s:
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows sorted by key and arrival: their positions in `table`, and their key numbers.
+    """Stored rows of some keys, sorted by key and arrival.
 
-    `positions` are their positions in `SessionRows`.
+    `order` has the positions of the sorted rows in `table`. `keys` has their key numbers. `positions` has
+    their positions in `SessionRows`.
     """
 
     table: pa.Table
@@ -142,10 +142,10 @@ class StoredRows:
 
 @dataclass(slots=True)
 class SessionRows:
-    """Rows of open sessions, linked by key.
+    """Rows of open sessions, as one linked list for each key.
 
-    `columns` are the names of the key columns. `numbers` has by row its key number, -1 for an unlinked row.
-    `lengths` has by key the number of linked rows, and `linked` is the number of all linked rows.
+    `columns` are the names of the key columns. `numbers` has the key number of each row, -1 for an unlinked
+    row. `lengths` has the number of linked rows of each key. `linked` is the number of all linked rows.
     """
 
     columns: Sequence[str]
@@ -159,7 +159,7 @@ class SessionRows:
 
     @staticmethod
     def restored(columns: Sequence[str], pieces: Sequence[Slice]) -> SessionRows:
-        """Return the rows of stored pieces."""
+        """Return session rows that were stored as pieces (parts of tables), linked by key."""
         found = SessionRows(columns)
         for piece in pieces:
             found.rows = GrowingRows([*found.rows.pieces, piece], found.rows.rows + len(piece.table))
@@ -167,14 +167,14 @@ class SessionRows:
         return found
 
     def add(self, new: pa.Table) -> Int32s:
-        """Add rows in order of arrival, and return their key numbers."""
+        """Append new rows, which are in order of arrival, and return their key numbers."""
         if not len(new):
             return _no_numbers()
         self.rows.add(new)
         return self._link(new)
 
     def _link(self, new: pa.Table) -> Int32s:
-        """Link the last rows by key."""
+        """Append the rows of `new` to the linked lists of their keys, and return their key numbers."""
         columns = [new.column(name) for name in self.columns]
         numbered = self.keys.number(distinct_keys(columns, len(new)), columns)
         count, first = len(self.keys) or 1, self.rows.rows - len(new)
@@ -187,11 +187,11 @@ class SessionRows:
         return numbered
 
     def is_dense(self, keys: Int64s) -> bool:
-        """Return True if it is faster to read the rows of all keys."""
+        """Return True if `keys` have so many rows that it is faster to read the rows of all keys."""
         return int(self.lengths[keys].sum()) * _DENSE >= self.linked
 
     def of(self, keys: Int64s) -> StoredRows:
-        """Return the rows of these keys."""
+        """Return the stored rows of some keys, sorted by key and arrival."""
         if self.is_dense(keys):
             linked = np.flatnonzero(self.numbers >= 0)
             order, numbers, _ = by_number(self.numbers[linked], len(self.last))
@@ -203,12 +203,12 @@ class SessionRows:
         return StoredRows(self.rows.at(positions), np.arange(rows), owners, positions)
 
     def unlink(self, rows: StoredRows, needed: Bools) -> bool:
-        """Unlink the rows that precede the first needed row of their key.
+        """Remove rows from the linked list of their key, up to the first row that is still `needed`.
 
-        Returns True if rows and keys were dropped, which changes all positions and key numbers.
+        Return True if rows and keys were dropped, which changes all positions and key numbers.
 
-        A session may have ended for one query and be open for another query. Its last row must stay linked,
-        because the row determines the end of the session.
+        A session may have ended for one query and be open for another query. The last row of the session must
+        stay linked, because the row determines the end of the session.
         """
         self.linked -= _unlink(
             rows.keys, rows.positions, needed, self.previous, self.last, self.numbers, self.lengths
@@ -235,7 +235,7 @@ def _link_rows(keys: Int32s, first: int, previous: Int64s, last: Int64s, lengths
 
 @kernel
 def _linked_rows(keys: Int64s, previous: Int64s, last: Int64s, rows: int) -> tuple[Int64s, Int64s]:
-    """Return the positions of the rows of some keys, in order of arrival, and their keys."""
+    """Return the positions of the rows of some keys, in order of arrival, and the key of each row."""
     positions, owners = np.empty(rows, np.int64), np.empty(rows, np.int64)
     end = rows
     for i in range(len(keys) - 1, -1, -1):
@@ -257,7 +257,7 @@ def _unlink(
     numbers: Int32s,
     lengths: Int64s,
 ) -> int:
-    """Unlink rows before the first needed row of their key, and return their number."""
+    """Unlink the rows that precede the first needed row of their key, and return the number of these rows."""
     unlinked = 0
     i = 0
     while i < len(keys):
@@ -279,8 +279,8 @@ def _unlink(
 class OpenSessions:
     """Ends of the open sessions of all keys, for queries that read the same rows.
 
-    `latest` has by key the end of the last session without its gap, END if the session is not open. Sessions
-    that were closed by a row at the current watermark stay open until the watermark passes that time.
+    `_latest` has for each key the time of the last session's last row, END if the session is not open. A
+    session that was closed by a row at the current watermark stays open until the watermark passes that time.
     """
 
     def __init__(self, gaps: Int64s, keys: int) -> None:
@@ -289,16 +289,16 @@ class OpenSessions:
         self._closing = BEFORE_ALL
 
     def update(self, keys: Int64s, found: SessionSegments, ends: Int64s, now: int) -> None:
-        """Replace the ends of the sessions of some keys.
+        """Replace the ends of the open sessions of some keys.
 
-        `ends` has by key the next end of an open session, and is lowered.
+        `ends` has the next end of an open session of each key. The method lowers these ends.
         """
         self._latest = extend_array(self._latest, len(ends), END)
         self._latest[keys] = END
         self._latest[found.keys] = found.latest
         is_open = found.latest < END
         own, latest = found.keys[is_open], found.latest[is_open]
-        # The sessions of smaller gaps have ended.
+        # Only sessions with a gap of at least `lowest` are still open.
         lowest = np.minimum(min(now, FOREVER) - latest, self._gaps[-1])
         gaps = self._gaps[np.searchsorted(self._gaps, lowest)]
         ends[own] = np.minimum(ends[own], _add_gap(latest, gaps))
@@ -307,7 +307,7 @@ class OpenSessions:
             self._closing = now
 
     def held(self, now: int) -> list[int | None]:
-        """Return the earliest end of an open session by gap, None if no session is open."""
+        """Return for each gap the earliest end of its open sessions; None if no session is open."""
         found: list[int | None] = []
         for gap in self._gaps.tolist():
             first = BEFORE_ALL if gap >= FOREVER else min(now, FOREVER) - gap
@@ -319,7 +319,7 @@ class OpenSessions:
 
 
 def _add_gap(times: Int64s, gaps: Int64s | int) -> Int64s:
-    """Return the ends of sessions whose last rows have these times."""
+    """Return the ends of sessions whose last rows have the given times."""
     gaps = np.asarray(gaps)
     return np.where(gaps >= FOREVER, FOREVER, np.minimum(times, FOREVER - gaps) + gaps)
 
@@ -327,8 +327,8 @@ def _add_gap(times: Int64s, gaps: Int64s | int) -> Int64s:
 # Session borders, found in one pass over rows sorted by key and time.
 #
 # Each tuple has an end: its time plus the gap, or the time in a column. A session is open until the latest
-# end of its tuples. The next tuple of the key belongs to the session unless it is later. A tuple that
-# satisfies CLOSE WHEN is the last tuple of its session.
+# end of its tuples. The next tuple of the key belongs to the session unless the tuple is later than this end.
+# A tuple that satisfies CLOSE WHEN is the last tuple of its session.
 #
 #     gap 3      0  1  2  3  4  5  6  7  8  9  10
 #     tuples     a     b        c              d
@@ -351,7 +351,7 @@ FOREVER = 2**62  # an end that is never reached
 
 @dataclass(frozen=True, slots=True)
 class EndedSessions:
-    """Ended sessions: gap index, row range [start, stop), and end time."""
+    """Ended sessions, each with the index of its gap, its range [start, stop) of sorted rows, and its end."""
 
     gaps: Int64s
     starts: Int64s
@@ -361,11 +361,11 @@ class EndedSessions:
 
 @dataclass(frozen=True, slots=True)
 class SessionSegments:
-    """Ended sessions, and the ends and rows of open sessions.
+    """Result of one pass over sorted rows: ended sessions and open sessions.
 
-    `is_open` marks the rows of open sessions. `keys` has each key once, and `latest` the end of its last
-    session without the gap, END if this session is not open. `closing` are the keys of open sessions that a
-    row has closed.
+    `is_open` marks the rows of open sessions. `keys` has each key once. `latest` has the end of the last
+    session of each key without the gap, END if this session is not open. `closing` are the keys of open
+    sessions that a row has closed.
     """
 
     ended: EndedSessions
@@ -378,7 +378,7 @@ class SessionSegments:
 def sessions_of_gaps(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
 ) -> SessionSegments:
-    """Return the sessions for several ascending gaps.
+    """Find the sessions of several ascending gaps in one pass over rows sorted by key and time.
 
     Sessions that ended before `closed` are omitted.
 
@@ -408,7 +408,10 @@ def _segments(
 def _find_sessions(
     keys: Int64s, times: Int64s, closes: Bools, gaps: Int64s, now: int, closed: int
 ) -> tuple[Int64s, Int64s, Int64s, Int64s, Bools]:
-    """Return the ended sessions of all gaps, in the order of the pass, and open rows."""
+    """Return the ended sessions of all gaps in the order in which the pass finds them.
+
+    The last result marks the rows of open sessions.
+    """
     rows, many = len(keys), len(gaps)
     most = many  # upper bound of the number of sessions
     for i in range(1, rows):
@@ -449,7 +452,7 @@ def _find_sessions(
 def sessions_until(
     keys: Int64s, times: Int64s, ends: Int64s, closes: Bools, now: int, closed: int
 ) -> SessionSegments:
-    """Return the sessions whose tuples have an explicit end (`ends`)."""
+    """Find sessions where a column gives the end of each tuple (`ends`), in rows sorted by key and time."""
     starts, until = session_borders(keys, times, ends, closes)
     stops = np.append(starts[1:], len(keys))[: len(starts)]
     opened = (until >= now) | (until >= FOREVER)
@@ -461,7 +464,7 @@ def sessions_until(
 
 @kernel
 def session_borders(keys: Int64s, times: Int64s, ends: Int64s, closes: Bools) -> tuple[Int64s, Int64s]:
-    """Return the first row and the end of each session."""
+    """Return the index of the first row of each session, and the end time of each session."""
     starts, until = np.empty(len(keys), np.int64), np.empty(len(keys), np.int64)
     count = 0
     closed = True

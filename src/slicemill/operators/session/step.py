@@ -1,9 +1,10 @@
-"""Session windows of all queries of one stream and key.
+"""Execution of the session windows of all queries with the same stream and key.
 
-Rows of open sessions are stored once, linked by key (`operators.session.state`). A run reads the keys with
-new rows, and the keys with a session whose end the watermark has passed. Queries that read the same rows find
-their sessions in one pass, for any gaps. Ended sessions are ranges of neighbouring rows, over which window
-kernels compute the aggregates of all queries (`operators.session.answers`).
+Rows of open sessions are stored once, linked by key (`operators.session.state`). A micro-batch reads the
+keys with new rows, and the keys with a session whose end the watermark has passed. One pass over the rows
+finds the sessions of all queries that read the same rows, for any gaps. Ended sessions are ranges of
+neighbouring rows. Window kernels compute the aggregates of all queries over these ranges
+(`operators.session.answers`).
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import END
 from slicemill.types import Schema
 
-_NUMBER = "_number"  # of a row, in the order of arrival
+_NUMBER = "_number"  # column with the arrival number of each stored row
 
 
 @dataclass(frozen=True, slots=True)
 class _SharedPass:
-    """Properties common to queries whose sessions are found in one pass.
+    """Properties of a pass over the stored rows that finds the sessions of several queries.
 
     `first` is the number of the first row that the queries read.
     """
@@ -56,7 +57,7 @@ class _SharedPass:
 
 
 class SessionWindows:
-    """Strategy of the sessions of all queries.
+    """Window strategy that aggregates the sessions of all queries over shared rows.
 
     A query that is new in the plan aggregates only tuples that arrive from now on. State that only removed
     queries used is dropped.
@@ -71,7 +72,8 @@ class SessionWindows:
     ) -> None:
         newcomers = context.newcomers.keys()
         state.hand_over({member.name: member for member in members}, context.successors)
-        # Adopt twice, because a query that is dropped and created again must start empty.
+        # A query that was dropped and created again must start empty.
+        # So the first call drops the state of new queries, and the second call adds empty state.
         state.adopt({member.name: member for member in members if member.name not in newcomers})
         state.adopt({member.name: member for member in members})
         self.state = state
@@ -100,11 +102,11 @@ class SessionWindows:
         self._nothing, none = self._schema.empty_table(), np.zeros(0, np.int64)
         self._no_rows = StoredRows(self._nothing, none, none, none)
         self._rows = SessionRows.restored(self._keys, state.pieces)
-        # Queries and ends of open sessions by pass, and the next end of an open session by key.
+        # Names of the queries of each pass, by gap.
         self._passes: dict[_SharedPass, dict[int, list[str]]]
         self._open: dict[_SharedPass, OpenSessions]
-        self._ends: Int64s
-        self._oldest: int  # no stored row has a lower number
+        self._ends: Int64s  # next end of an open session of each key
+        self._oldest: int  # lowest arrival number of a stored row
         self._restart()
 
     def advance(self, rows: pa.Table, watermark: int) -> list[Emission]:
@@ -136,7 +138,10 @@ class SessionWindows:
             self._passes = {}
 
     def _restart(self) -> None:
-        """Read all keys in the next run, because they are numbered anew."""
+        """Forget the passes, so that the next micro-batch reads all keys.
+
+        The key numbers have changed.
+        """
         self._passes = {}
         first = self._rows.rows.at(np.zeros(1, np.int64)) if self._rows.linked else None
         self._oldest = self.state.taken if first is None else first.column(_NUMBER)[0].as_py()
@@ -144,7 +149,7 @@ class SessionWindows:
     def _active_keys(self, touched: Int32s, now: int) -> Int64s:
         """Return the keys with new rows and the keys whose sessions have ended.
 
-        Return all keys if queries have begun or failed since the last run.
+        Return all keys if queries have begun or failed since the last micro-batch.
         """
         count = len(self._rows.last)
         if not self._passes:
@@ -160,11 +165,14 @@ class SessionWindows:
         return keys
 
     def _begin_passes(self, count: int) -> None:
-        """Group the queries that have not failed by the pass that finds their sessions."""
+        """Group the queries that have not failed into passes.
+
+        A pass reads the stored rows once, and finds the sessions of all its queries.
+        """
         for name, where in self._where.items():
             state = self.state.members[name]
             if state.failure is None:
-                # Queries older than the oldest stored row read all rows, so they share one pass.
+                # Queries that started before the oldest stored row arrived read all rows in one pass.
                 first = state.first if state.first > self._oldest else 0
                 session = self._windows[name]
                 common = _SharedPass(where, first, replace(session, gap_us=None))
@@ -182,7 +190,7 @@ class SessionWindows:
         return min(held) + 1 if held else None
 
     def _sessions(self, rows: StoredRows, keys: Int64s, needed: Bools, now: int) -> list[PassedSessions]:
-        """Return the ended sessions of each pass, and mark needed rows."""
+        """Return the ended sessions that each pass finds, and mark the rows of open sessions in `needed`."""
         out = []
         for common, members in self._passes.items():
             gaps = sorted(members)
@@ -204,7 +212,7 @@ class SessionWindows:
         return out
 
     def _read_by(self, rows: StoredRows, common: _SharedPass) -> Int64s | None:
-        """Return which of the sorted rows these queries read, None for all rows."""
+        """Return the positions of the sorted rows that the queries of a pass read; None for all rows."""
         if not common.first and common.where is None:
             return None
         taken = rows.integers(_NUMBER) >= common.first
@@ -235,7 +243,7 @@ class SessionWindows:
         return sessions_until(keys, times, ends, closes, now, closed)
 
     def _taken(self, table: pa.Table) -> pa.Table:
-        """Return the new tuples that some query selects, in stored form."""
+        """Return the new tuples that at least one query selects, with the columns that the state stores."""
         live = [name for name in self._where if self.state.members[name].failure is None]
         selected, failed = self._selection.select(table, live)
         users = {expr: [n for n in names if n in live] for expr, names in self._users.items()}
@@ -263,7 +271,7 @@ class SessionWindows:
 
 
 def session_windows(operator: SessionAggregate | SharedSessions, context: StepContext) -> SessionWindows:
-    """Return the strategy of one query or of several queries."""
+    """Return the execution strategy of a session aggregate of one query or several queries."""
     state = context.state if isinstance(context.state, SessionState) else SessionState()
     if isinstance(operator, SharedSessions):
         return SessionWindows(operator.keys, operator.members, state, context)

@@ -1,4 +1,4 @@
-"""Aggregates over windows, evaluated by one of several strategies.
+"""Execution of aggregates over windows, by one of several strategies.
 
     rows, watermark                                         rows and watermark of each query
           |                                                             ^
@@ -10,17 +10,17 @@
     strategy, chosen once per operator (`strategies`)
 
 A strategy adds rows to its state, advances to a watermark, emits the results of the windows that have ended,
-and evicts what no later window reads. `state` is what a checkpoint stores. `due` is the watermark at which
-the next window ends.
+and evicts rows that no later window reads. A checkpoint stores the `state` of the strategy. `due` is the
+watermark at which the next window ends.
 
-| strategy | chosen for | idea |
+| strategy | queries | how the strategy works |
 |---|---|---|
-| `panes.PaneWindows` | RANGE with SLIDE, of all queries with equal keys | partial aggregates of panes |
-| `over.SortedWindows` | OVER with built-in aggregates | a window is a range of the sorted rows |
+| `panes.PaneWindows` | RANGE with SLIDE, all queries with equal keys | combines partial aggregates of panes |
+| `over.SortedWindows` | OVER with built-in aggregates | sorts rows, so that a window is a range of rows |
 | `routines.RoutineWindows` | OVER with other aggregates | compiled code adds and removes each row |
-| `expiring_rows.CountedWithOver` | GROUP BY over ROWS n, if OVER gives equal results | OVER by tuple number |
-| `expiring_rows.CountedWindows` | GROUP BY over ROWS n, otherwise | stores the last n rows |
-| `expiring_rows.TimedWindows` | GROUP BY over joined rows | rows expire in any order |
+| `expiring_rows.CountedWithOver` | GROUP BY over ROWS n, if OVER gives equal results | runs OVER calls |
+| `expiring_rows.CountedWindows` | other GROUP BY over ROWS n | stores the last n rows |
+| `expiring_rows.TimedWindows` | GROUP BY over joined rows | stores rows, which expire in any order |
 | `top.TopWindows` | ORDER BY, LIMIT and ranks of each window | sorts the rows of a timestamp |
 | `session.step.SessionWindows` | SESSION | stores the rows of open sessions |
 

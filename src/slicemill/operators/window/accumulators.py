@@ -1,6 +1,6 @@
-"""Accumulators of aggregate calls, and takeover of accumulators by a changed query.
+"""Accumulators of aggregate calls, and takeover of accumulators when a query is replaced.
 
-When a query is replaced, its calls take over the accumulators of the former calls:
+The calls of the new query take over accumulators from the calls of the replaced query (former calls):
 
     sum(v), count(*)              former calls: accumulators 0 and 1
     avg(v), count(*), sum(v)      new calls take over 0, 1 and 0, because a sum is stored with its count
@@ -25,12 +25,12 @@ _ORDERED = (*_INTEGERS, Kind.TIMESTAMP, Kind.DATE)
 _WITHOUT_KERNEL = (Kind.ANY, Kind.NULL, Kind.PERIOD)
 _SUMS = ("sum", "avg", "mean")
 _SQUARES = ("variance", "var_samp", "var_pop", "stddev", "stddev_samp", "stddev_pop")
-# The state of these aggregates is numbered by calls, or counts all tuples since the start.
+# Aggregates whose state depends on the index of the call, or counts all tuples since the query started.
 _NOT_BY_COLUMN = ("priority_sample", "approx_count", "approx_count_if")
 
 
 class Accumulator(StrEnum):
-    """Kind of a running aggregate (`window.running`)."""
+    """Kind of the state that a running aggregate stores for each group (`window.running`)."""
 
     COUNT = "count"
     DISTINCT = "distinct values"
@@ -40,7 +40,7 @@ class Accumulator(StrEnum):
 
 
 def accumulator_of(call: Call) -> Accumulator | None:
-    """Return the kind of a call's accumulator, or None."""
+    """Return the kind of accumulator for an aggregate call; None if it needs stored rows."""
     name, kinds = call.name.lower(), [argument.type.kind for argument in call.arguments]
     if name == "count":
         return Accumulator.DISTINCT if call.distinct else Accumulator.COUNT
@@ -54,9 +54,9 @@ def accumulator_of(call: Call) -> Accumulator | None:
 
 
 def sources_of_calls(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] | None:
-    """Return by call a former call with the same accumulator.
+    """Map each new call to the index of a call of the replaced query with the same accumulator.
 
-    None if a call has no such former call.
+    Return None if a new call has no such counterpart.
     """
     indices = {_kept_as(call): index for index, call in reversed(list(enumerate(kept)))}
     found = [indices[_kept_as(call)] for call in calls if _kept_as(call) in indices]
@@ -64,9 +64,9 @@ def sources_of_calls(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] |
 
 
 def sources_of_columns(kept: Sequence[Call], calls: Sequence[Call]) -> list[int] | None:
-    """Return by stored argument its index among the former stored arguments.
+    """Map each argument that new calls store to its index among the stored arguments of the replaced query.
 
-    None if an argument was not stored, or if calls store more than their arguments.
+    Return None if the replaced query did not store an argument, or if calls store more than their arguments.
     """
     if not kept or not calls or not all(map(_stores_arguments, (*kept, *calls))):
         return None
@@ -75,12 +75,12 @@ def sources_of_columns(kept: Sequence[Call], calls: Sequence[Call]) -> list[int]
 
 
 def stored_columns(calls: Iterable[Call]) -> list[Expr]:
-    """Return the distinct arguments that are stored for calls."""
+    """Return the distinct arguments whose values the state stores for some aggregate calls."""
     return list(dict.fromkeys(expr for call in calls for expr in stored(call)))
 
 
 def stored(call: Call) -> Sequence[Expr]:
-    """Return the arguments that are stored for a built-in call."""
+    """Return the arguments whose values the state stores for a call of a built-in aggregate."""
     return BUILTINS[call.name.lower()].stored(call.arguments)
 
 
@@ -91,7 +91,7 @@ def _stores_arguments(call: Call) -> bool:
 
 
 def is_by_itself(call: Call) -> bool:
-    """Return True if a call's state does not depend on its index."""
+    """Return True if the stored state of a call does not depend on its position among the calls."""
     return _stores_arguments(call) and len(stored(call)) <= 1
 
 

@@ -1,4 +1,4 @@
-"""GROUP BY over windows of FROM."""
+"""Execution of GROUP BY over windows in FROM, for example `FROM s [ROWS 3] GROUP BY k`."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ from slicemill.operators.window.step import Emission, WindowOutput, WindowStep
 from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
 
-# GROUP BY over the last n rows of a stream, for each tuple.
+# GROUP BY over the last n rows of a stream, which emits a result row for each tuple.
 #
 # In `FROM s [ROWS n] WHERE … GROUP BY k` the window has rows of all groups, and WHERE filters the rows in the
-# window. A row counts as long as its number in the stream is among the last n. The query is therefore
-# evaluated as an OVER window with row numbers in place of timestamps.
+# window. A row belongs to the window as long as it is among the last n rows of the stream. The query is
+# therefore evaluated as an OVER window with row numbers in place of timestamps.
 #
 #     number    1  2  3  4  5  6                ROWS 3
 #     group     a  b  a  a  b  a
-#     of a               [a     a)              tuple 6 aggregates the rows of a from number 4 on
+#     window of a        [a     a)              tuple 6 aggregates the rows of a from number 4 on
 
 
 @stored_as("count_window", version=1)
 @dataclass(slots=True)
 class CountWindowState:
-    """Counts of tuples and emitted rows, and the OVER calls' state."""
+    """State of GROUP BY over the last rows: counts of tuples and emitted rows, and state of OVER calls."""
 
     arrived: int = 0
     given: int = 0
@@ -68,7 +68,10 @@ class CountWindowState:
 
 
 class CountedWithOver:
-    """Strategy that evaluates OVER calls over tuple numbers (`over_form`), with the output `schema`."""
+    """Window strategy that evaluates GROUP BY over the last rows by OVER calls over tuple numbers.
+
+    `over_form` builds these calls. `schema` is the output schema.
+    """
 
     def __init__(
         self, operator: RelationAggregate, context: StepContext, calls: WindowStep, schema: Schema
@@ -104,7 +107,10 @@ class CountedWithOver:
 def over_form(
     operator: RelationAggregate, window: Window, context: StepContext
 ) -> tuple[WindowAggregate, StepContext]:
-    """Return the equivalent OVER calls over tuple numbers, with their context."""
+    """Translate GROUP BY over the last rows to OVER calls with tuple numbers in place of timestamps.
+
+    Return the calls, and the context of their execution step.
+    """
     calls = WindowAggregate(over_calls(operator, window))
     columns = (column for call in calls.calls for column in call.columns)
     schema = Schema((*context.schemas[0].columns, *columns))
@@ -119,8 +125,8 @@ def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table
 
 # Aggregates over rows that expire in any order, for example joined rows.
 #
-# A row counts from its `time` until before its `end`. A joined row ends when the first of its input rows
-# leaves its window, which may be long before earlier rows end:
+# A row belongs to windows from its `time` until before its `end`. A joined row ends when the first of its
+# input rows leaves its window, which may be long before earlier rows end:
 #
 #     time     0  1  2  3  4  5  6  7
 #     a        [-----------------)            window at 3: a b c
@@ -132,13 +138,13 @@ def _at(table: pa.Table, times: np.ndarray[Any, np.dtype[np.int64]]) -> pa.Table
 
 
 TIME, EXPIRY = "time", "end"
-_AT_ONCE = 1 << 20  # maximum number of copied rows at a time
+_AT_ONCE = 1 << 20  # maximum number of rows that are copied at a time
 
 
 @stored_as("lives", version=1)
 @dataclass(slots=True)
 class UnexpiredRowsState:
-    """Rows that have not expired, in order of arrival, and the watermark."""
+    """Stored rows that have not expired, in order of arrival, and the last watermark."""
 
     slices: list[Slice] = field(default_factory=list)
     now: int = BEFORE_ALL
@@ -146,7 +152,7 @@ class UnexpiredRowsState:
 
 @dataclass(frozen=True, slots=True)
 class WindowResults:
-    """Results of windows: ends, representative rows, and values of calls."""
+    """Results of windows: window ends, one row of the group of each result, and values of aggregate calls."""
 
     moments: Int64s
     rows: pa.Table
@@ -154,10 +160,10 @@ class WindowResults:
 
 
 class UnexpiredRowsEvaluator:
-    """Evaluates calls over the unexpired rows of each group.
+    """Evaluator of aggregate calls over the unexpired rows of each group.
 
-    Calls are evaluated for each new row, or for all groups at each slide. `keys` are the names of the columns
-    with the group keys.
+    Without a slide, calls are evaluated for each new row. With a slide, calls are evaluated for all groups at
+    each multiple of the slide. `keys` are the names of the columns with the group keys.
     """
 
     def __init__(
@@ -169,7 +175,7 @@ class UnexpiredRowsEvaluator:
         self._slide = slide
 
     def run(self, new: pa.Table, now: int) -> WindowResults:
-        """Process new rows in order. `now` is the watermark."""
+        """Process new rows in order, and return the results of windows. `now` is the watermark."""
         state = self.state
         now = max([state.now, now, *numbers(new.column(TIME).combine_chunks())[-1:].tolist()])
         old = [piece.table for piece in state.slices]
@@ -182,7 +188,7 @@ class UnexpiredRowsEvaluator:
         return found
 
     def due(self) -> int | None:
-        """Return the end of the next non-empty window."""
+        """Return the end of the next non-empty window; None if there is no such window, or no slide."""
         now = self.state.now
         if self._slide is None or now == END:
             return None
@@ -191,7 +197,7 @@ class UnexpiredRowsEvaluator:
         return end if alive else None
 
     def _each(self, rows: pa.Table, fresh: Bools) -> WindowResults:
-        """Return results for each new row over its group."""
+        """Return for each new row the aggregates over the unexpired rows of its group."""
         order, _, head = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, EXPIRY))
         asked = np.flatnonzero(fresh[order])
@@ -200,13 +206,13 @@ class UnexpiredRowsEvaluator:
             some = asked[first:last]
             indices, sizes = _rows_in_windows(head, times, ends, some)
             parts.append(self._values(rows, order[indices], sizes))
-        # Restore the order of arrival.
+        # Sort the results in the order in which their rows arrived.
         found = self._concat_values(rows, parts)
         shown = order[asked][found.windows]
         return self._results(rows, _numpy(rows, TIME)[shown], shown, np.argsort(shown, kind="stable"), found)
 
     def _sliding(self, rows: pa.Table, slide: int, now: int) -> WindowResults:
-        """Return results of windows that ended, by end, then by first row."""
+        """Return the results of windows that ended, ordered by window end, then by the group's first row."""
         order, groups, _ = self._sorted(rows)
         times, ends = (_numpy(rows, name)[order] for name in (TIME, EXPIRY))
         first = _next(np.maximum(times, self.state.now), slide)
@@ -214,7 +220,7 @@ class UnexpiredRowsEvaluator:
         moments, firsts, parts = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], []
         for low, high in _periods(first, last, slide):
             indices, at = _repeat_rows(np.maximum(first, low), np.minimum(last, high), slide)
-            # Sort by end. Rows with the same end stay sorted by group.
+            # Sort by window end. Rows of the same window stay sorted by group.
             by_end, _, _ = by_partition(((at - low) // slide).astype(np.int32), (high - low) // slide + 1)
             indices, at = indices[by_end], at[by_end]
             begins = np.ones(len(indices), np.bool_)
@@ -234,15 +240,15 @@ class UnexpiredRowsEvaluator:
         return WindowResults(moments[order], rows.take(pa.array(shown[order])), values)
 
     def _sorted(self, rows: pa.Table) -> tuple[Int64s, Int64s, Int64s]:
-        """Return row indexes by group, their groups, and group starts."""
+        """Return the indexes of rows sorted by group, the group of each sorted row, and its group's start."""
         keys = distinct_keys([to_array(rows.column(name)) for name in self._keys], len(rows))
         order, groups, head = by_partition(keys.codes.astype(np.int32), max(len(keys.values), 1))
         return order, groups.astype(np.int64), head
 
     def _values(self, rows: pa.Table, indices: Int64s, sizes: Int64s) -> tuple[int, CallValues]:
-        """Evaluate all calls over consecutive windows of these sizes.
+        """Evaluate all aggregate calls over consecutive windows, which have `sizes` rows each.
 
-        Returns the number of windows and the values.
+        Return the number of windows and the values.
         """
         ends = np.cumsum(sizes)
         windows = Windows(ends - sizes, ends)
@@ -258,7 +264,10 @@ class UnexpiredRowsEvaluator:
         return len(sizes), align_results(found, len(sizes))
 
     def _concat_values(self, rows: pa.Table, parts: Sequence[tuple[int, CallValues]]) -> CallValues:
-        """Concatenate the values of all parts, and renumber their windows."""
+        """Concatenate the values of several blocks of windows.
+
+        Windows are numbered from 0 in each block, and consecutively in the result.
+        """
         none = np.zeros(0, np.int64)
         parts = parts or [self._values(rows, none, none)]
         before = np.cumsum([0, *(windows for windows, _ in parts)])
@@ -269,14 +278,14 @@ class UnexpiredRowsEvaluator:
 
 
 def _next(time: Any, slide: int) -> Any:
-    """Return the first window end after a time."""
+    """Return the first multiple of the slide, which is a window end, after a time."""
     return (time // slide + 1) * slide
 
 
 def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
-    """Yield index ranges with a bounded total of `counts`.
+    """Yield consecutive index ranges, so that the sum of `counts` in each range is at most `_AT_ONCE`.
 
-    A single element may exceed the bound.
+    A range of a single element may exceed the bound.
     """
     total = np.cumsum(counts)
     start = 0
@@ -288,9 +297,9 @@ def _blocks(counts: Int64s) -> Iterator[tuple[int, int]]:
 
 
 def _periods(first: Int64s, last: Int64s, slide: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of window ends with a bounded number of rows.
+    """Yield ranges of window ends, so that the windows of each range have at most `_AT_ONCE` rows in total.
 
-    Both bounds are inclusive. A single end may exceed the limit.
+    Both bounds of a range are inclusive. A range of a single window end may exceed the limit.
     """
     alive = last >= first
     if not alive.any():
@@ -311,9 +320,9 @@ def _entries(first: Int64s, last: Int64s, low: int, high: int, slide: int) -> in
 
 
 def _repeat_rows(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64s]:
-    """Repeat each row for every window end at which it counts.
+    """Repeat each row for every window that contains the row.
 
-    Returns the row indexes and the ends.
+    Return the row indexes and the window ends.
     """
     counts = np.maximum((last - first) // slide + 1, 0)
     indices = np.repeat(np.arange(len(counts)), counts)
@@ -323,9 +332,10 @@ def _repeat_rows(first: Int64s, last: Int64s, slide: int) -> tuple[Int64s, Int64
 
 @kernel
 def _rows_in_windows(head: Int64s, times: Int64s, ends: Int64s, asked: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the unexpired rows at the time of each asked row.
+    """Return for each row of `asked` the rows of its group that have not expired at its time.
 
-    Only rows of the same group are returned. The row indexes for all asked rows are concatenated.
+    The row indexes for all rows of `asked` are concatenated. The second result has the number of row indexes
+    for each row of `asked`.
     """
     most = 0
     for i in asked:
@@ -350,7 +360,7 @@ def _numpy(table: pa.Table, name: str) -> Int64s:
 # GROUP BY over windows whose rows expire in any order.
 #
 # There are two cases. In a join each input has its own window: `FROM a [RANGE 9], b [RANGE 5] WHERE … GROUP
-# BY k`. A window by rows may have a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
+# BY k`. A window that counts rows may have a slide: `FROM a [ROWS 9 SLIDE 3] WHERE … GROUP BY k`.
 
 
 _START, _END = "window_start", "window_end"
@@ -359,10 +369,10 @@ _START, _END = "window_start", "window_end"
 @stored_as("living_windows", version=1)
 @dataclass(slots=True)
 class RelationAggregateState:
-    """Unexpired rows, and the number of emitted rows.
+    """State of GROUP BY over windows in FROM: unexpired rows, and the number of emitted rows.
 
-    A window by rows also stores the number of tuples read, and the times of the last tuples. The first
-    `passed` of these times are in no window any more.
+    For a ROWS window, the state also has the number of tuples read, and the times of the last tuples. The
+    first `passed` of these times are in no window any more.
     """
 
     lives: UnexpiredRowsState = field(default_factory=UnexpiredRowsState)
@@ -373,17 +383,17 @@ class RelationAggregateState:
 
 
 def key_column(index: int) -> str:
-    """Return the column name of a group key."""
+    """Return the name of the column that stores a group key."""
     return f"key {index}"
 
 
 def argument_column(index: int | str) -> str:
-    """Return the column name of a stored argument."""
+    """Return the name of the column that stores an aggregate argument."""
     return f"argument {index}"
 
 
 class _UnexpiredRows:
-    """Common part of both strategies: stored rows, and output rows."""
+    """Common part of the strategies for time windows and ROWS windows: stored rows, and output rows."""
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
         schema = context.schemas[0]
@@ -430,10 +440,10 @@ class _UnexpiredRows:
 
 
 class TimedWindows(_UnexpiredRows):
-    """Windows by time.
+    """Strategy of GROUP BY over time windows (RANGE).
 
-    A tuple counts while it is in its window. A joined row counts while all its input rows are in their
-    windows.
+    A tuple is aggregated while it is in its window. A joined row is aggregated while all its input rows are
+    in their windows.
     """
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
@@ -462,7 +472,7 @@ class TimedWindows(_UnexpiredRows):
             out = self._table(found, found.moments, found.rows.column(ARRIVAL), ())
         else:
             starts = found.moments - max(length for _, length in self._members)
-            # The watermark triggers these rows, so no tuple determines their arrival time.
+            # Arrival time 0 marks rows that the watermark causes, not the arrival of a tuple.
             due = pa.chunked_array([np.zeros(len(starts), np.int64)])
             out = self._table(found, found.moments, due, (starts, found.moments))
         held = self.due()
@@ -473,7 +483,7 @@ class TimedWindows(_UnexpiredRows):
         return [(out, watermark if held is None else min(watermark, held))]
 
     def _placed(self, out: pa.Table, found: WindowResults) -> pa.Table:
-        """Number rows by the index of their group in the window.
+        """Set the sequence number of each result row to the index of its group in the window.
 
         Groups are ordered by their first row. Sequence numbers of joined rows do not increase with time, so
         they cannot define this order.
@@ -490,10 +500,10 @@ class TimedWindows(_UnexpiredRows):
 
 
 class CountedWindows(_UnexpiredRows):
-    """Windows over the last rows, with the tuple number as time.
+    """Strategy of GROUP BY over ROWS windows, in which tuple numbers take the place of timestamps.
 
-    With a slide of n, each n-th tuple causes a row for each group in the window. Without a slide, each tuple
-    causes a row.
+    With a slide of n, each n-th tuple causes a result row for each group in the window. Without a slide, each
+    tuple causes a result row.
     """
 
     def __init__(self, operator: RelationAggregate, context: StepContext) -> None:
@@ -508,7 +518,7 @@ class CountedWindows(_UnexpiredRows):
         first, state.arrived = state.arrived, state.arrived + rows.num_rows
         clock = pa.table({TIME: rows.column(TS), ARRIVAL: rows.column(ARRIVAL)}).combine_chunks()
         known = pa.concat_tables([*(piece.table for piece in state.times), clock]).slice(state.passed)
-        before = state.arrived - known.num_rows  # tuples before the first tuple of `known`
+        before = state.arrived - known.num_rows  # number of tuples that precede the stored times in `known`
         numbered = _at(rows, np.arange(first, state.arrived))
         if self._where is not None:
             numbered, _ = self._where.run([numbered], [watermark])
@@ -528,18 +538,18 @@ class CountedWindows(_UnexpiredRows):
         return None
 
 
-# Rescale of GROUP BY over windows (S41).
+# Redistribution of the state of GROUP BY over windows when the number of subtasks changes (rescale, S41).
 #
-# The state has unexpired rows with their group keys. A new subtask gets the rows of its groups, in the
-# order in which a single subtask would have them.
+# The state has unexpired rows with their group keys. A new subtask gets the rows of its groups from the old
+# subtasks. The rows have the same order as in a state with a single subtask.
 
 
 def redistribute_state(
     operator: RelationAggregate, states: Sequence[RelationAggregateState | None], change: Redistribution
 ) -> RelationAggregateState:
-    """Return the state of a new subtask.
+    """Return the state of a new subtask after a rescale, built from the states of the old subtasks.
 
-    At least one old subtask has state.
+    At least one old subtask must have state.
     """
     found = [state for state in states if state is not None]
     now = max(state.lives.now for state in found)

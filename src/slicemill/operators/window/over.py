@@ -1,4 +1,4 @@
-"""Aggregates with OVER.
+"""Execution of built-in aggregates with OVER.
 
 Rows are sorted by partition, then by arrival. A window is then a range of neighbouring rows, and windows of
 later tuples begin and end later:
@@ -8,9 +8,10 @@ later tuples begin and end later:
                   [-----)                        one end and removes rows at the other
                           [---)
 
-This module evaluates all calls of a query. `over_groups` evaluates the calls with the same window, and
-`running` aggregates over unbounded windows. Results are bit-identical to the oracle's results, for any
-division of the input into runs. For example, sums are computed as integers of arbitrary precision.
+This module evaluates all OVER calls of a query. `over_groups` evaluates the calls with the same window, and
+`running` aggregates over unbounded windows. Results are bit-identical to the results of the oracle (reference
+implementation), for any division of the input into micro-batches. For example, sums are computed as integers
+of arbitrary precision.
 """
 
 from __future__ import annotations
@@ -54,16 +55,17 @@ from slicemill.operators.window.step import Emission, WindowOutput
 from slicemill.time import BEFORE_ALL, END
 from slicemill.types import Schema
 
-# Plain built-in aggregates with OVER, for all queries of one stream and key.
+# Built-in OVER aggregates that read only the rows in their window, for all queries of one stream and key.
 #
-# Rows are stored once for the queries that started together, called a cohort. A cohort stores the rows of its
-# longest window. A query that starts later has read fewer tuples, and therefore gets another cohort.
+# A cohort is the set of queries that started together. The rows of the longest window in the cohort are
+# stored once for all its queries. A query that starts later has read fewer tuples, and therefore joins
+# another cohort.
 
 
 @stored_as("over.cohort", version=1, stored_names={"state": "kept"})
 @dataclass(slots=True)
 class Cohort:
-    """Queries that started together, by name, with their shared state."""
+    """Cohort: queries that started together, by name, with their shared state."""
 
     members: dict[str, WindowAggregate]
     state: WindowState | None = None
@@ -73,7 +75,7 @@ class Cohort:
         return _calls(self.members)
 
     def leave(self, staying: dict[str, WindowAggregate]) -> None:
-        """Drop removed queries, and the rows and columns that only they read."""
+        """Remove all queries except `staying`, and drop the rows and columns that no query reads any more."""
         if self.state is not None and staying != self.members:
             before, after = _columns(self.calls), _columns(_calls(staying))
             old = dict(zip(_frames(self.calls), self.state.groups, strict=True))
@@ -97,9 +99,10 @@ class SharedOverState:
         newcomers: Collection[str],
         successors: Mapping[str, str],
     ) -> None:
-        """Restore the state of these queries.
+        """Restrict the state to the queries in `members`.
 
-        New queries form a new cohort. A query that replaces another query takes over its state.
+        New queries form a new cohort (queries that started together). A query that replaces another query
+        takes over the state of the replaced query.
         """
         known: set[str] = set()
         heirs = {before: name for name, before in successors.items() if name in members}
@@ -117,9 +120,10 @@ class SharedOverState:
 
 
 class SortedWindows:
-    """Strategy of built-in aggregates with OVER.
+    """Window strategy of built-in aggregates with OVER.
 
-    `cohorts` has the evaluation of each cohort, with the calls of its queries by name.
+    `cohorts` has for each cohort (queries that started together) its queries by name, and the evaluator of
+    their calls.
     """
 
     def __init__(
@@ -155,7 +159,7 @@ class SortedWindows:
 
 
 def over_windows(operator: WindowAggregate, context: StepContext) -> SortedWindows:
-    """Return the strategy of a single query."""
+    """Return the execution strategy of a single query's aggregates with OVER."""
     state = context.state if isinstance(context.state, WindowState) else None
     calls = WindowCalls(operator.calls, context.schemas[0], state, context.seq_bits)
     output = WindowOutput(with_system_columns(to_arrow(context.node.schema)))
@@ -163,7 +167,7 @@ def over_windows(operator: WindowAggregate, context: StepContext) -> SortedWindo
 
 
 def cohort_windows(operator: SharedOver, context: StepContext) -> SortedWindows:
-    """Return the strategy of several queries, with their last state."""
+    """Return the execution strategy of several queries that share stored rows, with their restored state."""
     state = context.state if isinstance(context.state, SharedOverState) else SharedOverState()
     members = {member.name: member.operator for member in operator.members}
     state.adopt(members, context.newcomers.keys(), context.successors)
@@ -183,12 +187,12 @@ def _calls(members: Mapping[str, WindowAggregate]) -> tuple[WindowCall, ...]:
 
 
 def _columns(calls: Sequence[WindowCall]) -> list[Expr]:
-    """Return the stored arguments, in the order of their column numbers (`WindowCalls`)."""
+    """Return the distinct call arguments that the state stores, in the order of their column numbers."""
     return list(dict.fromkeys(e for call in calls for e in call.arguments[: count_stored_arguments(call)]))
 
 
 def _frames(calls: Sequence[WindowCall]) -> list[FrameUnit]:
-    """Return the frame units in the order of the groups."""
+    """Return the distinct frame units (RANGE or ROWS) of calls, in the order of `WindowState.groups`."""
     return list(dict.fromkeys(call.window.frame for call in calls))
 
 
@@ -199,7 +203,7 @@ def _columns_of_frame(members: Mapping[str, WindowAggregate], frame: FrameUnit) 
 def _narrow_state(
     kept: OverGroupState, used: Sequence[Expr], names: Mapping[str, str], after: Sequence[Expr]
 ) -> OverGroupState:
-    """Rename the columns of a group, and drop unused arguments."""
+    """Rename the argument columns in the state of calls with one window, and drop unused columns."""
     wanted = {str(after.index(expr)) for expr in used}
     old = {name: new for name, new in names.items() if new in wanted}
     system = (TIME, SEQUENCE)
@@ -212,13 +216,14 @@ def _narrow_state(
     return replace(kept, slices=slices, last=last)
 
 
-# Evaluation of all OVER calls of one operator, on whole tables.
+# Evaluation of all OVER calls of one operator, on whole tables of rows:
 #
 #     windows = WindowCalls(calls, schema)
 #     table, complete = windows.run(new_rows, complete)
 #
-# Returns the same rows as the row-by-row reference, in the same order, for any division of the input into
-# runs. Calls with the same PARTITION BY and window share partitioning, sorting and window bounds.
+# `run` returns the same rows as the row-by-row reference, in the same order, for any division of the input
+# into micro-batches. Calls with the same PARTITION BY and window share partitioning, sorting and window
+# bounds.
 
 
 TS, SEQ, ARRIVAL = "_ts", "_seq", "_arr"
@@ -229,17 +234,17 @@ _FEW_KEYS = 1000
 @stored_as("over.partitions", version=1)
 @dataclass(slots=True)
 class PartitionState:
-    """Partition keys, and the number of tuples of each partition."""
+    """State of one PARTITION BY list: partition keys, and the number of tuples of each partition."""
 
     keys: Keys = field(default_factory=Keys)
-    crowded: int = _FEW_KEYS  # partitions without rows are evicted only beyond this number
+    crowded: int = _FEW_KEYS  # empty partitions are evicted only if there are more partitions than this
     arrived: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @stored_as("over", version=1)
 @dataclass(slots=True)
 class WindowState:
-    """State between runs.
+    """State of all OVER calls of one operator between micro-batches.
 
     `now` is the watermark, and `sequence` is the number of tuples so far.
     """
@@ -253,7 +258,7 @@ class WindowState:
 
 @dataclass(frozen=True, slots=True)
 class CallGroup:
-    """Calls with the same PARTITION BY and window, by index."""
+    """OVER calls with the same PARTITION BY and window. `calls` has the indexes of the calls."""
 
     group: OverGroup
     partitioning: int
@@ -261,7 +266,7 @@ class CallGroup:
 
 
 class WindowCalls:
-    """Evaluates the OVER calls of one operator."""
+    """Evaluator of all OVER calls of one operator."""
 
     def __init__(
         self,
@@ -272,10 +277,10 @@ class WindowCalls:
         *,
         apart: bool = False,
     ) -> None:
-        """Compile the calls and restore their state.
+        """Compile the OVER calls and restore their state.
 
-        With `apart`, an argument whose evaluation fails stops only the calls that read it. `failed` then has
-        the errors of these arguments.
+        If `apart` is set, an argument whose evaluation fails stops only the calls that read the argument.
+        `failed` then has the errors of these arguments.
         """
         self._calls = calls
         self._apart = apart
@@ -298,13 +303,13 @@ class WindowCalls:
         )
 
     def run(self, table: pa.Table, complete: int) -> tuple[pa.Table, int]:
-        """Process new rows in order.
+        """Process new rows in order, and return the output rows and the output watermark.
 
-        `complete` is the watermark. Also returns the output watermark.
+        `complete` is the watermark of the input.
         """
         state = self.state
         names = [*_SYSTEM_COLUMNS, *self._names]
-        # Copy the columns without statistics such as "has no NULLs", which may differ between runs.
+        # Copy the columns without statistics such as "has no NULLs", which may differ between micro-batches.
         table = pa.table([table.column(name) for name in names], names=names)
         keys, columns = self._evaluated(table)
         table = table.combine_chunks()
@@ -345,7 +350,7 @@ class WindowCalls:
     # -- input -----------------------------------------------------------------------------------------
 
     def _evaluated(self, table: pa.Table) -> tuple[list[list[pa.Array]], list[pa.Array]]:
-        """Return the columns of each PARTITION BY and of all arguments."""
+        """Return the key columns of each PARTITION BY list, and the columns of all call arguments."""
         found = []
         of_keys = sum(self._partition_sizes)
         for index, outcome in enumerate(self._evaluate(table)):
@@ -375,7 +380,7 @@ class WindowCalls:
     # -- output ----------------------------------------------------------------------------------------
 
     def _at_once(self, table: pa.Table, found: Sequence[WindowAnswers]) -> pa.Table:
-        """Return the output if no call waits for the watermark."""
+        """Return the output rows of a query in which no call waits for the watermark."""
         first = self.state.sequence - len(table)
         values: list[pa.Array] = [None] * len(self._calls)
         some = np.zeros(len(table), np.bool_)
@@ -394,7 +399,7 @@ class WindowCalls:
     def _output_in_time_order(
         self, table: pa.Table, sequence: Int64s, found: Sequence[WindowAnswers]
     ) -> pa.Table:
-        """Return the output if a call waits for the watermark."""
+        """Return the output rows of a query in which at least one call waits for the watermark."""
         calls = range(len(self._calls))
         nulls = [pa.nulls(len(table), type_) for type_ in self._types]
         marks = [np.full(len(table), OPEN, np.int8) for _ in calls]
@@ -413,9 +418,9 @@ class WindowCalls:
         return self._output(self._released(out), out.values)
 
     def _released(self, out: WindowEvents) -> pa.Table:
-        """Return the emitted rows with their arrival times.
+        """Return the output rows of emitted events, with their arrival times.
 
-        Rows that waited for the end of a slot or for an expiry get the trigger time as arrival time.
+        The arrival time of a row that waited for the end of a slot or for an expiry is the trigger time.
         """
         ts = out.ts
         until = np.where(out.expiry, ts, BEFORE_ALL)
@@ -431,9 +436,10 @@ class WindowCalls:
         return out.tuples.set_column(2, ARRIVAL, pa.array(found))
 
     def _expiries(self, index: int, answers: WindowAnswers) -> WindowEvents | None:
-        """Return the rows emitted for expired tuples.
+        """Return the output events of tuples that have left the window of a call group.
 
-        Their timestamp is the time of expiry.
+        The timestamp of such an event is the time at which the tuple left the window. Return None if the
+        window emits no rows for such tuples.
         """
         if answers.expired is None:
             return None
@@ -443,7 +449,7 @@ class WindowCalls:
         extent = placed.group.window.extent
         assert extent is not None
         left = numbers(answers.expired.column(TIME).combine_chunks()) + extent
-        # At equal timestamps, arriving tuples precede expiring tuples.
+        # At equal timestamps, the arrivals of tuples precede the expiries of tuples.
         seqs = rank_seqs(numbers(tuples.column(SEQ).combine_chunks()), 1, self._seq_bits)
         tuples = tuples.set_column(0, TS, pa.array(left)).set_column(1, SEQ, pa.array(seqs))
         rows = len(tuples)
@@ -468,7 +474,7 @@ class WindowCalls:
         return pa.table([*columns, *values], names=names)
 
     def _held(self) -> int:
-        """Return a lower bound of the timestamps of waiting rows."""
+        """Return a lower bound of the timestamps of rows that are still to be emitted."""
         if self.state.waiting is not None:
             return int(self.state.waiting.ts[0])
         due = self.due()
@@ -477,9 +483,9 @@ class WindowCalls:
     # -- eviction of partitions --------------------------------------------------------------------------
 
     def _forget(self, index: int) -> None:
-        """Evict partitions without rows if there are many partitions.
+        """Evict partitions (keys) without stored rows if there are many partitions.
 
-        Partitions stay if they have a count that must outlive their rows.
+        No partition is evicted if a call counts all tuples since the query started.
         """
         state = self.state.partitions[index]
         groups = [
@@ -513,10 +519,11 @@ def _group_calls(
     columns: Sequence[Expr],
     arguments: Sequence[tuple[Expr, ...]],
 ) -> list[CallGroup]:
-    """Group calls by PARTITION BY and window.
+    """Group OVER calls by PARTITION BY and window.
 
-    Plain calls share the rows of the longest window, separately for time windows and row windows. A call over
-    an unbounded window or over panes of rows gets a group of its own, because it compacts its rows.
+    Calls that read only the rows in their window (`is_plain`) share the rows of the longest window,
+    separately for time windows and row windows. A call over an unbounded window or over panes of rows gets a
+    group of its own, because it compacts its rows.
     """
     members: dict[tuple[int, Window | FrameUnit, int | None], list[int]] = {}
     for index, call in enumerate(calls):
@@ -534,9 +541,9 @@ def _group_calls(
 def _new_rows(
     table: pa.Table, ts: Int64s, sequence: Int64s, columns: Sequence[pa.Array], group: OverGroup
 ) -> pa.Table:
-    """Return the columns of new tuples that a group stores.
+    """Return the columns that a call group stores of new tuples.
 
-    These are its arguments, or all columns for windows with ACTIVE expiry.
+    The group stores its arguments, or all columns if its window has ACTIVE expiry.
     """
     new = {TIME: pa.array(ts), SEQUENCE: pa.array(sequence)}
     new |= {str(index): columns[index] for index in group.columns}
@@ -546,7 +553,7 @@ def _new_rows(
 
 
 def _merge_expiries(parts: list[WindowEvents]) -> list[WindowEvents]:
-    """Merge the expiries of a tuple from several windows of equal length."""
+    """Merge the expiry events of each tuple from several windows of equal length into one event."""
     if len(parts) < 2:
         return parts
     together = merge_events(parts)
@@ -572,7 +579,7 @@ def _with_keys(piece: Slice, renumbered: np.ndarray[tuple[int], np.dtype[np.int3
 # Output order of a query whose calls return results at different times.
 #
 # An event is an arrival or an expiry of a tuple. Events are ordered by time, then arrivals before expiries,
-# then by sequence number. An event is emitted when each call has returned a value or is known to return none,
+# then by sequence number. An event is emitted when each call has returned a value or will return no value,
 # and all earlier events were emitted. An event without a value is dropped.
 
 
@@ -583,7 +590,10 @@ Marks = NDArray[np.int8]
 @stored_as("over.events", version=1)
 @dataclass(slots=True)
 class WindowEvents:
-    """Events with sequence numbers, and each call's marks and values."""
+    """Output events (arrivals and expiries of tuples), with the value of each call for each event.
+
+    The mark of a call for an event is OPEN (no value yet), SILENT (no value will follow) or ANSWERED.
+    """
 
     tuples: pa.Table
     sequence: Int64s
@@ -611,7 +621,7 @@ class WindowEvents:
 
 
 def merge_events(parts: Sequence[WindowEvents]) -> WindowEvents:
-    """Concatenate and sort events."""
+    """Concatenate several sets of events, and sort the events in output order."""
     together = WindowEvents(
         pa.concat_tables([part.tuples for part in parts]),
         np.concatenate([part.sequence for part in parts]),
@@ -623,7 +633,7 @@ def merge_events(parts: Sequence[WindowEvents]) -> WindowEvents:
 
 
 def split_released(events: WindowEvents) -> tuple[WindowEvents, WindowEvents]:
-    """Split events into events to emit and waiting events."""
+    """Split events into events that can be emitted and events that wait for values of calls."""
     marks = np.stack(events.marks)
     open_ = (marks == OPEN).any(axis=0)
     until = int(np.argmax(open_)) if open_.any() else len(events)
@@ -633,7 +643,7 @@ def split_released(events: WindowEvents) -> tuple[WindowEvents, WindowEvents]:
 
 
 def store_results(events: WindowEvents, call: int, sequence: Int64s, values: pa.Array) -> None:
-    """Store the results of a call for arrivals."""
+    """Store the results of a call for the tuples with the given sequence numbers."""
     index = np.flatnonzero(~events.expiry)
     rank = np.argsort(events.sequence[index], kind="stable")
     index = index[rank]
@@ -645,9 +655,9 @@ def store_results(events: WindowEvents, call: int, sequence: Int64s, values: pa.
 
 
 def mark_silent(events: WindowEvents, call: int, sequence: Int64s) -> None:
-    """Mark arrivals for which a call returns no value.
+    """Mark the tuples for which a call returns no value as SILENT.
 
-    Some of these arrivals may have been emitted already.
+    Some of these tuples may have been emitted already.
     """
     gone = pc.is_in(pa.array(events.sequence), value_set=pa.array(sequence)).to_numpy(zero_copy_only=False)
     marks = events.marks[call]

@@ -1,4 +1,4 @@
-"""State and evaluation of calls with the same PARTITION BY and window."""
+"""State and evaluation of OVER calls with the same PARTITION BY and window."""
 
 from __future__ import annotations
 
@@ -35,23 +35,24 @@ from slicemill.operators.window.running import GroupedRows, RunningAggregate, ad
 from slicemill.time import BEFORE_ALL
 
 KEY, TIME, SEQUENCE, NUMBER, WEIGHT, TUPLE = "key", "ts", "seq", "number", "weight", "tuple."
-LEAST_PANE = 32  # minimum rows of a pane; a smaller pane needs more memory than it saves
+LEAST_PANE = 32  # minimum number of rows in a pane; a smaller pane needs more memory than it saves
 
 
 @stored_as("over.group", version=2, upgrade={1: lambda plain: {**plain, "running": None, "last": None}})
 @dataclass(slots=True)
 class OverGroupState:
-    """State of a group: rows that later windows read.
+    """State of a group of OVER calls: rows that later windows read.
 
-    The first `passed` rows have expired. `ones` has, by call, the number of values equal to 1 in each
-    partition since the start.
+    The first `passed` rows have expired. `ones` has for each call the number of values equal to 1 in each
+    partition since the query started.
 
     A window with SLIDE that is unbounded or counts rows in panes has compacted rows in `past`. `summaries`
     are their accumulators, if rows alone are not sufficient.
 
-    An unbounded window without SLIDE has one accumulator per partition in `running`, if the function supports
-    such accumulators. Otherwise `last` has the compacted rows by partition. For a window that counts rows,
-    `last` has the last rows by partition. Version 1 stored these rows in `past` and `slices`.
+    An unbounded window without SLIDE has one accumulator per partition in `running`, if the aggregate
+    supports accumulators. Otherwise `last` has the compacted rows of each partition. For a window that counts
+    rows, `last` has the last rows of each partition. Version 1 of the state had these rows in `past` and
+    `slices`.
     """
 
     slices: list[Slice] = field(default_factory=list)
@@ -65,21 +66,21 @@ class OverGroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpan:
-    """Partitions of new tuples, and the watermarks before and after a run."""
+    """Input of one micro-batch: the partition of each new tuple, and the watermarks before and after."""
 
     partitions: NDArray[np.int32]
     count: int  # number of partitions
-    arrived: Int64s  # number of tuples in earlier runs, by partition
+    arrived: Int64s  # number of earlier tuples of each partition
     before: int
     now: int
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAnswers:
-    """Results for tuples, by sequence number.
+    """Results of OVER calls for tuples, which `sequence` identifies by sequence number.
 
-    Tuples that are not the last tuple of their slot have no result (`overtaken`). `expired` are the tuples
-    that left the window, with the results `expired_values`.
+    `overtaken` are the tuples that have no result because a later tuple is in the same slot. `expired` are
+    the tuples that left the window, with the results `expired_values`.
     """
 
     sequence: Int64s
@@ -94,8 +95,8 @@ class SortedRows:
     """Rows sorted by partition, then by arrival.
 
     `order` has the index of each sorted row in `table`. The first `stored` rows of `table` are from earlier
-    runs. `read` marks the stored rows that this run reads. Partitions without new tuples are not
-    evaluated.
+    micro-batches. `read` marks the stored rows that this micro-batch reads. Partitions without new tuples are
+    not evaluated.
     """
 
     table: pa.Table
@@ -114,10 +115,10 @@ class SortedRows:
 
 
 class OverGroup:
-    """Evaluates calls that share rows.
+    """Evaluator of OVER calls that share stored rows.
 
-    `indices` has the argument columns of each call. All calls have the same window, or plain windows
-    (`is_plain`) of several lengths. Rows are stored for the longest window.
+    `indices` has the argument columns of each call. All calls have the same window, or windows of several
+    lengths that read only the rows in their window (`is_plain`). Rows are stored for the longest window.
     """
 
     def __init__(self, calls: Sequence[WindowCall], indices: Sequence[Sequence[int]]) -> None:
@@ -130,24 +131,24 @@ class OverGroup:
         self.by_rows = window.frame is FrameUnit.ROWS
         self.waits = window.active or (window.slide is not None and not self.by_rows)
         self.numbered = any(map(is_numbered, calls)) or (window.slide is not None and self.by_rows)
-        # Rows per pane; None if rows are not combined to panes (M35).
+        # Number of rows that are combined to one stored row (pane, M35); None if rows are not combined.
         self.pane = pane_of(window, calls)
-        # Counts since the start must outlive the rows of a partition.
+        # True if a call counts all tuples since the start, so that partitions without rows are not evicted.
         self.counts_forever = self.numbered or bool(self._ones) or window.extent is None
         self._call = calls[0]
-        # True if each window ends at its tuple and begins with the first row of the partition.
+        # `plain` is True if each window begins with the first row of the partition and ends at its tuple.
         plain = window.extent is None and window.slide is None
         self._has_accumulator = plain and running_aggregate(calls[0]) is not None
-        # Moments without a running accumulator are stored as summaries beside the rows (`_keep_past`).
+        # Sums of powers (moments) without a running accumulator are stored as summaries of the stored rows.
         without_moments = plain and not isinstance(self._functions[0], ColumnMoments)
         counted_back = self.by_rows and window.extent is not None
         self._by_partition = self.pane is None and (without_moments or counted_back)
 
     def run(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
-        """Process new rows.
+        """Process the new rows of a micro-batch, and return the results of the calls.
 
-        `new` has the columns TIME, SEQUENCE and the arguments. For ACTIVE expiry, `new` also has all columns
-        of the tuples.
+        `new` has the columns TIME, SEQUENCE and the call arguments. For ACTIVE expiry, `new` also has all
+        columns of the tuples.
         """
         if self._has_accumulator:
             return self._accumulate(state, span, new)
@@ -170,7 +171,7 @@ class OverGroup:
         return answers
 
     def _accumulate(self, state: OverGroupState, span: GroupSpan, new: pa.Table) -> WindowAnswers:
-        """Evaluate an unbounded window with one accumulator per partition."""
+        """Evaluate an unbounded window with one running accumulator for each partition."""
         if state.running is None:
             state.running = running_aggregate(self._call)
             assert state.running is not None, "seen when the group was made"
@@ -187,7 +188,7 @@ class OverGroup:
         return WindowAnswers(_numpy(new, SEQUENCE), [values], np.zeros(0, np.int64))
 
     def _adopt_rows(self, state: OverGroupState, span: GroupSpan) -> None:
-        """Convert rows that version 1 stored in order of arrival."""
+        """Convert a state of version 1, which has rows in order of arrival, to rows by partition (`last`)."""
         if state.last is None:
             state.last = RowRanges()
             state.last.reach(span.count)
@@ -198,7 +199,7 @@ class OverGroup:
         state.last.reach(span.count)
 
     def due(self, state: OverGroupState, now: int) -> int | None:
-        """Return the watermark at which the next output is due."""
+        """Return the watermark that causes the next output; None if no stored tuple causes output."""
         if not self.waits or now == 2**63 - 1:
             return None
         if self.window.slide is not None:
@@ -265,10 +266,10 @@ class OverGroup:
         )
 
     def _read_mask(self, rows: pa.Table | None, span: GroupSpan) -> Bools:
-        """Return the mask of stored rows that this run reads.
+        """Return the mask of the stored rows that this micro-batch reads.
 
-        A run reads the rows of partitions with new tuples. It reads all rows if the watermark alone can cause
-        output.
+        A micro-batch reads the rows of partitions with new tuples. If the watermark alone can cause output,
+        it reads all rows.
         """
         if rows is None:
             return np.zeros(0, np.bool_)
@@ -280,7 +281,7 @@ class OverGroup:
         return found
 
     def _rows(self, rows: SortedRows, summaries: NDArray[np.object_] | None) -> list[Rows]:
-        """Return the rows that each function reads."""
+        """Return for each call of the group the sorted argument rows that its aggregate function reads."""
         taken: dict[int, pa.Array] = {}
         order = pa.array(rows.order)
         weights = _numpy(rows.table, WEIGHT)[rows.order] if WEIGHT in rows.table.column_names else None
@@ -312,7 +313,7 @@ class OverGroup:
         if window.extent is None:
             return rows.head
         if self.pane is not None:
-            # Windows begin at the start of a pane, so it does not matter which row of the pane is stored.
+            # Windows begin at the start of a pane, so any row of the pane may represent the pane.
             assert rows.numbers is not None
             return starts_from(rows.head, rows.numbers, rows.numbers - extent)
         if self.by_rows:
@@ -321,7 +322,10 @@ class OverGroup:
         return starts_from(rows.head, rows.ts, latest - extent)
 
     def _asked(self, rows: SortedRows, span: GroupSpan) -> tuple[Int64s, Int64s]:
-        """Return the rows to evaluate, and rows without a result."""
+        """Return the indexes of sorted rows that cause a result, and of rows that never cause a result.
+
+        With SLIDE, only the last tuple of each slot causes a result.
+        """
         slide, nobody = self.window.slide, np.zeros(0, np.int64)
         if slide is None:
             return np.flatnonzero(rows.fresh), nobody
@@ -342,7 +346,7 @@ class OverGroup:
             return None, []
         leaves = rows.ts + self._extent
         ends = ends_until(rows.head, rows.ts, leaves)
-        # No row is emitted if the window is then empty (X13).
+        # No row is emitted for an expired tuple if its window is empty afterwards (X13).
         going = (leaves >= span.before) & (leaves < span.now) & (ends > np.arange(len(ends)) + 1)
         indices = np.flatnonzero(going)
         values = self._values(seen, [Windows(indices + 1, ends[indices])] * len(seen))
@@ -369,14 +373,18 @@ class OverGroup:
             passed = self._passed([*(piece.table for piece in state.slices), new], span)
             state.slices, state.passed = drop_first_rows(state.slices, new, passed)
             return
-        # Partitions without new tuples still need all their rows.
+        # All stored rows of partitions without new tuples stay, because later windows may read them.
         needed = np.ones(len(rows.read) + len(new), np.bool_)
         indices = np.concatenate([np.flatnonzero(rows.read), np.arange(len(rows.read), len(needed))])
         needed[indices[rows.order]] = self._needed(rows, span)
         state.slices = keep_needed(state.slices, new, needed)
 
     def _keep_last(self, state: OverGroupState, rows: SortedRows, span: GroupSpan, seen: Rows) -> None:
-        """Replace the stored rows of partitions with new rows."""
+        """Update the rows that are stored by partition (`last`), for partitions with new tuples.
+
+        The rows of an unbounded window are compacted. Of other windows, the rows that later windows read
+        stay.
+        """
         if self.window.extent is None:
             sorted_table = rows.table.take(pa.array(rows.order))
             texts = str(self._indices[0][0]) if self._indices[0] else ""
@@ -390,7 +398,7 @@ class OverGroup:
     def _keep_panes(
         self, state: OverGroupState, rows: SortedRows, span: GroupSpan, seen: Rows, pane: int
     ) -> None:
-        """Combine the rows of each complete pane that later windows read.
+        """Combine the rows of each complete pane (range of `pane` rows) that later windows read.
 
         The last pane of a partition may still get rows.
         """
@@ -408,7 +416,11 @@ class OverGroup:
     def _keep_past(
         self, state: OverGroupState, rows: SortedRows, seen: Rows, closed: Bools, gone: Bools | None = None
     ) -> None:
-        """Compact closed rows. `seen` defines the partitions."""
+        """Combine `closed` stored rows, and delete stored rows that no later window reads (`gone`).
+
+        Closed rows are rows of ended slots or complete panes. Closed rows with the same partition number in
+        `seen` are combined. Other rows stay unchanged.
+        """
         table = rows.table.take(pa.array(rows.order))
         if gone is not None and gone.any():
             stay = np.flatnonzero(~gone)
@@ -427,7 +439,7 @@ class OverGroup:
         state.past, state.summaries = past, summaries
 
     def _passed(self, tables: Sequence[pa.Table], span: GroupSpan) -> int:
-        """Return the number of expired rows of a time window."""
+        """Return the number of stored rows that have left a time window."""
         limit, passed = max(span.now - self._extent, BEFORE_ALL), 0
         for table in tables:
             found = int(np.searchsorted(_numpy(table, TIME), limit))
@@ -437,7 +449,7 @@ class OverGroup:
         return passed
 
     def _needed(self, rows: SortedRows, span: GroupSpan) -> Bools:
-        """Return the rows that windows of later tuples or open slots read."""
+        """Return the mask of sorted rows that the windows of later tuples or of open slots read."""
         window = self.window
         if self.by_rows:
             indices = np.arange(len(rows.order))
@@ -457,9 +469,9 @@ def _reach(window: Window) -> int:
 
 
 def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
-    """Return the number of rows in a pane, or None.
+    """Return the number of rows that are combined to one pane; None if rows are not combined.
 
-    The window must count rows and have a SLIDE. Its only call must be algebraic.
+    Rows are combined only if the window counts rows and has a SLIDE, and if its only call is algebraic.
     """
     if window.frame is not FrameUnit.ROWS or window.slide is None or window.extent is None or len(calls) != 1:
         return None
@@ -470,7 +482,7 @@ def pane_of(window: Window, calls: Sequence[WindowCall]) -> int | None:
 
 
 def _kept_rows(state: OverGroupState) -> pa.Table | None:
-    """Return the stored rows that have not expired, in order of arrival."""
+    """Return the stored rows of a call group that have not expired, in order of arrival."""
     if state.past is not None:
         return state.past
     if not state.slices:
@@ -479,9 +491,9 @@ def _kept_rows(state: OverGroupState) -> pa.Table | None:
 
 
 def _rows_of(state: OverGroupState, partitions: Int64s) -> tuple[pa.Table | None, Bools, int]:
-    """Return the stored rows of partitions, a mask, and their number.
+    """Return the stored rows of some partitions, a mask of the rows to read, and the number of rows.
 
-    The mask is True for all rows, because the run reads all rows.
+    The mask is True for all rows, because the micro-batch reads all rows of these partitions.
     """
     assert state.last is not None, "made when the run began"
     rows, numbered = state.last.of(partitions)
@@ -491,7 +503,10 @@ def _rows_of(state: OverGroupState, partitions: Int64s) -> tuple[pa.Table | None
 
 
 def _replace(last: RowRanges, rows: pa.Table, partitions: Any, of: Int64s) -> None:
-    """Replace the rows of the partitions `of`. `rows` are sorted by partition."""
+    """Replace the stored rows of some partitions, whose numbers are in `of`, by `rows`.
+
+    `rows` are sorted by partition, and `partitions` has the partition of each row.
+    """
     ends = np.searchsorted(partitions, of, side="right")
     last.replace(of, ends - np.searchsorted(partitions, of), rows.drop_columns([KEY]))
 
@@ -514,7 +529,7 @@ def _slot_end(ts: Any, slide: int) -> Any:
 
 
 def _times_in_window(ts: Int64s, extent: int, now: int) -> Int64s:
-    """Return the timestamps of tuples that have not expired."""
+    """Return the timestamps of tuples that have not left a time window at the watermark `now`."""
     return ts[ts + extent >= now]
 
 
@@ -524,7 +539,7 @@ def _times_in_window(ts: Int64s, extent: int, now: int) -> Int64s:
 def put_together(
     function: ColumnStatistic, rows: Rows, closed: Bools, table: pa.Table, weight: str, text: str
 ) -> tuple[pa.Table, NDArray[np.object_] | None]:
-    """Return the rows of a sorted table to store, and their summaries.
+    """Return the rows that the state stores in place of a sorted table, and their summaries.
 
     Rows of closed slots are combined. Rows of open slots stay unchanged. `weight` and `text` are the names of
     the columns that change if a stored row replaces several rows.
@@ -554,7 +569,7 @@ def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
 
 
 def subset(rows: Rows, indices: Int64s) -> Rows:
-    """Return the rows at these indexes."""
+    """Return the rows at the given indexes, as a new object."""
     chosen = pa.array(indices)
     return Rows(
         rows.partitions[indices],

@@ -1,4 +1,8 @@
-"""Built-in aggregates, computed from the partial aggregates of spans of entries."""
+"""Built-in aggregates over windows, computed from the partial aggregates of the window's panes.
+
+An entry has the partial aggregates of the tuples of one pane and key. A view has the entries that one query
+reads. A window is a span: a range of neighbouring entries of the view.
+"""
 
 from __future__ import annotations
 
@@ -46,14 +50,14 @@ _BIAS = {"variance": 1, "var_samp": 1, "stddev": 1, "stddev_samp": 1, "var_pop":
 
 @dataclass(frozen=True)
 class PaneAggregate:
-    """Evaluation of a call over panes: partial aggregates and result."""
+    """Evaluation of an aggregate call over panes: partial aggregates, and the function for the results."""
 
     partials: tuple[PartialAggregate, ...]
     over: Callable[[PaneView, Spans], pa.Array]
 
 
 def pane_aggregate_of(call: Call) -> PaneAggregate | None:
-    """Return the evaluation of a call over panes, or None."""
+    """Return the evaluation of an aggregate call over panes; None if the call needs the single values."""
     if call.distinct:
         return None
     if call.name == "count" and not call.arguments:
@@ -108,7 +112,7 @@ def _total(known: NonNullCount, sum_: PartialSum, call: Call, type_: Type) -> Pa
 
 
 def _limits(type_: Type) -> tuple[int, int]:
-    """Return a column's value range, in units of the last digit."""
+    """Return the least and the greatest value of a numeric type, in units of its last decimal digit."""
     if type_.kind is Kind.DECIMAL:
         largest = 10 ** (type_.precision or 0) - 1
         return -largest, largest
@@ -160,12 +164,12 @@ def _doubles(values: NDArray[np.float64], valid: NDArray[np.bool_]) -> pa.Array:
     return fixed_width(values, None if valid.all() else valid, pa.float64())
 
 
-# Views: the entries of one query by key and time, with indexes over spans.
+# Views: the entries (partial aggregates of a pane and key) that one query reads, ordered by key and time.
 
 
 @dataclass
 class PaneView:
-    """Entries ordered by key and time.
+    """Entries (partial aggregates of a pane and key) that one query reads, ordered by key and time.
 
     The entries of `keys[r]` have indexes from begin[r] to begin[r + 1]. There is one entry per key and pane,
     or one entry per tuple if entries have single tuples.
@@ -183,7 +187,10 @@ class PaneView:
         return start
 
     def index(self, name: str) -> Any:
-        """Return the index of a partial aggregate, built on first use."""
+        """Return the index that aggregates any range of entries for one partial aggregate.
+
+        The index is built on first use. The name "" stands for the number of tuples.
+        """
         if name not in self._made:
             if not name:
                 self._made[name] = CountIndex(self.columns["rows"])
@@ -193,7 +200,7 @@ class PaneView:
         return self._made[name]
 
     def output_keys(self, values: Callable[[Int64s], list[pa.Array]]) -> list[pa.Array]:
-        """Return the key columns, with -0.0 as 0.0."""
+        """Return the output columns with the group keys of the view. They have 0.0 in place of -0.0."""
         if "keys" not in self._made:
             self._made["keys"] = [
                 pc.add(column, 0.0) if pa.types.is_floating(column.type) else column
@@ -203,10 +210,7 @@ class PaneView:
         return found
 
     def ranks(self, keys: Int64s) -> Int64s:
-        """Return the index of each key in the view.
-
-        -1 for a key without entries.
-        """
+        """Return the position of each key among the keys of the view; -1 for a key without entries."""
         indices = np.searchsorted(self.keys, keys)
         indices[indices == len(self.keys)] = 0
         found = self.keys[indices] == keys if len(self.keys) else np.zeros(len(keys), np.bool_)
@@ -214,16 +218,17 @@ class PaneView:
 
 
 def by_key(entries: Columns, n_keys: int) -> Columns:
-    """Return the entries ordered by key, then by time."""
+    """Return entries (partial aggregates of a pane and key) ordered by key, then by time."""
     return take_partials(entries, _key_order(entries["key"], n_keys))
 
 
 def view_of(
     ordered: Columns, selected: NDArray[np.bool_], since: int, partials: Partials, single: bool = False
 ) -> PaneView:
-    """Return the view of entries whose pattern is selected.
+    """Return the view for a query: the entries whose pattern (set of queries) includes the query.
 
-    Panes that begin before `since` are excluded. `ordered` is sorted by key, and is shared by several views.
+    `selected` marks these patterns. Panes that begin before `since` are excluded. `ordered` is sorted by key,
+    and is shared by several views.
     """
     wanted = selected[ordered["pattern"]] & (ordered["start"] >= since)
     columns = ordered if wanted.all() else take_partials(ordered, np.flatnonzero(wanted))

@@ -1,8 +1,10 @@
-"""State of windows over panes: entries, keys, and progress of queries.
+"""State of windows over panes: entries, keys, and the windows that each query has emitted.
 
-Entries are stored in slices, which are merged like the runs of a log-structured merge tree. A slice has more
-than twice the rows of the next slice. There are therefore few slices, and each row is rewritten only a few
-times. A pane that is still open may have entries in several slices.
+An entry has the partial aggregates of the tuples of one pane, key and pattern. A pattern is the set of
+queries whose conditions a tuple satisfies. Entries are stored in slices, which are merged like the runs of a
+log-structured merge tree. A slice has more than twice the rows of the next slice. There are therefore few
+slices, and each row is rewritten only a few times. A pane that is still open may have entries in several
+slices.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ _FEW = 1 << 10
 @stored_as("panes.entries", version=1)
 @dataclass
 class PaneStore:
-    """Slices of entries, ordered by pane.
+    """Stored entries (partial aggregates), as a list of tables ordered by pane.
 
-    If `single`, each entry has one tuple, and entries are never merged.
+    If `single` is set, each entry has one tuple, and entries are never merged.
     """
 
     single: bool = False
@@ -55,9 +57,10 @@ class PaneStore:
         return concat_partials(parts, partials)
 
     def keep(self, horizon: Int64s) -> None:
-        """Evict entries of panes that begin before the horizon of their pattern.
+        """Evict the entries of panes that no query of their pattern (set of queries) reads any more.
 
-        A large slice is rewritten only if more than half of its entries are evicted.
+        These panes begin before `horizon`, which has a time for each pattern. A large slice is rewritten only
+        if more than half of its entries are evicted.
         """
         kept = []
         for part in self.slices:
@@ -71,14 +74,17 @@ class PaneStore:
         self.slices = kept
 
     def used(self, column: str, count: int) -> NDArray[np.bool_]:
-        """Return the mask of used key or pattern numbers below `count`."""
+        """Return for each number below `count` whether an entry has this key number or pattern number.
+
+        `column` is "key" or "pattern" (set of queries).
+        """
         alive = np.zeros(count, np.bool_)
         for part in self.slices:
             alive[part.table.column(column).to_numpy()] = True
         return alive
 
     def renumber(self, column: str, numbers: NDArray[np.integer[Any]]) -> None:
-        """Replace each key or pattern number by its new number."""
+        """Replace the key numbers or the pattern numbers of all entries by new numbers."""
         self.slices = [Slice(_renumber_column(part.table, column, numbers)) for part in self.slices]
 
     @property
@@ -87,7 +93,7 @@ class PaneStore:
 
 
 class _FormerKeys:
-    """Group keys as earlier versions stored them. They are read as `Keys`, and never written."""
+    """Former stored form of group keys. Checkpoints with this form are read as `Keys`; none are written."""
 
 
 def _read_former_keys(slices: list[Slice]) -> Any:
@@ -100,10 +106,10 @@ register("panes.keys", 1, _FormerKeys, lambda _: None, _read_former_keys)
 @stored_as("panes.member", version=1)
 @dataclass
 class MemberState:
-    """Progress of one query.
+    """State of one query that shares panes with other queries.
 
     Windows that end at or before `closed` have been emitted. `oldest` and `newest` are the starts of the
-    first and the last pane with tuples of the query. `waiting` is used for OVER with SLIDE: it has the last
+    first and the last pane with tuples of the query. `waiting` is used for OVER with SLIDE, and has the last
     tuple of each key in each open slot.
     """
 
@@ -118,10 +124,11 @@ class MemberState:
 @stored_as("panes", version=1)
 @dataclass
 class PaneState:
-    """Entries, keys and patterns, and the progress of each query.
+    """State that several queries over the same panes share.
 
-    `patterns[i]` is the set of queries whose conditions the tuples of an entry satisfy. `entries` have
-    partial aggregates. `values` are entries of single tuples, for aggregates that read each value.
+    A pattern is the set of queries whose conditions a tuple satisfies. `patterns` has these sets by pattern
+    number. `entries` have the partial aggregates of each pane, key and pattern. `values` are entries of
+    single tuples, for aggregates that read each value. `members` has the state of each query.
     """
 
     keys: Keys = field(default_factory=Keys)
@@ -133,7 +140,7 @@ class PaneState:
     newest: int = BEGINNING
 
     def hand_over(self, definitions: Mapping[str, object], successors: Mapping[str, str]) -> None:
-        """Rename the state of replaced queries to the names of their successors."""
+        """Move the state of each replaced query to the query that replaces it."""
         taken = {
             before: name
             for name, before in successors.items()
@@ -145,9 +152,9 @@ class PaneState:
             self.patterns = [frozenset(taken.get(name, name) for name in p) for p in self.patterns]
 
     def adopt(self, definitions: Mapping[str, object]) -> None:
-        """Restore the state of these queries.
+        """Restrict the state to the queries in `definitions`.
 
-        New queries start empty. State of removed queries is dropped.
+        New queries start with empty state. The state of removed queries is dropped.
         """
         known = {
             name: member
@@ -163,7 +170,7 @@ class PaneState:
         return self.patterns.index(names)
 
     def release(self, since: dict[str, int]) -> None:
-        """Evict entries that no window will read again, and keys without entries.
+        """Evict entries (partial aggregates) that no window will read again, and keys without entries.
 
         `since` is the start of the earliest pane that each query still reads.
         """
@@ -206,17 +213,18 @@ def _renumber_column(table: pa.Table, column: str, numbers: NDArray[np.integer[A
     return table.set_column(table.column_names.index(column), column, pa.array(changed))
 
 
-# Entries: partial aggregates of the tuples of one pane, key and pattern.
+# Entries: partial aggregates of the tuples of one pane, key and pattern (set of queries).
 #
-# Entries are stored as columns: `start` of the pane, `key` and `pattern` as numbers, `seq` of the first
-# tuple, `rows` as the number of tuples, and the columns of each partial aggregate. Entries are ordered by
-# pane, and in a pane by their first tuple. Tuples are ordered by time.
+# Entries are stored as columns: start time of the pane (`start`), key number (`key`), pattern number
+# (`pattern`), sequence number of the first tuple (`seq`), number of tuples (`rows`), and the columns of each
+# partial aggregate. Entries are ordered by pane, and in a pane by their first tuple. Tuples are ordered by
+# time.
 
 
 _SPARE_CELLS = 4
 _OWN = ("start", "key", "pattern", "seq", "rows")
 
-Partials = Mapping[str, PartialAggregate]  # by name
+Partials = Mapping[str, PartialAggregate]  # partial aggregates by name
 
 
 def aggregate_panes(
@@ -226,9 +234,9 @@ def aggregate_panes(
     lifted: Mapping[str, Columns],
     partials: Partials,
 ) -> tuple[Columns, Int64s]:
-    """Aggregate rows to entries.
+    """Aggregate rows to entries: one entry for each pane, key and pattern (set of queries).
 
-    Returns the entries without the columns `key` and `pattern`, and the first row of each entry. `cells` has
+    Return the entries without the columns `key` and `pattern`, and the first row of each entry. `cells` has
     for each row the number of its combination of key and pattern, and the number of combinations.
     """
     starts, borders = panes
@@ -242,7 +250,7 @@ def aggregate_panes(
 
 
 def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> tuple[Int64s, int]:
-    """Number the combination of key and pattern of each row.
+    """Return for each row a number that identifies its combination of key and pattern (set of queries).
 
     The second result is an upper bound of these numbers.
     """
@@ -250,14 +258,17 @@ def cells_of(codes: Int64s, n_codes: int, patterns: Int64s, n_patterns: int) -> 
         return codes, n_codes
     both = codes * n_patterns + patterns
     if n_codes * n_patterns <= _SPARE_CELLS * len(both):
-        return both, n_codes * n_patterns  # unused numbers cost less than encoding the used ones
+        return both, n_codes * n_patterns  # numbers with gaps are faster to compute than dense numbers
     encoded = pc.dictionary_encode(pa.array(both))
     return encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 @kernel
 def _slots(cells: Int64s, n_cells: int, borders: Int64s) -> tuple[Int64s, Int64s, int]:
-    """Return each row's entry, each entry's pane, and the entry count."""
+    """Assign rows to entries (one per pane and combination of key and pattern).
+
+    Return the entry number of each row, the pane of each entry, and the number of entries.
+    """
     latest = np.full(n_cells, -1, np.int64)
     slot, pane = np.empty(len(cells), np.int64), np.empty(len(cells), np.int64)
     count = 0
@@ -273,9 +284,9 @@ def _slots(cells: Int64s, n_cells: int, borders: Int64s) -> tuple[Int64s, Int64s
 
 
 def reduce_groups(entries: Columns, group: Int64s, count: int, partials: Partials) -> Columns:
-    """Merge entries of the same group.
+    """Merge the entries (partial aggregates) of each group into one entry.
 
-    `seq` of the result is that of the first tuple of the group.
+    `seq` of a merged entry is the sequence number of the first tuple of the group.
     """
     first = first_of_group(group, count)
     made: dict[str, Any] = {"rows": sum_by_group(entries["rows"], group, count)}
@@ -287,10 +298,9 @@ def reduce_groups(entries: Columns, group: Int64s, count: int, partials: Partial
 
 
 def concat_partials(parts: Sequence[Columns], partials: Partials) -> Columns:
-    """Concatenate entries.
+    """Concatenate several sets of entries (partial aggregates of panes).
 
-    Partial aggregates that a part lacks are filled with neutral values. Unused partial aggregates are
-    dropped.
+    Partial aggregates that a set lacks are filled with neutral values. Unused partial aggregates are dropped.
     """
     made: dict[str, Any] = {}
     for name in _OWN:
@@ -315,9 +325,10 @@ def take_partials(entries: Columns, indices: Int64s) -> Columns:
 
 
 def merge_panes(parts: Sequence[Columns], partials: Partials) -> Columns:
-    """Merge two consecutive sets of entries.
+    """Merge older and newer entries (partial aggregates of panes).
 
-    The last pane of the older entries may be the first pane of the newer entries.
+    The last panes of the older entries may also be the first panes of the newer entries. Entries of the same
+    pane, key and pattern are merged into one entry.
     """
     older, newer = parts
     border = newer["start"][0]
@@ -329,7 +340,7 @@ def merge_panes(parts: Sequence[Columns], partials: Partials) -> Columns:
     last = len(older["start"]) + tail
     codes = whole["key"][head:last] * (int(whole["pattern"].max()) + 1) + whole["pattern"][head:last]
     _, firsts, group = np.unique(codes, return_index=True, return_inverse=True)
-    # Order the entries of a pane by their first tuples.
+    # In each pane, order the merged entries by their first tuples.
     ranks = np.empty(len(firsts), np.int64)
     ranks[np.argsort(firsts)] = np.arange(len(firsts))
     group = np.concatenate((np.arange(head), head + ranks[group]))
@@ -339,7 +350,7 @@ def merge_panes(parts: Sequence[Columns], partials: Partials) -> Columns:
 
 
 def partial_columns(entries: Columns, name: str) -> Columns:
-    """Return the columns of a partial aggregate, by field."""
+    """Return the columns of one partial aggregate in stored entries, by field name."""
     prefix, found = f"{name}|", {}
     for column, values in entries.items():
         if column.startswith(prefix):
@@ -348,7 +359,7 @@ def partial_columns(entries: Columns, name: str) -> Columns:
 
 
 def add_partial(entries: dict[str, Any], name: str, columns: Columns) -> None:
-    """Add the columns of a partial aggregate to entries."""
+    """Add the columns of one partial aggregate to the columns of entries."""
     for field_, values in columns.items():
         entries[f"{name}|{field_}"] = values
 

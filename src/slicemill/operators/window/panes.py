@@ -1,4 +1,4 @@
-"""Sliding-window aggregates of several queries, computed from shared panes.
+"""Window aggregates of several queries, computed from shared panes.
 
 All queries have the same stream and keys. A pane is the interval between two neighbouring points where a
 window of any query begins or ends. A *pattern* is the set of queries whose conditions a tuple satisfies. The
@@ -66,7 +66,7 @@ from slicemill.types import Column, Schema
 
 
 def pane_windows(shared: SharedWindows, context: StepContext) -> PaneWindows:
-    """Return the windows of all queries, with their last state.
+    """Return the execution strategy of all queries that share panes, with their restored state.
 
     A query that is added to the plan aggregates only tuples that arrive afterwards. State that only removed
     queries used is dropped.
@@ -99,7 +99,7 @@ def pane_windows(shared: SharedWindows, context: StepContext) -> PaneWindows:
 def _as_kept(
     members: Sequence[WindowMember], state: PaneState, successors: Mapping[str, str]
 ) -> dict[str, WindowMember]:
-    """Return the queries with the form of their stored state.
+    """Return the definitions of the queries, adapted to the form in which their state is stored.
 
     For means of decimals, earlier versions stored the values of all tuples. This version stores sums.
     """
@@ -150,18 +150,18 @@ def _pane_aggregate(call: PaneCall) -> PaneAggregate:
     return aggregate
 
 
-# Evaluation of all queries over shared panes.
+# Evaluation of the windows of all queries over shared panes.
 #
-# A run adds new tuples to panes, emits the windows that have ended, and evicts entries that no window will
-# read. An error in one query does not stop other queries. An entry has the set of its queries, so that a new
-# query does not read tuples that arrived before its start.
+# A micro-batch adds new tuples to panes, emits the windows that have ended, and evicts entries that no window
+# will read. An error in one query does not stop other queries. Each entry stores the set of queries to which
+# its tuples belong, so that a new query does not read tuples that arrived before its start.
 
 
 class PaneWindows:
-    """Windows of several queries over shared panes.
+    """Window strategy of several queries that share panes.
 
-    `conditions` select the tuples of each query; None selects all tuples. `edges` are the grids of pane
-    borders.
+    `conditions` select the tuples of each query; None selects all tuples. `edges` are the step and offset of
+    the pane borders.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class PaneWindows:
         self._selection = TupleSelection(given, conditions, holds)
         self._partials: dict[str, PartialAggregate] = {}
         self._values: dict[str, PartialAggregate] = {}
-        self._exprs: dict[str, list[Expr]] = {}  # by query: the arguments of its partial aggregates
+        self._exprs: dict[str, list[Expr]] = {}  # arguments of the partial aggregates of each query
         for name, member in members.items():
             known = self._values if isinstance(member, ValueGroupWindows) else self._partials
             known.update((partial.name, partial) for partial in member.partials)
@@ -211,7 +211,7 @@ class PaneWindows:
         return min((due for _, due in self._dues()), default=None)
 
     def _dues(self) -> list[tuple[str, int]]:
-        """Return the queries with open windows, and when the next window of each ends."""
+        """Return the names of queries with open windows, each with the end of its next window."""
         dues = []
         for name in self._live():
             due = self._members[name].due(self.state.members[name])
@@ -220,7 +220,7 @@ class PaneWindows:
         return dues
 
     def _live(self) -> list[str]:
-        """Return the queries that have not failed."""
+        """Return the names of the queries that have not failed."""
         return [name for name in self._members if self.state.members[name].failure is None]
 
     def _fail(self, failed: Mapping[str, SlicemillError]) -> None:
@@ -230,7 +230,7 @@ class PaneWindows:
     # -- input -----------------------------------------------------------------------------------------
 
     def _add(self, table: pa.Table) -> None:
-        """Add new tuples to entries."""
+        """Aggregate new tuples into the stored entries of their panes."""
         selected, failed = self._selection.select(table, self._live())
         self._fail(failed)
         rows = selected.table.num_rows
@@ -274,7 +274,11 @@ class PaneWindows:
         columns: Mapping[Expr, pa.Array],
         indices: Int64s,
     ) -> None:
-        """Aggregate rows to entries. `numbers` are the key and the pattern of each row."""
+        """Aggregate rows to entries, and store the entries.
+
+        An entry has the partial aggregates of one pane, key and pattern (set of queries). `numbers` has the
+        key number and the pattern number of each row.
+        """
         lifted = {}
         for name, partial in self._partials.items():
             if partial.expr in columns:
@@ -293,7 +297,7 @@ class PaneWindows:
         columns: Mapping[Expr, pa.Array],
         indices: Int64s,
     ) -> None:
-        """Add entries of single tuples for aggregates that read each value."""
+        """Store an entry for each single tuple, for aggregates that read each value."""
         keys, patterns = numbers
         wanted = np.array(
             [any(isinstance(self._members.get(n), ValueGroupWindows) for n in p) for p in self.state.patterns]
@@ -315,7 +319,7 @@ class PaneWindows:
         self.state.values.append(made, self._values)
 
     def _note(self, panes: tuple[Int64s, Int64s], patterns: Int64s, names: Sequence[frozenset[str]]) -> None:
-        """Update the first and the last pane with tuples of each query."""
+        """Record for each query the first pane and the last pane that contain tuples of the query."""
         starts, borders = panes
         for number, taking in enumerate(names):
             rows = np.flatnonzero(patterns == number) if len(names) > 1 else np.array([0, len(patterns) - 1])
@@ -328,9 +332,9 @@ class PaneWindows:
     # -- output ----------------------------------------------------------------------------------------
 
     def _emit(self, ready: Sequence[str], until: int) -> dict[str, pa.Table]:
-        """Return the output of some queries.
+        """Return the output of some queries up to the time `until`.
 
-        Queries with the same patterns share a view.
+        Queries that read the same entries (partial aggregates of panes) share a view of these entries.
         """
         alike: dict[tuple[bool, tuple[bool, ...]], list[str]] = {}
         for name in ready:
@@ -343,7 +347,7 @@ class PaneWindows:
             store = self.state.values if by_value else self.state.entries
             partials = self._values if by_value else self._partials
             if by_value not in stored:
-                # Without group keys there is one key with number 0, which may not be stored yet.
+                # Without group keys all tuples have key number 0, even if no key has been stored yet.
                 stored[by_value] = by_key(store.all(partials), max(len(self.state.keys), 1))
             since = min([self._members[name].since(self.state.members[name]) for name in names])
             selected = np.array(signature, np.bool_)
@@ -357,14 +361,14 @@ class PaneWindows:
         return emitted
 
 
-# Evaluation of conditions, keys and arguments, once for all queries.
+# Evaluation of WHERE conditions, group keys and aggregate arguments, once for all queries.
 #
 # An error in an expression fails a query only if the tuple is in a window of the query.
 
 
 @dataclass(frozen=True)
 class PaneInput:
-    """Schema of the stream and group keys of all queries."""
+    """Input that all queries have in common: schema of the stream, and group keys."""
 
     schema: Schema
     keys: tuple[Expr, ...]
@@ -372,7 +376,10 @@ class PaneInput:
 
 @dataclass(frozen=True)
 class SelectedTuples:
-    """Tuples that at least one query selects, with condition bits and keys."""
+    """Tuples that at least one query selects, with their group keys.
+
+    `words` has one bit for each condition and tuple. The bit is set if the tuple satisfies the condition.
+    """
 
     table: pa.Table
     words: NDArray[np.uint64]
@@ -388,10 +395,11 @@ class SelectedTuples:
 
 
 class TupleSelection:
-    """Evaluates the conditions, keys and arguments of all queries.
+    """Evaluator of the WHERE conditions, group keys and aggregate arguments of all queries.
 
-    `conditions` select the tuples of each query; None selects all tuples. `holds` returns for each query
-    which timestamps are in a window. The parameter `live` of methods names the queries that have not failed.
+    `conditions` select the tuples of each query; None selects all tuples. `holds` has for each query the
+    function that returns which timestamps are in a window. The parameter `live` of methods names the queries
+    that have not failed.
     """
 
     def __init__(
@@ -410,7 +418,10 @@ class TupleSelection:
     def select(
         self, table: pa.Table, live: Collection[str]
     ) -> tuple[SelectedTuples, dict[str, ExpressionError]]:
-        """Return the selected tuples, and the errors of failed queries."""
+        """Return the tuples that satisfy the condition of at least one query, and the errors of queries.
+
+        `failed` maps the names of queries whose expressions failed to the errors.
+        """
         masks = self._masks(table)
         failed: dict[str, ExpressionError] = {}
         some_take_all = False
@@ -445,13 +456,16 @@ class TupleSelection:
         return np.asarray(selected.words[index // WORD_BITS] & np.uint64(1 << index % WORD_BITS) != 0)
 
     def _needs(self, name: str, selected: SelectedTuples) -> Bools:
-        """Return the mask of tuples that the query's windows contain."""
+        """Return the mask of selected tuples that are in at least one window of the query."""
         return self.takes(name, selected) & self._holds[name](selected.table.column("_ts").to_numpy())
 
     def patterns(
         self, selected: SelectedTuples, live: Collection[str]
     ) -> tuple[Int64s, list[frozenset[str]]]:
-        """Return each tuple's pattern number, and each pattern's queries."""
+        """Return the pattern number of each tuple, and the queries of each pattern.
+
+        A pattern is the set of queries whose conditions a tuple satisfies.
+        """
         found = distinct_keys([pa.array(word) for word in selected.words], selected.table.num_rows)
         names = []
         for value in found.values:
@@ -467,9 +481,9 @@ class TupleSelection:
     def arguments(
         self, selected: SelectedTuples, users: Mapping[Expr, Collection[str]]
     ) -> tuple[dict[Expr, pa.Array], dict[str, ExpressionError]]:
-        """Return the column of each expression, and the errors of failed queries.
+        """Evaluate aggregate arguments, and return their columns and the errors of failed queries.
 
-        Values that no query reads may be NULL.
+        `users` has for each argument the queries that read it. Values that no query reads may be NULL.
         """
         found: dict[Expr, pa.Array] = {}
         failed: dict[str, ExpressionError] = {}
@@ -513,7 +527,7 @@ class GroupWindows:
     length: int
     slide: int
     key_names: tuple[str, ...]
-    aggregates: Mapping[str, PaneAggregate]  # by column name
+    aggregates: Mapping[str, PaneAggregate]  # aggregate of each result column
     columns: tuple[Column, ...]
     grows: bool = field(default=False, kw_only=True)
 
@@ -522,25 +536,25 @@ class GroupWindows:
         return tuple(partial for aggregate in self.aggregates.values() for partial in aggregate.partials)
 
     def begins(self, end: Any) -> Any:
-        """Return the begins of windows with these ends."""
+        """Return the start times of the windows that end at the given times."""
         return (end - 1) // self.length * self.length if self.grows else end - self.length
 
     def holds(self, ts: Int64s) -> Bools:
-        """Return the mask of timestamps that are in a window.
+        """Return for each timestamp whether it is in at least one window.
 
         If the slide exceeds the length, some timestamps are in no window.
         """
         return np.asarray((ts // self.slide + 1) * self.slide - ts <= self.length)
 
     def due(self, state: MemberState) -> int | None:
-        """Return the end of the next non-empty window; None without tuples."""
+        """Return the end of the next non-empty window; None if no open window has tuples."""
         if state.oldest is None or state.newest is None:
             return None
         end = first_end_after(max(state.closed, state.oldest), self.slide)
         return end if state.newest >= self.begins(end) else None
 
     def since(self, state: MemberState) -> int:
-        """Return the start of the earliest pane that is still needed."""
+        """Return the start of the earliest pane that open or later windows of the query read."""
         if state.closed == BEGINNING:
             return BEGINNING
         return int(self.begins(first_end_after(state.closed, self.slide)))
@@ -553,14 +567,17 @@ class GroupWindows:
         return self._table(view, keys, spans, found)
 
     def _spans(self, view: PaneView, state: MemberState, until: int) -> Spans:
-        """Return new windows by end, then by the group's first tuple."""
+        """Return the windows that have ended since the last output, as spans of entries in the view.
+
+        The windows are ordered by end, then by the first tuple of the group.
+        """
         spans = spans_of(view.begin, view.start, self.length, self.slide, state.closed, until, self.grows)
         seqs = view.columns["seq"][spans.lo]
         falls = (seqs[1:] < seqs[:-1]) & (spans.end[1:] == spans.end[:-1])
         return spans.take(np.lexsort((seqs, spans.end))) if falls.any() else spans
 
     def _table(self, view: PaneView, keys: Keys, spans: Spans, found: dict[str, pa.Array]) -> pa.Table:
-        # The watermark triggers these rows, so no tuple determines their arrival time.
+        # Arrival time 0 marks rows that the watermark causes, not the arrival of a tuple.
         arrays: dict[str, Any] = {
             "_ts": spans.end,
             "_seq": view.columns["seq"][spans.lo],
@@ -588,9 +605,9 @@ def _take_at(column: pa.Array, indices: Int32s) -> pa.Array:
 
 @dataclass(frozen=True)
 class ValueGroupWindows(GroupWindows):
-    """Like `GroupWindows`, for calls that read all values of a window (`call_values`)."""
+    """GROUP BY over windows with aggregates that read all values of a window (`call_values`)."""
 
-    values: tuple[ValueList, ...]  # arguments of all calls
+    values: tuple[ValueList, ...]  # argument values of all calls
     evaluates: tuple[Evaluate, ...]
 
     @property
@@ -599,7 +616,7 @@ class ValueGroupWindows(GroupWindows):
 
     def answer(self, view: PaneView, keys: Keys, state: MemberState, until: int) -> pa.Table:
         spans = self._spans(view, state, until)
-        # Kernels require windows with ascending ends, so windows are ordered by key.
+        # Kernels require windows with ascending row ranges, so windows are ordered by key.
         order = np.argsort(spans.rank, kind="stable")
         windows = Windows(spans.lo[order].astype(np.int64), spans.hi[order].astype(np.int64))
         partitions = np.repeat(np.arange(len(view.keys), dtype=np.int32), np.diff(view.begin))
@@ -613,13 +630,14 @@ class ValueGroupWindows(GroupWindows):
 
 @dataclass(frozen=True)
 class OverWindows:
-    """`OVER (… RANGE … SLIDE …)`, evaluated at the end of each slot of the slide's length.
+    """`OVER (… RANGE … SLIDE …)`, evaluated at each multiple of the slide.
 
-    The last tuple of each key in the slot is emitted with the results.
+    A slot is the time between two multiples of the slide. At the end of a slot, the last tuple of each key in
+    the slot is emitted with the results.
     """
 
     slide: int
-    aggregates: Mapping[str, tuple[int, PaneAggregate]]  # by column: window length and aggregate
+    aggregates: Mapping[str, tuple[int, PaneAggregate]]  # window length and aggregate of each result column
     columns: tuple[Column, ...]
 
     @property
@@ -632,20 +650,20 @@ class OverWindows:
 
     @property
     def input_columns(self) -> list[str]:
-        """Return the output columns that are copied from the tuple."""
+        """Return the names of the output columns that are copied from the emitted tuple."""
         return [column.name for column in self.columns if column.name not in self.aggregates]
 
     def holds(self, ts: Int64s) -> Bools:
-        """Return True for all timestamps, because any tuple may be emitted."""
+        """Return True for each timestamp, because every tuple is in a window and may be emitted."""
         return np.ones(len(ts), np.bool_)
 
     def due(self, state: MemberState) -> int | None:
         return None if state.waiting is None else int(pc.min(state.waiting.column(_SLOT)).as_py())
 
     def held(self, state: MemberState) -> int | None:
-        """Return the timestamp of the oldest waiting tuple.
+        """Return a lower bound of the timestamps of later output: the time of the oldest waiting tuple.
 
-        Later output is not older.
+        A waiting tuple is the last tuple of its key in an open slot. Return None if no tuple waits.
         """
         return None if state.waiting is None else int(state.waiting.column("_ts")[0].as_py())
 
@@ -655,9 +673,9 @@ class OverWindows:
         return first_end_after(state.closed, self.slide) - self.length
 
     def take(self, state: MemberState, table: pa.Table, keys: Int64s) -> None:
-        """Add new tuples.
+        """Store new tuples until the end of their slot.
 
-        Each replaces the waiting tuple of its key and slot.
+        A new tuple replaces the waiting tuple of its key and slot.
         """
         chosen = table.select(["_ts", "_seq", *self.input_columns])
         ends = (chosen.column("_ts").to_numpy() // self.slide + 1) * self.slide
@@ -688,7 +706,7 @@ class OverWindows:
 
 @kernel
 def _last_of_slots(slots: Int64s, keys: Int64s, n_keys: int) -> Int64s:
-    """Return the last tuple of each key in each slot.
+    """Return the indexes of the last tuple of each key in each slot.
 
     Tuples are ordered by slot.
     """

@@ -1,7 +1,8 @@
-"""Partial aggregates: the columns of an entry for one argument.
+"""Partial aggregates of window aggregates over panes, for example the sum and count of an argument.
 
-`lift` computes these columns for single rows. `reduce` merges rows or entries by group. `index` builds an
-index over the entries of a view, for example prefix sums, which returns the aggregate of any span of entries.
+An entry has the partial aggregates of the tuples of one pane and key. `lift` computes the columns of a
+partial aggregate for single rows. `reduce` merges rows or entries by group. `index` builds an index over the
+entries of a query, for example prefix sums. The index returns the aggregate of any range of entries.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ Columns: TypeAlias = Mapping[str, Any]  # NumPy arrays, or Arrow arrays of types
 
 
 class PartialAggregate(Protocol):
-    """Partial aggregate of one argument.
+    """Partial aggregate of one argument, which entries of panes store as columns.
 
     `name` is equal in all plans with the same partial aggregate, and is the prefix of its stored columns.
     """
@@ -41,7 +42,7 @@ class PartialAggregate(Protocol):
     expr: Expr
 
     def lift(self, column: pa.Array, indices: Int64s) -> Columns:
-        """Return the columns of single rows.
+        """Compute the columns of the partial aggregate for single rows, from their argument values.
 
         `indices` are the positions of the rows in the log.
         """
@@ -49,7 +50,7 @@ class PartialAggregate(Protocol):
     def reduce(self, columns: Columns, group: Int64s, groups: int) -> Columns: ...
 
     def missing(self, count: int) -> Columns:
-        """Return neutral columns for entries older than this partial aggregate."""
+        """Return neutral values for stored entries that lack this partial aggregate."""
 
     def joined(self, parts: Sequence[Columns]) -> Columns: ...
 
@@ -75,7 +76,7 @@ class NamedPartial:
 
 
 class NonNullCount(NamedPartial):
-    """Number of values that are not NULL."""
+    """Partial aggregate: number of values that are not NULL."""
 
     def __init__(self, expr: Expr) -> None:
         super().__init__("known", expr)
@@ -95,7 +96,7 @@ class NonNullCount(NamedPartial):
 
 
 class CountIndex:
-    """Prefix sums of counts."""
+    """Prefix sums of counts, which return the total of any range of entries."""
 
     def __init__(self, counts: Int64s) -> None:
         self._before = np.concatenate(([0], np.cumsum(counts)))
@@ -113,7 +114,7 @@ def difference(before: Int64s, lo: Int32s, hi: Int32s) -> Int64s:
 
 
 class EdgeValue(NamedPartial):
-    """First or last value of an entry, which may be NULL."""
+    """Partial aggregate: first or last value in an entry (pane and key). The value may be NULL."""
 
     def __init__(self, expr: Expr, last: bool) -> None:
         super().__init__("last" if last else "first", expr)
@@ -145,7 +146,7 @@ class EdgeValueIndex:
 
 
 class ValueList(NamedPartial):
-    """All values, for aggregates that read each value.
+    """Values of single tuples, for aggregates that read each value of a window.
 
     Each entry has a single tuple and is never merged.
     """
@@ -174,7 +175,7 @@ class ValueList(NamedPartial):
 # | doubles | pairs of doubles `hi`, `lo` | Python integers `x`, in units of the smallest double |
 #
 # Infinities and NaNs are counted in separate columns (`nan`, `up`, `down`), because they cannot be subtracted
-# from a sum. If parts have different columns, all are converted to Python integers.
+# from a sum. If sets of entries have different columns, all sums are converted to Python integers.
 
 
 _SAFE = 2.0**62
@@ -183,7 +184,7 @@ _NONFINITE = ("nan", "up", "down")
 
 
 class PartialSum(NamedPartial):
-    """Sum of the values (`degree` 1) or of their squares (`degree` 2)."""
+    """Partial aggregate: exact sum of the values (`degree` 1) or of their squares (`degree` 2)."""
 
     def __init__(self, expr: Expr, degree: int = 1) -> None:
         super().__init__("sum" if degree == 1 else "squares", expr)
@@ -192,7 +193,7 @@ class PartialSum(NamedPartial):
 
     @property
     def units(self) -> int:
-        """Return the scale of integer sums: the number of units in 1."""
+        """Return the factor by which values are multiplied, so that their sum is an integer."""
         if self._double:
             return 1 << (SMALLEST * self._degree)
         return int(10 ** ((self.type.scale or 0) * self._degree))
@@ -265,7 +266,7 @@ class PartialSum(NamedPartial):
         return joined
 
     def widened(self, columns: Columns) -> Columns:
-        """Convert the sums to Python integers."""
+        """Convert stored sums to Python integers, which have arbitrary precision."""
         nonfinite = {f: columns[f] for f in _NONFINITE if f in columns}
         if "x" in columns:
             return columns
@@ -298,7 +299,7 @@ def _fits(values: Int64s) -> bool:
 
 @dataclass(frozen=True)
 class SumIndex:
-    """Prefix sums: integers over all entries, or pairs of doubles per key."""
+    """Prefix sums of partial sums: integers over all entries, or pairs of doubles for each key."""
 
     partial: PartialSum
     before: NDArray[Any] | None = None
@@ -325,7 +326,7 @@ class SumIndex:
         return Totals(self.partial.units, hi=hi, lo=lo, nonfinite=nonfinite)
 
 
-# Minimum and maximum of any span of entries, by sparse tables (C17).
+# Minimum and maximum of any range of entries, by sparse tables (C17).
 #
 # Of equal values the first value is returned. This matters only for 0.0 and -0.0. If a column has -0.0, each
 # entry stores its first zero in the column `zero`: twice the position in the log, plus 1 for -0.0.
@@ -333,7 +334,7 @@ class SumIndex:
 
 _FLIP = np.int64(2**63 - 1)
 _NOTHING = 2**63 - 1
-_NEGATIVE_ZERO = np.int64(-(2**63))  # the bits of -0.0
+_NEGATIVE_ZERO = np.int64(-(2**63))  # integer with the bits of -0.0
 _RANKED = (Kind.VARCHAR, Kind.BINARY, Kind.DECIMAL)
 _PLAIN = (
     Kind.BOOLEAN,
@@ -347,12 +348,12 @@ _PLAIN = (
 
 
 def sortable(type_: Type) -> bool:
-    """Return True if panes support minimum and maximum of this type."""
+    """Return True if panes support minimum and maximum of values of a type."""
     return type_.kind in _PLAIN or type_.kind in _RANKED
 
 
 class PartialExtreme(NamedPartial):
-    """Minimum or maximum. NaN is the greatest value."""
+    """Partial aggregate: minimum or maximum of the values. NaN is the greatest value."""
 
     def __init__(self, expr: Expr, greatest: bool) -> None:
         super().__init__("greatest" if greatest else "least", expr)
@@ -390,10 +391,10 @@ class PartialExtreme(NamedPartial):
         return super().joined(parts)
 
     def _with_zeros(self, parts: Sequence[Columns]) -> list[Columns]:
-        """Add the column `zero` to all parts.
+        """Add the column `zero`, which has the position of the first zero, to all sets of entries (`parts`).
 
-        Parts are consecutive in the log. The zeros of a part without -0.0 get positions between those of the
-        neighbouring parts.
+        The parts are consecutive in the log. The zeros of a part without -0.0 get positions between the
+        positions of the neighbouring parts.
         """
         made: list[Columns] = []
         last = -2
@@ -415,7 +416,7 @@ class PartialExtreme(NamedPartial):
         return ExtremeIndex(_levels(ranks, longest), values, zeros, self)
 
     def _ranks(self, column: pa.Array) -> tuple[Int64s, pa.Array]:
-        """Return the rank of each value, and the sorted distinct values."""
+        """Return the rank of each value among the distinct values, and the distinct values in rank order."""
         encoded = column.dictionary_encode()
         order = pc.array_sort_indices(
             encoded.dictionary, order="descending" if self._greatest else "ascending"
@@ -432,7 +433,10 @@ class PartialExtreme(NamedPartial):
         return np.where(valid, indices[np.where(valid, codes, 0)], _NOTHING), values
 
     def restore_zero_signs(self, ranks: Int64s, zeros: Int64s) -> Int64s:
-        """Replace the ranks of -0.0 by the unused rank next to 0.0."""
+        """Give results that are -0.0 a rank of their own, next to the rank of 0.0.
+
+        Ranks do not distinguish the two zeros. The last bit of `zeros` tells whether a result is -0.0.
+        """
         return np.where((ranks == self._rank_of_zero) & (zeros % 2 > 0), ~self._rank_of_zero, ranks)
 
     def shown(self, ranks: Int64s, values: pa.Array | None, known: NDArray[np.bool_]) -> pa.Array:
@@ -451,7 +455,7 @@ class PartialExtreme(NamedPartial):
 
 
 def _rank(values: NDArray[Any]) -> Int64s:
-    """Return integers that sort like the values.
+    """Map numbers to integers in the same order, so that kernels compare only integers.
 
     The bits of doubles sort like the doubles. For negative doubles, all bits except the sign are inverted
     first.
@@ -463,9 +467,9 @@ def _rank(values: NDArray[Any]) -> Int64s:
 
 
 class ExtremeIndex:
-    """Sparse table of the minimum ranks of 2^j consecutive entries.
+    """Sparse table of minimum ranks, which returns the minimum of any range of entries.
 
-    Row j has the minima for 2^j. Any span is covered by two such ranges (C17).
+    Row j has the minimum of each range of 2^j consecutive entries. Two such ranges cover any range (C17).
     """
 
     def __init__(
@@ -484,7 +488,7 @@ class ExtremeIndex:
 
 
 def _levels(ranks: Int64s, longest: int) -> Int64s:
-    """Build the sparse table, up to the length of the longest span."""
+    """Build the sparse table of minimum ranks, for ranges of up to `longest` entries."""
     levels = [ranks]
     while 2 ** len(levels) <= longest:
         last, reach = levels[-1], 2 ** (len(levels) - 1)

@@ -1,4 +1,8 @@
-"""Aggregates with OVER that run as routines (`aggregates.udf.compiler`)."""
+"""Aggregates with OVER that have no kernel, and run as compiled routines (`aggregates.udf.compiler`).
+
+A routine executes one aggregate call, or several joint calls: calls that are evaluated together, such as
+models.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ from slicemill.types import Column, Schema
 
 
 class RoutineArguments:
-    """Arguments of all routines for new tuples. Each argument is evaluated once."""
+    """Evaluator of the arguments of all aggregate calls for new tuples. Each argument is evaluated once."""
 
     def __init__(self, exprs: Sequence[Expr], schema: Schema) -> None:
         self._exprs = tuple(dict.fromkeys(exprs))
@@ -49,7 +53,7 @@ class RoutineArguments:
 
 
 class CallsOfMember:
-    """Builds the output of one query from the results of its routines."""
+    """Builder of the output of one query from the results of its routines (compiled aggregate calls)."""
 
     def __init__(
         self,
@@ -91,7 +95,7 @@ class CallsOfMember:
 
 
 class RoutineWindows:
-    """Strategy of `agg(args) OVER (…)` for aggregates without a kernel."""
+    """Window strategy of `agg(args) OVER (…)` for aggregates without a kernel."""
 
     def __init__(self, members: Mapping[str, RoutineMember], context: StepContext, costs: Any = None) -> None:
         self.state = context.state if isinstance(context.state, CallsState) else CallsState()
@@ -146,38 +150,39 @@ class RoutineWindows:
 
 
 def routine_windows(operator: WindowAggregate, context: StepContext) -> RoutineWindows:
-    """Return the strategy of a single query."""
+    """Return the execution strategy of one query's aggregates with OVER that have no kernel."""
     member = RoutineMember(operator.calls, context.node.schema.columns)
     return RoutineWindows({context.node.id: member}, context)
 
 
 def _slot_of(window: Window) -> int | None:
-    """Return the length of a window's time slots, or None.
+    """Return the time between two emissions of a time window with SLIDE; None for other windows.
 
-    Results are emitted at the end of each slot.
+    The time between two emissions is called a slot.
     """
     return window.slide if window.frame is FrameUnit.RANGE else None
 
 
 def _or_null(found: Vector | ExpressionError, expr: Expr, rows: int) -> Vector:
-    """Return the argument, or NULLs if its evaluation failed.
+    """Return the values of an argument, or NULLs if its evaluation failed.
 
     A failed argument stops the queries that read it.
     """
     return from_values([None] * rows, expr.type) if isinstance(found, ExpressionError) else found
 
 
-# Routines of window calls.
+# Routines of aggregate calls with OVER.
 #
-# A routine executes one call, or several joint calls, for example models, over the same window. Joint calls
-# share a routine only if they started together, because then their windows always have the same tuples. A
-# joint call that starts later gets a new routine, together with other calls that start at the same time.
+# A routine is compiled code that executes one call, or several joint calls. Joint calls are calls over the
+# same window that are evaluated together, for example models. Joint calls share a routine only if they
+# started together, because then their windows always have the same tuples. A joint call that starts later
+# gets a new routine, together with other joint calls that start at the same time.
 
 
 @stored_as("calls.member", version=1)
 @dataclass(frozen=True, slots=True)
 class RoutineMember:
-    """Calls of one query, and the output columns that consumers read."""
+    """Aggregate calls of one query, and the output columns that consumers read."""
 
     calls: tuple[WindowCall, ...]
     columns: tuple[Column, ...]
@@ -191,7 +196,7 @@ class RoutineMember:
 )
 @dataclass(slots=True)
 class RoutineState:
-    """State of a routine for one call, or for joint calls.
+    """State of a routine, which executes one call or several joint calls (calls evaluated together).
 
     `costs` never change, because the layout of the state depends on the costs.
     """
@@ -206,7 +211,7 @@ class RoutineState:
 
     @property
     def joint_calls(self) -> JointCalls:
-        """Return the evaluation of the joint calls."""
+        """Return the evaluator of all joint calls (calls evaluated together) of the routine."""
         frame = frame_over(self.window)
         return self.asked[0].together(self.asked, frame, self.arguments or None, self.costs)
 
@@ -214,9 +219,10 @@ class RoutineState:
 @stored_as("calls.member_state", version=1)
 @dataclass(slots=True)
 class RoutineMemberState:
-    """State of one query.
+    """State of one query whose calls are executed by routines.
 
-    `answers` has for each call the number of its routine, and its joint call in that routine or None.
+    `answers` has for each call the number of its routine. If several calls are evaluated together in this
+    routine, `answers` also has the joint call of the query; otherwise None.
     """
 
     member: RoutineMember
@@ -227,7 +233,7 @@ class RoutineMemberState:
 @stored_as("calls", version=1)
 @dataclass(slots=True)
 class CallsState:
-    """State of all window calls: partition keys, queries and routines."""
+    """State of all OVER calls without a kernel: partition keys, queries and routines."""
 
     keys: dict[tuple[Expr, ...], Keys] = field(default_factory=dict)
     members: dict[str, RoutineMemberState] = field(default_factory=dict)
@@ -241,9 +247,9 @@ class CallsState:
         catalog: Catalog,
         costs: Any = None,
     ) -> None:
-        """Restore the state of these queries.
+        """Restrict the state to the queries in `members`.
 
-        New queries start together. State of removed queries is dropped. Consumers may read other output
+        New queries start together. The state of removed queries is dropped. Consumers may read other output
         columns of a remaining query than before, for example a new column of its stream.
         """
         known = {
@@ -268,9 +274,10 @@ class CallsState:
     def _begin(
         self, call: WindowCall, first: int, catalog: Catalog, costs: Any
     ) -> tuple[int, JointCall | None]:
-        """Return the routine of a new call, and its joint call.
+        """Assign a new call to a routine, and return the number of the routine and the joint call or None.
 
-        Joint calls share a routine only if its number is at least `first`, because then it has just started.
+        Joint calls are evaluated together. They share a routine only if its number is at least `first`,
+        because such a routine has just started.
         """
         asked = joint_call(call, catalog)
         if asked is None or not _has_machine_code(asked, call.window):
@@ -292,7 +299,7 @@ class CallsState:
 
 
 def _can_run_model(routine: RoutineState, asked: JointCall, call: WindowCall) -> bool:
-    """Return True if a routine can also execute this joint call."""
+    """Return True if a routine can evaluate one more joint call together with its other calls."""
     if routine.call is not None or (routine.partition_by, routine.window) != (call.partition_by, call.window):
         return False
     return asked.shares_with(routine.asked)
@@ -307,14 +314,14 @@ def _has_machine_code(asked: JointCall, window: Window) -> bool:
 
 
 def _forget(routine: RoutineState, wanted: Sequence[JointCall]) -> None:
-    """Drop the joint calls that no query uses any more."""
+    """Drop all joint calls (calls evaluated together) of a routine except those in `wanted`."""
     if routine.accumulators is None or all(asked in wanted for asked in routine.asked):
         return
     routine.asked = routine.joint_calls.only(wanted, routine.accumulators).asked
 
 
 class Routine:
-    """Compiled routine with its state."""
+    """Compiled routine, which executes aggregate calls, with its state."""
 
     def __init__(self, state: RoutineState, catalog: Catalog, tables: Source) -> None:
         self.state = state
@@ -329,8 +336,8 @@ class Routine:
             state.accumulators = self.uda.start()
 
     def columns(self, asked: JointCall | None) -> list[int]:
-        """Return the indexes of result columns for a joint call.
+        """Return the indexes of the result columns that belong to one joint call of the routine.
 
-        All columns if `asked` is None.
+        Return the indexes of all columns if `asked` is None.
         """
         return list(range(len(self.uda.returns))) if asked is None else [self.state.asked.index(asked)]

@@ -1,12 +1,12 @@
-"""Running aggregates of groups, stored as arrays with one accumulator per group.
+"""Running aggregates of groups, whose state is one array with an accumulator for each group.
 
-Counts, sums and means of integers support retractions. Distinct counts, minima and maxima support only
+Counts, sums, means and deviations support retractions. Distinct counts, minima and maxima support only
 inserts. Rows are sorted by group once for all aggregates:
 
     group   0   0   1   0      sorted   0   0   0   1       stored before   7   2
     value   1   5   2   1               1   5   1   2       sums            8  13  14   4
 
-Other aggregates store rows, or compacted rows (`OverGroupState.past`).
+Other aggregates are computed from stored rows, or from compacted rows (`OverGroupState.past`).
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from slicemill.kernels.kernel import kernel
 from slicemill.operators.window.accumulators import Accumulator, Call, accumulator_of
 from slicemill.types import NULL
 
-# Rows of a run by group, the input of running aggregates.
+# Rows of a micro-batch, sorted by group: the input of running aggregates.
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedRows:
-    """Rows of a run, with their group numbers in `numbered`.
+    """Rows of a micro-batch, with their group numbers in `numbered`.
 
-    `count` is the number of all groups. `touched` are the groups with rows in this run. `order` sorts rows by
-    group. `groups` has for each sorted row the index of its group in `touched`. `signs` are 1 for inserted
-    and -1 for retracted rows. `emits` marks the rows after which a result is needed. Without `signs` and
-    `emits`, all rows are inserts that need a result.
+    `count` is the number of all groups. `touched` are the groups with rows in this micro-batch. `order` sorts
+    rows by group. `groups` has for each sorted row the index of its group in `touched`. `signs` are 1 for
+    inserted and -1 for retracted rows. `emits` marks the rows after which a result is needed. If `signs` and
+    `emits` are None, all rows are inserts that need a result.
     """
 
     numbered: Int32s
@@ -72,15 +72,15 @@ class GroupedRows:
         return GroupedRows(numbered, count, distinct, order, groups, signs, emits)
 
     def in_rows(self, values: Int64s) -> Int64s:
-        """Reorder values from group order to row order."""
+        """Reorder values of rows from group order to input order."""
         found = np.empty_like(values)
         found[self.order] = values
         return found
 
     def counted(self, chosen: Bools, stored: Int64s) -> Int64s:
-        """Return by row the running count of its group's chosen rows.
+        """Return for each row the number of chosen rows in its group so far, including the row.
 
-        `stored` has the counts of earlier runs, and is updated.
+        `stored` has the counts of all groups from earlier micro-batches. The method updates these counts.
         """
         signs = chosen if self.signs is None else np.where(chosen, self.signs, 0)
         found = running_totals(self.groups, signs[self.order], stored[self.touched])
@@ -88,7 +88,7 @@ class GroupedRows:
         return self.in_rows(found)
 
     def keep_last(self, values: Int64s, stored: Int64s) -> None:
-        """Store the last value of each group in `stored`."""
+        """Copy the last of the sorted `values` of each group to `stored`."""
         last = last_of_each(self.groups)
         stored[self.touched] = values[last]
 
@@ -104,11 +104,12 @@ def all_known(rows: GroupedRows, arguments: Sequence[pa.Array]) -> Bools:
     return chosen
 
 
-# Running sums, means, variances and deviations of groups, exact in limbs (`aggregates.exact`).
+# Running sums, means, variances and deviations of groups. They are exact, because sums are integers of
+# arbitrary precision. Such an integer is stored as limbs, which are 32-bit digits (`aggregates.exact`).
 
 
 _LIMB_BITS = 32
-_STEP = 64  # exponents are multiples of this, so that a new value seldom needs a lower exponent
+_STEP = 64  # exponents of sums are multiples of 64, so that a small new value seldom needs a lower exponent
 
 
 def _no_limbs() -> NDArray[np.uint32]:
@@ -118,11 +119,11 @@ def _no_limbs() -> NDArray[np.uint32]:
 @stored_as("group.moments", version=1)
 @dataclass(slots=True)
 class RunningMoments:
-    """Exact sums of numbers per group, and sums of squares for variances.
+    """Exact sums of numbers of each group, and sums of squares for variances.
 
-    `sums` has `size` limbs for each group, and `squares` twice as many. The unit is 2**`exponent` for doubles
-    and the last digit for decimals. `odd` counts NaNs and infinities, by name. All numbers are below
-    2**`high`, and no group has more than `most` numbers.
+    Sums are stored as limbs (32-bit digits). `sums` has `size` limbs for each group, and `squares` twice as
+    many. The unit is 2**`exponent` for doubles and the last digit for decimals. `odd` counts NaNs and
+    infinities, by name. All numbers are below 2**`high`, and no group has more than `most` numbers.
     """
 
     counts: Int64s = field(default_factory=empty_counts)
@@ -158,7 +159,10 @@ class RunningMoments:
         return values.take(pa.array(indices, mask=indices < 0))
 
     def adopt(self, past: Rows, count: int, call: AggregateCall | WindowCall) -> None:
-        """Convert the moments of partitions from the state of an unbounded window."""
+        """Initialise the sums from the compacted rows of an unbounded window.
+
+        Earlier versions stored such rows, with the sums of powers (moments) of each partition.
+        """
         statistic = _statistic(call)
         nothing = Rows(past.partitions, [past.arguments[0]], summaries=past.summaries)
         prepared = statistic.prepare(nothing)
@@ -193,7 +197,7 @@ class RunningMoments:
         odd: dict[str, Int64s],
         emitting: Int64s,
     ) -> pa.Array:
-        """Return the aggregates after the sorted rows `emitting`.
+        """Return the aggregate values after those sorted rows that need a result (`emitting`).
 
         The sums after row i have index i + 1.
         """
@@ -208,7 +212,7 @@ class RunningMoments:
         return statistic.by_moments(statistic.moments(counts, totals, odd, self.exponent))
 
     def _odd(self, rows: GroupedRows, prepared: PreparedNumbers, leaves: Bools | None) -> dict[str, Int64s]:
-        """Return running counts of NaNs and infinities by sorted row."""
+        """Return for each sorted row the running counts of NaNs and infinities in its group, by name."""
         none = np.zeros(len(rows.groups), np.int64)
         found = {}
         for name in {**self.odd, **prepared.odd}:
@@ -217,7 +221,7 @@ class RunningMoments:
         return found
 
     def _fit(self, prepared: PreparedNumbers, most: int) -> None:
-        """Widen the sums if the new numbers need more limbs."""
+        """Convert the stored sums to more limbs (32-bit digits) if the new numbers need them."""
         self.most = max(self.most, most)
         self.high = max(self.high, prepared.exponent + prepared.bits)
         exponent = min(self.exponent, prepared.exponent // _STEP * _STEP)
@@ -238,7 +242,7 @@ def _refit_limbs(flat: NDArray[np.uint32], before: int, size: int, shift: int) -
 
 
 def _running_counts(rows: GroupedRows, counted: Int64s, leaves: Bools | None, kept: Int64s) -> Int64s:
-    """Return running counts by sorted row, and update `kept`."""
+    """Return for each sorted row the running count of its group, and update the stored counts (`kept`)."""
     signed = counted if leaves is None else np.where(leaves, -counted, counted)
     found: Int64s = running_totals(rows.groups, signed, kept[rows.touched])
     rows.keep_last(found, kept)
@@ -248,9 +252,10 @@ def _running_counts(rows: GroupedRows, counted: Int64s, leaves: Bools | None, ke
 def _sum_moments(
     rows: GroupedRows, numbers: limbs.Limbs, leaves: Bools | None, kept: NDArray[np.uint32]
 ) -> tuple[NDArray[np.uint32], limbs.Limbs]:
-    """Return the sums to store, and the running sums.
+    """Add numbers to the stored sums of their groups (`kept`).
 
-    The running sums begin with a row of zeros.
+    Return the new sums of all groups, and the running sum after each sorted row. The running sums begin with
+    a row of zeros.
     """
     size = numbers.shape[1]
     if leaves is not None:
@@ -262,12 +267,12 @@ def _sum_moments(
     return kept, found
 
 
-_EXACT = 2**53  # doubles represent all integers up to this
+_EXACT = 2**53  # doubles represent all integers up to this limit exactly
 _LOW_BITS = 32
 
 
 class RunningAggregate(Protocol):
-    """Accumulators of all groups for one call.
+    """Accumulators of all groups for one aggregate call.
 
     `counts` has the number of values of each group.
     """
@@ -275,17 +280,14 @@ class RunningAggregate(Protocol):
     counts: Int64s
 
     def run(self, rows: GroupedRows, arguments: Sequence[pa.Array], call: Call) -> pa.Array:
-        """Process rows.
-
-        Return for each row the aggregate of its group after the row.
-        """
+        """Add rows to the accumulators, and return for each row the aggregate of its group after the row."""
 
 
 class RetractableAggregate(RunningAggregate, Protocol):
     """Running aggregate that supports retracted rows."""
 
     def keep(self, alive: Bools) -> None:
-        """Drop all groups except these."""
+        """Drop the accumulators of all groups that are not marked in `alive`."""
 
 
 @stored_as("group.count", version=1)
@@ -304,10 +306,10 @@ class RunningCount:
 @stored_as("group.count_distinct", version=1)
 @dataclass(slots=True)
 class RunningDistinct:
-    """Count of distinct values.
+    """Running count of the distinct values of each group.
 
-    `met` has pairs (group number, value number) in sorted runs. A run is at least twice as long as the next
-    run, so that a pair is copied only when the number of pairs has doubled.
+    `met` has pairs (group number, value number) in sorted arrays. An array is at least twice as long as the
+    next array, so that a pair is copied only when the number of pairs has doubled.
     """
 
     counts: Int64s = field(default_factory=empty_counts)
@@ -318,17 +320,17 @@ class RunningDistinct:
         return self.run_over(rows, arguments, self.number(rows, arguments))
 
     def number(self, rows: GroupedRows, values: Sequence[pa.Array]) -> Int32s:
-        """Return the number of each row's value.
+        """Return for each row the number that identifies its value among the distinct values.
 
-        Rows that do not count are numbered too. Calls that differ only in FILTER get the same numbers. They
-        can therefore share one call of this method.
+        Rows that FILTER excludes are numbered too. Aggregate calls that differ only in FILTER get the same
+        numbers, and can therefore share one call of this method.
         """
         return self.values.number(distinct_keys(values, len(rows.numbered)), values)
 
     def run_over(self, rows: GroupedRows, arguments: Sequence[pa.Array], numbered: Int32s) -> pa.Array:
-        """Process rows whose values are numbered.
+        """Count the distinct values of rows, given the number of each row's value (`numbered`).
 
-        A value counts if no argument is NULL.
+        A row is counted only if no argument is NULL.
         """
         chosen = np.flatnonzero(all_known(rows, arguments))
         pairs = (rows.numbered.astype(np.int64) << _LOW_BITS | numbered)[chosen]
@@ -354,7 +356,7 @@ class RunningDistinct:
 
 @kernel
 def running_sums(groups: Int32s, values: Int64s, before: Int64s) -> Int64s:
-    """Return running sums per group, continued from `before`.
+    """Return for each row the sum of its group so far, starting from the stored sum of the group in `before`.
 
     Rows are sorted by group.
     """
@@ -371,7 +373,7 @@ def running_sums(groups: Int32s, values: Int64s, before: Int64s) -> Int64s:
 @stored_as("group.sum", version=1)
 @dataclass(slots=True)
 class RunningSum:
-    """Exact sums of integers.
+    """Running sums and means of integers, which are exact.
 
     A sum is stored as an upper half and a lower half. The lower half has 32 bits and is never negative.
     """
@@ -397,19 +399,23 @@ class RunningSum:
         if call.name.lower() == "sum":
             convert = result_converter(call.columns[0].type)
             for index in np.flatnonzero(wide if rows.emits is None else wide & rows.emits):
-                # The sum does not fit into its column. Raise the same error as row-by-row evaluation.
+                # The sum does not fit into its column, so raise the same error as row-by-row evaluation.
                 assert convert is not None
                 convert((int(upper[index]) << _LOW_BITS) + int(lower[index]))
             return bigints(sums, None if valid.all() else valid)
         divisors = np.maximum(counts, 1)
         means = sums / divisors
-        # Floating-point division is correct if doubles represent the sum. Otherwise divide Python integers.
+        # Floating-point division is correct only if a double represents the sum exactly.
+        # For larger sums, Python integers are divided.
         for index in np.flatnonzero(wide | (sums > _EXACT) | (sums < -_EXACT)):
             means[index] = ((int(upper[index]) << _LOW_BITS) + int(lower[index])) / int(divisors[index])
         return doubles(means, valid)
 
     def adopt(self, past: Rows, count: int) -> None:
-        """Convert the moments of partitions from the state of an unbounded window."""
+        """Initialise the sums from the compacted rows of an unbounded window.
+
+        Earlier versions stored such rows, with the sums of powers (moments) of each partition.
+        """
         self.counts, self.upper, self.lower = (
             extend_array(kept, count) for kept in (self.counts, self.upper, self.lower)
         )
@@ -424,7 +430,7 @@ class RunningSum:
 
 
 def _running_sum(rows: GroupedRows, values: Int64s, kept: Int64s) -> Int64s:
-    """Return the running sums of rows, including earlier runs, and update `kept`."""
+    """Return for each row the sum of its group so far, and update the stored sums of groups (`kept`)."""
     sums = running_sums(rows.groups, values[rows.order], kept[rows.touched])
     rows.keep_last(sums, kept)
     return rows.in_rows(sums)
@@ -432,7 +438,7 @@ def _running_sum(rows: GroupedRows, values: Int64s, kept: Int64s) -> Int64s:
 
 @kernel
 def running_extremes(groups: Int32s, values: Int64s, before: Int64s, greatest: bool) -> Int64s:
-    """Return the running minimum or maximum of each group.
+    """Return for each row the minimum or maximum of its group so far, starting from `before`.
 
     Rows are sorted by group.
     """
@@ -451,9 +457,9 @@ def running_extremes(groups: Int32s, values: Int64s, before: Int64s, greatest: b
 @stored_as("group.extreme", version=1)
 @dataclass(slots=True)
 class RunningExtreme:
-    """Minimum or maximum of each group.
+    """Running minimum or maximum of each group.
 
-    A group without values has the neutral element.
+    The stored value of a group without values is the neutral element.
     """
 
     counts: Int64s = field(default_factory=empty_counts)
@@ -477,20 +483,20 @@ class RunningExtreme:
 
 
 def values_counted(call: Call) -> tuple[Expr, ...]:
-    """Return the columns whose values `count(DISTINCT …)` counts.
+    """Return the expressions whose distinct values a `count(DISTINCT …)` call counts.
 
-    With FILTER the argument is a CASE expression. The column inside the CASE is then returned.
+    If the call has FILTER, its argument is a CASE expression. The column inside the CASE is then returned.
     """
     if len(call.arguments) == 1 and isinstance(case := call.arguments[0], Case) and len(case.branches) == 1:
         value = case.branches[0][1]
-        # Other expressions may fail where the condition is false.
+        # Only a column may be read for all rows. Other expressions may fail for rows that FILTER excludes.
         if case.default == Literal(None, NULL) and isinstance(value, ColumnRef) and value.type == case.type:
             return (value,)
     return call.arguments
 
 
 def running_aggregate(call: Call) -> RunningAggregate | None:
-    """Return the running aggregate for a call, or None."""
+    """Return empty accumulators for an aggregate call; None if the call needs stored rows."""
     kind = accumulator_of(call)
     return None if kind is None else _ACCUMULATORS[kind]()
 
@@ -505,17 +511,20 @@ _ACCUMULATORS: Mapping[Accumulator, type[RunningAggregate]] = {
 
 
 def retractable_aggregate(call: Call) -> RetractableAggregate | None:
-    """Return the running aggregate for a call over a changelog, or None.
+    """Return empty accumulators for an aggregate call over a changelog; None if the call needs stored rows.
 
-    Minimum and maximum are excluded, because after a retraction of the maximum an earlier value becomes the
-    maximum.
+    Minimum and maximum need stored rows, because after a retraction of the maximum an earlier value becomes
+    the maximum.
     """
     accumulator = running_aggregate(call)
     return accumulator if isinstance(accumulator, RunningCount | RunningSum | RunningMoments) else None
 
 
 def adopt_past(accumulator: RunningAggregate, past: Rows, count: int, call: Call) -> None:
-    """Initialise an accumulator from an unbounded window with `count` partitions."""
+    """Initialise accumulators from the compacted rows that an earlier version stored for an unbounded window.
+
+    The window has `count` partitions.
+    """
     if isinstance(accumulator, RunningMoments):
         accumulator.adopt(past, count, call)
     elif isinstance(accumulator, RunningSum):
@@ -523,7 +532,7 @@ def adopt_past(accumulator: RunningAggregate, past: Rows, count: int, call: Call
     else:
         accumulator.run(GroupedRows.of(past.partitions, count), past.arguments, call)
     if isinstance(accumulator, RunningCount):
-        # A stored row may stand for several rows.
+        # A compacted row replaces several input rows. Its weight is their number.
         chosen = np.flatnonzero(all_known(GroupedRows.of(past.partitions, count), past.arguments))
         accumulator.counts[:] = 0
         np.add.at(accumulator.counts, past.partitions[chosen], weights_of(past)[chosen])

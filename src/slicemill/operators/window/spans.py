@@ -1,4 +1,8 @@
-"""Spans: ranges of entries in a view, one per window."""
+"""Spans: index ranges of entries, one for each window.
+
+An entry has the partial aggregates of one pane and key. A view has the entries that one query reads, ordered
+by key and time.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +21,9 @@ _ENDS_AT_ONCE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Windows as index ranges [lo, hi) of the entries of a key.
+    """Windows as index ranges [lo, hi) of entries (partial aggregates of panes) of one key.
 
-    `rank` is the index of the key in the view, and `end` the end of the window.
+    `rank` is the position of the key among all keys, and `end` is the end time of the window.
     """
 
     end: Int64s
@@ -37,9 +41,9 @@ class Spans:
 def spans_of(
     begin: Int64s, start: Int64s, length: int, slide: int, after: int, until: int, grows: bool = False
 ) -> Spans:
-    """Return non-empty windows with after < end <= until.
+    """Return the non-empty windows that end later than `after`, and at `until` or earlier.
 
-    They are ordered by end, then by key. If `grows` is set, windows begin at multiples of `length`.
+    The windows are ordered by end, then by key. If `grows` is set, windows begin at multiples of `length`.
 
     >>> found = spans_of(np.array([0, 2, 3]), np.array([0, 10, 20]), 20, 10, 0, 30)
     >>> found.end.tolist(), found.rank.tolist(), found.lo.tolist(), found.hi.tolist()
@@ -53,7 +57,7 @@ def spans_of(
     parts = []
     block = first
     while block <= last:
-        # Skip to the first window end after the next entry, which may be years later.
+        # Skip window ends without entries, because the next entry may be years later.
         awaited = int(start[start >= block - length].min())
         block = max(block, (awaited // slide + 1) * slide)
         count = max(0, min(_ENDS_AT_ONCE, (last - block) // slide + 1))
@@ -93,7 +97,7 @@ def _count(
                 counts[j] += 1
                 j += 1
             elif hi < stop:
-                # Skip to the first window end after the next entry.
+                # Skip to the end of the first window that contains the next entry.
                 j = max(j + 1, (start[hi] - first) // slide + 1)
             else:
                 break
@@ -135,7 +139,7 @@ def _fill(
 
 
 def spans_at(begin: Int64s, start: Int64s, length: int, rank: Int64s, end: Int64s) -> Spans:
-    """Return one window for each key rank and end.
+    """Return the window of each key that ends at the given time. `rank` has the positions of the keys.
 
     Rank -1 means a key without entries, whose window is empty.
     """
@@ -154,11 +158,11 @@ def _search(begin: Int64s, start: Int64s, length: int, rank: Int64s, end: Int64s
     return los, his
 
 
-# Assignment of timestamps to panes, given the grids of pane borders (`window.spec.edge_grids`).
+# Assignment of timestamps to panes, given the step and offset of pane borders (`window.spec.edge_grids`).
 
 
 def cut(ts: Int64s, edges: tuple[tuple[int, int], ...], not_before: int) -> tuple[Int64s, Int64s]:
-    """Return the panes of sorted timestamps, with their first positions.
+    """Assign sorted timestamps to panes: return the pane starts, and the first position of each pane.
 
     `not_before` is the start of the newest known pane. New panes never start earlier, even if a changed plan
     has longer panes.
@@ -188,7 +192,7 @@ def _cut(ts: Int64s, steps: Int64s, offsets: Int64s) -> tuple[Int64s, Int64s]:
     return starts[:count], borders[: count + 1]
 
 
-# Kernels for aggregation by group. `group` has the group number of each row or entry.
+# Kernels for aggregation by group. The parameter `group` has the group number of each row or entry.
 
 
 @kernel
@@ -209,7 +213,7 @@ def sum_by_group(values: NDArray[Any], group: Int64s, groups: int) -> Int64s:
 
 @kernel
 def least_of_group(values: Int64s, group: Int64s, groups: int) -> Int64s:
-    """Return the index of the first minimum of each group."""
+    """Return for each group the index of its least value; of several equal values, the first."""
     index = np.full(groups, -1, np.int64)
     for i in range(len(group)):
         g = group[i]

@@ -44,8 +44,8 @@ class WindowMember:
     """Aggregate query that shares panes with other queries (M35).
 
     `name` does not change during the lifetime of the query. `columns` are the output columns that consumers
-    read. If `partial`, results are combined from partial aggregates of panes. Otherwise the state has the
-    argument values of each tuple.
+    read. If `partial` is set, results are combined from partial aggregates of panes. Otherwise the state has
+    the argument values of each tuple.
     """
 
     name: str
@@ -56,7 +56,7 @@ class WindowMember:
 
     @property
     def windows(self) -> tuple[tuple[int, int], ...]:
-        """Return (length, slide) of each window, in microseconds."""
+        """Return the pair (length, slide) of each window of the query, in microseconds."""
         if isinstance(self.operator, RelationAggregate):
             found = [(self.operator.windows[0][1].extent, self.operator.slide)]
         else:
@@ -65,23 +65,23 @@ class WindowMember:
 
     @property
     def calls_read(self) -> Sequence[PaneCall]:
-        """Return the calls whose result columns are read."""
+        """Return the aggregate calls whose result columns consumers read."""
         read = {column.name for column in self.columns}
         return [call for call in self.operator.calls if call.columns[0].name in read]
 
 
 @dataclass(frozen=True, slots=True)
 class SharedWindows(SharedOperator):
-    """Sliding-window aggregates of several queries with equal input and keys."""
+    """Window aggregates of several queries that share panes. All queries have the same input and keys."""
 
     keys: tuple[Expr, ...]
     members: tuple[WindowMember, ...]
 
 
 def _input_columns(member: WindowMember) -> list[Column]:
-    """Return the input columns that the query outputs.
+    """Return the columns that the query copies from its input to its output.
 
-    Waiting tuples are stored with these columns.
+    Tuples that wait for the end of their slot are stored with these columns.
     """
     returned = {column.name for call in member.operator.calls for column in call.columns}
     return [column for column in member.columns if column.name not in returned]
@@ -107,7 +107,7 @@ class WindowMemberKind(MemberKind[WindowMember]):
         return bits if member.partial else fan_out_bits(bits)
 
     def holds(self, kept: WindowMember, member: WindowMember) -> bool:
-        """Return True if the panes of `kept` contain all that `member` reads.
+        """Return True if the panes stored for a running query (`kept`) suffice for a new query (`member`).
 
         sum(v), count(*)   [RANGE 60 SLIDE 10]     stores per pane: rows, count and sum of v
         avg(v)             [RANGE 60 SLIDE 10]     reads per pane: count and sum of v
@@ -138,7 +138,7 @@ class SharedWindowsKind(OperatorKind[SharedWindows]):
     step = "slicemill.operators.window.strategies:window_step"
 
     def words(self, shared: SharedWindows, node: Node, graph: QueryGraph) -> Description:
-        """Describe for EXPLAIN the borders of panes and their partial aggregates."""
+        """Return the description for EXPLAIN: the borders of panes, and the partial aggregates of panes."""
         edges = edge_grids(window for member in shared.members for window in member.windows)
         panes = " and ".join(
             f"every {format_us(step)}{f' from {format_us(offset)}' if offset else ''}"
@@ -181,8 +181,8 @@ class SharedWindowsKind(OperatorKind[SharedWindows]):
 # Panes (M35): borders, and partial aggregates that a pane stores.
 #
 # RANGE w SLIDE s has windows that end at the multiples of s and begin w earlier. A pane is the interval
-# between two neighbouring begins or ends of any window that shares the panes. Such panes are never shorter
-# than gcd(w, s), and often much longer:
+# between two neighbouring window borders, over the windows of all queries that share the panes. Such panes
+# are never shorter than gcd(w, s), and often much longer:
 #
 #     RANGE 7 SLIDE 10     ends    0         10        20
 #                          begins     3         13        23          4 edges in 20; panes of
@@ -211,9 +211,10 @@ _NO_ORDER = (Kind.PERIOD, Kind.MONTHS, Kind.NULL, Kind.ANY)
 
 
 def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return the grids of window edges as (step, offset), without redundant grids.
+    """Return the times at which windows begin or end, as grids (step, offset).
 
-    `windows` are pairs (length, slide). A grid has the edges step * n + offset.
+    `windows` are pairs (length, slide). A grid has the times step * n + offset. A grid whose times are all in
+    another grid is left out.
 
     >>> edge_grids([(60, 10), (40, 20)]), edge_grids([(7, 10)])
     (((10, 0),), ((10, 0), (10, 3)))
@@ -230,7 +231,7 @@ def edge_grids(windows: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...
 
 
 def partials_for(calls: Sequence[PaneCall]) -> set[tuple[str, Expr]]:
-    """Return the partial aggregates that panes store for some calls.
+    """Return the partial aggregates, such as sum and count, that panes store for some aggregate calls.
 
     `count(*)` needs none, because the tuple count is always stored.
 
@@ -246,27 +247,27 @@ def partials_for(calls: Sequence[PaneCall]) -> set[tuple[str, Expr]]:
 
 
 def combines_panes(call: PaneCall, catalog: Catalog) -> bool:
-    """Return True if results can be combined from partial aggregates of panes."""
+    """Return True if the results of a call can be combined from partial aggregates of panes."""
     if call.name not in KEPT or call.distinct or catalog.aggregates(call.name) != (None, None):
         return False
     kinds = [argument.type.kind for argument in call.arguments]
     if call.name == "count":
         return True
     if call.name in MEANS:
-        # With OVER, means of decimals store rows, because the state of earlier versions does.
+        # For means of decimals with OVER, the state stores single rows, as in earlier versions.
         decimal = isinstance(call, WindowCall) and kinds[0] is Kind.DECIMAL
         return not decimal and kinds[0] not in (Kind.NULL, Kind.ANY)
     return kinds[0] not in _NO_ORDER
 
 
-# Specifications of aggregates with OVER, for one query or for several.
+# Specifications of aggregates with OVER, for one query or for several queries.
 
 
 @dataclass(frozen=True, slots=True)
 class WindowAggregate(Operator):
-    """Aggregates with OVER, one column per call (M37).
+    """Aggregates with OVER of one query, with one result column for each call (M37).
 
-    Emits a row per tuple, or per slide.
+    A row is emitted for each tuple, or at each slide.
     """
 
     calls: tuple[WindowCall, ...]
@@ -274,7 +275,7 @@ class WindowAggregate(Operator):
 
 @dataclass(frozen=True, slots=True)
 class OverMember:
-    """Aggregates with OVER of one query, over shared rows.
+    """Query whose aggregates with OVER share stored rows with other queries.
 
     `columns` are the output columns that consumers read.
     """
@@ -286,9 +287,10 @@ class OverMember:
 
 @dataclass(frozen=True, slots=True)
 class SharedOver(SharedOperator):
-    """Plain aggregates with OVER of several queries (`is_plain`), over shared rows.
+    """Aggregates with OVER of several queries, which share stored rows.
 
-    All queries have the same input and keys.
+    All queries have the same input and partition keys. All calls read only the rows in their window
+    (`is_plain`).
     """
 
     keys: tuple[Expr, ...]
@@ -303,7 +305,11 @@ _COUNTING_FOREVER = ("priority_sample", "approx_count_if")
 
 
 def is_plain(call: WindowCall) -> bool:
-    """Return True if a call reads only the newest rows."""
+    """Return True if the result of an OVER call depends only on the rows in its window.
+
+    The window must be bounded, and must emit a row for each tuple. The aggregate must not count all tuples
+    since the query started.
+    """
     window = call.window
     stretch = window.extent is not None and window.slide is None and not window.active
     return stretch and call.name.lower() not in _COUNTING_FOREVER
@@ -324,7 +330,7 @@ def has_expiries(calls: Sequence[WindowCall]) -> bool:
 
 
 def returns_many(calls: Sequence[WindowCall], catalog: Catalog) -> bool:
-    """Return True if a tuple may cause several rows."""
+    """Return True if a tuple may cause several result rows, because a call is a user-defined aggregate."""
     return any(any(catalog.aggregates(call.name)) for call in calls)
 
 
@@ -334,7 +340,11 @@ def bits_of_calls(over: WindowAggregate, bits: int, catalog: Catalog, *_: object
 
 
 def calls_wait(calls: Sequence[WindowCall]) -> bool:
-    """Return True if output waits for slots or expiries."""
+    """Return True if the output of a tuple waits for the watermark.
+
+    Windows with SLIDE emit rows at the end of a slot (time between two slides). Windows with ACTIVE expiry
+    also emit rows when tuples leave the window.
+    """
     windows = [call.window for call in calls]
     return any(w.active or (w.slide is not None and w.frame is FrameUnit.RANGE) for w in windows)
 
@@ -376,9 +386,9 @@ class WindowAggregateKind(OperatorKind[WindowAggregate]):
         return bits_of_calls(over, bits, catalog, node, graph)
 
     def takes(self, kept: WindowAggregate, over: WindowAggregate) -> Sequence[int] | None:
-        """Return by call the former call with the same state.
+        """Map each call to a call of the replaced query from which it takes its state.
 
-        For unbounded windows.
+        Return None unless all windows are unbounded.
         """
         partitions = [list(dict.fromkeys(call.partition_by for call in one.calls)) for one in (kept, over)]
         if partitions[0] != partitions[1] or not all(map(_is_unbounded, (*kept.calls, *over.calls))):
@@ -400,9 +410,10 @@ class OverMemberKind(MemberKind[OverMember]):
         return bits_of_calls(member.operator, bits, catalog)
 
     def holds(self, kept: OverMember, member: OverMember) -> bool:
-        """Return True if the rows stored for `kept` are sufficient for `member`.
+        """Return True if the rows stored for a running query (`kept`) suffice for a new query (`member`).
 
-        Both have plain calls. Each argument of `member` must be stored for a window that is at least as long.
+        The calls of both queries read only the rows in their window. Each argument of the new query must be
+        stored for a window that is at least as long.
         """
         return all(
             any(
@@ -437,19 +448,19 @@ class SharedOverKind(OperatorKind[SharedOver]):
         return (shared.keys,)
 
 
-# Specification of GROUP BY over windows of FROM.
+# Specification of GROUP BY over windows in FROM, for example `FROM s [RANGE 60 SLIDE 10] GROUP BY k`.
 
 
-GROUP_BITS = 32  # bits for the index of a group in its window
+GROUP_BITS = 32  # number of bits of the index of a group in its window
 
 
 @dataclass(frozen=True, slots=True)
 class RelationAggregate(Operator):
-    """GROUP BY over windows of FROM, per slide or per arrival.
+    """GROUP BY over windows in FROM, evaluated at each slide, or at the arrival of each row.
 
     `windows` are the windows of the inputs of the join below, each with the column of the input's timestamp.
-    The column is None for a single stream. `where` filters the rows in a ROWS window. Filtering before the
-    window would select other last n rows.
+    The column is None for a single stream. `where` filters the rows in a ROWS window. If rows were filtered
+    before the window, the last n rows would be other rows.
     """
 
     group_by: tuple[SelectItem, ...]
@@ -474,9 +485,9 @@ def describe_windows(aggregate: RelationAggregate) -> Description:
 
 
 def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
-    """Return the group keys as partitioning keys.
+    """Return the group keys by which the input rows are partitioned.
 
-    None for ROWS windows, which count the rows of all groups.
+    Return None for ROWS windows, because they count the rows of all groups. Return None without GROUP BY.
     """
     if aggregate.windows[0][1].frame is not FrameUnit.RANGE or not aggregate.group_by:
         return None
@@ -484,9 +495,9 @@ def keys_of_windows(aggregate: RelationAggregate) -> tuple[Keys, ...] | None:
 
 
 def numbers_by_group(aggregate: RelationAggregate) -> bool:
-    """Return True if the results of each window are numbered from 0.
+    """Return True if the sequence number of a result is the index of its group in the window.
 
-    This is the case for sliding windows over joins that are partitioned by key.
+    Such numbers are used for sliding windows over joins that are partitioned by key.
     """
     joined = any(column is not None for column, _ in aggregate.windows)
     return joined and aggregate.slide is not None and keys_of_windows(aggregate) is not None
@@ -533,7 +544,10 @@ class RelationAggregateKind(OperatorKind[RelationAggregate]):
         return {"plan.relation_aggregate": RelationAggregate}
 
     def takes(self, kept: RelationAggregate, aggregate: RelationAggregate) -> Sequence[int] | None:
-        """Return by stored argument its index in the former state."""
+        """Map each stored argument to its index among the stored arguments of the replaced query.
+
+        Return None if the state of the replaced query does not suffice.
+        """
         if replace(kept, calls=()) != replace(aggregate, calls=()):
             return None
         return sources_of_columns(kept.calls, aggregate.calls)
@@ -541,17 +555,18 @@ class RelationAggregateKind(OperatorKind[RelationAggregate]):
 
 # Translation of GROUP BY over the last rows to calls with OVER.
 #
-# GROUP BY evaluates the base version of an aggregate, and OVER its window version. An aggregate is not
-# translated if the two versions may differ: a user-defined aggregate with both versions, or a built-in
-# aggregate whose result depends on expired rows.
+# An aggregate may have a base version, which GROUP BY evaluates, and a window version, which OVER evaluates.
+# An aggregate is not translated if the results of the two versions may differ. They may differ for a
+# user-defined aggregate with both versions, and for a built-in aggregate whose result depends on expired
+# rows.
 
 
-# Results depend on the number of tuples that arrived before the window or left the window.
+# Aggregates whose results depend on how many tuples arrived before the window or left the window.
 _KNOWS_THE_PAST = ("approx_count_if", "priority_sample")
 
 
 def same_over(call: AggregateCall, catalog: Catalog) -> bool:
-    """Return True if a call has the same result with OVER."""
+    """Return True if an aggregate call of GROUP BY has the same result when it is evaluated with OVER."""
     base, own = catalog.aggregates(call.name)
     if base is None and own is None:
         return call.name.lower() not in _KNOWS_THE_PAST
@@ -559,13 +574,16 @@ def same_over(call: AggregateCall, catalog: Catalog) -> bool:
 
 
 def calls_that_run(operator: RelationAggregate, catalog: Catalog) -> tuple[AggregateCall | WindowCall, ...]:
-    """Return the calls that are executed, which may be translated to OVER."""
+    """Return the aggregate calls that are executed: calls with OVER if they are equivalent (`over_calls`)."""
     window = counting_window(operator, catalog)
     return operator.calls if window is None else over_calls(operator, window)
 
 
 def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | None:
-    """Return an equivalent OVER window over tuple numbers, or None."""
+    """Return the OVER window over tuple numbers that is equivalent to a ROWS window in FROM.
+
+    Return None if there is no such window.
+    """
     _, rows = operator.windows[0]
     if operator.slide is not None or rows.frame is not FrameUnit.ROWS:
         return None
@@ -575,9 +593,9 @@ def counting_window(operator: RelationAggregate, catalog: Catalog) -> Window | N
 
 
 def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall, ...]:
-    """Translate the calls to OVER.
+    """Translate the aggregate calls of GROUP BY to calls with OVER.
 
-    The names of their columns clash with no input column.
+    The names of the result columns differ from the names of all input columns.
     """
     keys = tuple(item.expr for item in operator.group_by)
     return tuple(
@@ -594,7 +612,7 @@ def over_calls(operator: RelationAggregate, window: Window) -> tuple[WindowCall,
 
 
 def output_items(operator: RelationAggregate) -> tuple[SelectItem, ...]:
-    """Return the select list: group keys and results of calls.
+    """Return the SELECT items of a translated GROUP BY: group keys and aggregate results.
 
     In group keys, -0.0 becomes 0.0.
     """
@@ -619,11 +637,11 @@ def _with_one_zero(expr: Expr) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class WindowTop(Operator):
-    """Top rows per timestamp and partition, in order.
+    """Top rows of each timestamp and partition, sorted by rank.
 
     Rows with a rank above `limit` are dropped. Ranks are final when the watermark has passed the timestamp.
-    Each row is therefore emitted once, and no state is stored afterwards. `shown` is the name of the output
-    column with the rank, if any.
+    Each row is therefore emitted once, and then leaves the state. `shown` is the name of the output column
+    with the rank, if any.
     """
 
     by: RankedBy

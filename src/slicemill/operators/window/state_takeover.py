@@ -1,4 +1,4 @@
-"""Takeover of aggregate state when a query replaces another."""
+"""Takeover of the state of window aggregates when a new query replaces a running query."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from slicemill.operators.window.spec import RelationAggregate, WindowAggregate
 
 
 def windows_taken_over(operator: WindowAggregate, state: object, calls: Sequence[int]) -> WindowState:
-    """Return the state of unbounded calls.
+    """Build the state of a query's OVER calls from the state of the query that it replaces.
 
-    `calls` has the index of each call's former call.
+    All windows are unbounded. `calls` has for each new call the index of the former call whose state it
+    takes.
     """
     if not isinstance(state, WindowState):
         raise not_taken_over()
@@ -35,7 +36,10 @@ def windows_taken_over(operator: WindowAggregate, state: object, calls: Sequence
 
 
 def with_columns(group: OverGroupState, names: Mapping[str, str]) -> OverGroupState:
-    """Rename a group's stored arguments, and drop arguments without name."""
+    """Rename the stored argument columns of a group of OVER calls.
+
+    Argument columns that `names` does not contain are dropped.
+    """
 
     def renamed(table: pa.Table) -> pa.Table:
         chosen = {name: names.get(name, name) for name in table.column_names if _is_kept(name, names)}
@@ -61,22 +65,22 @@ def _is_kept(name: str, names: Mapping[str, str]) -> bool:
 
 
 def _columns_of(group: OverGroupState) -> list[str]:
-    """Return the column names of a group's stored arguments."""
+    """Return the names of the argument columns that a group of OVER calls stores."""
     tables = [piece.table for piece in group.slices]
     tables += [piece.table for piece in group.last.added.pieces] if group.last is not None else []
     tables += [group.past] if group.past is not None else []
     return sorted({name for table in tables for name in table.column_names if name.isdigit()})
 
 
-# Takeover of the state of GROUP BY over windows of FROM.
+# Takeover of the state of GROUP BY over windows in FROM.
 
 
 def taken_over(
     _: RelationAggregate, state: object, columns: Sequence[int]
 ) -> CountWindowState | RelationAggregateState:
-    """Return the state of new calls over the same windows.
+    """Build the state of GROUP BY over windows from the state of a replaced query with the same windows.
 
-    `columns` has the former index of each column.
+    `columns` has for each stored argument its index among the stored arguments of the replaced query.
     """
     if isinstance(state, CountWindowState) and isinstance(state.calls, WindowState):
         names = {str(former): str(index) for index, former in enumerate(columns)}

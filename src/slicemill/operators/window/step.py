@@ -1,4 +1,4 @@
-"""Steps of operators over windows, and the interface of the strategies that the steps drive."""
+"""Execution steps of window operators, and the interface of the strategies that evaluate windows."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from slicemill.columns.order import Numbering
 from slicemill.errors import SlicemillError
 from slicemill.operators.step import StepResult
 
-# (rows or None, output watermark) of one query, or the error of a failed query.
+# Output of one query: (rows or None, output watermark), or the error of a failed query.
 Emission: TypeAlias = tuple[pa.Table | None, int] | SlicemillError
 
 
 @dataclass(frozen=True, slots=True)
 class WindowOutput:
-    """Output columns of one query, and the numbering of its rows, if they are not numbered yet."""
+    """Output schema of one query, and the numbering that assigns sequence numbers to its rows.
+
+    `numbering` is None if the strategy has already assigned the sequence numbers.
+    """
 
     schema: pa.Schema
     numbering: Numbering | None = None
 
 
 class WindowStrategy(Protocol):
-    """Evaluation of the windows of one or several queries.
+    """Strategy that evaluates the windows of one query or several queries.
 
-    `state` is what a checkpoint stores. `outputs` has one element for each query.
+    A checkpoint stores `state`. `outputs` has one element for each query.
     """
 
     @property
@@ -37,7 +40,7 @@ class WindowStrategy(Protocol):
     def state(self) -> object: ...
 
     def advance(self, rows: pa.Table, watermark: int) -> Sequence[Emission]:
-        """Add rows, advance to a watermark, and return what each query emits.
+        """Add new rows, advance to a watermark, and return the output of each query.
 
         State that no later window reads is evicted.
         """
@@ -49,7 +52,7 @@ class WindowStrategy(Protocol):
 
 
 class SharedWindowStep:
-    """Execution of one strategy for several queries."""
+    """Execution step of window aggregates of several queries, which one strategy evaluates."""
 
     def __init__(self, strategy: WindowStrategy) -> None:
         self._strategy = strategy
@@ -80,7 +83,7 @@ class SharedWindowStep:
 
 
 class WindowStep:
-    """Execution of one strategy for a single query."""
+    """Execution step of window aggregates of a single query, which a strategy evaluates."""
 
     def __init__(self, strategy: WindowStrategy) -> None:
         self._shared = SharedWindowStep(strategy)

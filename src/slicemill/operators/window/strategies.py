@@ -1,4 +1,4 @@
-"""Choice of the strategy of an operator over windows."""
+"""Choice of the strategy that evaluates a window operator."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from slicemill.operators.window.top import TopWindows
 
 
 def window_step(operator: Operator, context: StepContext) -> SharedWindowStep | WindowStep:
-    """Return the step of an operator over windows."""
+    """Return the execution step of a window operator, for one query or for several queries."""
     strategy = window_strategy(operator, context)
     return (SharedWindowStep if isinstance(operator, SharedOperator) else WindowStep)(strategy)
 
 
 def window_strategy(operator: Operator, context: StepContext) -> WindowStrategy:
-    """Choose the strategy of an operator (the table in `slicemill.operators.window`)."""
+    """Choose the strategy of a window operator, by the table in `slicemill.operators.window`."""
     match operator:
         case SharedWindows():
             return pane_windows(operator, context)

@@ -1,4 +1,4 @@
-"""Execution of ORDER BY, LIMIT and ranks for window results."""
+"""Execution of ORDER BY, LIMIT and ranks over the result rows of each window."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from slicemill.time import END
 @stored_as("window_top", version=1)
 @dataclass(slots=True)
 class WindowTopState:
-    """Rows that the watermark has not passed, and the next number."""
+    """Rows whose timestamp the watermark has not passed, and the sequence number of the next output row."""
 
     waiting: pa.Table | None = None
     next_seq: int = 0
 
 
 class TopWindows:
-    """Strategy of ranks: sorts the rows of each timestamp when the watermark has passed the timestamp."""
+    """Window strategy that ranks the rows of each timestamp when the watermark has passed the timestamp."""
 
     def __init__(self, operator: WindowTop, context: StepContext) -> None:
         (schema,) = context.schemas
@@ -69,7 +69,7 @@ class TopWindows:
         groups = [ts]
         if keys:
             found = distinct_keys(keys, len(ts))
-            groups.append(np.asarray(found.rows)[found.codes])  # number partitions by their first rows
+            groups.append(np.asarray(found.rows)[found.codes])  # a partition's number is its first row
         order = sort_positions([*groups, *codes], -arrival if self._by.latest_first else arrival)
         if self._limit is None:
             return rows.take(pa.array(order))
@@ -82,7 +82,10 @@ class TopWindows:
 
 
 def _begins(codes: Sequence[Int64s], order: Int64s) -> NDArray[np.bool_]:
-    """Return which sorted rows begin a run of equal codes."""
+    """Mark the sorted rows that differ from the previous row in at least one of the codes.
+
+    A code is an integer for the value of one column.
+    """
     begins = np.zeros(len(order), np.bool_)
     begins[:1] = True
     for code in codes:
@@ -91,7 +94,7 @@ def _begins(codes: Sequence[Int64s], order: Int64s) -> NDArray[np.bool_]:
 
 
 def _ranks(function: str, first: NDArray[np.bool_], other: NDArray[np.bool_]) -> Int64s:
-    """Return the ranks of sorted rows.
+    """Return the rank of each sorted row in its partition.
 
     `first` marks the first row of each partition. `other` marks rows that differ from the previous row.
     """
