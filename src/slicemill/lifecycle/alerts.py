@@ -47,8 +47,8 @@ from slicemill.types import TIMESTAMP, VARCHAR
 #      "outbox": [{"id": "5f0a…-3", …}], "made": 3}                  undelivered messages; messages created
 #
 # A message is committed before it is sent, and removed after the webhook has accepted it. Result rows are
-# sent epoch by epoch, and the number of the sent epoch is committed afterwards. So each message is delivered
-# at least once, and duplicates have the same id.
+# sent epoch by epoch, and the number of the sent epoch is committed afterwards. So each message is
+# delivered at least once, and duplicates have the same id.
 
 
 Send = Callable[[str, bytes, dict[str, str]], None]
@@ -271,7 +271,7 @@ def _headers(body: dict[str, Any]) -> dict[str, str]:
 
 _LOGGER = logging.getLogger("slicemill")
 _EVALUATE_EVERY_S = 1.0
-_SHARE = 50  # evaluation uses at most 1/50 of one core
+_SHARE = 50  # evaluation of conditions uses at most 1/50 of one CPU core
 
 Value = Callable[[tuple[object, ...]], object]
 

@@ -94,7 +94,7 @@ def describe_start(running: RunningTasks, graph: QueryGraph, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BackfillProgress:
-    """Progress of a backfill.
+    """Progress of a backfill, in which a new query reads stored rows.
 
     `rows` counts the rows that existed when the backfill began. `rows_done` counts how many of these rows
     have been read. `rows_left` also counts later rows.
@@ -245,7 +245,7 @@ class Backfills:
                 samples.pop(0)
 
     def _second_reads(self, task: RunningTask) -> list[tuple[RunningStream, RunningStream]]:
-        """Return pairs of a stream and the second read of its source for a backfill task."""
+        """Return each stream whose source is read again for a backfill task, with this second read."""
         backfill, streams = task.fields[BACKFILL], self.dispatcher.streams
         names = [(name, backfill_log_name(name, backfill["query"])) for name in backfill.get("again", ())]
         return [(streams[name], streams[again]) for name, again in names if again in streams]
@@ -253,7 +253,7 @@ class Backfills:
     def _switch_to_stream(
         self, task: RunningTask, readings: list[tuple[RunningStream, RunningStream]]
     ) -> bool:
-        """Switch tasks from logs of sources that are read a second time to the logs of the streams.
+        """Switch tasks from the logs of second reads (sources read again for a backfill) to stream logs.
 
         Return False if a second read of a source has not caught up.
         """
@@ -284,7 +284,7 @@ class Backfills:
         readings: list[tuple[RunningStream, RunningStream]],
         renamed: Mapping[str, str],
     ) -> bool:
-        """Bring the first and second read of each source to one position; switch tasks to the first read.
+        """Bring both reads of each source to one position, and switch tasks to the log of the first read.
 
         Call while the driver is paused. Return False if the positions of the two reads still differ.
         """
@@ -401,7 +401,7 @@ class Backfills:
 
 
 def _is_at_same_position(stream: RunningStream, again: RunningStream, newest: int | None) -> bool:
-    """Return True if two reads of a source have the same position.
+    """Return True if the first and the second read of a source have reached the same position.
 
     Both reads have read the same rows and hold back the same rows. The stream may hold back rows that arrived
     before the query was created, and these rows may lack columns of the query. `newest` is the greatest

@@ -78,7 +78,7 @@ class TaskDiff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogDiff:
-    """What a new catalog changes: tasks, streams, logs and sinks.
+    """Difference between the running catalog and a new one: changed tasks, streams, logs and sinks.
 
     `streams` are all streams to read. Streams in `started` are new. Streams in `redeclared` get columns or
     another source. `moved` maps each stream that gets another source to its changed journal fields. `needs`

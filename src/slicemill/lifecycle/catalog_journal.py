@@ -105,7 +105,7 @@ def changes_no_task(statement: Statement) -> bool:
 
 
 def log_warnings(bound: BoundScript) -> None:
-    """Log the binder's warnings about a script."""
+    """Log the warnings that the binder has found in a script."""
     for warning in bound.warnings:
         _LOGGER.warning("%s", render(bound.source, warning))
 
@@ -243,7 +243,7 @@ class StoredStatements:
         return catalog, same, replaced
 
     def _is_replaceable(self, one: ReplacedStatement) -> bool:
-        """Return True if a statement may be replaced.
+        """Return True if CREATE OR REPLACE may replace a stored statement.
 
         Only the source of a stream with stored rows may change.
         """
@@ -372,7 +372,7 @@ def _identity(statement: Statement) -> dict[str, Any]:
 
 
 def _kinds_called() -> list[str]:
-    """Return the kinds of journal entries for all objects that queries call like aggregates."""
+    """Return the values of "kind" in journal entries for all objects that queries call like aggregates."""
     return ["aggregate", "window aggregate", *sorted(map(str.lower, called_kinds() - {"AGGREGATE"}))]
 
 
@@ -559,7 +559,7 @@ def user() -> str:
 
 # Versions: successive definitions of a name, from the statements in the journal.
 #
-# An epoch (the rows of one commit) belongs to the version that was in force before its journal record, so it
+# An epoch (the rows of one commit) belongs to the version that was in force before its journal record. So it
 # has results of one version. The record that changes a definition can contain rows: deletes of all rows of
 # the old version.
 

@@ -165,7 +165,7 @@ def _unbindable(user: Statement, one: ReplacedStatement, why: Diagnostic) -> Dia
 
 
 def _other_tables(catalog: Catalog, one: ReplacedStatement) -> Iterator[Diagnostic]:
-    """Yield an error for each table over a replaced changelog whose columns or key change."""
+    """Yield an error for each table over a replaced changelog, if the columns of the changelog change."""
     before, after = getattr(one.before, "schema", None), getattr(one.after, "schema", None)
     for table in catalog.relations.values() if before != after else ():
         made = table.materialized if isinstance(table, Table) else None
@@ -185,7 +185,7 @@ def _computes(statement: Statement) -> bool:
 
 
 def _is_unknown(statement: Statement) -> bool:
-    """Return True if the effect of a changed statement on its callers is unknown (SQL or Python function)."""
+    """Return True for a function or a Python aggregate: the effect of its change on callers is unknown."""
     if isinstance(statement, FunctionDefinition):
         return True  # the names of the state of its callers do not include the text of the function
     return isinstance(statement, AggregateDefinition) and statement.external is not None

@@ -44,7 +44,7 @@ from slicemill.time import BEGINNING
 REPLAYED = "replayed"
 Ranges = list[list[int]]
 
-# Maximum number of bad rows that are parsed and appended together
+# Approximate number of bad rows that are parsed and appended together.
 _ROWS_AT_ONCE = 100_000
 _NO_TEXT = "its bytes were not valid UTF-8, so the stored text differs from the bytes that arrived"
 _TRUE = ("true", "1", "yes")
@@ -156,7 +156,7 @@ def _matches(where: Expr, table: pa.Table) -> pa.ChunkedArray:
 
 
 def _parse_texts(texts: Sequence[str | None], parser: LineParser) -> Parsed:
-    """Parse each text as one row.
+    """Parse the text of each bad row as one row.
 
     A text with line breaks or undecodable characters counts as a bad row.
     """

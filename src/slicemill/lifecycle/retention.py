@@ -41,7 +41,7 @@ class RetentionCollector:
         self._collected_s = time.monotonic()
 
     def collect_when_due(self) -> bool:
-        """Delete consumed rows if the last deletion was two seconds ago or more; then return True."""
+        """Delete consumed rows, but at most every two seconds; return True if the deletion was due."""
         due = time.monotonic() - self._collected_s >= BETWEEN_COLLECTIONS_S
         if due:
             # If the disk is full, the next call deletes the files that this call did not delete.
@@ -57,7 +57,7 @@ class RetentionCollector:
         home, catalog, dispatcher = self._running.home, self._running.catalog, self._running.dispatcher
         running = dispatcher.tasks
         needed = [*(task.needed_from for task in running.values()), *self._readers()]
-        # A task of queries that are not declared now may run again later, and then needs all changes.
+        # A stored task that is not declared now may run again, and then needs all changes of its changelogs.
         away = [
             fields[checkpoint]["cursors"]
             for task, fields in home.tasks.items()

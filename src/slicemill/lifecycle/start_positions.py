@@ -231,7 +231,7 @@ def backfill_fields(
     reach: dict[str, int | None] = {}
     for log in plan.task.inputs:
         if AGAIN in log:
-            continue  # the log of a second read of a source is read from its first row
+            continue  # the log of a source that is read again is read from its first row
         if log in apart.kept:
             first, reach[log] = retention_gap(log, home, catalog)
             before = home.logs[log].last_before(begins_us) if begins_us > BEGINNING else -1

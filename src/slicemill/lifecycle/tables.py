@@ -108,7 +108,7 @@ class TableVersions:
         self._contents: dict[str, TableContent] = {}  # rows of recently changed tables
 
     def give(self, name: str, rows: Sequence[Row]) -> None:
-        """Set the rows of a table, in place of the rows of its source, as a Python program demands."""
+        """Set the rows of a table from Python. These rows are used instead of the rows of its source."""
         self._given[name.lower()] = rows
 
     @contextmanager
@@ -123,7 +123,7 @@ class TableVersions:
             raise
 
     def take_up(self, catalog: Catalog, dropped: Collection[str] = ()) -> None:
-        """Load a version of every declared table, and drop the versions of all other tables.
+        """Load the rows of every declared table, and drop the rows of tables that are no longer declared.
 
         Tables in `dropped` start empty.
         """
@@ -267,7 +267,7 @@ class TableVersions:
         """
         new = plain_table(after.added, table.schema)
         if before is None:
-            return self._write_version(table, TableFile(new)), content  # no new row numbers
+            return self._write_version(table, TableFile(new)), content  # the content keeps its row numbers
         gone = np.array(after.gone, np.int64)
         first = content.next - len(after.added)
         file = file_in(before.file).next_version(before.file.name, gone, new, first)
@@ -394,7 +394,7 @@ Assign = Callable[[Row, QueryEnvironment], Row]
 
 
 class RejectedRows(SlicemillError):
-    """Error of rows that violate a NOT NULL or PRIMARY KEY constraint, with a hint."""
+    """Error: rows violate a NOT NULL or PRIMARY KEY constraint of a table. `hint` says what to do."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(f"{message}; {hint}")

@@ -70,7 +70,7 @@ class PreparedTasks:
 
 @dataclass(slots=True)
 class TaskChanges:
-    """Creation and change of tasks for a plan.
+    """Creates and changes the tasks of the engine when its plan changes.
 
     `subtasks` is the number of partitions of a new task. `placement` is a kind of partitioning to use instead
     of the cheapest kind.
@@ -205,7 +205,7 @@ class TaskChanges:
         return tasks
 
     def note_left_out(self, catalog: Catalog) -> None:
-        """Record and warn of queries that have stored state but are not declared since this start."""
+        """Record, and warn of, stored queries that are not declared again after a start of the engine."""
         declared = catalog.queries.keys() | catalog.relations.keys()
         change = Change()
         for task, fields in self.home.tasks.items():

@@ -33,7 +33,7 @@ from slicemill.storage.home import Home
 from slicemill.storage.home_state import SINCE_CHECKPOINT, merge_fields
 from slicemill.time import BEGINNING, END
 
-# Journal field of a task: logs of its queries and derived streams that are not declared since the last start.
+# Journal field of a task: logs of its stored queries that are not declared again after a start.
 LEFT_OUT = "left_out"
 # Journal fields of a task that are removed when the task loses its state.
 _OF_STATE = frozenset(("begun", "due", "failed", "resumable", *SINCE_CHECKPOINT, "latest", "heavy"))
@@ -59,7 +59,7 @@ def new_fields(plan: TaskPlan, home: Home) -> dict[str, Any]:
 
 
 def without_state(before: RunningTask | None) -> dict[str, Any]:
-    """Return the journal fields that are removed when a task restarts without state, with value None."""
+    """Map the journal fields that a task loses when it restarts without state to None."""
     return {} if before is None else dict.fromkeys(before.fields.keys() & _OF_STATE)
 
 
@@ -273,7 +273,7 @@ def missing_logs(
 
 
 def without_logs(names: Collection[str], home: Home, change: Change) -> Change:
-    """Add to a change that logs are dropped, and that the fields of tasks lose these logs."""
+    """Return a change that also drops logs and removes these logs from the journal fields of tasks."""
     gone = [name for name in names if name in home.logs]
     dropped_tasks, tasks = list(change.dropped_tasks), dict(change.tasks)
     for task, known in home.tasks.items() if gone else ():

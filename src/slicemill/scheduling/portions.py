@@ -91,7 +91,7 @@ class WorkTree:
 
 
 class Portion(NamedTuple):
-    """Task with those downstream tasks that count for its priority.
+    """Value and cost of a task, together with the downstream tasks that count for its priority.
 
     A run over N input rows takes overhead + per_row · N.
     """
@@ -217,7 +217,7 @@ class TaskColumns:
         weight: npt.ArrayLike = 1.0,
         queries: npt.ArrayLike = 1.0,
     ) -> TaskColumns:
-        """Return the statistics of tasks that have no downstream tasks.
+        """Return the statistics of tasks of which none has downstream tasks.
 
         All queries of a task have one ideal time.
         """
@@ -241,7 +241,7 @@ class TaskColumns:
 
 
 def _equal_selectivity(shares: Sequence[float], weights: Sequence[float], rows: float) -> float:
-    """Return the common selectivity S at which all queries would together be as often stale.
+    """Return the selectivity S at which equal queries would be stale as often as the given queries.
 
     After N = `rows` rows, a query is stale with probability 1 - (1 - S)^N. This probability is not linear in
     S, so the mean selectivity would give another probability.

@@ -145,7 +145,7 @@ def chain_priority(batches: Batches) -> Floats:
 
 
 def edf_priority(batches: Batches) -> Floats:
-    """Earliest deadline first. Meets all deadlines of service levels if that is possible (P24).
+    """Earliest deadline first: meet all deadlines of service levels if that is possible (P24).
 
     Tasks without a deadline run last.
     """
@@ -159,7 +159,7 @@ def edf_priority(batches: Batches) -> Floats:
 
 
 def late(time: Floats, slack: Floats) -> npt.NDArray[np.bool_]:
-    """Return True for batches that would miss their deadline even if they ran now.
+    """Return a mask of the batches that would miss their deadline even if they ran now.
 
     The lab's simulator of aggregates compiles this function for scalars.
     """

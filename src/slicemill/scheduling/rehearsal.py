@@ -100,7 +100,7 @@ class Outcome:
 
     @property
     def behind_s(self) -> float:
-        """Return the time that was needed after the last arrival to process all remaining rows."""
+        """Return the seconds from the arrival of the last row to the last result."""
         return self.lasted_s - self.loaded_s
 
 

@@ -138,7 +138,7 @@ class WaitingLoad:
 
 @dataclass(slots=True)
 class ShareController:
-    """Controller of the share of tuples that queries with one budget process.
+    """Controller of the share of tuples that the queries with one load budget process.
 
     `weight` determines the part of the available time that these queries get.
     """

@@ -581,7 +581,7 @@ class FastMemory(ChainMemory):
             self._split(fragment, tuple_)
 
     def _split(self, fragment: RunFragment, tuple_: Tuple) -> None:
-        """Split a fragment of a run at a dropped tuple; move the tuples of the smaller part to a new one.
+        """Split a fragment of a run at a dropped tuple; the smaller part becomes a new fragment.
 
         So each tuple is moved at most a logarithmic number of times.
         """

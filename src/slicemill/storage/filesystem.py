@@ -323,6 +323,7 @@ class LocalFiles:
                 raise
 
 
-# Files of a home directory are private to its owner. Files that sinks write for other users follow the umask.
+# Files of a home directory are private to its owner.
+# Files that sinks write for other users follow the umask.
 LOCAL = LocalFiles()
 SHARED = LocalFiles(0o777, 0o666)

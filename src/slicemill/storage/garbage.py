@@ -56,7 +56,7 @@ def remove_garbage(state: HomeState, files: FileSystem, writers: frozenset[str])
         removed += _remove_states(files, folder, named, committed_us)
         del state.garbage.checkpoints[folder]
     if state.garbage.tables:
-        # A replaced version of a table may be the current version again, or the parent of a current version.
+        # A replaced table version may be current again, or a current version may build on its file.
         used = _tables_in_use(state, files)
         for name in state.garbage.tables - used:
             files.remove(state.folder / TABLES / name)
@@ -103,7 +103,7 @@ def _tables_in_use(state: HomeState, files: FileSystem) -> set[str]:
 
 
 def _remove_states(files: FileSystem, folder: Path, named: set[str], before_us: int) -> int:
-    """Remove unreferenced state files that were written before a time."""
+    """Remove unreferenced checkpoint files of one task that were written before a time."""
     # File times are compared if possible, because the clocks of engine and file system may differ.
     heads = [name for name in named if name.endswith(HEAD_SUFFIX) and exists(files, folder / name)]
     written = [files.stat(folder / name).modified_us for name in heads]

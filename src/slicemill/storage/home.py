@@ -313,7 +313,7 @@ class Home:
 
     @contextlib.contextmanager
     def announcing(self) -> Iterator[None]:
-        """Context in which logs are announced; at its end, logs and fields that are not committed vanish."""
+        """At the end of the `with` block, withdraw announced logs and fields that are not committed."""
         with self._lock:
             logs, streams = set(self._state.announced), self._announced_streams
         try:
@@ -548,7 +548,7 @@ class HomeLock:
 
 
 def _describe_holder(text: str) -> str:
-    """Return the process that holds a lock as text, or "" if the content of the lock file is unreadable."""
+    """Return the process that holds a lock as text, or "" if the lock file does not name it."""
     try:
         holder = json.loads(text)
         return f" (process {holder['pid']} on {holder['host']}, since {holder['since']})"

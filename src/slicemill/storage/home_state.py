@@ -66,7 +66,7 @@ class HomeState:
     # Journal fields about pauses and retries of queries and streams, by the name of their log.
     lives: dict[str, dict[str, Any]] = field(default_factory=dict)
     garbage: UnreferencedFiles = field(default_factory=UnreferencedFiles)
-    # Logs that the next journal record will create, and that this process uses before the record is written.
+    # Logs that the next journal record will create, and that this process uses before that record.
     announced: dict[str, Log] = field(default_factory=dict)
 
     def check(self, change: Change) -> None:
@@ -306,7 +306,7 @@ def decode_snapshot(data: bytes, folder: Path, files: FileSystem) -> HomeState:
 
 
 def _stream(names: tuple[str, ...], logs: list[list[array[int]]]) -> pa.Buffer:
-    """Return some columns of the indexes of all logs as one Arrow stream."""
+    """Return the columns `names` of all log indexes, concatenated, as one Arrow stream."""
     arrays = [
         pa.array(np.concatenate([np.frombuffer(log[i], np.int64) for log in logs] or [np.empty(0, np.int64)]))
         for i in range(len(names))

@@ -104,7 +104,7 @@ class LogOutline(NamedTuple):
 
 
 class Log:
-    """Index of one log (stored rows of a stream or query). While the log is paused, `hold` is its end."""
+    """Index of one log (stored rows of a stream or query); `hold` is its readable end during a pause."""
 
     def __init__(self, name: str, folder: Path, columns: pa.Schema, files: FileSystem = LOCAL) -> None:
         self.name = name
@@ -166,7 +166,7 @@ class Log:
     def _shown(self) -> tuple[int, pa.Schema, pa.Schema]:
         hold, found = self.hold, self._columns[-1]
         if hold is not None:
-            # New columns apply to the commit that sets them, or to the next commit if the commit has deletes.
+            # New columns apply from the commit that sets them, or from the next one if it has deletes.
             found = next(one for one in reversed(self._columns) if one[0] <= hold.as_of + 1)
         return found
 
@@ -528,7 +528,7 @@ class Log:
             return self._live.get(segment, 0) > 0
 
     def is_superseded(self, segment: str) -> bool:
-        """Return True if the segment's writer has started a later segment."""
+        """Return True if the writer of a segment file has started a later segment of the same log."""
         parsed = parse_segment(segment)
         with self._lock:
             return parsed is not None and parsed[1] < self._newest.get(parsed[0], -1)
@@ -608,7 +608,7 @@ class Log:
         return self._epochs[4][position - 1] if position else self._freed_rows
 
     def _extents_until(self, position: int) -> int:
-        """Return the index position of the first extent of an epoch."""
+        """Return the position of the first extent of the epoch at an index position."""
         return self._epochs[5][position - 1] - self._freed_extents if position else 0
 
     def _epoch(self, position: int) -> Epoch:

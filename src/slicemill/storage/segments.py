@@ -342,7 +342,7 @@ class _OpenSegment:
         return self.parsed
 
     def verify(self, extent: Extent, buffer: pa.Buffer) -> None:
-        """Raise ExtentDamaged unless the bytes of an extent match its checksum."""
+        """Raise ExtentDamaged unless the bytes of an extent (some rows in the file) match its checksum."""
         if extent.crc != UNVERIFIED and crc32(buffer, self.schema_crc) != extent.crc:
             raise ExtentDamaged(
                 f"segment {self.path} is damaged: the checksum of {extent.rows:,} rows at {extent.offset} "
